@@ -8,6 +8,7 @@
     ├── ModelError     a model folder or hub id that cannot be used
     │   └── CardError  the model's `judge.json` contradicts what was asked for
     ├── EngineError    the engine itself broke; no sample is concerned
+    │   └── ShutdownError       the server that drives it ends
     ├── BusyError      a server's queue is full
     ├── TrainingError  a training broke: its loss or weights are not finite
     └── RunError       the output cannot be written, or belongs to another run
@@ -66,6 +67,10 @@ class CardError(ModelError):
 
 class EngineError(JudgelmError):
     """The engine broke as a whole, so the run stops; finished judgments are on disk."""
+
+
+class ShutdownError(EngineError):
+    """The server ends before the request is answered."""
 
 
 class BusyError(JudgelmError):

@@ -42,6 +42,7 @@ def serve(
     api_key: list[str] | None = None,
     api_key_file: Path | None = None,
     no_auth: bool = False,
+    allowed_host: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     access_log: bool = False,
     request_log: Annotated[Path | None, typer.Option(dir_okay=False)] = None,
     log_texts: bool = False,
@@ -49,6 +50,7 @@ def serve(
     max_body_mb: Annotated[float, typer.Option(min=0.001, max=1e5)] = 8.0,
     body_timeout_s: Annotated[float, typer.Option(min=0.1, max=_DAY_S)] = 30.0,
     request_timeout_s: Annotated[float, typer.Option(min=0.1, max=_DAY_S)] = 600.0,
+    max_files_mb: Annotated[float, typer.Option(min=1, max=1e6)] = 2000.0,
     shutdown_s: Annotated[float, typer.Option(min=0, max=_DAY_S)] = 60.0,
     *,
     judge_options: JudgeOptions,
@@ -82,6 +84,8 @@ def serve(
             commands.
         api_key_file: A file of keys, one per line.
         no_auth: Allow other machines without a key.
+        allowed_host: Without keys: a further name that clients use for this server, such as a proxy's; repeatable.
+            Allowed are localhost, --host and, for 0.0.0.0, all IP addresses; other names get 421.
 
     Records:
         access_log: Log each request on stderr.
@@ -91,8 +95,10 @@ def serve(
     Limits:
         max_queue: Maximum queued judgments before the server returns 429.
         max_body_mb: Largest request, in megabytes.
-        body_timeout_s: Seconds for a client to send a request's headers, and again for its body.
+        body_timeout_s: Seconds for a client to send a request's headers, and again for its body; for a file of requests
+            once per --max-body-mb.
         request_timeout_s: Seconds for an answer.
+        max_files_mb: Files and results of OpenAI's Batch API, in megabytes of memory; each key has an equal share.
         shutdown_s: Seconds to finish requests in flight at shutdown.
 
     Examples:
@@ -114,6 +120,7 @@ def serve(
     require("prometheus_client", extra="serve")
     from judgelm.dialects.catalog import DIALECTS
     from judgelm.dialects.prompt_file import LearnedPrompts, read_prompts
+    from judgelm.serving.access import KnownHosts
     from judgelm.serving.app import create_app
     from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler, check_chat
@@ -132,7 +139,9 @@ def serve(
         learn=None if learn is None else LearnedPrompts(learn),
     )
     keys = read_keys(api_key or [], api_key_file)
-    check_exposure(host, keys, no_auth=no_auth, way_out=f"add --api-key-file FILE, set {KEYS_VARIABLE}")
+    names, way_out = allowed_host or [], f"add --api-key-file FILE, set {KEYS_VARIABLE}"
+    check_exposure(host, keys, no_auth=no_auth, way_out=way_out, allowed_hosts=names)
+    KnownHosts(host, names)  # refuses what is no name now
     adapters = read_adapters(judge or [])
     if adapters and name:
         raise ConfigError("--name renames a single judge; with --judge choose the names there, and leave --name out")
@@ -153,9 +162,12 @@ def serve(
             model=loaded.named.card.name if loaded.named else public_name(str(model), engine),
             names=tuple(name or ()),
             api_keys=keys,
+            host=host,
+            allowed_hosts=(*names, bound.getsockname()[0]),
             max_body_bytes=int(max_body_mb * 1e6),
             body_timeout_s=body_timeout_s,
             request_timeout_s=request_timeout_s,
+            max_files_bytes=int(max_files_mb * 1e6),
             adapters_folder=adapters_folder,
         )
         handler = JudgeHandler(loaded, worker, how)
@@ -166,7 +178,7 @@ def serve(
             worker=worker,
             finish_s=shutdown_s,
             on_listening=lambda: (
-                None if quiet else _greet(host, bound.getsockname()[1], app.state.judges.listed, bool(keys))
+                None if quiet else _greet(host, bound.getsockname()[1], app.state.judges.listed(), bool(keys))
             ),
         )
         server.run(sockets=[bound])
@@ -309,6 +321,7 @@ def web(
     port: Annotated[int, typer.Option(min=0, max=65535)] = 7860,
     password: Annotated[str | None, typer.Option(envvar="JUDGELM_PASSWORD")] = None,
     no_auth: bool = False,
+    allowed_host: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     *,
     judge_options: JudgeOptions,
     quiet: Quiet = False,
@@ -329,6 +342,8 @@ def web(
         port: 0 chooses a free port.
         password: Password of the page. Safer in JUDGELM_PASSWORD: other users see commands.
         no_auth: Allow other machines without a password.
+        allowed_host: Without a password: a further name by which browsers reach the page; repeatable. Allowed are
+            localhost, --host and, for 0.0.0.0, all IP addresses; other names get 421.
 
     Examples:
         judgelm web   (with the default judge: judgelm judges)
@@ -346,18 +361,22 @@ def web(
     require("gradio", extra="web")
     with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
         os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
+        from judgelm.serving.access import KnownHosts
         from judgelm.serving.engine_worker import EngineWorker
         from judgelm.serving.settings import bind, check_exposure
         from judgelm.serving.web.page import create_page, serve_page, web_app
         from judgelm.serving.web.runs import open_runs
 
-        check_exposure(host, password, no_auth=no_auth, way_out="add --password")
+        names = allowed_host or []
+        check_exposure(host, password, no_auth=no_auth, way_out="add --password", allowed_hosts=names)
         runs = open_runs(run or [], pairs)
         with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
+            own = (*names, bound.getsockname()[0])
+            hosts = KnownHosts(host, own, way_out="set a password (JUDGELM_PASSWORD)")
             worker = EngineWorker(judge.engine)
             try:
                 if not quiet:
                     console.message(f"the page is at {shown_address(host, bound.getsockname()[1])} (Ctrl-C ends it)")
-                serve_page(web_app(create_page(judge, worker, runs), password=password), bound)
+                serve_page(web_app(create_page(judge, worker, runs), password=password, hosts=hosts), bound)
             finally:
                 worker.close(_FINISH_S)

@@ -9,21 +9,17 @@ from collections.abc import Mapping
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from judgelm.errors import JudgelmError
 from judgelm.package import VERSION
+from judgelm.serving.access import ApiKeys, KnownHosts
 from judgelm.serving.batch_files import BatchFiles
 from judgelm.serving.handler import JudgeHandler, UnjudgedError
-from judgelm.serving.http_errors import (
-    ClientGoneError,
-    HttpError,
-    from_judgelm_error,
-    from_routing_error,
-    json_response,
-)
+from judgelm.serving.http_errors import HttpError, from_judgelm_error, from_routing_error, json_response, shutdown_error
 from judgelm.serving.judges import ServedJudges, adapter_routes
-from judgelm.serving.middleware import ApiKeys, Metrics, RequestLog, RequestMiddleware, Traffic
+from judgelm.serving.middleware import Metrics, RequestLog, RequestMiddleware, Traffic
 from judgelm.serving.native_routes import native_routes
 from judgelm.serving.openai_routes import CompletionHandler, openai_routes
 from judgelm.serving.other_apis import other_routes
@@ -33,7 +29,12 @@ from judgelm.serving.settings import ServerSettings
 log = logging.getLogger("judgelm.serving")
 
 _GONE = 499
-_ABOUT = "An LLM judge behind OpenAI's API. Prompts of known judging clients are answered as those clients expect."
+_ABOUT = """\
+An LLM judge behind OpenAI's API. Prompts of known judging clients are answered as those clients expect.
+
+Files, batches and loaded adapters belong to the API key that made them; other keys get 404. A server without keys
+answers under its own names only: others get 421, and pages of other sites get 403. A JSON body with a key twice gets
+400."""
 
 
 def create_app(
@@ -45,7 +46,8 @@ def create_app(
 ) -> FastAPI:
     """The app; its `state` has `traffic`, a `Traffic`, and `judges`, the `ServedJudges`.
 
-    The caller closes the handler's worker and the judge.
+    The caller closes the handler's worker and the judge. Without `api_keys` the app is used by the names of `settings`
+    alone, see `judgelm.serving.access.KnownHosts`.
 
     Args:
         handler: of the judge.
@@ -72,7 +74,7 @@ def create_app(
     completions = CompletionHandler(judges, settings)
     app.include_router(openai_routes(completions, judges))
     app.include_router(other_routes(completions))
-    app.include_router(BatchFiles(judges.find, settings).routes())
+    app.include_router(BatchFiles(judges, settings, traffic).routes())
     app.include_router(native_routes(judges, settings))
     app.include_router(adapter_routes(judges, settings))
     _add_upkeep(app, handler, metrics)
@@ -80,6 +82,7 @@ def create_app(
     app.add_middleware(
         RequestMiddleware,
         keys=ApiKeys(settings.api_keys),
+        hosts=KnownHosts(settings.host, settings.allowed_hosts),
         metrics=metrics,
         traffic=traffic,
         request_log=request_log,
@@ -99,7 +102,7 @@ def _add_upkeep(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
     async def ready() -> Response:
         await live()
         if app.state.traffic.closing:
-            raise HttpError(503, "shutting_down", "the server is shutting down")
+            raise shutdown_error()
         return json_response({"status": "ok", "waiting": handler.worker.in_flight})
 
     async def prometheus() -> Response:
@@ -143,11 +146,11 @@ def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:
     async def too_deep(request: Request, error: RecursionError) -> Response:
         return respond(request, HttpError(400, "invalid_json", "the body is nested too deeply"))
 
-    async def gone(request: Request, error: ClientGoneError) -> Response:
+    async def gone(request: Request, error: ClientDisconnect) -> Response:
         return Response(status_code=_GONE)  # not read by anybody; the metrics count it
 
     for kind, on_error in (
         (HttpError, http), (JudgelmError, judgelm), (ExceptionGroup, several), (HTTPException, routing),
-        (RecursionError, too_deep), (ClientGoneError, gone),
+        (RecursionError, too_deep), (ClientDisconnect, gone),
     ):  # fmt: skip
         app.add_exception_handler(kind, on_error)  # type: ignore[arg-type]

@@ -2,13 +2,15 @@
 
 A line of an input file is `{"custom_id": ..., "method": "POST", "url": "/v1/chat/completions", "body": {...}}`, and a
 line of the results `{"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}`. `judgelm-batch`
-answers the same files without a server (`answer_rows`). A server keeps files and batches in memory until it ends.
+answers the same files without a server (`answer_rows`). A server keeps files and batches in memory until it ends. They
+belong to the API key that made them, and each key has an equal share of the room.
 
 Source: what openai 3.52 sends and reads (`files`, `batches`).
 """
 
 import asyncio
 import json
+import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,23 +20,43 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from judgelm.dialects.contract import ChatRequest
 from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import BusyError, InputError, JudgelmError
-from judgelm.jsonl import parse_json
 from judgelm.serving.handler import ChatResponse, JudgeHandler
-from judgelm.serving.http_errors import HttpError, from_judgelm_error, json_response, read_json
+from judgelm.serving.http_errors import (
+    CLOSE,
+    HttpError,
+    from_judgelm_error,
+    json_response,
+    limited_body,
+    read_json,
+    strict_json,
+    typed_field,
+)
+from judgelm.serving.judges import ServedJudges
+from judgelm.serving.middleware import Traffic
 from judgelm.serving.openai_routes import CHAT, PLAIN, Envelope, completion_body, model_name
 from judgelm.serving.other_apis import MESSAGES, RESPONSES, chat_of_message, chat_of_response, message_row, response_row
 from judgelm.serving.settings import ServerSettings
 
 AT_ONCE = 64
-"""Requests of a batch in the engine's queue at the same time."""
+"""Requests in the engine's queue at the same time, of all batches of a key."""
 _RETRY_S = 0.2
-_MOST_FILES = 1000
-_MOST_BYTES = 200 << 20
+_MAX_FILES = _MAX_BATCHES = 1000
+_MAX_FILE_BYTES = 200 << 20
+_MAX_FORM_BYTES = 64 << 10
+"""Of an upload beside the file."""
+_MAX_FIELDS, _MAX_FIELD_BYTES = 16, 1 << 10
+_MAX_METADATA, _MAX_METADATA_KEY, _MAX_METADATA_VALUE = 16, 64, 512
+"""OpenAI's own."""
+
+_LONGEST_NAME = 255
+
+log = logging.getLogger("judgelm.serving")
 
 Row = dict[str, Any]
 Find = Callable[[str | None], tuple[str, JudgeHandler]]
@@ -72,7 +94,7 @@ def read_requests(text: str) -> list[Row]:
         if not line.strip():
             continue
         try:
-            row = parse_json(line)
+            row = strict_json(line)
         except ValueError as error:
             raise InputError(f"line {number}: not JSON: {error}") from error
         if not isinstance(row, dict) or not isinstance(row.get("body"), dict):
@@ -92,7 +114,12 @@ def read_requests(text: str) -> list[Row]:
 
 
 async def answer_rows(
-    rows: Sequence[Row], find: Find, done: Callable[[Row], None], *, stopped: Callable[[], bool] = lambda: False
+    rows: Sequence[Row],
+    find: Find,
+    done: Callable[[Row], None],
+    *,
+    stopped: Callable[[], bool] = lambda: False,
+    places: asyncio.Semaphore | None = None,
 ) -> None:
     """Answer requests, `AT_ONCE` at a time.
 
@@ -101,8 +128,9 @@ async def answer_rows(
         find: the judge of a model's name.
         done: is called with each line of the results as soon as it is there.
         stopped: True once no further request is to be begun.
+        places: shared with other files that are answered at the same time.
     """
-    places = asyncio.Semaphore(AT_ONCE)
+    places = places or asyncio.Semaphore(AT_ONCE)
 
     async def answer(row: Row) -> None:
         async with places:
@@ -158,13 +186,83 @@ class _File:
         }  # fmt: skip
 
 
-class BatchFiles:
-    """The files and batches of a server."""
+@dataclass(slots=True, kw_only=True)
+class _Store:
+    """The files and batches of one API key.
 
-    def __init__(self, find: Find, settings: ServerSettings) -> None:
-        self._find, self._settings = find, settings
-        self._files: dict[str, _File] = {}
-        self._batches: dict[str, Row] = {}
+    Attributes:
+        max_bytes: limit on `bytes`.
+        bytes: in files, in uploads that are arriving, and in inputs and results of running batches.
+        running: batches that have not ended; each leaves up to two files.
+        places: for requests in the engine's queue.
+    """
+
+    max_bytes: int
+    bytes: int = 0
+    running: int = 0
+    files: dict[str, _File] = field(default_factory=dict)
+    batches: dict[str, Row] = field(default_factory=dict)
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    def take(self, size: int) -> None:
+        """Count further bytes.
+
+        Raises:
+            HttpError: there is no room for them.
+        """
+        if self.bytes + size > self.max_bytes:
+            finding = f"the files and results of this key are limited to {self.max_bytes:,} bytes together"
+            raise HttpError(429, "storage_full", f"{finding}; delete some files", headers=CLOSE)
+        self.bytes += size
+
+    def check_count(self, new: int) -> None:
+        """Refuse further files beyond the limit.
+
+        Raises:
+            HttpError: there are too many.
+        """
+        if len(self.files) + 2 * self.running + new > _MAX_FILES:
+            finding = f"{len(self.files)} files, {self.running} batches that run; the limit is {_MAX_FILES} files"
+            raise HttpError(429, "too_many_files", f"{finding}; delete some", headers=CLOSE)
+
+    def file(self, file_id: str) -> _File:
+        """A file of this key.
+
+        Raises:
+            HttpError: there is none of this id.
+        """
+        if file_id not in self.files:
+            raise HttpError(404, "file_not_found", f"no file {file_id[:60]!r}; a server forgets files when it ends")
+        return self.files[file_id]
+
+    def batch(self, batch_id: str) -> Row:
+        """A batch of this key.
+
+        Raises:
+            HttpError: there is none of this id.
+        """
+        if batch_id not in self.batches:
+            finding = f"no batch {batch_id[:60]!r}; a server forgets batches when it ends, and all but the last"
+            raise HttpError(404, "batch_not_found", f"{finding} {_MAX_BATCHES}")
+        return self.batches[batch_id]
+
+    def add_batch(self, batch: Row) -> None:
+        """Keep a batch; beyond the limit the oldest that has ended is forgotten."""
+        self.batches[batch["id"]] = batch
+        ended = (name for name, each in self.batches.items() if each["status"] not in _RUNNING)
+        if len(self.batches) > _MAX_BATCHES and (oldest := next(ended, None)):
+            del self.batches[oldest]
+
+
+_RUNNING = ("in_progress", "cancelling")
+
+
+class BatchFiles:
+    """The files and batches of a server, of each API key by itself."""
+
+    def __init__(self, judges: ServedJudges, settings: ServerSettings, traffic: Traffic) -> None:
+        self._judges, self._settings, self._traffic = judges, settings, traffic
+        self._stores: dict[str, _Store] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def routes(self) -> APIRouter:
@@ -172,125 +270,206 @@ class BatchFiles:
         router = APIRouter()
         for method, path, summary, endpoint in (
             ("POST", "/v1/files", "Upload a file of requests", self._upload),
-            ("GET", "/v1/files", "List the files", self._list_files),
+            ("GET", "/v1/files", "List the files of this key", self._list_files),
             ("GET", "/v1/files/{file_id}", "One file", self._show_file),
             ("DELETE", "/v1/files/{file_id}", "Delete a file", self._delete_file),
             ("GET", "/v1/files/{file_id}/content", "The content of a file", self._content),
             ("POST", "/v1/batches", "Answer the requests of a file", self._create),
-            ("GET", "/v1/batches", "List the batches", self._list_batches),
+            ("GET", "/v1/batches", "List the batches of this key", self._list_batches),
             ("GET", "/v1/batches/{batch_id}", "One batch", self._show_batch),
             ("POST", "/v1/batches/{batch_id}/cancel", "Begin no further request of a batch", self._cancel),
         ):
             router.add_api_route(path, endpoint, methods=[method], summary=summary, response_model=None)
         return router
 
+    def _store(self, request: Request) -> _Store:
+        """The client's."""
+        share = self._settings.max_files_bytes // max(1, len(self._settings.api_keys))
+        return self._stores.setdefault(request.state.owner, _Store(max_bytes=share))
+
     async def _upload(self, request: Request) -> Response:
-        if len(self._files) >= _MOST_FILES:
-            raise HttpError(429, "too_many_files", f"{_MOST_FILES} files are here; delete some")
-        async with request.form(max_files=1) as form:
-            sent, purpose = form.get("file"), form.get("purpose")
-            if not isinstance(sent, UploadFile) or purpose != "batch":
-                raise HttpError(400, "invalid_value", 'expected "file", and "purpose" batch', param="file")
-            content = await sent.read(_MOST_BYTES + 1)
-            if len(content) > _MOST_BYTES:
-                raise HttpError(413, "file_too_large", f'"file": larger than {_MOST_BYTES >> 20} MB', param="file")
-            file = _File(name=sent.filename or "requests.jsonl", purpose="batch", content=content)
-        self._files[file.id] = file
+        store = self._store(request)
+        store.check_count(1)
+        arrived = 0
+
+        def take(size: int) -> None:
+            nonlocal arrived
+            store.take(size)
+            arrived += size
+
+        try:
+            file = await self._read_form(request, take)
+        finally:
+            store.bytes -= arrived
+        store.check_count(1)  # others may have arrived meanwhile
+        store.take(len(file.content))
+        store.files[file.id] = file
         return json_response(file.row())
 
-    async def _list_files(self) -> Response:
-        return _listed([file.row() for file in self._files.values()])
+    async def _read_form(self, request: Request, take: Callable[[int], None]) -> _File:
+        """The file of an upload.
 
-    async def _show_file(self, file_id: str) -> Response:
-        return json_response(self._file(file_id).row())
+        Raises:
+            HttpError: as `limited_body`, or the form has no such file.
+        """
+        limits = {"max_files": 1, "max_fields": _MAX_FIELDS, "max_part_size": _MAX_FIELD_BYTES}
+        try:
+            async with (
+                limited_body(request, self._settings, _MAX_FILE_BYTES + _MAX_FORM_BYTES, take) as limited,
+                limited.form(**limits) as form,
+            ):
+                sent, purpose = form.get("file"), form.getlist("purpose")
+                if not isinstance(sent, UploadFile) or purpose != ["batch"]:
+                    raise HttpError(400, "invalid_value", 'expected "file", and "purpose" batch', param="file")
+                content = await sent.read()
+        except HTTPException as error:
+            finding = f"the form cannot be read: {error.detail}"
+            raise HttpError(400, "invalid_form", finding, headers=CLOSE) from error
+        except UnicodeError as error:  # of a charset that the client names
+            raise HttpError(400, "invalid_form", "the form cannot be read: expected UTF-8", headers=CLOSE) from error
+        except OSError as error:  # of the temporary file
+            log.error("an upload: %s", error)
+            raise HttpError(507, "storage_full", "no room for the upload; see the server log", headers=CLOSE) from error
+        if len(content) > _MAX_FILE_BYTES:
+            raise HttpError(413, "body_too_large", f'"file": larger than {_MAX_FILE_BYTES} bytes', param="file")
+        return _File(name=(sent.filename or "requests.jsonl")[:_LONGEST_NAME], purpose="batch", content=content)
 
-    async def _delete_file(self, file_id: str) -> Response:
-        del self._files[self._file(file_id).id]
+    async def _list_files(self, request: Request) -> Response:
+        return _listed([file.row() for file in self._store(request).files.values()])
+
+    async def _show_file(self, request: Request, file_id: str) -> Response:
+        return json_response(self._store(request).file(file_id).row())
+
+    async def _delete_file(self, request: Request, file_id: str) -> Response:
+        store = self._store(request)
+        store.bytes -= len(store.file(file_id).content)
+        del store.files[file_id]
         return json_response({"id": file_id, "object": "file", "deleted": True})
 
-    async def _content(self, file_id: str) -> Response:
-        return Response(self._file(file_id).content, 200, media_type="application/jsonl")
+    async def _content(self, request: Request, file_id: str) -> Response:
+        return Response(self._store(request).file(file_id).content, 200, media_type="application/jsonl")
 
     async def _create(self, request: Request) -> Response:
-        body = await read_json(request, self._settings)
-        file, endpoint = self._file(str(body.get("input_file_id"))), body.get("endpoint")
-        if endpoint not in ROUTES:
-            raise HttpError(400, "invalid_value", f'"endpoint": expected one of {", ".join(ROUTES)}', param="endpoint")
-        now = int(time.time())
-        batch: Row = {
-            "id": f"batch_{secrets.token_hex(12)}", "object": "batch", "endpoint": endpoint, "errors": None,
-            "input_file_id": file.id, "completion_window": body.get("completion_window") or "24h",
-            "status": "in_progress", "output_file_id": None, "error_file_id": None, "created_at": now,
-            "in_progress_at": now, "completed_at": None, "metadata": body.get("metadata"),
-            "request_counts": {"total": 0, "completed": 0, "failed": 0},
-        }  # fmt: skip
-        self._batches[batch["id"]] = batch
+        store = self._store(request)
+        batch, file = _new_batch(await read_json(request, self._settings), store)
+        store.check_count(2)
+        store.take(len(file.content))  # until the batch ends
+        store.running += 1
+        store.add_batch(batch)
         try:
-            rows = read_requests(file.content.decode())
-            if others := [row for row in rows if row["url"] != endpoint]:
-                raise InputError(f'custom_id {others[0]["custom_id"]!r}: its "url" is not {endpoint}')
-        except (InputError, UnicodeDecodeError) as error:
-            problem = {"code": "invalid_file", "message": str(error), "line": None, "param": None}
-            batch |= {"status": "failed", "errors": {"object": "list", "data": [problem]}, "failed_at": now}
+            rows = await asyncio.to_thread(_rows_of_batch, file, batch["endpoint"])
+        except InputError as error:
+            store.bytes -= len(file.content)
+            store.running -= 1
+            _fail(batch, "invalid_file", str(error))
             return json_response(batch)
         batch["request_counts"]["total"] = len(rows)
-        task = asyncio.create_task(self._run(batch, rows))
+        find = partial(self._judges.find, owner=request.state.owner)
+        task = asyncio.create_task(self._run(store, batch, rows, find, len(file.content)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return json_response(batch)
 
-    async def _run(self, batch: Row, rows: list[Row]) -> None:
+    async def _run(self, store: _Store, batch: Row, rows: list[Row], find: Find, input_bytes: int) -> None:
         """Answer the requests; successes and errors go to a file each, as OpenAI's do."""
-        results: dict[bool, list[str]] = {True: [], False: []}
-        ended = "cancelled"
+        results: dict[bool, list[bytes]] = {True: [], False: []}
         counts = batch["request_counts"]
 
         def done(result: Row) -> None:
             is_good = result["response"]["status_code"] == 200
-            results[is_good].append(json.dumps(result) + "\n")
+            results[is_good].append(json.dumps(result).encode() + b"\n")
+            store.bytes += len(results[is_good][-1])
             counts["completed" if is_good else "failed"] += 1
 
+        def stopped() -> bool:
+            return batch["status"] == "cancelling" or store.bytes > store.max_bytes
+
+        self._traffic.batches += 1
+        ended = "failed"
         try:
-            await answer_rows(rows, self._find, done, stopped=lambda: batch["status"] == "cancelling")
+            await answer_rows(rows, find, done, stopped=stopped, places=store.places)
             ended = "cancelled" if batch["status"] == "cancelling" else "completed"
-        except BaseExceptionGroup:
-            ended = "failed"
-            raise
         finally:
-            self._finish(batch, ended, results)
+            self._traffic.batches -= 1
+            store.running -= 1
+            store.bytes -= input_bytes
+            _keep_results(store, batch, results)
+            if ended == "completed" and counts["completed"] + counts["failed"] < counts["total"]:
+                _fail(batch, "storage_full", "no room for further results; delete files and send the rest again")
+            else:
+                batch |= {"status": ended, f"{ended}_at": int(time.time())}
 
-    def _finish(self, batch: Row, ended: str, results: Mapping[bool, Sequence[str]]) -> None:
-        for is_good, kind in ((True, "output"), (False, "error")):
-            if results[is_good]:
-                content = "".join(results[is_good]).encode()
-                file = _File(name=f"{batch['id']}_{kind}.jsonl", purpose="batch_output", content=content)
-                self._files[file.id] = file
-                batch[f"{kind}_file_id"] = file.id
-        batch |= {"status": ended, f"{ended}_at": int(time.time())}
+    async def _list_batches(self, request: Request) -> Response:
+        return _listed(list(self._store(request).batches.values()))
 
-    async def _list_batches(self) -> Response:
-        return _listed(list(self._batches.values()))
+    async def _show_batch(self, request: Request, batch_id: str) -> Response:
+        return json_response(self._store(request).batch(batch_id))
 
-    async def _show_batch(self, batch_id: str) -> Response:
-        return json_response(self._batch(batch_id))
-
-    async def _cancel(self, batch_id: str) -> Response:
-        batch = self._batch(batch_id)
+    async def _cancel(self, request: Request, batch_id: str) -> Response:
+        batch = self._store(request).batch(batch_id)
         if batch["status"] == "in_progress":
             batch |= {"status": "cancelling", "cancelling_at": int(time.time())}
         return json_response(batch)
 
-    def _file(self, file_id: str) -> _File:
-        if file_id not in self._files:
-            raise HttpError(404, "file_not_found", f"no file {file_id[:60]!r}; a server forgets files when it ends")
-        return self._files[file_id]
 
-    def _batch(self, batch_id: str) -> Row:
-        if batch_id not in self._batches:
-            raise HttpError(
-                404, "batch_not_found", f"no batch {batch_id[:60]!r}; a server forgets batches when it ends"
-            )
-        return self._batches[batch_id]
+def _new_batch(body: Mapping[str, Any], store: _Store) -> tuple[Row, _File]:
+    """The batch that a body asks for, and its input.
+
+    Raises:
+        HttpError: a field cannot be used, or there is no such file.
+    """
+    file, endpoint = store.file(str(body.get("input_file_id"))), body.get("endpoint")
+    if endpoint not in ROUTES:
+        raise HttpError(400, "invalid_value", f'"endpoint": expected one of {", ".join(ROUTES)}', param="endpoint")
+    window = typed_field(body, "completion_window", str, "24h") or "24h"
+    if window != "24h":
+        raise HttpError(400, "invalid_value", '"completion_window": expected 24h', param="completion_window")
+    metadata = typed_field(body, "metadata", dict, "an object") or {}
+    if len(metadata) > _MAX_METADATA or not all(
+        isinstance(value, str) and len(name) <= _MAX_METADATA_KEY and len(value) <= _MAX_METADATA_VALUE
+        for name, value in metadata.items()
+    ):
+        finding = f'"metadata": expected up to {_MAX_METADATA} texts of up to {_MAX_METADATA_VALUE} characters'
+        raise HttpError(400, "invalid_value", finding, param="metadata")
+    now = int(time.time())
+    batch: Row = {
+        "id": f"batch_{secrets.token_hex(12)}", "object": "batch", "endpoint": endpoint, "errors": None,
+        "input_file_id": file.id, "completion_window": window, "status": "in_progress",
+        "output_file_id": None, "error_file_id": None, "created_at": now, "in_progress_at": now,
+        "completed_at": None, "metadata": body.get("metadata"),
+        "request_counts": {"total": 0, "completed": 0, "failed": 0},
+    }  # fmt: skip
+    return batch, file
+
+
+def _rows_of_batch(file: _File, endpoint: str) -> list[Row]:
+    """The requests of a file.
+
+    Raises:
+        InputError: it cannot be read, or a request is for another endpoint.
+    """
+    try:
+        rows = read_requests(file.content.decode())
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8 at byte {error.start + 1}") from error
+    if others := [row for row in rows if row["url"] != endpoint]:
+        raise InputError(f'custom_id {others[0]["custom_id"]!r}: its "url" is not {endpoint}')
+    return rows
+
+
+def _fail(batch: Row, code: str, message: str) -> None:
+    problem = {"code": code, "message": message, "line": None, "param": None}
+    batch |= {"status": "failed", "errors": {"object": "list", "data": [problem]}, "failed_at": int(time.time())}
+
+
+def _keep_results(store: _Store, batch: Row, results: Mapping[bool, Sequence[bytes]]) -> None:
+    """Make the results files, whose bytes the store has counted."""
+    for is_good, kind in ((True, "output"), (False, "error")):
+        if results[is_good]:
+            content = b"".join(results[is_good])
+            file = _File(name=f"{batch['id']}_{kind}.jsonl", purpose="batch_output", content=content)
+            store.files[file.id] = file
+            batch[f"{kind}_file_id"] = file.id
 
 
 def _listed(rows: list[Row]) -> Response:

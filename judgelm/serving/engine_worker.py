@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from judgelm.engines.base import Engine, LoneFailures
-from judgelm.errors import BusyError, EngineError
+from judgelm.errors import BusyError, EngineError, ShutdownError
 from judgelm.modes.flow import RequestFlow, Result
 from judgelm.parsing.thinking import separate
 from judgelm.records import Request
@@ -25,6 +25,7 @@ from judgelm.runs.runner import Listener, drive
 _POLL_S = 0.05
 _IDLE_S = 0.2
 _RATE_OVER = 256
+_SHUTDOWN = "the server is shutting down; try again when it is back"
 
 
 @dataclass(eq=False, slots=True)
@@ -106,15 +107,16 @@ class EngineWorker:
             listener: called in the engine's thread with each partial reply of the flow; it must not block.
 
         Raises:
-            BusyError: the queue is full, or the worker is closing.
+            BusyError: the queue is full.
             EngineError: the engine failed before.
+            ShutdownError: the worker is closing.
         """
         future: Future[Result] = Future()
         with self._lock:
             if self._broken is not None:
                 raise EngineError(self._broken)
             if self._closing:
-                raise BusyError("the server is shutting down; try again when it is back")
+                raise ShutdownError(_SHUTDOWN)
             self.counts.submitted += 1
             job = self._by_key.get(key) if key is not None and listener is None else None
             if job is not None:
@@ -155,9 +157,14 @@ class EngineWorker:
         until = time.monotonic() + finish_s
         while self._in_flight and self._thread.is_alive() and time.monotonic() < until:
             time.sleep(0.01)
-        left = self._fail_all("the server shut down before this was answered; try again when it is back")
+        left = self.give_up()
         self._thread.join()
         return left
+
+    def give_up(self) -> int:
+        """Refuse new flows and end those in flight with an error; return their number."""
+        self._closing = True
+        return self._fail_all(ShutdownError(_SHUTDOWN))
 
     def _leave(self, job: _Job, future: Future[Any]) -> None:
         """Remove a cancelled future; a flow without any future is dropped."""
@@ -185,7 +192,7 @@ class EngineWorker:
                 self._finish(outcome)
         except Exception as error:  # any error at all: no future may stay open
             self._broken = f"the engine failed: {error}"
-            self._fail_all(self._broken)
+            self._fail_all(EngineError(self._broken))
 
     def _new_jobs(self) -> Iterator[_Job | None]:
         """Submitted jobs, or None for the moment; it blocks only while the engine is idle too."""
@@ -226,7 +233,7 @@ class EngineWorker:
         for future in futures:
             _settle(future, outcome)
 
-    def _fail_all(self, reason: str) -> int:
+    def _fail_all(self, error: EngineError) -> int:
         """End all flows in flight with this error; return their number."""
         with self._lock:
             jobs = list(self._in_flight)
@@ -237,7 +244,7 @@ class EngineWorker:
             self._dropped += jobs
             self.counts.failed += len(jobs)
         for future in futures:
-            _settle(future, _Outcome(jobs[0], error=EngineError(reason)))
+            _settle(future, _Outcome(jobs[0], error=error))
         return len(jobs)
 
 

@@ -5,13 +5,15 @@ import json
 import logging
 import math
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, NoReturn, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Message
 
-from judgelm.errors import BusyError, ConfigError, EngineError, InputError, JudgelmError
+from judgelm.errors import BusyError, ConfigError, EngineError, InputError, JudgelmError, ShutdownError
 from judgelm.serving.handler import UnjudgedError, UnrecognisedError
 from judgelm.serving.settings import ServerSettings
 
@@ -21,6 +23,9 @@ _FIELD = re.compile(r'(?:field )?"(\w+)"')
 _LONGEST = 1000
 _TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 _CODES = {404: "not_found", 405: "method_not_allowed"}
+
+CLOSE = {"Connection": "close"}
+"""Header of a reply to a body that was not read: its rest must not be read as the next request."""
 
 
 class HttpError(Exception):
@@ -66,6 +71,8 @@ def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
             return _of_unjudged(error)
         case BusyError():
             return HttpError(429, "server_busy", str(error), headers={"Retry-After": str(retry_after_s)})
+        case ShutdownError():
+            return shutdown_error()
         case EngineError():
             log.error("the engine: %s", error)
             return HttpError(503, "engine_unavailable", "the judge's engine is not available; try again later")
@@ -106,16 +113,11 @@ def _field(message: str) -> str | None:
 Result = TypeVar("Result")
 Field = TypeVar("Field")
 
-_CLOSE = {"Connection": "close"}  # the rest of such a body must not be read as the next request
-_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-class _NumberError(ValueError):
-    """A number that is not finite."""
-
-
-class ClientGoneError(Exception):
-    """The client closed the connection before its reply."""
+class _JsonError(ValueError):
+    """JSON that Python reads, but not as it was meant."""
 
 
 async def read_json(request: Request, settings: ServerSettings) -> dict[str, Any]:
@@ -123,33 +125,49 @@ async def read_json(request: Request, settings: ServerSettings) -> dict[str, Any
 
     Raises:
         HttpError: it is too large (413), too slow (408), compressed (415), or no JSON object (400).
-        ClientGoneError: the client closed the connection.
+        ClientDisconnect: the client closed the connection.
     """
-    return parse_json(await _read_body(request, settings))
+    async with limited_body(request, settings, settings.max_body_bytes) as limited:
+        raw = await limited.body()
+    return parse_json(raw)
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
-    """A JSON object whose texts are valid UTF-8.
+    """A JSON object, as `strict_json`.
 
     Raises:
         HttpError: the bytes are no such object (400).
     """
     try:
-        body = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant, parse_float=_finite)
-        if _ESCAPED_SURROGATE.search(raw):  # no tokenizer takes half a pair
-            json.dumps(body, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise HttpError(
-            400, "invalid_json", "the body contains half a surrogate pair, which is not valid UTF-8"
-        ) from error
-    except RecursionError as error:
-        raise HttpError(400, "invalid_json", "the body is nested too deeply") from error
-    except ValueError as error:  # JSONDecodeError, bytes that are not UTF-8, numbers of thousands of digits
-        finding = str(error) if isinstance(error, json.JSONDecodeError | _NumberError) else "expected JSON in UTF-8"
-        raise HttpError(400, "invalid_json", f"the body cannot be read: {finding}") from error
+        body = strict_json(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise HttpError(400, "invalid_json", "the body cannot be read: expected JSON in UTF-8") from error
+    except ValueError as error:
+        raise HttpError(400, "invalid_json", f"the body cannot be read: {error}") from error
     if not isinstance(body, dict):
         raise HttpError(400, "invalid_json", "expected a JSON object as the body")
     return body
+
+
+def strict_json(text: str) -> Any:
+    """The value of a JSON text: no key twice in an object, finite numbers, and texts that are valid UTF-8.
+
+    Raises:
+        ValueError: the text is not such JSON; the message is safe to show.
+    """
+    try:
+        value = _DECODER.decode(text)
+        if _ESCAPED_SURROGATE.search(text):  # no tokenizer takes half a pair
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise _JsonError("it contains half a surrogate pair, which is not valid UTF-8") from error
+    except RecursionError as error:
+        raise _JsonError("it is nested too deeply") from error
+    except ValueError as error:
+        if isinstance(error, json.JSONDecodeError | _JsonError):
+            raise
+        raise _JsonError("it has a number of too many digits") from error
+    return value
 
 
 def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected: str) -> Field | None:
@@ -176,7 +194,7 @@ async def wait_for_answer(work: Awaitable[Result], request: Request, settings: S
 
     Raises:
         HttpError: the time is up (504, after which OpenAI's clients retry).
-        ClientGoneError: the client closed the connection.
+        ClientDisconnect: the client closed the connection.
     """
     working = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(request.receive())
@@ -187,7 +205,7 @@ async def wait_for_answer(work: Awaitable[Result], request: Request, settings: S
         if working.done():
             return working.result()
         if disconnect.done():
-            raise ClientGoneError
+            raise ClientDisconnect
         raise timeout_error(settings)
     finally:
         disconnect.cancel()
@@ -200,41 +218,75 @@ def timeout_error(settings: ServerSettings) -> HttpError:
     return HttpError(504, "timeout", f"no answer within {settings.request_timeout_s:g} s; try again later")
 
 
-async def _read_body(request: Request, settings: ServerSettings) -> bytes:
+def shutdown_error() -> HttpError:
+    """The error of a request that the server's end cuts off."""
+    headers = {"Retry-After": "5", **CLOSE}
+    return HttpError(503, "shutting_down", "the server is shutting down; try again later", headers=headers)
+
+
+@asynccontextmanager
+async def limited_body(
+    request: Request, settings: ServerSettings, max_bytes: int, take: Callable[[int], None] = lambda size: None
+) -> AsyncIterator[Request]:
+    """The request with limits on its body, to be read within the block.
+
+    A body has `body_timeout_s` for each `max_body_bytes`, begun ones included, so that a large file may take longer.
+
+    Args:
+        request: whose body has not been read.
+        settings: has the time limit.
+        max_bytes: limit on the size.
+        take: called with the size of each part; it may raise.
+
+    Raises:
+        HttpError: the body is too large (413), too slow (408) or compressed (415).
+        ClientDisconnect: the client closed the connection.
+    """
     if request.headers.get("content-encoding", "identity") != "identity":
-        raise HttpError(415, "unsupported_encoding", "send the body uncompressed", headers=_CLOSE)
+        raise HttpError(415, "unsupported_encoding", "send the body uncompressed", headers=CLOSE)
+    too_large = HttpError(413, "body_too_large", f"the body is larger than {max_bytes} bytes", headers=CLOSE)
     declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > settings.max_body_bytes:
-        raise _too_large(settings)
-    parts: list[bytes] = []
-    size = 0
+    if declared.isdigit() and int(declared) > max_bytes:
+        raise too_large
+    size, began = 0, asyncio.get_running_loop().time()
+
+    async def receive() -> Message:
+        nonlocal size
+        message = await request.receive()
+        arrived = len(message.get("body", b""))
+        size += arrived
+        if size > max_bytes:  # sent in chunks, without a length
+            raise too_large
+        take(arrived)
+        timeout.reschedule(began + settings.body_timeout_s * max(1.0, size / settings.max_body_bytes))
+        return message
+
     try:
-        async with asyncio.timeout(settings.body_timeout_s):
-            while True:
-                message = await request.receive()
-                if message["type"] != "http.request":
-                    raise ClientGoneError
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > settings.max_body_bytes:  # sent in chunks, without a length
-                    raise _too_large(settings)
-                if not message.get("more_body", False):
-                    return b"".join(parts)
+        async with asyncio.timeout(settings.body_timeout_s) as timeout:
+            yield Request(request.scope, receive)
     except TimeoutError:
         late = f"the body did not arrive within {settings.body_timeout_s:g} s"
-        raise HttpError(408, "request_timeout", late, headers=_CLOSE) from None
-
-
-def _too_large(settings: ServerSettings) -> HttpError:
-    return HttpError(413, "body_too_large", f"the body is larger than {settings.max_body_bytes} bytes", headers=_CLOSE)
+        raise HttpError(408, "request_timeout", late, headers=CLOSE) from None
 
 
 def _finite(number: str) -> float:
     value = float(number)
     if math.isinf(value):
-        raise _NumberError(f"{number[:40]} is too large a number")
+        raise _JsonError(f"{number[:40]} is too large a number")
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _NumberError(f"{name} is not JSON")
+    raise _JsonError(f"{name} is not JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in row if names.count(name) > 1)
+        raise _JsonError(f"key {json.dumps(twice[:100])} appears twice in one object; keep one of them")
+    return row
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite)

@@ -1,4 +1,4 @@
-"""The judges of one server by name: the one that it was started with, and LoRA adapters on that one's model."""
+"""The judges of one server by name: the one that it was started with, and LoRA adapters on its model."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -9,9 +9,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from judgelm.engines.base import HoldsAdapters
-from judgelm.errors import ConfigError, EngineError, ModelError
+from judgelm.errors import ConfigError, EngineError, ModelError, ShutdownError
 from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow
+from judgelm.serving.access import EVERYONE
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, json_response, read_json
@@ -19,17 +20,21 @@ from judgelm.serving.schemas import replies, request_body
 from judgelm.serving.settings import ServerSettings
 
 _IDLE_CHECK_S = 0.05
+_MAX_LOADED = 64
+"""Adapters that the clients of one key may have loaded at the same time."""
 
 
 class ServedJudges:
     """Finds the judge that a request names; loads and unloads adapters while the server runs.
 
-    Its methods belong to the server's event loop. The engine is shared: requests of all judges are batched together.
+    An adapter that a client loads is of the client's key alone: others neither see nor unload it, and may use its name
+    for their own. Its methods belong to the server's event loop. The engine is shared: requests of all judges are
+    batched together.
 
     Args:
         base: the handler of the judge that the server was started with.
         settings: names of that judge, and the folder from which adapters may be loaded.
-        adapters: handlers of judges on the same worker, by name.
+        adapters: handlers of judges on the same worker for all clients, by name.
     """
 
     def __init__(
@@ -37,47 +42,50 @@ class ServedJudges:
     ) -> None:
         self.base = base
         self._settings = settings
-        self._adapters = dict(adapters or {})
-        self._is_single = not self._adapters and settings.adapters_folder is None
+        self._shared = dict(adapters or {})
+        self._loaded: dict[str, dict[str, JudgeHandler]] = {}
+        self._is_single = not self._shared and settings.adapters_folder is None
         self._serves_base = self._is_single or base.judge.format.source != "default"
-        self._loading: set[str] = set()
+        self._loading: set[tuple[str, str]] = set()
 
     @property
     def worker(self) -> EngineWorker:
         """Drives the engine of all of them."""
         return self.base.worker
 
-    @property
-    def listed(self) -> tuple[str, ...]:
-        """Names at `/v1/models`, the one of requests that name none first."""
-        return (*(self._settings.listed if self._serves_base else ()), *self._adapters)
+    def listed(self, owner: str = EVERYONE) -> tuple[str, ...]:
+        """Names at `/v1/models` for a client, the one of requests that name none first."""
+        base = self._settings.listed if self._serves_base else ()
+        return (*base, *self._shared, *self._loaded.get(owner, ()))
 
-    def find(self, name: str | None) -> tuple[str, JudgeHandler]:
+    def find(self, name: str | None, owner: str = EVERYONE) -> tuple[str, JudgeHandler]:
         """A judge's own name and its handler.
 
         Args:
             name: a client's; None takes the first judge that is listed.
+            owner: the client's key, as from `ApiKeys.owner`.
 
         Raises:
             HttpError: no judge of that name (404).
         """
-        listed = self.listed
+        listed = self.listed(owner)
         if name is None and listed:
             name = listed[0]
-        if name in self._adapters:
-            return str(name), self._adapters[str(name)]
+        adapter = self._shared.get(str(name)) or self._loaded.get(owner, {}).get(str(name))
+        if adapter is not None:
+            return str(name), adapter
         if name is None or not (self._settings.accepts(name) if self._is_single else self._is_base(name)):
             message = f"model {str(name)[:100]!r} not found; available: {', '.join(listed) or 'none'}"
             message += "; a server started without --name takes every name" if self._is_single else ""
             raise HttpError(404, "model_not_found", message, param="model")
         return self._settings.model, self.base
 
-    def card(self, name: str) -> dict[str, Any]:
+    def card(self, name: str, owner: str = EVERYONE) -> dict[str, Any]:
         """The prompting of the judge of that name: its template, its scale and the mode that judges its pairs.
 
         An adapter's has the name of the judge whose model it shares as `base`.
         """
-        _, handler = self.find(name)
+        _, handler = self.find(name, owner)
         judge = handler.judge
         form = judge.format
         card: dict[str, Any] = {
@@ -89,52 +97,71 @@ class ServedJudges:
         }
         return card | {"base": self._settings.model} if handler is not self.base else card
 
-    async def load(self, name: str, path: str) -> None:
+    async def load(self, name: str, path: str, owner: str = EVERYONE) -> None:
         """Load an adapter as a judge of that name; requests in flight wait while it is read.
 
         Args:
             name: that clients will use.
             path: of its folder, relative to the settings' folder or within it.
+            owner: the key of the client, whose adapter it will be.
 
         Raises:
-            HttpError: loading is not allowed (403), the name is taken (409), or the adapter cannot be loaded (400).
+            HttpError: loading is not allowed (403), the name is taken (409), the key has loaded too many (429), or the
+                adapter cannot be loaded (400).
         """
         folder = self._folder(path)
-        if name in (*self.listed, *self._loading):
+        if name in self.listed(owner) or (owner, name) in self._loading:
             raise HttpError(409, "model_exists", f"model {name[:100]!r} exists; unload it first", param="lora_name")
-        self._loading.add(name)
+        own = self._loaded.setdefault(owner, {})
+        if len(own) + sum(loading[0] == owner for loading in self._loading) >= _MAX_LOADED:
+            raise HttpError(429, "too_many_adapters", f"{_MAX_LOADED} adapters are loaded; unload some")
+        self._loading.add((owner, name))
         try:
             judge = await asyncio.to_thread(self.base.judge.with_adapter, str(folder))
             handler = JudgeHandler(judge, self.worker, self.base.options)
             engine = cast(HoldsAdapters, self.base.judge.engine)
             await self._in_engine_thread(lambda: engine.load_adapter(str(handler.adapter)))
+        except ShutdownError:
+            raise
         except (ModelError, EngineError) as error:
             raise HttpError(400, "adapter_not_loaded", str(error), param="lora_path") from error
         finally:
-            self._loading.discard(name)
-        self._adapters[name] = handler
+            self._loading.discard((owner, name))
+        own[name] = handler
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, owner: str = EVERYONE) -> None:
         """Refuse new requests for an adapter at once, and free it when those in flight are answered.
 
         Raises:
-            HttpError: loading is not allowed (403), or it is no adapter (404).
+            HttpError: loading is not allowed (403), it is shared with other keys (403), or it is no adapter (404).
         """
         self._check_allowed()
-        if name not in self._adapters:
-            message = f"model {name[:100]!r} is no adapter of this server; available: {', '.join(self._adapters)}"
+        adapters = self._loaded.get(owner, {})
+        if name in self._shared:
+            if len(self._settings.api_keys) > 1:
+                message = f"model {name[:100]!r} is shared by all keys; start the server without it"
+                raise HttpError(403, "shared_model", message, param="lora_name")
+            adapters = self._shared
+        if name not in adapters:
+            others = ", ".join((*self._shared, *adapters))
+            message = f"model {name[:100]!r} is no adapter of this server; available: {others}"
             raise HttpError(404, "model_not_found", message, param="lora_name")
-        handler = self._adapters.pop(name)
-        if any(other.adapter == handler.adapter for other in self._adapters.values()):
+        handler = adapters.pop(name)
+        if self._is_used(handler):
             return  # the same adapter under another name
         engine = cast(HoldsAdapters, self.base.judge.engine)
         is_freed = False
         while not is_freed:
             await asyncio.sleep(_IDLE_CHECK_S)
-            if any(other.adapter == handler.adapter for other in self._adapters.values()):
+            if self._is_used(handler):
                 return  # loaded again meanwhile
             if handler.in_flight == 0:
                 is_freed = await self._in_engine_thread(lambda: engine.unload_adapter(str(handler.adapter)))
+
+    def _is_used(self, handler: JudgeHandler) -> bool:
+        """True where a judge has this handler's adapter."""
+        holders = (self._shared, *self._loaded.values())
+        return any(other.adapter == handler.adapter for adapters in holders for other in adapters.values())
 
     def _is_base(self, name: str) -> bool:
         return self._serves_base and name in self._settings.listed
@@ -210,12 +237,12 @@ def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
         if len(name) > _LONGEST_NAME or not name.isprintable():
             message = f'"lora_name": expected a printable text of at most {_LONGEST_NAME} characters'
             raise HttpError(400, "invalid_value", message, param="lora_name")
-        await judges.load(name, path)
+        await judges.load(name, path, request.state.owner)
         return json_response({"id": name, "object": "model", "loaded": True})
 
     async def unload(request: Request) -> Response:
         [name] = await _texts(request, settings, "lora_name")
-        await judges.unload(name)
+        await judges.unload(name, request.state.owner)
         return json_response({"id": name, "object": "model", "loaded": False})
 
     router.post(

@@ -1,12 +1,11 @@
-"""Keys, shutdown, metrics, the request log and traces of all requests."""
+"""Access, shutdown, metrics, the request log and traces of all requests."""
 
-import hashlib
-import hmac
+import asyncio
 import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
@@ -19,15 +18,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from judgelm.errors import RunError
+from judgelm.serving.access import ApiKeys, KnownHosts
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.http_errors import HttpError
+from judgelm.serving.http_errors import CLOSE, HttpError, shutdown_error
 
 log = logging.getLogger("judgelm.serving")
 
 PROBES = ("/health", "/healthz", "/livez", "/readyz")
 """Routes that need no key, and answer during shutdown."""
 
-_BEARER = b"bearer "
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -37,10 +36,12 @@ class Traffic:
 
     Attributes:
         in_flight: requests whose reply has not ended.
+        batches: batches of requests that have not ended.
         closing: whether new requests are refused because the server is shutting down.
     """
 
     in_flight: int = 0
+    batches: int = 0
     closing: bool = False
 
 
@@ -73,38 +74,6 @@ class RequestRecord:
     prompt_tokens: int | None
     completion_tokens: int
     failures: tuple[str, ...]
-
-
-class ApiKeys:
-    """API keys of clients.
-
-    All digests are compared, each in constant time, so that the time reveals nothing about a key, not even its length.
-    """
-
-    def __init__(self, keys: Iterable[str]) -> None:
-        self._digests = [_digest(key.encode()) for key in keys]
-
-    def accept(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """True where the headers have a key: `Authorization: Bearer KEY`, Azure's `api-key`, Anthropic's `x-api-key`.
-
-        Args:
-            headers: names in lower case, as in ASGI.
-        """
-        accepted = not self._digests
-        for name, value in headers:
-            if name == b"authorization" and value[: len(_BEARER)].lower() == _BEARER:
-                sent = _digest(value[len(_BEARER) :].strip())
-            elif name in (b"api-key", b"x-api-key"):
-                sent = _digest(value.strip())
-            else:
-                continue
-            for known in self._digests:
-                accepted |= hmac.compare_digest(sent, known)
-        return accepted
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()
 
 
 class Metrics:
@@ -220,11 +189,14 @@ class RequestLog:
 
 
 class RequestMiddleware:
-    """Counts and records every request, refuses it on a wrong key or during shutdown, and answers unexpected errors.
+    """Counts and records every request, refuses those of others or during shutdown, and answers unexpected errors.
+
+    It sets `owner` in a request's state.
 
     Args:
         app: the next in ASGI's chain.
         keys: of clients.
+        hosts: by which clients may use a server without keys.
         metrics: the server's counters.
         traffic: the server's requests.
         request_log: gets a line for each request; None writes none.
@@ -235,12 +207,14 @@ class RequestMiddleware:
         app: ASGIApp,
         *,
         keys: ApiKeys,
+        hosts: KnownHosts,
         metrics: Metrics,
         traffic: Traffic,
         request_log: RequestLog | None,
     ) -> None:
         self._app = app
         self._keys = keys
+        self._hosts = hosts
         self._metrics = metrics
         self._traffic = traffic
         self._log = request_log
@@ -272,6 +246,12 @@ class RequestMiddleware:
             if error is None:
                 await self._app(scope, exchange.receive, exchange.send)
                 return
+        except asyncio.CancelledError:  # uvicorn ends at once; an error would be a traceback in the log
+            if not self._traffic.closing:
+                raise
+            if exchange.status:
+                return  # uvicorn closes the connection
+            error = shutdown_error()
         except Exception:
             log.exception("internal error")
             if exchange.status:  # the reply has begun: only closing the connection can signal the error
@@ -283,13 +263,14 @@ class RequestMiddleware:
     def _refusal(self, scope: Scope) -> HttpError | None:
         if scope["path"] in PROBES:
             return None
-        if not self._keys.accept(scope["headers"]):
-            headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
+        owner = self._keys.owner(scope["headers"])
+        if owner is None:
+            headers = {"WWW-Authenticate": "Bearer", **CLOSE}
             return HttpError(401, "invalid_api_key", "missing or invalid API key", headers=headers)
-        if self._traffic.closing:
-            headers = {"Retry-After": "5", "Connection": "close"}
-            return HttpError(503, "shutting_down", "the server is shutting down; try again later", headers=headers)
-        return None
+        scope["state"]["owner"] = owner
+        if not self._keys and (refusal := self._hosts.refusal(scope["headers"])) is not None:
+            return refusal
+        return shutdown_error() if self._traffic.closing else None
 
 
 class _Exchange:

@@ -21,7 +21,7 @@ from judgelm.judge import expected_score, first_better
 from judgelm.records import Judgment, Prompt, Sample
 from judgelm.runs.runner import judgment_row
 from judgelm.serving.handler import Explanation, JudgeHandler, UnjudgedError
-from judgelm.serving.http_errors import HttpError, read_json, typed_field, wait_for_answer
+from judgelm.serving.http_errors import HttpError, read_json, strict_json, typed_field, wait_for_answer
 from judgelm.serving.judges import ServedJudges
 from judgelm.serving.openai_routes import model_name
 from judgelm.serving.schemas import replies, request_body
@@ -50,7 +50,8 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
 
     async def judge(request: Request) -> Response:
         body = dict(await read_json(request, settings))
-        name, handler = judges.find(typed_field(body, "judge", str, "a text"))  # `model` is a field of the sample
+        wanted = typed_field(body, "judge", str, "a text")  # `model` is a field of the sample
+        name, handler = judges.find(wanted, request.state.owner)
         body.pop("judge", None)
         request.state.judge = name
         tasks, several = read_tasks(body)
@@ -66,7 +67,7 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
     async def explain(request: Request) -> Response:
         body = await read_json(request, settings)
         chat_request = (read_completion if "prompt" in body else read_chat)(body)
-        request.state.judge, handler = judges.find(model_name(body, None))
+        request.state.judge, handler = judges.find(model_name(body, None), request.state.owner)
         explanation, result = await handler.run_aside(chat_request, handler.explain), None
         if explanation.dialect is not None and request.query_params.get("ask") != "false":
             explanation, result = await wait_for_answer(handler.explain_with_result(chat_request), request, settings)
@@ -74,7 +75,7 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
 
     async def reward(request: Request) -> Response:
         body = await read_json(request, settings)
-        request.state.judge, handler = judges.find(request.query_params.get("judge"))
+        request.state.judge, handler = judges.find(request.query_params.get("judge"), request.state.owner)
         is_reward_model = handler.judge.template.reading == "reward"
         tasks = rewarded_tasks(body, is_reward_model=is_reward_model)
         judgments = await wait_for_answer(_judge_all(handler, tasks), request, settings)
@@ -157,14 +158,22 @@ def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[Mo
 
 
 def _question_and_reference(prompt: str, label: str | None) -> tuple[str, str | None]:
-    """Of a label that is a JSON object both, since a prompt may have a chat template's marks; else prompt and label."""
+    """Of a label that is a JSON object both, since a prompt may have a chat template's marks; else prompt and label.
+
+    Raises:
+        InputError: the object has a key twice.
+    """
     try:
         row = json.loads(label or "null")
     except ValueError:
         row = None
-    if isinstance(row, dict) and isinstance(row.get("question"), str) and row.keys() <= {"question", "reference"}:
-        return row["question"], row.get("reference")
-    return prompt, label
+    if not (isinstance(row, dict) and isinstance(row.get("question"), str) and row.keys() <= {"question", "reference"}):
+        return prompt, label
+    try:
+        strict_json(str(label))
+    except ValueError as error:
+        raise InputError(f'"labels": {error}') from error
+    return row["question"], row.get("reference")
 
 
 def _reward(judgment: Judgment, scale: tuple[float, float] | None) -> float:

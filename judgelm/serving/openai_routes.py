@@ -62,11 +62,13 @@ def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> API
     async def plain(request: Request) -> Response:
         return await completions.complete(request, read_completion, plain=True)
 
-    async def models() -> Response:
-        return json_response({"object": "list", "data": [completions.model(name) for name in judges.listed]})
+    async def models(request: Request) -> Response:
+        owner = request.state.owner
+        rows = [completions.model(name, owner) for name in judges.listed(owner)]
+        return json_response({"object": "list", "data": rows})
 
-    async def one_model(model: str) -> Response:
-        return json_response(completions.model(model))
+    async def one_model(request: Request, model: str) -> Response:
+        return json_response(completions.model(model, request.state.owner))
 
     judging = "Judge what a chat asks to be judged"
     named = "As /v1/chat/completions, the model in the path"
@@ -257,9 +259,9 @@ class CompletionHandler:
         body = await read_json(request, self._settings)
         streaming = bool_field(body, "stream")
         name = model_name(body, model)
-        request.state.judge, handler = self._judges.find(name)
+        request.state.judge, handler = self._judges.find(name, request.state.owner)
         envelope = Envelope(
-            model=self._judges.listed[0] if name is None else name,
+            model=self._judges.listed(request.state.owner)[0] if name is None else name,
             fingerprint=self._fingerprint(handler),
             plain=plain,
             function=bool(body.get("functions")) and not body.get("tools"),
@@ -278,9 +280,9 @@ class CompletionHandler:
         body = await read_json(request, self._settings)
         bool_field(body, "stream")
         name = model_name(body, None)
-        request.state.judge, handler = self._judges.find(name)
+        request.state.judge, handler = self._judges.find(name, request.state.owner)
         response = await wait_for_answer(handler.respond(read(body)), request, self._settings)
-        model = self._judges.listed[0] if name is None else name
+        model = self._judges.listed(request.state.owner)[0] if name is None else name
         return Answered(response=response, body=body, model=model, headers=self._count(request, response))
 
     async def _stream(
@@ -331,9 +333,9 @@ class CompletionHandler:
         request.state.dialect = response.dialect or "none"
         return note_headers(response.dialect, response.notes)
 
-    def model(self, name: str) -> dict[str, Any]:
+    def model(self, name: str, owner: str) -> dict[str, Any]:
         """A model in OpenAI's format, its card beside it."""
-        card = self._judges.card(name)
+        card = self._judges.card(name, owner)
         return {"id": name, "object": "model", "created": self._began, "owned_by": "judgelm", "judge": card}
 
 

@@ -1,4 +1,4 @@
-"""The uvicorn server of the app; on a signal it refuses new requests and finishes those in flight.
+"""The uvicorn servers of the app and of the page; on a signal it refuses new requests and finishes those in flight.
 
 Time and size are limited for everything that a client sends but bodies, which are limited later (`http_errors`).
 Uvicorn waits for the end of the headers without a limit and keeps all their bytes, and so it does with header lines
@@ -7,13 +7,17 @@ needs a key. The bytes that uvicorn's parser gets are counted here, and a connec
 """
 
 import asyncio
+import errno
 import logging
+import math
+import os
+import resource
 import socket
 import time
 from collections.abc import Callable
 from http import HTTPStatus
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -28,9 +32,35 @@ log = logging.getLogger("judgelm.serving")
 _FLUSH_S = 5
 """Time for clients to read their replies before the server ends."""
 
+_FULL_EVERY_S = 60
+"""Time between two messages about the limit of file descriptors."""
 
-class Server(uvicorn.Server):
+
+class WatchedServer(uvicorn.Server):
+    """A server that logs when it is at its limit of file descriptors, where connections fail without a trace."""
+
+    _said_at = -math.inf
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called by uvicorn ten times a second."""
+        try:
+            os.close(os.dup(2))
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE) and time.monotonic() - self._said_at > _FULL_EVERY_S:
+                self._said_at = time.monotonic()
+                limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+                log.error(
+                    "at the limit of %d open files (%s): %d connections are open and new ones fail; raise it with "
+                    "`ulimit -n`",
+                    limit, error.strerror, len(self.server_state.connections),
+                )  # fmt: skip
+        return await super().on_tick(counter)
+
+
+class Server(WatchedServer):
     """A server that ends on SIGTERM or SIGINT when all requests are answered or the time is up; at once on a second.
+
+    Requests that the end cuts off get 503.
 
     Args:
         config: uvicorn's.
@@ -75,12 +105,13 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown; the signal is not raised again after it, since it is orderly."""
         if self._traffic.closing:
-            self.force_exit = self.should_exit = True
-            self.unanswered = self._traffic.in_flight
+            self._deadline = 0.0
+            self.force_exit = True
             return
         self._traffic.closing = True
         self._deadline = time.monotonic() + self._finish_s
-        log.warning("shutting down: finishing %d requests, refusing new ones", self._traffic.in_flight)
+        batches = f"; {self._traffic.batches} batches end unfinished" if self._traffic.batches else ""
+        log.warning("shutting down: finishing %d requests, refusing new ones%s", self._traffic.in_flight, batches)
 
     async def on_tick(self, counter: int) -> bool:
         """Called by uvicorn ten times a second."""
@@ -89,31 +120,40 @@ class Server(uvicorn.Server):
                 self.should_exit = True
             elif time.monotonic() >= self._deadline:
                 self.unanswered = self._traffic.in_flight
-                await asyncio.to_thread(self._worker.close)
+                self._worker.give_up()
                 self.should_exit = True
         return await super().on_tick(counter)
 
 
-def uvicorn_config(app: object, *, access_log: bool = False, head_timeout_s: float = 30.0) -> uvicorn.Config:
+def uvicorn_config(
+    app: object,
+    *,
+    access_log: bool = False,
+    head_timeout_s: float = 30.0,
+    lifespan: Literal["auto", "off"] = "off",
+    flush_s: int = _FLUSH_S,
+) -> uvicorn.Config:
     """Uvicorn's configuration: no websockets, no trust in proxy headers, errors logged alone.
 
     Args:
         app: to serve.
         access_log: whether each request is logged.
         head_timeout_s: for a client to send a request's headers.
+        lifespan: whether the app is told of its start and end.
+        flush_s: for clients to read their replies before the server ends.
     """
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         http=header_limit_protocol(head_timeout_s),
         ws="none",
-        lifespan="off",
+        lifespan=lifespan,
         log_level="info" if access_log else "warning",
         access_log=access_log,
         use_colors=False,  # the command line escapes control characters of log messages
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=_FLUSH_S,
+        timeout_graceful_shutdown=flush_s,
     )
 
 
@@ -191,7 +231,11 @@ class HeaderLimitProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Called after the last header."""
+        """Called after the last header. An absolute URL has the host, whatever the header says (RFC 9112, 3.2.2)."""
+        _, is_absolute, rest = self.url.partition(b"://")
+        if is_absolute and not self.url.startswith(b"/"):
+            host = rest.partition(b"/")[0]
+            self.headers[:] = [(b"host", host), *(each for each in self.headers if each[0] != b"host")]
         super().on_headers_complete()
         self._in_head = False
         self._stop_timer()

@@ -4,6 +4,7 @@ import ipaddress
 import os
 import re
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,18 +21,24 @@ class ServerSettings:
         model: the judge's own name.
         names: model names that clients may use; empty accepts any name and lists the judge's own.
         api_keys: required for every request but `/healthz`; empty requires none.
+        host: address that is served, by which a server without keys may be used.
+        allowed_hosts: further names by which a server without keys may be used.
         max_body_bytes: largest body of a request.
         body_timeout_s: for a client to send a whole body.
         request_timeout_s: for an answer, waiting for the engine included.
+        max_files_bytes: of all uploaded files and results together; each key has an equal share.
         adapters_folder: where clients may load adapters from while the server runs; None refuses to load any.
     """
 
     model: str
     names: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = field(default=(), repr=False)
+    host: str = "127.0.0.1"
+    allowed_hosts: tuple[str, ...] = ()
     max_body_bytes: int = 8 << 20
     body_timeout_s: float = 30.0
     request_timeout_s: float = 600.0
+    max_files_bytes: int = 2_000_000_000
     adapters_folder: Path | None = None
 
     @property
@@ -73,7 +80,9 @@ def read_keys(options: list[str], file: Path | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for key in keys if key))
 
 
-def check_exposure(host: str, secret: object, *, no_auth: bool, way_out: str) -> None:
+def check_exposure(
+    host: str, secret: object, *, no_auth: bool, way_out: str, allowed_hosts: Sequence[str] = ()
+) -> None:
     """Refuse to serve other machines without a key or a password by accident.
 
     Args:
@@ -81,12 +90,15 @@ def check_exposure(host: str, secret: object, *, no_auth: bool, way_out: str) ->
         secret: the keys or the password; empty or None without.
         no_auth: allow everybody.
         way_out: option or variable that sets a secret, for the error.
+        allowed_hosts: names of a server without a secret.
 
     Raises:
-        ConfigError: the address is reachable from other machines, and there is no secret; or both exclude each other.
+        ConfigError: the address is reachable from other machines, and there is no secret; or options exclude others.
     """
     if secret and no_auth:
         raise ConfigError("--no-auth excludes API keys and passwords; leave one of them out")
+    if secret and allowed_hosts:
+        raise ConfigError("--allowed-host is for servers without a key or password; leave it out")
     if not (secret or no_auth or _is_local(host)):
         raise ConfigError(
             f"--host {host} is reachable from other machines: {way_out}, or add --no-auth to allow everybody"

@@ -39,7 +39,10 @@ def judged(model, pairs):
         ]
         described = judge.engine.describe()
         worker = EngineWorker(judge.engine)
-        client = TestClient(create_app(JudgeHandler(judge, worker, HandlerOptions()), ServerSettings(model="judge")))
+        client = TestClient(
+            create_app(JudgeHandler(judge, worker, HandlerOptions()), ServerSettings(model="judge")),
+            base_url="http://localhost",
+        )
         bodies = [{name: row[name] for name in ("question", "answer_1", "answer_2")} for row in pairs]
         reply = client.post("/v1/judge", json={"samples": bodies, "both_orders": True, "distribution": True})
         worker.close()

@@ -11,12 +11,13 @@ import httpx
 import pytest
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.serving.middleware import ApiKeys
+from judgelm.serving.access import EVERYONE, ApiKeys
 from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
 from tests.support.known_judge import quality
-from tests.support.served import CHAT, HeldEngine, error_of, review, served, until
+from tests.support.served import CHAT, HeldEngine, connected, error_of, review, served, until
+from tests.support.writing_engine import WritingEngine
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +58,8 @@ def test_nothing_is_told_without_a_key(server, path, headers, caplog):
     ],
 )
 def test_each_key_opens_in_either_header(header, value, accepted):
-    assert ApiKeys(("sk-one", "sk-two")).accept([(header, value)]) is accepted
-    assert ApiKeys(()).accept([(header, value)])  # without keys all are admitted
+    assert (ApiKeys(("sk-one", "sk-two")).owner([(header, value)]) is not None) is accepted
+    assert ApiKeys(()).owner([(header, value)]) == EVERYONE  # without keys all are admitted
 
 
 def test_keys_stand_in_no_representation():
@@ -198,8 +199,41 @@ def test_what_is_not_finished_in_time_is_told_so():
             until(lambda: server.handler.worker.in_flight == 2)
             server.server.handle_exit(15, None)
             for one in replies:
-                assert (one.result().status_code, error_of(one.result())["code"]) == (503, "engine_unavailable")
+                assert (one.result().status_code, error_of(one.result())["code"]) == (503, "shutting_down")
         assert server.server.unanswered == 2
+
+
+@pytest.mark.parametrize("signal_number", [2, 15])
+def test_a_second_signal_answers_all_that_it_cuts_off(signal_number, caplog):
+    head = (
+        " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n--"
+    )
+    with served(HeldEngine(), finish_s=60) as server, ThreadPoolExecutor(2) as pool:
+        judging = pool.submit(server.post, CHAT, review())
+        uploads = [connected(server, f"POST {path}{head}".encode()) for path in ("/v1/judge", "/v1/files")]
+        until(lambda: server.server._traffic.in_flight == 3 and server.handler.worker.in_flight == 1)
+        for _ in range(2):
+            server.server.handle_exit(signal_number, None)
+        reply = judging.result()
+        assert (reply.status_code, error_of(reply)["code"]) == (503, "shutting_down")
+        assert reply.headers["retry-after"] == "5"
+        for upload in uploads:
+            assert upload.recv(65536).startswith(b"HTTP/1.1 503")
+    assert server.server.unanswered == 3
+    assert "Traceback" not in caplog.text
+
+
+def test_a_second_signal_ends_a_stream_with_an_error_event(caplog):
+    body = {"messages": [{"role": "user", "content": "Count."}], "stream": True}
+    engine = WritingEngine({"*": "one two three " * 1000})
+    with served(engine, finish_s=60, chat=True) as server, server.http.stream("POST", CHAT, json=body) as reply:
+        lines = reply.iter_lines()
+        assert any("two" in line for line in lines)
+        for _ in range(2):
+            server.server.handle_exit(2, None)
+        rest = [line for line in lines if line]
+    assert '"code": "shutting_down"' in rest[-1]
+    assert "Traceback" not in caplog.text
 
 
 class HeldBackend(ScriptedBackend):

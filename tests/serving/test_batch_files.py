@@ -3,6 +3,7 @@
 import io
 import json
 import time
+from functools import partial
 
 import openai
 import pytest
@@ -135,3 +136,97 @@ def test_prompts_of_the_users_own_are_answered(answer, tmp_path):
     code, results, _ = answer("--overwrite", "--prompts", tmp_path / "prompts.yaml")
     assert code == 0
     assert results["a"]["body"]["choices"][0]["message"]["content"] == "A"
+
+
+CHEAP = line("a", HELLO)
+
+
+@pytest.fixture
+def shared():
+    """Clients of two keys of one server, with room for 3,000 bytes each."""
+    settings = {"api_keys": ("sk-ann", "sk-ben"), "names": ("gpt-4",), "max_files_bytes": 6000}
+    with served(settings=settings) as server:
+        clients = [
+            openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0) for key in settings["api_keys"]
+        ]
+        yield clients
+        for client in clients:
+            client.close()
+
+
+def upload(client, text):
+    return client.files.create(file=("r.jsonl", text.encode()), purpose="batch")
+
+
+def test_files_and_batches_belong_to_their_key(shared):
+    ann, ben = shared
+    batch = run_batch(ann, line("a", review()) + line("b", HELLO))
+    assert (batch.status, list(ben.files.list()), list(ben.batches.list())) == ("completed", [], [])
+    for attempt in (
+        *(
+            partial(ben.files.content, name)
+            for name in (batch.input_file_id, batch.output_file_id, batch.error_file_id)
+        ),
+        partial(ben.files.retrieve, batch.input_file_id),
+        partial(ben.files.delete, batch.output_file_id),
+        partial(ben.batches.retrieve, batch.id),
+        partial(ben.batches.cancel, batch.id),
+        partial(ben.batches.create, input_file_id=batch.input_file_id, endpoint=CHAT, completion_window="24h"),
+    ):
+        with pytest.raises(openai.NotFoundError):
+            attempt()
+    assert len(list(ann.files.list())) == 3
+
+
+def test_a_key_that_has_filled_its_share_refuses_no_other(shared):
+    ann, ben = shared
+    full = upload(ann, "x" * 2000)
+    with pytest.raises(openai.RateLimitError, match="limited to 3,000 bytes"):
+        upload(ann, "x" * 2000)
+    assert upload(ben, "x" * 2000).bytes == 2000
+    ann.files.delete(full.id)
+    assert upload(ann, "x" * 2000).bytes == 2000
+
+
+def test_results_count_and_a_batch_without_room_for_them_keeps_those_it_has(shared, monkeypatch):
+    monkeypatch.setattr("judgelm.serving.batch_files.AT_ONCE", 1)
+    batch = run_batch(shared[0], "".join(line(str(number), HELLO) for number in range(9)))
+    assert (batch.status, batch.errors.data[0].code) == ("failed", "storage_full")
+    kept = rows_of(shared[0], batch.error_file_id)
+    assert 0 < len(kept) == batch.request_counts.failed < 9
+    shared[0].files.delete(batch.error_file_id)
+    assert run_batch(shared[0], CHEAP).status == "completed"
+
+
+def test_the_number_of_files_is_limited_by_key(shared, monkeypatch):
+    monkeypatch.setattr("judgelm.serving.batch_files._MAX_FILES", 3)
+    for _ in range(3):
+        upload(shared[0], "x")
+    with pytest.raises(openai.RateLimitError, match="the limit is 3 files"):
+        upload(shared[0], "x")
+    assert upload(shared[1], "x").bytes == 1
+
+
+def test_of_many_batches_the_last_are_kept(shared, monkeypatch):
+    monkeypatch.setattr("judgelm.serving.batch_files._MAX_BATCHES", 2)
+    first, *rest = [run_batch(shared[0], CHEAP) for _ in range(3)]
+    assert {batch.id for batch in rest} == {batch.id for batch in shared[0].batches.list()}
+    with pytest.raises(openai.NotFoundError):
+        shared[0].batches.retrieve(first.id)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"metadata": {"a": "x" * 600}}, {"metadata": {str(n): "" for n in range(17)}}, {"completion_window": "1h"}],
+)
+def test_what_a_batch_keeps_of_its_request_is_bounded(client, field):
+    request = {"input_file_id": upload(client, CHEAP).id, "endpoint": CHAT, "completion_window": "24h"} | field
+    with pytest.raises(openai.BadRequestError, match=next(iter(field))):
+        client.batches.create(**request)
+
+
+def test_a_key_that_comes_twice_fails_the_batch_with_its_line(client):
+    twice = line("a", HELLO) + line("b", HELLO).replace('"model"', '"messages": [], "model"', 1)
+    batch = run_batch(client, twice)
+    assert batch.status == "failed"
+    assert 'line 2: not JSON: key "messages" appears twice' in batch.errors.data[0].message

@@ -51,7 +51,7 @@ def serving(base, adapters, names, **settings):
         try:
             handler = JudgeHandler(judge, worker)
             app = create_app(handler, ServerSettings(model="base", **settings), adapter_handlers(handler, chosen))
-            with TestClient(app) as client:
+            with TestClient(app, base_url="http://localhost") as client:
                 client.app_judges = app.state.judges
                 yield client
         finally:
@@ -204,3 +204,32 @@ def test_a_path_that_no_folder_can_have_is_refused_as_such(base, tiny_judge, ada
             reply = client.post("/v1/load_lora_adapter", json={"lora_name": "x", "lora_path": path})
             assert (reply.status_code, error_of(reply)["code"]) == (400, "adapter_not_loaded"), path[:20]
             assert error_of(reply)["param"] == "lora_path"
+
+
+def test_a_loaded_adapter_belongs_to_its_key_and_those_of_the_start_to_all(tiny_judge, adapters, monkeypatch):
+    monkeypatch.setattr("judgelm.serving.judges._MAX_LOADED", 1)
+    ann, ben = ({"Authorization": f"Bearer {key}"} for key in ("sk-ann", "sk-ben"))
+    load = {"lora_name": "mine", "lora_path": "safe"}
+    settings = {"adapters_folder": adapters, "api_keys": ("sk-ann", "sk-ben")}
+    with serving(tiny_judge, adapters, ("kind",), **settings) as client:
+
+        def names(key):
+            return [model["id"] for model in client.get("/v1/models", headers=key).json()["data"]]
+
+        def status(key, path, **body):
+            return client.post(path, json=body, headers=key).status_code
+
+        assert status(ann, "/v1/load_lora_adapter", **load) == 200
+        assert (names(ann), names(ben)) == (["base", "kind", "mine"], ["base", "kind"])
+        assert (status(ann, "/v1/judge", **row(1), judge="mine"), status(ben, "/v1/judge", **row(1), judge="mine")) == (
+            200,
+            404,
+        )
+        assert status(ben, "/v1/unload_lora_adapter", lora_name="mine") == 404
+        assert client.get("/v1/models/mine", headers=ben).status_code == 404
+        assert status(ben, "/v1/unload_lora_adapter", lora_name="kind") == 403  # all use it
+        assert status(ann, "/v1/load_lora_adapter", **load | {"lora_name": "more"}) == 429
+        assert status(ben, "/v1/load_lora_adapter", **load) == 200  # a name and a share of its own
+        assert status(ann, "/v1/unload_lora_adapter", lora_name="mine") == 200
+        assert (names(ann), names(ben)) == (["base", "kind"], ["base", "kind", "mine"])
+        assert status(ben, "/v1/judge", **row(1), judge="mine") == 200

@@ -25,7 +25,7 @@ def client(tiny_model):
     with Judge(str(tiny_model), dtype="float32", template="judgelm-compact") as judge:
         worker = EngineWorker(judge.engine)
         handler = JudgeHandler(judge, worker, HandlerOptions(chat=True))
-        with TestClient(create_app(handler, ServerSettings(model="tiny"))) as one:
+        with TestClient(create_app(handler, ServerSettings(model="tiny")), base_url="http://localhost") as one:
             one.worker = worker
             yield one
         worker.close()

@@ -1,6 +1,7 @@
 """A real server in a thread, with a known judge behind it; and what clients of it send."""
 
 import json
+import socket
 import threading
 import time
 from contextlib import contextmanager
@@ -98,6 +99,20 @@ def served(engine=None, *, settings=None, finish_s=5.0, max_queue=4096, request_
             server.should_exit = True
             thread.join()
             bound.close()
+
+
+def connected(server, data):
+    """A connection of its own on which this was sent."""
+    host, port = server.url.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=10)
+    connection.sendall(data)
+    return connection
+
+
+def raw_reply(server, data):
+    """The beginning of the reply to these bytes."""
+    with connected(server, data) as connection:
+        return connection.recv(65536)
 
 
 def error_of(reply):

@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gradio as gr
-import uvicorn
 from fastapi import FastAPI, Request, Response
 from PIL import Image
 from starlette.middleware.base import RequestResponseEndpoint
+from starlette.responses import PlainTextResponse
 
 from judgelm.judge import Judge
 from judgelm.package import EVERYDAY_PAIRS
 from judgelm.reports.wording import WINNER_NAMES
+from judgelm.serving.access import KnownHosts
 from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.server import WatchedServer, uvicorn_config
 from judgelm.serving.web.browse import browse_tab
 from judgelm.serving.web.judge_actions import (
     QUIET,
@@ -277,18 +279,26 @@ _HEADERS = {
 _PASSWORD_WORDS = "Any user name, and the password of `judgelm web`."
 
 
-def web_app(page: gr.Blocks, *, password: str | None = None) -> FastAPI:
+def web_app(page: gr.Blocks, *, password: str | None = None, hosts: KnownHosts | None = None) -> FastAPI:
     """An ASGI application of the page.
 
     Args:
         page: from `judgelm.serving.web.page.create_page`.
         password: required to see the page; None requires none.
+        hosts: by which the page may be used without a password; by default those of this machine alone.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
+    known = hosts or KnownHosts("127.0.0.1", way_out="set a password")
+
     @app.middleware("http")
     async def guard(request: Request, go_on: RequestResponseEndpoint) -> Response:
-        response = await go_on(request)
+        response: Response
+        refusal = known.refusal(request.scope["headers"]) if password is None else None
+        if refusal is None:
+            response = await go_on(request)
+        else:
+            response = PlainTextResponse(str(refusal), refusal.status, refusal.headers)
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
         return response
@@ -334,11 +344,9 @@ def serve_page(app: FastAPI, bound: socket.socket) -> None:
         app: from `web_app`.
         bound: to the address, see `judgelm.serving.settings.bind`.
     """
-    config = uvicorn.Config(
-        app, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=_GRACE_S
-    )
+    config = uvicorn_config(app, lifespan="auto", flush_s=_GRACE_S)
     with suppress(KeyboardInterrupt):  # raised again by uvicorn after an orderly end
-        uvicorn.Server(config).run(sockets=[bound])
+        WatchedServer(config).run(sockets=[bound])
 
 
 def pair_tab(judge: Judge, worker: EngineWorker) -> None:
