@@ -21,6 +21,7 @@ from judgelm.data.judged_texts import (
 )
 from judgelm.data.labelled_pair import LabelledPair, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import FileUse, OnReject, Row, raise_reject
+from judgelm.data.readers.values import similar_names_notes
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.sources.registry import recognise
 from judgelm.data.sources.source import majority
@@ -53,12 +54,13 @@ class LabelledSet:
     split: Mapping[str, tuple[Winner, ...]] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
-        """Notes on labels in several rows, in sentences; none where each id has one row."""
+        """Notes on models' names that are nearly alike and on labels in several rows, in sentences."""
+        names = similar_names_notes(name for sample in self.samples.values() for name in sample.answer_models)
         if not self.voted:
-            return []
+            return names
         ids = "1 id has" if self.voted == 1 else f"{self.voted:,} ids have"
         split = f"; {len(self.split):,} without a majority have no label" if self.split else ""
-        return [f"{ids} labels in several rows, which are votes: the majority is the label{split}."]
+        return [*names, f"{ids} labels in several rows, which are votes: the majority is the label{split}."]
 
 
 def read_labels(

@@ -280,6 +280,8 @@ class SampleStream:
         """The sample of a row; None for a repeated one that is to be left out."""
         assert self.source.sample is not None
         sample = self.source.sample(row)
+        if sample.answers and not sample.images and not sample.question.strip():
+            raise row.error("the question is empty; fill it in (a merged cell's text is saved in its first row alone)")
         for pattern in self._patterns:
             if pattern.format(1) in row.data or pattern.format("a") in row.data:
                 row.refuse_left_over(pattern, max(2, len(sample.answers)))

@@ -23,13 +23,22 @@ import tempfile
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-from judgelm.data.readers.formats import is_wrapped, read_list, read_parquet, read_table, read_workbook, read_wrapped
+from judgelm.data.readers.formats import (
+    USUAL_COLUMNS,
+    is_wrapped,
+    read_list,
+    read_parquet,
+    read_table,
+    read_workbook,
+    read_wrapped,
+)
 from judgelm.data.readers.rows import COMPRESSED_SUFFIXES, Compression, Reject, Row, row_suffix, truncate_raw
-from judgelm.data.readers.values import RowDecoder, raw_text
+from judgelm.data.readers.values import RowDecoder, raw_text, strip_model_names
 from judgelm.errors import InputError
 
 BUFFER = 1 << 20
@@ -362,8 +371,16 @@ def read_rows(
             reading is raised by the call, the rest while iterating.
     """
     files = input_files(path)
-    rows = (row for file in files for row in _not_empty(file, _dispatch(file, once=once)))
-    return ColumnNames(columns or {}, known).renamed(rows) if columns or known else rows
+    names = {name.casefold() for name in (*known, *(columns or {}).values())} | USUAL_COLUMNS
+    rows = (row for file in files for row in _not_empty(file, _dispatch(file, names, once=once)))
+    named = ColumnNames(columns or {}, known).renamed(rows) if columns or known else rows
+    return map(_with_model_names, named)
+
+
+def _with_model_names(row: Row | Reject) -> Row | Reject:
+    if isinstance(row, Row):
+        strip_model_names(row.data)
+    return row
 
 
 def first_row(path: str) -> Row | None:
@@ -403,19 +420,19 @@ def _not_empty(path: str, rows: Iterator[Row | Reject]) -> Iterator[Row | Reject
         raise InputError(f"{shown_name(path)}: no rows; the file is empty")
 
 
-def _dispatch(path: str, *, once: bool) -> Iterator[Row | Reject]:
+def _dispatch(path: str, known: AbstractSet[str], *, once: bool) -> Iterator[Row | Reject]:
     name = shown_name(path)
     with open_input(path, once=once) as stream:
         kind = _kind(path, stream)
         if kind in ("parquet", "workbook"):
             with _seekable(stream) as file:
-                yield from (read_parquet if kind == "parquet" else read_workbook)(file, name)
+                yield from read_parquet(file, name) if kind == "parquet" else read_workbook(file, name, known)
         elif kind == "list":
             yield from read_list(stream, name)
         elif kind == "jsonl" and not is_stream(path) and is_wrapped(stream.peek(BUFFER).decode(errors="replace")):
             yield from read_wrapped(stream, name)
         elif kind in ("csv", "tsv"):
-            yield from read_table(stream, name, None if kind == "csv" else "\t")
+            yield from read_table(stream, name, None if kind == "csv" else "\t", known)
         else:
             yield from _read_lines(stream, name)
 

@@ -10,8 +10,9 @@ import io
 import json
 import re
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -25,6 +26,10 @@ from judgelm.errors import InputError
 _CELL_LIMIT = 1 << 30
 _BATCH_ROWS = 1024
 _DELIMITERS = ",;\t|"
+USUAL_COLUMNS = frozenset(
+    {"id", "question_id", "question", "instruction", "prompt", "answer", "answer_1", "answer_2", "reference", "winner"}
+    | {"question_body", "input", "output", "response", "label", "score", "model", "generator", "category", "text"}
+)
 _SEPARATOR_LINE = re.compile(r'"?sep=([^"\r\n])"?\s*', re.IGNORECASE)
 
 
@@ -54,8 +59,10 @@ def read_parquet(source: str | IO[bytes], file: str) -> Iterator[Row | Reject]:
         raise InputError(f"{file}: {finding}; copy or download it again") from error
 
 
-def read_workbook(source: IO[bytes], file: str) -> Iterator[Row | Reject]:
+def read_workbook(source: IO[bytes], file: str, known: AbstractSet[str]) -> Iterator[Row | Reject]:
     """Stream the rows of an Excel workbook's one sheet with cells, as `read_table` reads the same table.
+
+    A merged cell's value is in each of its rows that has other cells, in the first of its columns.
 
     Raises:
         InputError: no workbook, damaged, none or several sheets with cells, or a formula without a stored value; else
@@ -76,21 +83,56 @@ def read_workbook(source: IO[bytes], file: str) -> Iterator[Row | Reject]:
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as text:
         table, places, line = csv.writer(text), dict[int, int](), 1
         rows = (sheets[filled[0]].iter_rows() for sheets in (values, formulas))
+        merged = _MergedCells(values[filled[0]])
         for number, (stored, written) in enumerate(zip(*rows, strict=True), 1):
             for cell, formula in zip(stored, written, strict=True):
                 if cell.value is None and formula.value is not None:
                     finding = f"cell {formula.coordinate}: a formula without a stored value"
                     raise InputError(f"{file}: {finding}; save the file in a spreadsheet once, or as CSV")
-            texts = _texts_of(stored)
+            texts = merged.filled(number, _texts_of(stored))
             table.writerow(texts)
             places[line] = number
             line += 1 + sum(cell.count("\n") for cell in texts)
         text.flush()
         reader = io.BufferedReader(text.buffer.raw)  # type: ignore[attr-defined]
         reader.seek(0)
-        for row in read_table(reader, file, ","):
+        for row in read_table(reader, file, ",", known, is_sheet=True):
             yield replace(row, line=places.get(row.line, row.line))
         reader.detach()
+
+
+_LONGEST_TAG = 200
+_MERGED = re.compile(rb"""<(?:\w+:)?mergeCell\s[^>]*?\bref=["']([A-Z]+)(\d+):[A-Z]+(\d+)["']""")
+
+
+class _MergedCells:
+    """The merged cells of a sheet, whose text spreadsheets keep in the first row alone.
+
+    openpyxl leaves them out of what it streams, so they are taken from the sheet's XML, at whose end they are.
+    """
+
+    def __init__(self, sheet: Any) -> None:
+        from openpyxl.utils import column_index_from_string
+
+        self._begins: dict[int, set[tuple[int, int]]] = defaultdict(set)
+        self._open: dict[int, tuple[int, str]] = {}
+        text = b""
+        with sheet._get_source() as xml:
+            while block := xml.read(_CHUNK):
+                text = text[-_LONGEST_TAG:] + block
+                for column, first, last in _MERGED.findall(text):
+                    if first != last:
+                        self._begins[int(first)].add((column_index_from_string(column.decode()) - 1, int(last)))
+
+    def filled(self, number: int, texts: list[str]) -> list[str]:
+        """A row's texts with those of the merged cells that began above it; an empty row stays empty."""
+        self._open = {column: (last, text) for column, (last, text) in self._open.items() if number <= last}
+        for column, (_, text) in self._open.items() if any(texts) else ():
+            texts += [""] * (column + 1 - len(texts))
+            texts[column] = texts[column] or text
+        for column, last in self._begins.get(number, ()):
+            self._open[column] = last, texts[column] if column < len(texts) else ""
+        return texts
 
 
 def _texts_of(cells: Sequence[Any]) -> list[str]:
@@ -109,19 +151,46 @@ def _refuse_doubled(file: str, fields: list[Any], inside: str) -> None:
         _refuse_doubled(file, nested, f"{inside}{field.name}.")
 
 
-def read_table(stream: io.BufferedReader, file: str, delimiter: str | None) -> Iterator[Row | Reject]:
+def read_table(
+    stream: io.BufferedReader,
+    file: str,
+    delimiter: str | None,
+    known: AbstractSet[str] = USUAL_COLUMNS,
+    *,
+    is_sheet: bool = False,
+) -> Iterator[Row | Reject]:
     """Stream the rows of a CSV or TSV file below its header; a row that cannot be used is a reject.
+
+    The header is the first line that is not empty, or the one of the first lines that has the most known columns.
+    What is above it, such as a title, is no row, and nor is a line of empty cells.
 
     Args:
         stream: the file's bytes.
         file: the name that rows and rejects carry.
         delimiter: without one it is the one that spreadsheets state in a first line `sep=;`, else the most frequent
             of the header.
+        known: columns that readers look for, in lower case; by default the most usual ones.
+        is_sheet: the file is a workbook's sheet, whose rows end with their last filled cell.
 
     Raises:
         InputError: the header cannot be read or has a column twice, no row follows it, or a quote is not closed, so
             that the rows behind it cannot be told apart.
     """
+    return _below_survey_lines(_table_rows(stream, file, delimiter, known, is_sheet))
+
+
+def _below_survey_lines(rows: Iterator[Row | Reject]) -> Iterator[Row | Reject]:
+    """The rows below Qualtrics' second and third line of a header: the questions' texts, and `{"ImportId": ...}`."""
+    begin = [row for row in (next(rows, None),) if row is not None]
+    if begin and isinstance(begin[0], Row) and "ResponseId" in begin[0].data and (second := next(rows, None)):
+        ids = second.data.values() if isinstance(second, Row) else ("",)
+        begin = [] if all(str(cell).startswith('{"ImportId"') for cell in ids) else [*begin, second]
+    yield from chain(begin, rows)
+
+
+def _table_rows(
+    stream: io.BufferedReader, file: str, delimiter: str | None, known: AbstractSet[str], is_sheet: bool
+) -> Iterator[Row | Reject]:
     # The limit is the csv module's, for the whole process, and only ever raised here.
     csv.field_size_limit(max(csv.field_size_limit(), _CELL_LIMIT))
     taken: list[str] = []
@@ -129,12 +198,15 @@ def read_table(stream: io.BufferedReader, file: str, delimiter: str | None) -> I
     skipped, first = next(((number, line) for number, line in enumerate(lines) if line.strip("\r\n")), (0, ""))
     if stated := _SEPARATOR_LINE.fullmatch(first):
         skipped, first, delimiter = skipped + 1, next(lines, ""), stated[1]
+    above, head = _from_header(first, lines, delimiter, known)
     # Strict: an unclosed quote would otherwise swallow the rest of the file as one cell.
-    table = csv.reader(chain([first], lines), delimiter=delimiter or _most_frequent(first), strict=True)
+    separator = delimiter or _most_frequent(head[0])
+    table = csv.reader(chain(_also_taken(head, taken), lines), delimiter=separator, strict=True)
+    skipped += above
     header: list[str] | None = None
     any_row = False
     while True:
-        taken[:] = [first] if header is None else []
+        taken.clear()
         start = skipped + table.line_num + 1
         try:
             cells = next(table, None)
@@ -147,16 +219,18 @@ def read_table(stream: io.BufferedReader, file: str, delimiter: str | None) -> I
                 if header is not None and not any_row:
                     raise InputError(f"{file}: no rows below the header")
                 return
-            if not cells:
+            if not any(cells):
                 continue
             if header is None:
                 header = _header(file, start, cells)
                 continue
-            reason = ""
+            if is_sheet:
+                cells += [""] * (len(header) - len(cells))
+            reason = "the header once more; leave the line out" if cells == header else ""
         any_row = True
         if not reason and len(cells) != len(header) and _swallowed(taken, table.dialect, len(header)):
             raise _unclosed(file, start, taken, f"expected {len(header)} cells as in the header, got {len(cells)}")
-        row = reason or _row(file, start, header, cells, taken)
+        row = reason or _row(file, start, header, cells, taken, is_sheet)
         if isinstance(row, str):
             yield Reject(file, start, row, truncate_raw(escape_bad_bytes("".join(taken)).rstrip("\r\n")))
         else:
@@ -176,6 +250,41 @@ def _lines(stream: io.BufferedReader, taken: list[str]) -> Iterator[str]:
             yield taken[-1]
 
 
+_HEADER_WITHIN = 12
+"""Lines in which a header is looked for."""
+
+
+def _from_header(
+    first: str, lines: Iterator[str], delimiter: str | None, known: AbstractSet[str]
+) -> tuple[int, list[str]]:
+    """The number of lines above the header, and the lines read from it on.
+
+    A line below the first one is the header only where it has two known columns, and more than those above it.
+    """
+
+    def names_in(line: str) -> set[str]:
+        cells: list[str] = []
+        with suppress(csv.Error):
+            cells = next(csv.reader([line], delimiter=delimiter or _most_frequent(line)), [])
+        return {cell.strip().casefold() for cell in cells}
+
+    names = names_in(first)
+    read, most, header, quotes = [first], len(names & known), 0, first.count('"')
+    while (most < 2 or "" in names) and len(read) < _HEADER_WITHIN and (line := next(lines, "")):
+        further = names_in(line) if quotes % 2 == 0 else set()
+        if len(further & known) > max(most, 1):
+            names, most, header = further, len(further & known), len(read)
+        quotes += line.count('"')
+        read.append(line)
+    return header, read[header:]
+
+
+def _also_taken(lines: list[str], taken: list[str]) -> Iterator[str]:
+    for line in lines:
+        taken.append(line)
+        yield line
+
+
 def _most_frequent(header: str) -> str:
     """The most frequent separator; spreadsheets write `;` where decimals have a comma."""
     return max(_DELIMITERS, key="".join(header.split('"')[::2]).count)
@@ -189,10 +298,13 @@ def _header(file: str, line: int, cells: list[str]) -> list[str]:
     return names
 
 
-def _row(file: str, line: int, header: list[str], cells: list[str], taken: list[str]) -> Row | str:
+def _row(file: str, line: int, header: list[str], cells: list[str], taken: list[str], is_sheet: bool) -> Row | str:
     """The row, or the reason why it is none."""
     if len(cells) != len(header):
-        return f"expected {len(header)} cells as in the header, got {len(cells)}; quote cells that hold separators"
+        way_out = "name all columns in the header" if is_sheet else "quote cells that hold separators"
+        if sum(map(bool, header)) == 1:
+            way_out += f', or delete the lines above the header if "{max(header)}" is a title'
+        return f"expected {len(header)} cells as in the header, got {len(cells)}; {way_out}"
     if has_bad_bytes("".join(taken)):
         return "not UTF-8; save the file as UTF-8 (in Excel: CSV UTF-8), or run: iconv -f WINDOWS-1252 -t UTF-8"
     data: dict[str, object] = {}

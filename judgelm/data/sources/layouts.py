@@ -12,7 +12,7 @@ from pathlib import Path
 
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import OnReject, Row
-from judgelm.data.readers.values import ID_FIELDS, content_id, describe
+from judgelm.data.readers.values import ID_FIELDS, content_id, describe, model_name
 from judgelm.data.sources.source import Entry, Shape, convert_file, is_missing, majority, plain_row, winner_field
 from judgelm.records import Label, Sample, Winner, winner_of
 
@@ -88,7 +88,7 @@ def pandalm_sample(row: Row) -> Sample:
     """PandaLM's test set. Responses that are JSON booleans or numbers become text, and `metadata` names them."""
     question, answers, metadata = _pandalm_texts(row, "instruction, response1, response2")
     # No model of the test set has an underscore in its name; where one had, the split would be a guess.
-    pair = (row.optional_text("cmp_key") or "").split("_")
+    pair = [model_name(name) for name in (row.optional_text("cmp_key") or "").split("_")]
     return Sample(
         id=row.id(("idx", "id", "question_id", "review_id")) or content_id(question, answers, None),
         question=question,
