@@ -270,10 +270,11 @@ def _from_header(
 
     names = names_in(first)
     read, most, header, quotes = [first], len(names & known), 0, first.count('"')
-    while (most < 2 or "" in names) and len(read) < _HEADER_WITHIN and (line := next(lines, "")):
+    wanted = 2  # a second header line is next to the first
+    while len(read) < (_HEADER_WITHIN if most < 2 or "" in names else wanted) and (line := next(lines, "")):
         further = names_in(line) if quotes % 2 == 0 else set()
         if len(further & known) > max(most, 1):
-            names, most, header = further, len(further & known), len(read)
+            names, most, header, wanted = further, len(further & known), len(read), len(read) + 2
         quotes += line.count('"')
         read.append(line)
     return header, read[header:]
