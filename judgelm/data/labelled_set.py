@@ -176,6 +176,8 @@ def _is_split(label: Label) -> bool:
 
 
 def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError:
+    if error := stream.unread_label():
+        return error
     expected = "score_w_reference or text_w_reference" if with_reference else "a label"
     label_fields = stream.source.fields.get("label")
     read_as = f"with labels in {label_fields}" if label_fields else "and has no field that holds labels"

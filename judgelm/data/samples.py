@@ -251,6 +251,10 @@ class SampleStream:
             raise self._decoder.error() from None
         return [self.source.label(decoded, shown) for shown in with_reference]
 
+    def unread_label(self) -> LabelCodeError | None:
+        """The error of a label field whose words name no winner in any row so far."""
+        return self._decoder.unread()
+
     def labelled(self, use: FileUse, *with_reference: bool) -> Iterator[tuple[Row, Sample, list[Label | None]]]:
         """Rows with their samples and labels, one label for each entry of `with_reference`.
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from judgelm.data.readers.rows import Row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe, list_value
 from judgelm.data.sources.dialogues import Turn, full_dialogue, question_and_answers, read_turns
-from judgelm.data.sources.layouts import plain_pair_label
+from judgelm.data.sources.layouts import games_label, plain_pair_label
 from judgelm.data.sources.source import winner_field
 from judgelm.records import Label, Sample, Winner
 
@@ -265,14 +265,5 @@ def pair_label_alone(row: Row) -> Sample:
 
 
 def pair_label(row: Row, with_reference: bool) -> Label | None:
-    """`label` (A, B, tie), or FastChat's `g1_winner` and `g2_winner`: a tie where the two orders disagree.
-
-    Source: FastChat, `llm_judge/show_result.py`; a game that failed (`error`) gives no label.
-    """
-    if row.has("label"):
-        return Label(sample_id="", winner=winner_field(row, "label"))
-    games = [row.data.get(name) for name in ("g1_winner", "g2_winner")]
-    if None in games or "error" in games:
-        return None
-    first, second = winner_field(row, "g1_winner"), winner_field(row, "g2_winner")
-    return Label(sample_id="", winner=first if first == second else "tie", votes=(first, second))
+    """`label` (A, B, tie), or FastChat's two games."""
+    return Label(sample_id="", winner=winner_field(row, "label")) if row.has("label") else games_label(row)

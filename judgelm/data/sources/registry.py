@@ -46,6 +46,13 @@ from judgelm.errors import ConfigError, InputError, not_found
 WINNER_CODE = (FieldCode(fields=("winner", "votes")),)
 """The code of layouts that do not state it."""
 
+PAIR_CODE = (
+    *WINNER_CODE,
+    FieldCode(fields=("label",), if_alone=True),
+    FieldCode(fields=("annotator*",), values=ZERO_IS_TIE),
+)
+"""The code of layouts whose rows may have any of the documented label fields."""
+
 _MEAN_OF_ORDERS = {"name": "pair", "order_rule": "mean"}
 
 
@@ -121,13 +128,13 @@ _ROWS: tuple[Source, ...] = (
         name="dialogue",
         sample=dialogues.dialogue_sample,
         label=preferences.battle_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
     ),
     Source(
         name="trajectory",
         sample=trajectories.trajectory_sample,
         label=trajectories.trajectory_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
         soft="probability",
     ),
     Source(name="inspect-ai", sample=trajectories.inspect_sample, label=trajectories.inspect_label),
@@ -136,7 +143,7 @@ _ROWS: tuple[Source, ...] = (
         name="judgelm",
         sample=layouts.judgelm_sample,
         label=layouts.judgelm_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
         soft="probability",
         load=layouts.load_judgelm,
     ),
@@ -188,7 +195,7 @@ _ROWS: tuple[Source, ...] = (
         name="plain",
         sample=layouts.plain_sample,
         label=layouts.plain_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
         soft="probability",
     ),
     Source(
@@ -200,13 +207,13 @@ _ROWS: tuple[Source, ...] = (
         name="arena",
         sample=preferences.arena_sample,
         label=preferences.battle_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
     ),
     Source(
         name="responses",
         sample=preferences.responses_sample,
         label=preferences.battle_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
     ),
     Source(name="mt-bench", load=mt_bench.load_mt_bench),
     Source(name="questions", load=layouts.load_questions),
