@@ -176,9 +176,10 @@ class Row:
         value = list_value(self.data.get(name))
         if not value:
             return ()
-        return tuple(self._image(name, image) for image in (value if isinstance(value, list) else [value]))
+        return tuple(self.image(name, image) for image in (value if isinstance(value, list) else [value]))
 
-    def _image(self, name: str, image: object) -> str:
+    def image(self, name: str, image: object) -> str:
+        """A path or URL of an image that a field holds, see `images`."""
         if not isinstance(image, str) or not image or not encodable(image):
             raise self.field_error(name, f"expected the image path as a string, got {describe(image)}; write its path")
         return image if image.startswith(_URLS) else str(Path(self.file).parent / image)
