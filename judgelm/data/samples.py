@@ -11,6 +11,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
@@ -243,11 +244,12 @@ class SampleStream:
             InputError: the row's label cannot be read; other rows' can.
         """
         try:
-            decoded = self._decoder.decode(row)
+            decoded = self._decoder.decode(self.source.votes(row))
         except LabelCodeError:
             for other in self._rows:
                 if isinstance(other, Row):
-                    self._decoder.count(other)
+                    with suppress(InputError):  # of a task whose votes cannot be read
+                        self._decoder.count(self.source.votes(other))
             raise self._decoder.error() from None
         return [self.source.label(decoded, shown) for shown in with_reference]
 
@@ -322,6 +324,8 @@ class SampleStream:
     def _repeated(self, row: Row, sample: Sample) -> Sample | None:
         if self.repeats == "votes":
             return sample
+        if self.source.task_votes:
+            return None
         if row.id() is not None:
             name = json.dumps(sample.id, ensure_ascii=False)
             raise row.error(f"id {name} appeared before in this input; ids must be unique, joins are by id")

@@ -21,6 +21,7 @@ from judgelm.data.sources import (
     dialogues,
     graded,
     judgments,
+    labelling_tools,
     layouts,
     mt_bench,
     pairs,
@@ -63,7 +64,35 @@ def _with_fields(source: Source, name: str = "") -> Source:
     return replace(source, **stated | {"needs": tuple(stated["needs"])})
 
 
+_TASKS: dict[str, Any] = {
+    "label": layouts.plain_label,
+    "code": (FieldCode(fields=("annotator*",)),),
+    "task_votes": True,
+}
+"""Tasks of labelling tools, whose people's numbers have no stated code."""
+
 _ROWS: tuple[Source, ...] = (
+    Source(
+        name="label-studio",
+        sample=labelling_tools.label_studio_sample,
+        votes=labelling_tools.label_studio_votes,
+        **_TASKS,
+    ),
+    Source(
+        name="label-studio-min",
+        sample=labelling_tools.label_studio_min_sample,
+        votes=labelling_tools.label_studio_min_votes,
+        **_TASKS,
+    ),
+    Source(name="argilla", sample=labelling_tools.argilla_sample, votes=labelling_tools.argilla_votes, **_TASKS),
+    Source(
+        name="argilla-columns",
+        sample=labelling_tools.argilla_sample,
+        votes=labelling_tools.argilla_votes,
+        **_TASKS,
+    ),
+    Source(name="prodigy", sample=labelling_tools.prodigy_sample, votes=labelling_tools.prodigy_votes, **_TASKS),
+    Source(name="doccano", sample=labelling_tools.doccano_sample, votes=labelling_tools.doccano_votes, **_TASKS),
     Source(
         name="judgebench",
         needs=pairs.JUDGEBENCH.needs,

@@ -470,6 +470,8 @@ class Source:
         soft: meaning of the numbers in its field `preference`.
         note: an error to raise instead of a sample, where such rows alone cannot be judged.
         single_votes: rows without id that repeat a pair, in any order of its answers, are further votes on it.
+        task_votes: rows that repeat an id are further votes on its task.
+        votes: row -> plain row with the votes of its task, of which `label` is read.
         details: of benchmarks, facts that are kept with the protocol, such as a table of sections.
         shape: of the published rows, where they have more fields than `needs`.
         entry: row, its number from 1 -> entry, or a list of entries and rejects, where that is more than `sample` with
@@ -487,6 +489,8 @@ class Source:
     soft: Soft | None = None
     note: str = ""
     single_votes: bool = False
+    task_votes: bool = False
+    votes: Callable[[Row], Row] = lambda row: row
     details: Mapping[str, object] = field(default_factory=dict)
     shape: Shape | None = None
     entry: Callable[[Row, int], Entry | list[Entry | Reject]] | None = None
