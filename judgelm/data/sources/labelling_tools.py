@@ -20,7 +20,9 @@ from judgelm.records import Sample
 
 Votes = list[object]
 _QUESTIONS = ("question", "prompt", "instruction", "input", "query", "text")
-_ANSWER = re.compile(r"(answer|response|output|completion|generation|reply|option|text)[-_ ]?([1-9a-d])", re.IGNORECASE)
+ANSWER_FIELD = re.compile(
+    r"(answer|response|output|completion|generation|reply|option|text)[-_ ]?([1-9a-d])", re.IGNORECASE
+)
 _SIDES = ("first", "second")
 _PLACES = {"1": 0, "a": 0, "2": 1, "b": 1}
 _WAY_OUT = "call them question, answer_1 and answer_2, or name them with --column in a flat export"
@@ -128,7 +130,7 @@ def _ranked(row: Row, name: str, value: object) -> object:
 
 
 def _names_answer(value: object) -> bool:
-    return isinstance(value, str) and (_ANSWER.fullmatch(value) is not None or label_text(value) in WORDS)
+    return isinstance(value, str) and (ANSWER_FIELD.fullmatch(value) is not None or label_text(value) in WORDS)
 
 
 def prodigy_sample(row: Row) -> Sample:
@@ -191,7 +193,7 @@ def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
     groups: dict[str, dict[int, str]] = {}
     more = []
     for field in data:
-        if match := _ANSWER.fullmatch(field):
+        if match := ANSWER_FIELD.fullmatch(field):
             place = _PLACES.get(match[2].lower())
             groups.setdefault(match[1].lower(), {})[2 if place is None else place] = field
             more += [field] if place is None else []
@@ -210,7 +212,7 @@ def _with_votes(row: Row, sample: Sample, votes: Votes) -> Row:
     """The task as a plain row, whose annotators are its votes; the name of an answer's field is its side."""
     question, (first, second) = sample.question, sample.answers
     fields: dict[str, object] = {"id": sample.id, "question": question, "answer_1": first, "answer_2": second}
-    sides = (_ANSWER.fullmatch(vote) if isinstance(vote, str) else None for vote in votes)
+    sides = (ANSWER_FIELD.fullmatch(vote) if isinstance(vote, str) else None for vote in votes)
     named = [side and _PLACES.get(side[2].lower()) for side in sides]
     return row.with_data(
         fields
