@@ -25,7 +25,7 @@ from judgelm.data.readers.values import similar_names_notes
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.sources.registry import recognise
 from judgelm.data.sources.source import majority
-from judgelm.errors import InputError
+from judgelm.errors import InputError, LabelCodeError
 from judgelm.records import Judgment, Label, Sample, TextHashes, Winner, winner_of
 
 
@@ -175,7 +175,7 @@ def _is_split(label: Label) -> bool:
     return bool(label.votes) and label.winner is None
 
 
-def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError:
+def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError | LabelCodeError:
     if error := stream.unread_label():
         return error
     expected = "score_w_reference or text_w_reference" if with_reference else "a label"

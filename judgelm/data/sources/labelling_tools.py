@@ -64,6 +64,7 @@ def label_studio_min_sample(row: Row) -> Sample:
 
 def label_studio_min_votes(row: Row) -> Row:
     """The annotation's vote: `winner`, or the one field that holds `left` or `right`."""
+    sides: dict[str, object]
     sides = {name: side for name, value in row.data.items() if (side := _side(value)) in ("left", "right")}
     if row.has("winner"):
         sides = {"winner": _side(row.data["winner"]) or row.data["winner"]}
