@@ -16,6 +16,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import shutil
 import stat
 import sys
@@ -25,9 +26,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
+from judgelm.bounds import MAX_ROW_BYTES, MAX_WHOLE_BYTES, megabytes
 from judgelm.data.readers.formats import (
     USUAL_COLUMNS,
     is_wrapped,
@@ -36,8 +39,9 @@ from judgelm.data.readers.formats import (
     read_table,
     read_workbook,
     read_wrapped,
+    skip_lines,
 )
-from judgelm.data.readers.rows import COMPRESSED_SUFFIXES, Compression, Reject, Row, row_suffix, truncate_raw
+from judgelm.data.readers.rows import COMPRESSED_SUFFIXES, Compression, Reject, Row, row_suffix, too_long, truncate_raw
 from judgelm.data.readers.values import RowDecoder, raw_text, strip_model_names
 from judgelm.errors import InputError
 
@@ -397,10 +401,14 @@ def read_json(path: str) -> Any:
 
     Raises:
         InputError: the file cannot be read or is damaged.
-        ValueError: it is no JSON text, such as JSON lines of more than one row, or says a key twice.
+        ValueError: it is larger than `MAX_WHOLE_BYTES`, no JSON text, such as JSON lines of more than one row, or says
+            a key twice.
     """
     with open_input(path) as stream:
-        text = stream.read().decode()
+        content = stream.read(MAX_WHOLE_BYTES + 1)
+    if len(content) > MAX_WHOLE_BYTES:
+        raise ValueError(f"larger than {megabytes(MAX_WHOLE_BYTES)}, the limit for a file that is one JSON value")
+    text = content.decode()
     decoder = RowDecoder()
     try:
         value = decoder.decode(text)
@@ -456,9 +464,18 @@ def _seekable(stream: io.BufferedReader) -> Iterator[IO[bytes]]:
         yield copy
 
 
+_BLANK = re.compile(rb"[ \t\r\n]*+")
+
+
 def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
-    decoder = RowDecoder()
-    for line_number, line in enumerate(stream, 1):
+    decoder, line_number = RowDecoder(), 0
+    for line in iter(partial(stream.readline, MAX_ROW_BYTES + 1), b""):
+        line_number += 1
+        if len(line) > MAX_ROW_BYTES:
+            yield too_long(file, line_number, line[:BUFFER].decode(errors="surrogateescape"))
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(BUFFER)
+            continue
         try:
             data = decoder.decode(line.decode())
         except UnicodeDecodeError as error:
@@ -467,6 +484,7 @@ def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
             reason = "not usable JSON: nested too deeply; flatten the row"
         except ValueError as error:
             if not line.strip():
+                line_number += skip_lines(stream, _BLANK)
                 continue
             torn = "" if line.endswith(b"\n") else " (the file ends here without a line end: a torn last line?)"
             table = "" if row_suffix(file) in _KINDS else ", or give a table the ending .csv or .tsv"

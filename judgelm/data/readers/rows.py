@@ -14,6 +14,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Literal, TypeVar
 
+from judgelm.bounds import MAX_ROW_BYTES, megabytes
 from judgelm.data.readers.values import (
     ID_FIELDS,
     as_float,
@@ -275,12 +276,19 @@ class Reject:
     @property
     def kind(self) -> str:
         """The reason without particulars, so that similar rejects are counted together."""
-        return re.sub(r"\d+(\.\d+)?", "N", _PARTICULARS.sub(r"\1 ...", self.reason))
+        return re.sub(r"\d++(?:\.\d+)?+(?! MB)", "N", _PARTICULARS.sub(r"\1 ...", self.reason))
 
 
 def truncate_raw(raw: str) -> str:
     """The text to keep of a rejected row: whole up to a million characters, else its start and full length."""
     return raw if len(raw) <= _RAW_KEPT_WHOLE else f"{raw[:_RAW_SHOWN]} [... {len(raw)} characters in all]"
+
+
+def too_long(file: str, line: int, start: str) -> Reject:
+    """The reject of a row beyond the largest; `start` is its beginning, of which some is kept."""
+    limit = f"{megabytes(MAX_ROW_BYTES)} and a million lines"
+    reason = f"the row is longer than the limit for a row ({limit}); shorten or split it"
+    return Reject(file, line, reason, f"{escape_bad_bytes(start[:_RAW_SHOWN])} [... cut here]")
 
 
 def escape_bad_bytes(text: str) -> str:
