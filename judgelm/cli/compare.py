@@ -24,6 +24,7 @@ from judgelm.data.answers import (
 from judgelm.data.labelled_set import LabelledSet, match_labels
 from judgelm.data.readers.files import input_files
 from judgelm.data.readers.rows import row_suffix
+from judgelm.data.readers.values import model_name, similar_names_notes
 from judgelm.data.sources.source import plain_row
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import check_no_input, read_jsonl, whole_file
@@ -105,7 +106,8 @@ def compare_command(
     pairs = folder.pairs(samples, (first, second), counts)
     judgments = {key: row for key, row in folder.judge(judge, judge_options).items() if key in pairs}
     matched, texts = match_labels(judgments, labelled, name=str(labels))
-    warnings = [*_self_preference((first, second), name, judge), *matched.notes(), *(texts.notes() if labels else ())]
+    warnings = [*_self_preference((first, second), name, judge), *similar_names_notes((first.name, second.name))]
+    warnings += [*matched.notes(), *(texts.notes() if labels else ())]
     warnings += [f"{finding}: {count:,} of {len(samples):,} answers" for finding, count in counts.items() if count]
     stages = {f"answers of {side.name}": side.answers for side in (first, second)}
     comparison = ModelComparison(
@@ -153,7 +155,7 @@ def _side(text: str, out: Path) -> _Side:
         ConfigError: settings that are none, or a model with several answers to a question.
     """
     named, _, file = text.partition("=")
-    name, path = (named, file) if Path(file).is_file() and not Path(text).exists() else ("", text)
+    name, path = (model_name(named), file) if Path(file).is_file() and not Path(text).exists() else ("", text)
     if (Path(path).is_file() and not path.endswith(".gguf")) or row_suffix(path) in (".jsonl", ".json"):
         [path] = input_files(path)  # names similar files where there is none
         return _Side(name=name or read_model_answers(path)[0], answers=Path(path))

@@ -138,7 +138,7 @@ def estimate_command(
         pairs |= match_samples(run, given, name=str(samples))[0]
     options = ClaimOptions(model=model, against=against, control=control, width=width)
     claim = claim_win_rate(run, labelled.labels, pairs, options)
-    claim = replace(claim, warnings=(*claim.warnings, *labelled.notes(), *texts.notes()))
+    claim = replace(claim, warnings=(*claim.warnings, *replace(labelled, samples=pairs).notes(), *texts.notes()))
     if results.write(claim.to_json()):
         print_claim(claim)
     rows.check_rejected(labels, labelled.rejected, labelled.read)

@@ -19,17 +19,18 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations, islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
-from judgelm.data.readers.values import content_id
+from judgelm.data.readers.values import content_id, describe
 from judgelm.data.sources.source import plain_row, winner_field
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, InputError
@@ -39,6 +40,7 @@ from judgelm.prompts.self_reference import question_of
 from judgelm.records import Sample, Winner
 from judgelm.yaml_files import parse_yaml, read_yaml
 
+T = TypeVar("T")
 Form = Literal["auto", "chat", "plain"]
 """Form of a question: chat, plain text, or (`auto`) chat where the model's tokenizer has a chat template."""
 
@@ -305,27 +307,40 @@ class CollectedAnswer(NamedTuple):
 def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
     """The answers of files of `judgelm data answers collect` by question; of two with one id the later counts.
 
-    Outputs of AlpacaEval are read too; without a `question_id` they stand under the id of a question without one.
+    Outputs of AlpacaEval are read too, under the id of a question without one, and the first turns of MT-bench's and
+    Arena-Hard's answers.
 
     Raises:
-        InputError: a file cannot be read, or a row is no answer.
+        InputError: a file cannot be read, a row is no answer, or an instruction without id has two outputs of a model.
     """
     answers: dict[str, dict[tuple[str, str], CollectedAnswer]] = {}
     for path in paths:
         for question, answer in convert_rows(read_rows(path), _collected, path=path, expected=_ANSWER_NEEDS):
-            answers.setdefault(question, {})[answer.model, answer.decoding] = answer
+            by_model = answers.setdefault(question, {})
+            earlier = by_model.setdefault((answer.model, answer.decoding), answer)
+            if earlier.text != answer.text and question == content_id(answer.question or "", (), None):
+                finding = f"{answer.model} has two outputs to the instruction {describe(answer.question)}"
+                raise InputError(f"{path}: {finding}; keep one, or give each row a question_id")
+            by_model[answer.model, answer.decoding] = answer
     return {
         question: sorted(by_model.values(), key=lambda answer: (answer.model, len(answer.decoding), answer.decoding))
         for question, by_model in answers.items()
     }
 
 
+def answers_to(question: Sample, answers: Mapping[str, T]) -> T | None:
+    """The answers to a question, by its id; those without id by its text."""
+    return answers.get(question.id) or answers.get(content_id(question.question, (), None))
+
+
 def _collected(row: Row) -> tuple[str, CollectedAnswer]:
-    if "question_id" not in row.data and "instruction" in row.data:
-        question = content_id(row.text("instruction", _ANSWER_NEEDS), (), None)
-    else:
+    asked = row.optional_text("question_body") or row.optional_text("instruction")
+    question = row.id(("question_id", "uid"))
+    if question is None and asked is not None:
+        question = content_id(asked, (), None)
+    if question is None:
         question = row.required_id("question_id", f"each row needs {_ANSWER_NEEDS}")
-    text = _first_of(row, _ANSWER_TEXTS, "text")
+    row, text = _with_first_answer(row), _first_of(row, _ANSWER_TEXTS, "text")
     return question, CollectedAnswer(
         model=row.text(_first_of(row, _ANSWER_MODELS, "model"), _ANSWER_NEEDS),
         decoding=row.optional_text("decoding_method") or "",
@@ -333,8 +348,24 @@ def _collected(row: Row) -> tuple[str, CollectedAnswer]:
         final=row.optional_text("answer"),
         task=row.optional_text("task") or "question",
         finish_reason=str(row.data.get("finish_reason", "stop")),
-        question=row.optional_text("question_body"),
+        question=asked,
     )
+
+
+def _with_first_answer(row: Row) -> Row:
+    """The row with the text of the first turn of MT-bench's `choices` or Arena-Hard's `messages`."""
+    choices, messages = row.data.get("choices"), row.data.get("messages")
+    with suppress(KeyError, IndexError, TypeError):
+        if isinstance(choices, list):
+            answer = choices[0]["turns"][0]
+        elif isinstance(messages, list):
+            answer = next(message for message in messages if message["role"] == "assistant")["content"]
+        else:
+            return row
+        if isinstance(answer, dict):
+            answer = answer.get("content", answer.get("answer"))
+        return row.with_data({"text": answer} | row.data)
+    return row
 
 
 def read_model_answers(path: str) -> tuple[str, dict[str, CollectedAnswer]]:
@@ -372,11 +403,12 @@ def pair_of_models(
     """
     pairs, sides = {question.id: replace(question, answer_models=names) for question in questions}, []
     for name, path in zip(names, paths, strict=True):
-        answers = read_model_answers(path)[1]
+        given = read_model_answers(path)[1]
+        answers = {question.id: answer for question in questions if (answer := answers_to(question, given)) is not None}
         if missing := [question.id for question in questions if question.id not in answers]:
             raise InputError(
-                f"{path}: no answer to {len(missing):,} of {len(questions):,} questions (the first: {missing[0]}); "
-                "give the questions that were answered, or answer them"
+                f"{path}: no answer to {len(missing):,} of {len(questions):,} questions (the first: {missing[0]}; "
+                f"{_keys(given)}); give the questions that were answered, or answer them"
             )
         for question in questions:
             answer = answers[question.id]
@@ -391,6 +423,13 @@ def pair_of_models(
         for question, (first, second) in both
         if first is not None and second is not None
     ]
+
+
+def _keys(answers: Mapping[str, CollectedAnswer]) -> str:
+    """How a file's answers name their questions."""
+    key, answer = next(iter(answers.items()))
+    by_text = answer.question is not None and key == content_id(answer.question, (), None)
+    return "its answers have no ids and join by their instruction" if by_text else f"its answers have ids such as {key}"
 
 
 class AnswerSet:
@@ -419,7 +458,7 @@ class AnswerSet:
 
     def of(self, question: Sample, *, with_reference: bool = False) -> list[Candidate]:
         """A question's answers, sorted, whatever the order of files; with the reference where requested."""
-        candidates = self._usable(self._answers.get(question.id, ()))
+        candidates = self._usable(answers_to(question, self._answers) or ())
         if with_reference and question.reference is not None:
             candidates.append(Candidate(REFERENCE_MODEL, "", question.reference))
         return sorted(candidates)
@@ -511,9 +550,9 @@ def judged_rows(
     """
     several = _models_with_several(answers)
     for question in questions:
-        if question.id not in answers:
-            counts["questions without an answer"] += 1
-        for answer in answers.get(question.id, ()):
+        collected = answers_to(question, answers) or []
+        counts["questions without an answer"] += not collected
+        for answer in collected:
             text = answer.final if task == "qa" else answer.text
             if text is None:
                 counts["answers left out: failed" if answer.text is None else "answers left out: none in tags"] += 1

@@ -21,10 +21,11 @@ from judgelm.data.judged_texts import (
 )
 from judgelm.data.labelled_pair import LabelledPair, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import FileUse, OnReject, Row, raise_reject
+from judgelm.data.readers.values import similar_names_notes
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.sources.registry import recognise
 from judgelm.data.sources.source import majority
-from judgelm.errors import InputError
+from judgelm.errors import InputError, LabelCodeError
 from judgelm.records import Judgment, Label, Sample, TextHashes, Winner, winner_of
 
 
@@ -53,12 +54,13 @@ class LabelledSet:
     split: Mapping[str, tuple[Winner, ...]] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
-        """Notes on labels in several rows, in sentences; none where each id has one row."""
+        """Notes on models' names that are nearly alike and on labels in several rows, in sentences."""
+        names = similar_names_notes(name for sample in self.samples.values() for name in sample.answer_models)
         if not self.voted:
-            return []
+            return names
         ids = "1 id has" if self.voted == 1 else f"{self.voted:,} ids have"
         split = f"; {len(self.split):,} without a majority have no label" if self.split else ""
-        return [f"{ids} labels in several rows, which are votes: the majority is the label{split}."]
+        return [*names, f"{ids} labels in several rows, which are votes: the majority is the label{split}."]
 
 
 def read_labels(
@@ -173,7 +175,9 @@ def _is_split(label: Label) -> bool:
     return bool(label.votes) and label.winner is None
 
 
-def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError:
+def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError | LabelCodeError:
+    if error := stream.unread_label():
+        return error
     expected = "score_w_reference or text_w_reference" if with_reference else "a label"
     label_fields = stream.source.fields.get("label")
     read_as = f"with labels in {label_fields}" if label_fields else "and has no field that holds labels"

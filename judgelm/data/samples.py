@@ -11,6 +11,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
@@ -243,13 +244,18 @@ class SampleStream:
             InputError: the row's label cannot be read; other rows' can.
         """
         try:
-            decoded = self._decoder.decode(row)
+            decoded = self._decoder.decode(self.source.votes(row))
         except LabelCodeError:
             for other in self._rows:
                 if isinstance(other, Row):
-                    self._decoder.count(other)
+                    with suppress(InputError):  # of a task whose votes cannot be read
+                        self._decoder.count(self.source.votes(other))
             raise self._decoder.error() from None
         return [self.source.label(decoded, shown) for shown in with_reference]
+
+    def unread_label(self) -> LabelCodeError | None:
+        """The error of a label field whose words name no winner in any row so far."""
+        return self._decoder.unread()
 
     def labelled(self, use: FileUse, *with_reference: bool) -> Iterator[tuple[Row, Sample, list[Label | None]]]:
         """Rows with their samples and labels, one label for each entry of `with_reference`.
@@ -280,6 +286,8 @@ class SampleStream:
         """The sample of a row; None for a repeated one that is to be left out."""
         assert self.source.sample is not None
         sample = self.source.sample(row)
+        if sample.answers and not sample.images and not sample.question.strip():
+            raise row.error("the question is empty; fill it in (a merged cell's text is saved in its first row alone)")
         for pattern in self._patterns:
             if pattern.format(1) in row.data or pattern.format("a") in row.data:
                 row.refuse_left_over(pattern, max(2, len(sample.answers)))
@@ -316,6 +324,8 @@ class SampleStream:
     def _repeated(self, row: Row, sample: Sample) -> Sample | None:
         if self.repeats == "votes":
             return sample
+        if self.source.task_votes:
+            return None
         if row.id() is not None:
             name = json.dumps(sample.id, ensure_ascii=False)
             raise row.error(f"id {name} appeared before in this input; ids must be unique, joins are by id")

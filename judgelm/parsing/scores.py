@@ -23,8 +23,8 @@ _NUMBER = r"[-+]?\d+(?:\.\d+)?"
 _IN_QUOTES = re.compile(r"[\s*_\u200b\ufeff]*[\"“”`]")
 _LEAD = re.compile(r"(?:the\s+)?(?:scores?|ratings?)\s*:\s*", re.IGNORECASE)
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]\.?")
-_BARE = re.compile(rf"({_NUMBER})(?:\s*[,;|]\s*|\s+)({_NUMBER})\.?")
-_OUT_OF = re.compile(rf"({_NUMBER})\s*/\s*(\d+)(?:\s*[,;|]\s*|\s+)({_NUMBER})\s*/\s*(\d+)\.?")
+_BARE = re.compile(rf"({_NUMBER})(?:\s*[,;|，、；]\s*|\s+)({_NUMBER})\.?")
+_OUT_OF = re.compile(rf"({_NUMBER})\s*/\s*(\d+)(?:\s*[,;|，、；]\s*|\s+)({_NUMBER})\s*/\s*(\d+)\.?")
 
 
 def _outside_numbers(signs: str) -> re.Pattern[str]:
@@ -32,7 +32,10 @@ def _outside_numbers(signs: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\d{signs}])(?<!\d\.)[{signs}]++|(?<![{signs}])[{signs}]++(?!\.?\d)")
 
 
-_DRESS = (_outside_numbers("*_`"), _outside_numbers("\u00ad\u200b-\u200f\u2060-\u2064\ufeff"))
+_DRESS = (
+    _outside_numbers("*_`"),
+    _outside_numbers("\0\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"),
+)
 """Markdown's signs, and invisible ones."""
 
 
@@ -72,7 +75,7 @@ _BOTH_STATED = re.compile(
     rf"an?\s+(?:score|rating)\s+of\s+{_HOW_MUCH}",
     re.IGNORECASE,
 )
-_LIST = re.compile(rf"{_SCORE}(?:(?:\s*[,;|]\s*|\s+){_SCORE})*\.?")
+_LIST = re.compile(rf"{_SCORE}(?:(?:\s*[,;|，、；]\s*|\s+){_SCORE})*\.?")
 _NUMBER_OF = re.compile(rf"({_NUMBER})(?:\s*/\s*(\d+))?")
 
 

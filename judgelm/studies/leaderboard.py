@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import kendalltau, spearmanr
 
+from judgelm.data.readers.values import similar_names_notes
 from judgelm.data.sources.alpaca_eval import Comparison
 from judgelm.errors import InputError
 from judgelm.metrics.bradley_terry import Match, Ratings, bradley_terry
@@ -121,8 +122,16 @@ def leaderboard_study(
             *(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated)),
             _duel_forest(duels),
         ),
-        warnings=(*notes, *(sentence for judge, ratings in rated for sentence in _warnings(judge, ratings))),
+        warnings=(
+            *notes,
+            *similar_names_notes(_names(judges)),
+            *(sentence for judge, ratings in rated for sentence in _warnings(judge, ratings)),
+        ),
     )
+
+
+def _names(judges: Sequence[JudgeMatches]) -> Iterator[str]:
+    return (name for judge in judges for pair in judge.comparisons for name in (pair.baseline, pair.model))
 
 
 def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mapping[str, Sample]) -> JudgeMatches:

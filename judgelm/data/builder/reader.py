@@ -31,7 +31,6 @@ DropReason = Literal[
     "winner without scores",
     "scores outside the scale",
     "score line and scores differ",
-    "empty question",
     "equal answers judged unequal",
     "too long",
     "exact duplicate",
@@ -58,8 +57,6 @@ def clean(
         winner_scores: of the pair's input.
         repaired: receives repairs, and judgments that were left out, one entry each.
     """
-    if not pair.sample.question.strip():
-        return "empty question"
     notes: list[str] = []
     labels: list[Label | None] = []
     problems: list[DropReason] = []

@@ -16,6 +16,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import shutil
 import stat
 import sys
@@ -23,13 +24,25 @@ import tempfile
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-from judgelm.data.readers.formats import is_wrapped, read_list, read_parquet, read_table, read_workbook, read_wrapped
-from judgelm.data.readers.rows import COMPRESSED_SUFFIXES, Compression, Reject, Row, row_suffix, truncate_raw
-from judgelm.data.readers.values import RowDecoder, raw_text
+from judgelm.bounds import MAX_ROW_BYTES, MAX_WHOLE_BYTES, megabytes
+from judgelm.data.readers.formats import (
+    USUAL_COLUMNS,
+    is_wrapped,
+    read_list,
+    read_parquet,
+    read_table,
+    read_workbook,
+    read_wrapped,
+    skip_lines,
+)
+from judgelm.data.readers.rows import COMPRESSED_SUFFIXES, Compression, Reject, Row, row_suffix, too_long, truncate_raw
+from judgelm.data.readers.values import RowDecoder, raw_text, strip_model_names
 from judgelm.errors import InputError
 
 BUFFER = 1 << 20
@@ -362,8 +375,16 @@ def read_rows(
             reading is raised by the call, the rest while iterating.
     """
     files = input_files(path)
-    rows = (row for file in files for row in _not_empty(file, _dispatch(file, once=once)))
-    return ColumnNames(columns or {}, known).renamed(rows) if columns or known else rows
+    names = {name.casefold() for name in (*known, *(columns or {}).values())} | USUAL_COLUMNS
+    rows = (row for file in files for row in _not_empty(file, _dispatch(file, names, once=once)))
+    named = ColumnNames(columns or {}, known).renamed(rows) if columns or known else rows
+    return map(_with_model_names, named)
+
+
+def _with_model_names(row: Row | Reject) -> Row | Reject:
+    if isinstance(row, Row):
+        strip_model_names(row.data)
+    return row
 
 
 def first_row(path: str) -> Row | None:
@@ -380,10 +401,14 @@ def read_json(path: str) -> Any:
 
     Raises:
         InputError: the file cannot be read or is damaged.
-        ValueError: it is no JSON text, such as JSON lines of more than one row, or says a key twice.
+        ValueError: it is larger than `MAX_WHOLE_BYTES`, no JSON text, such as JSON lines of more than one row, or says
+            a key twice.
     """
     with open_input(path) as stream:
-        text = stream.read().decode()
+        content = stream.read(MAX_WHOLE_BYTES + 1)
+    if len(content) > MAX_WHOLE_BYTES:
+        raise ValueError(f"larger than {megabytes(MAX_WHOLE_BYTES)}, the limit for a file that is one JSON value")
+    text = content.decode()
     decoder = RowDecoder()
     try:
         value = decoder.decode(text)
@@ -403,19 +428,19 @@ def _not_empty(path: str, rows: Iterator[Row | Reject]) -> Iterator[Row | Reject
         raise InputError(f"{shown_name(path)}: no rows; the file is empty")
 
 
-def _dispatch(path: str, *, once: bool) -> Iterator[Row | Reject]:
+def _dispatch(path: str, known: AbstractSet[str], *, once: bool) -> Iterator[Row | Reject]:
     name = shown_name(path)
     with open_input(path, once=once) as stream:
         kind = _kind(path, stream)
         if kind in ("parquet", "workbook"):
             with _seekable(stream) as file:
-                yield from (read_parquet if kind == "parquet" else read_workbook)(file, name)
+                yield from read_parquet(file, name) if kind == "parquet" else read_workbook(file, name, known)
         elif kind == "list":
             yield from read_list(stream, name)
         elif kind == "jsonl" and not is_stream(path) and is_wrapped(stream.peek(BUFFER).decode(errors="replace")):
             yield from read_wrapped(stream, name)
         elif kind in ("csv", "tsv"):
-            yield from read_table(stream, name, None if kind == "csv" else "\t")
+            yield from read_table(stream, name, None if kind == "csv" else "\t", known)
         else:
             yield from _read_lines(stream, name)
 
@@ -439,9 +464,18 @@ def _seekable(stream: io.BufferedReader) -> Iterator[IO[bytes]]:
         yield copy
 
 
+_BLANK = re.compile(rb"[ \t\r\n]*+")
+
+
 def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
-    decoder = RowDecoder()
-    for line_number, line in enumerate(stream, 1):
+    decoder, line_number = RowDecoder(), 0
+    for line in iter(partial(stream.readline, MAX_ROW_BYTES + 1), b""):
+        line_number += 1
+        if len(line) > MAX_ROW_BYTES:
+            yield too_long(file, line_number, line[:BUFFER].decode(errors="surrogateescape"))
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(BUFFER)
+            continue
         try:
             data = decoder.decode(line.decode())
         except UnicodeDecodeError as error:
@@ -450,6 +484,7 @@ def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
             reason = "not usable JSON: nested too deeply; flatten the row"
         except ValueError as error:
             if not line.strip():
+                line_number += skip_lines(stream, _BLANK)
                 continue
             torn = "" if line.endswith(b"\n") else " (the file ends here without a line end: a torn last line?)"
             table = "" if row_suffix(file) in _KINDS else ", or give a table the ending .csv or .tsv"

@@ -14,6 +14,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Literal, TypeVar
 
+from judgelm.bounds import MAX_ROW_BYTES, megabytes
 from judgelm.data.readers.values import (
     ID_FIELDS,
     as_float,
@@ -176,9 +177,10 @@ class Row:
         value = list_value(self.data.get(name))
         if not value:
             return ()
-        return tuple(self._image(name, image) for image in (value if isinstance(value, list) else [value]))
+        return tuple(self.image(name, image) for image in (value if isinstance(value, list) else [value]))
 
-    def _image(self, name: str, image: object) -> str:
+    def image(self, name: str, image: object) -> str:
+        """A path or URL of an image that a field holds, see `images`."""
         if not isinstance(image, str) or not image or not encodable(image):
             raise self.field_error(name, f"expected the image path as a string, got {describe(image)}; write its path")
         return image if image.startswith(_URLS) else str(Path(self.file).parent / image)
@@ -274,12 +276,19 @@ class Reject:
     @property
     def kind(self) -> str:
         """The reason without particulars, so that similar rejects are counted together."""
-        return re.sub(r"\d+(\.\d+)?", "N", _PARTICULARS.sub(r"\1 ...", self.reason))
+        return re.sub(r"\d++(?:\.\d+)?+(?! MB)", "N", _PARTICULARS.sub(r"\1 ...", self.reason))
 
 
 def truncate_raw(raw: str) -> str:
     """The text to keep of a rejected row: whole up to a million characters, else its start and full length."""
     return raw if len(raw) <= _RAW_KEPT_WHOLE else f"{raw[:_RAW_SHOWN]} [... {len(raw)} characters in all]"
+
+
+def too_long(file: str, line: int, start: str) -> Reject:
+    """The reject of a row beyond the largest; `start` is its beginning, of which some is kept."""
+    limit = f"{megabytes(MAX_ROW_BYTES)} and a million lines"
+    reason = f"the row is longer than the limit for a row ({limit}); shorten or split it"
+    return Reject(file, line, reason, f"{escape_bad_bytes(start[:_RAW_SHOWN])} [... cut here]")
 
 
 def escape_bad_bytes(text: str) -> str:

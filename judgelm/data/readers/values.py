@@ -8,7 +8,7 @@ import math
 import re
 import tokenize
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
@@ -205,6 +205,12 @@ def _strings_in_a_row(text: str) -> bool:
 
 
 ID_FIELDS = ("id", "question_id", "idx", "review_id")
+MODEL_FIELDS = frozenset(
+    {"model", "model_id", "model_a", "model_b", "model_1", "model_2", "answer_models", "chosen_model", "rejected_model"}
+    | {"generator", "generator_1", "generator_2", "response_model"}
+    | {f"answer{index}_model_id" for index in range(1, 27)}
+)
+"""Fields that name the models of answers."""
 
 _SHOWN = 60
 _WHOLE = re.compile(r"(-?[1-9]\d*|0)\.0+")
@@ -234,6 +240,38 @@ def list_value(value: object) -> object:
         with suppress(ValueError):
             return parse_json(value)
     return value
+
+
+_OUTER_BLANKS = re.compile(r"\A[\s\u200b-\u200f\u2060\ufeff]+|[\s\u200b-\u200f\u2060\ufeff]+\Z")
+_BLANKS = re.compile(r"[\s\u200b-\u200f\u2060\ufeff]+")
+
+
+def model_name(name: str) -> str:
+    """A model's name without the blanks around it, those of no width included."""
+    return _OUTER_BLANKS.sub("", name)
+
+
+def strip_model_names(data: dict[str, object]) -> None:
+    """Remove the blanks around the models' names of a row, in place."""
+    for name in data.keys() & MODEL_FIELDS:
+        value = list_value(data[name])
+        if isinstance(value, str):
+            data[name] = model_name(value)
+        elif isinstance(value, list):
+            data[name] = [model_name(each) if isinstance(each, str) else each for each in value]
+
+
+def similar_names_notes(names: Iterable[str]) -> list[str]:
+    """A sentence for each group of models' names that differ only in case or blanks."""
+    groups: dict[str, dict[str, None]] = {}
+    for name in names:
+        groups.setdefault(_BLANKS.sub("", name).casefold(), {})[name] = None
+    return [
+        f"The models {' and '.join(json.dumps(name, ensure_ascii=False) for name in group)} differ only in case or "
+        "blanks and are counted apart; write one name if they are one model."
+        for group in groups.values()
+        if len(group) > 1
+    ]
 
 
 @lru_cache

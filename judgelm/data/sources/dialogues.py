@@ -5,6 +5,7 @@ A field holds chat messages (`role` and `content`, or ShareGPT's `from` and `val
 written turn by turn as `User: ...`, `Assistant: ...` and `System: ...` with a blank line between: no turn is lost.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,13 +14,14 @@ from dataclasses import dataclass, replace
 from judgelm.data.readers.rows import Row
 from judgelm.data.readers.values import ID_FIELDS, cell_value, content_id, describe, list_value
 from judgelm.errors import InputError
+from judgelm.jsonl import parse_json
 from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Role, Sample
 
 _ROLES: Mapping[str, Role] = {
     **{"user": "user", "human": "user", "prompter": "user"},
     **{"assistant": "assistant", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant"},
-    **{"bing": "assistant", "bard": "assistant"},
+    **{"bing": "assistant", "bard": "assistant", "function_call": "assistant"},
     "system": "system",
 }
 _HH_TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
@@ -27,10 +29,11 @@ _HH_TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message of a dialogue."""
+    """One message of a dialogue, with the images that it shows."""
 
     role: Role
     text: str
+    images: tuple[str, ...] = ()
 
 
 def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, ...]:
@@ -46,7 +49,7 @@ def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, .
         InputError: the field holds neither text nor messages.
     """
     value = row.data.get(name)
-    messages = message_list(value)
+    messages = message_list([value] if isinstance(value, dict) and {"role", "from"} & value.keys() else value)
     if messages is not None:
         if not messages:
             raise row.field_error(name, "expected chat messages, got none; leave the row out")
@@ -74,20 +77,46 @@ def _read_turn(row: Row, location: str, message: dict[str, object]) -> Turn:
     role_name, text_name = ("from", "value") if "from" in message else ("role", "content")
     role = message.get(role_name)
     if not isinstance(role, str) or role.lower() not in _ROLES:
-        known = "user, assistant or system"
-        raise row.field_error(f"{location}.{role_name}", f"expected {known}, got {describe(role)}; leave the row out")
+        finding = f"expected user, assistant or system, got {describe(role)}"
+        way_out = "leave the row out; --mode trajectory judges dialogues with the results of tools"
+        raise row.field_error(f"{location}.{role_name}", f"{finding}; {way_out}")
     where = f"{location}.{text_name}"
-    content = message.get(text_name)
+    content, images = message.get(text_name), tuple[str, ...]()
     if isinstance(content, list):
-        content = "\n".join(_part(row, where, part) for part in content)
-    return Turn(_ROLES[role.lower()], row.with_data({where: content}).text(where, "a text per message"))
+        parts = [_part(row, where, part) for part in content]
+        content = "\n".join(part for part in parts if isinstance(part, str))
+        images = tuple(image for part in parts if isinstance(part, tuple) for image in part)
+    if images and _ROLES[role.lower()] == "assistant":
+        raise row.field_error(where, "an answer with an image cannot be judged; leave the row out")
+    if calls := _calls(message):
+        content = f"{content}\n\n{calls}" if content else calls
+    return Turn(_ROLES[role.lower()], row.with_data({where: content}).text(where, "a text per message"), images)
 
 
-def _part(row: Row, where: str, part: object) -> str:
-    text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
-    if not isinstance(text, str):
-        raise row.field_error(where, f"expected parts of text only, got {describe(part)}; leave the row out")
-    return text
+def _part(row: Row, where: str, part: object) -> str | tuple[str, ...]:
+    """The text of a part of a message, or the image; no image where it is among the row's `images`."""
+    if isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text"):
+        if isinstance(text := part.get("text"), str):
+            return text
+    elif isinstance(part, dict) and part.get("type") in ("image", "image_url", "input_image"):
+        image = part.get("image_url", part.get("image"))
+        image = image.get("url") if isinstance(image, dict) else image
+        if image is not None or row.data.get("images") or row.data.get("image"):
+            return () if image is None else (row.image(where, image),)
+    raise row.field_error(where, f"expected parts of text or images, got {describe(part)}; leave the row out")
+
+
+def _calls(message: Mapping[str, object]) -> str:
+    """The calls of tools in a message as JSON: name and arguments of each; empty without any."""
+    listed = message.get("tool_calls") or ([message["function_call"]] if message.get("function_call") else [])
+    calls: list[object] = []
+    for call in listed if isinstance(listed, list) else [listed]:
+        call = call.get("function", call) if isinstance(call, dict) else call
+        if isinstance(call, dict) and isinstance(arguments := call.get("arguments"), str):
+            with suppress(ValueError):
+                call = call | {"arguments": parse_json(arguments)}
+        calls.append(call)
+    return json.dumps(calls, ensure_ascii=False) if calls else ""
 
 
 def _hh_turns(text: str) -> tuple[Turn, ...]:
@@ -120,8 +149,8 @@ def full_dialogue(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, na
 
 def question_and_answers(
     row: Row, names: tuple[str, str], sides: tuple[tuple[Turn, ...], tuple[Turn, ...]]
-) -> tuple[str, tuple[str, str]]:
-    """The dialogue that both sides share, as a question, and the last turn of each as the answers.
+) -> tuple[str, tuple[str, str], tuple[str, ...]]:
+    """The dialogue that both sides share, as a question with its images, and the last turn of each as the answers.
 
     Raises:
         InputError: a side does not end with the assistant, they differ before the last turn, or no user turn exists.
@@ -140,7 +169,8 @@ def question_and_answers(
         raise row.error(f"{location}, before the last one; {way_out}")
     if not any(turn.role == "user" for turn in first[:-1]):
         raise row.error(f"no question before the answers in {names[0]} and {names[1]}; add a prompt")
-    return render_turns(first[:-1]), (first[-1].text, second[-1].text)
+    images = tuple(image for turn in first[:-1] for image in turn.images)
+    return render_turns(first[:-1]), (first[-1].text, second[-1].text), images or row.images()
 
 
 def render_turns(turns: tuple[Turn, ...]) -> str:

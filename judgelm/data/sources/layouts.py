@@ -12,7 +12,7 @@ from pathlib import Path
 
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import OnReject, Row
-from judgelm.data.readers.values import ID_FIELDS, content_id, describe
+from judgelm.data.readers.values import ID_FIELDS, content_id, describe, model_name
 from judgelm.data.sources.source import Entry, Shape, convert_file, is_missing, majority, plain_row, winner_field
 from judgelm.records import Label, Sample, Winner, winner_of
 
@@ -88,7 +88,7 @@ def pandalm_sample(row: Row) -> Sample:
     """PandaLM's test set. Responses that are JSON booleans or numbers become text, and `metadata` names them."""
     question, answers, metadata = _pandalm_texts(row, "instruction, response1, response2")
     # No model of the test set has an underscore in its name; where one had, the split would be a guess.
-    pair = (row.optional_text("cmp_key") or "").split("_")
+    pair = [model_name(name) for name in (row.optional_text("cmp_key") or "").split("_")]
     return Sample(
         id=row.id(("idx", "id", "question_id", "review_id")) or content_id(question, answers, None),
         question=question,
@@ -220,7 +220,7 @@ def judgelm_label(row: Row, with_reference: bool) -> Label | None:
     instead: their text is the reason, whatever it begins with.
     """
     label = _judgelm_review(row, with_reference)
-    return label if with_reference else _with_preference(row, label)
+    return label if with_reference else _with_preference(row, label or _voted(row))
 
 
 def _judgelm_review(row: Row, with_reference: bool) -> Label | None:
@@ -277,10 +277,14 @@ def _votes(row: Row) -> tuple[Winner, ...]:
     return tuple(winner_field(row.with_data({"votes": vote}), "votes") for vote in votes)
 
 
+def _annotators(row: Row) -> tuple[Winner, ...]:
+    names = takewhile(row.data.__contains__, map("annotator{}".format, count(1)))
+    return tuple(winner_field(row, name) for name in names if not is_missing(row.data[name]))
+
+
 def pandalm_label(row: Row, with_reference: bool) -> Label | None:
     """The majority of `annotator1`, `annotator2`, ..., decoded. No label without votes or without a majority."""
-    names = takewhile(row.data.__contains__, map("annotator{}".format, count(1)))
-    votes = tuple(winner_field(row, name) for name in names if not is_missing(row.data[name]))
+    votes = _annotators(row)
     winner = majority(votes)
     return None if winner is None else Label(sample_id="", winner=winner, votes=votes)
 
@@ -316,7 +320,7 @@ def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
 
 def llmbar_label(row: Row, with_reference: bool) -> Label | None:
     """LLMBar's `label`: 1 or 2."""
-    return None if row.data.get("label") is None else Label(sample_id="", winner=winner_field(row, "label"))
+    return None if is_missing(row.data.get("label")) else Label(sample_id="", winner=winner_field(row, "label"))
 
 
 def plain_label(row: Row, with_reference: bool) -> Label | None:
@@ -341,10 +345,65 @@ def plain_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
-    """`winner`, and `score` or `scores`, or `score_1` and `score_2` (or `_a` and `_b`); with `reason`.
+    """A pair's label by any of the documented fields but `preference`.
 
-    The winner may be left out where there are scores.
+    They are `winner`, and `score` or `scores`, or `score_1` and `score_2` (or `_a` and `_b`), with `reason`, or a
+    review in `text`; without these `annotator1`, ..., `label`, or `g1_winner` and `g2_winner`. With reference those
+    that end in `_w_reference` come first.
     """
+    if with_reference and (row.has("score_w_reference") or row.has("text_w_reference")):
+        return _judgelm_review(row, True)
+    label = _with_review(row, _named_winner(row))
+    if label is None:
+        return _voted(row)
+    if label.scores == (-1.0, -1.0):
+        return None
+    return label if label.votes else replace(label, votes=_annotators(row))
+
+
+def _with_review(row: Row, label: Label | None) -> Label | None:
+    """The label with the review in `text`; without a label a text that begins with a score line is one.
+
+    A score line that contradicts the scores beside it stays in the reason, as in JudgeLM's rows.
+
+    Raises:
+        InputError: the score line contradicts the winner.
+    """
+    text = row.data.get("text")
+    if not isinstance(text, str) or text.strip() in ("", "error"):
+        return label
+    written, reason = split_review(row.text("text", "text"))
+    if label is None:
+        return (
+            None if written is None else Label(sample_id="", winner=winner_of(written), scores=written, reason=reason)
+        )
+    if label.scores is None and written is not None:
+        if winner_of(written) != label.winner:
+            raise row.field_error("text", f"its scores contradict the winner {label.winner}; correct one")
+        label = replace(label, scores=written)
+    return replace(label, reason=label.reason or (reason if written in (None, label.scores) else text) or None)
+
+
+def _voted(row: Row) -> Label | None:
+    """The label of `annotator1`, ..., of `label`, or of FastChat's two games."""
+    if row.has("annotator1"):
+        return pandalm_label(row, False)
+    return llmbar_label(row, False) if row.has("label") else games_label(row)
+
+
+def games_label(row: Row) -> Label | None:
+    """FastChat's `g1_winner` and `g2_winner`: a tie where the two orders disagree.
+
+    Source: FastChat, `llm_judge/show_result.py`; a game that failed (`error`) gives no label.
+    """
+    games = [row.data.get(name) for name in ("g1_winner", "g2_winner")]
+    if None in games or "error" in games:
+        return None
+    first, second = winner_field(row, "g1_winner"), winner_field(row, "g2_winner")
+    return Label(sample_id="", winner=first if first == second else "tie", votes=(first, second))
+
+
+def _named_winner(row: Row) -> Label | None:
     scores = _plain_scores(row)
     reason = row.optional_text("reason") or None
     if not row.has("winner"):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from judgelm.data.readers.rows import Row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe, list_value
 from judgelm.data.sources.dialogues import Turn, full_dialogue, question_and_answers, read_turns
-from judgelm.data.sources.layouts import plain_pair_label
+from judgelm.data.sources.layouts import games_label, plain_pair_label
 from judgelm.data.sources.source import winner_field
 from judgelm.records import Label, Sample, Winner
 
@@ -21,7 +21,9 @@ _PREFERENCE_NEEDS = (
 )
 _ARENA_NEEDS = "conversation_a, conversation_b"
 _RESPONSES_NEEDS = "prompt (or question, instruction), response_a, response_b"
-_COMMON_FIELDS = frozenset({"category", "subset", "system", "reference", "reason", "votes", *ID_FIELDS})
+_COMMON_FIELDS = frozenset(
+    {"category", "subset", "system", "reference", "reason", "votes", "image", "images", *ID_FIELDS}
+)
 _PREFERENCE_FIELDS = _COMMON_FIELDS | {
     *("chosen", "rejected", "chosen_model", "rejected_model", "score_chosen", "score_rejected")
 }
@@ -36,7 +38,8 @@ _WINNER_COLUMNS: tuple[tuple[str, Winner], ...] = (("winner_model_a", 1), ("winn
 
 def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
     """The prompt turns of a row and the fields that they came from; empty where no field holds a prompt."""
-    name = next((name for name in QUESTION_FIELDS if row.has(name)), None)
+    chats = ("conversations", "messages") if isinstance(row.data.get("chosen"), dict) else ("conversations",)
+    name = next((name for name in (*QUESTION_FIELDS, *chats) if row.has(name)), None)
     turns: tuple[Turn, ...] = ()
     used = set[str]()
     if name is not None:
@@ -65,8 +68,8 @@ def _chosen_first(question: str, chosen: str, rejected: str) -> bool:
     return answer_rank(question, chosen) < answer_rank(question, rejected)
 
 
-def _preference(row: Row) -> tuple[str, str, str, set[str]]:
-    """Question, chosen and rejected answer, and the fields that the question came from."""
+def _preference(row: Row) -> tuple[str, str, str, set[str], tuple[str, ...]]:
+    """Question, chosen and rejected answer, the fields that the question came from, and its images."""
     prompt, used = _asked(row, _PREFERENCE_NEEDS)
     chosen, rejected = (
         full_dialogue(prompt, read_turns(row, name, alone="assistant", needs=_PREFERENCE_NEEDS), row, name)
@@ -74,10 +77,10 @@ def _preference(row: Row) -> tuple[str, str, str, set[str]]:
     )
     if not prompt and len(chosen) == len(rejected) == 1:
         raise row.error(f'field "prompt" is missing; each row needs {_PREFERENCE_NEEDS}')
-    question, answers = question_and_answers(row, ("chosen", "rejected"), (chosen, rejected))
+    question, answers, images = question_and_answers(row, ("chosen", "rejected"), (chosen, rejected))
     if answers[0] == answers[1]:
         raise row.error("chosen and rejected are the same text; leave the row out, nothing is preferred in it")
-    return question, *answers, used
+    return question, *answers, used, images
 
 
 def preference_sample(row: Row) -> Sample:
@@ -85,7 +88,7 @@ def preference_sample(row: Row) -> Sample:
 
     RewardBench's `id` counts within a `subset`, so the sample is named by both.
     """
-    question, chosen, rejected, used = _preference(row)
+    question, chosen, rejected, used, images = _preference(row)
     first = _chosen_first(question, chosen, rejected)
     answers = (chosen, rejected) if first else (rejected, chosen)
     models = row.optional_texts("chosen_model", "rejected_model")
@@ -100,6 +103,7 @@ def preference_sample(row: Row) -> Sample:
         answers=answers,
         reference=reference,
         answer_models=models if first else models[::-1],
+        images=images,
         category=row.optional_text("category") or subset,
         metadata=metadata,
     )
@@ -145,7 +149,13 @@ def _battle_id(row: Row) -> str | None:
     return pair_id(row) if question.isdecimal() else question
 
 
-def _battle(row: Row, question: str, answers: tuple[str, str], used: set[str], more: dict[str, object]) -> Sample:
+def _battle(
+    row: Row,
+    shown: tuple[str, tuple[str, str], tuple[str, ...]],
+    used: set[str],
+    more: dict[str, object],
+) -> Sample:
+    question, answers, images = shown
     reference = row.reference()
     metadata = row.extras(_BATTLE_FIELDS | used) | more
     if row.data.get("winner") in _BOTH_BAD:
@@ -156,6 +166,7 @@ def _battle(row: Row, question: str, answers: tuple[str, str], used: set[str], m
         answers=answers,
         reference=reference,
         answer_models=row.optional_texts("model_a", "model_b"),
+        images=images,
         category=row.optional_text("category"),
         metadata=metadata,
     )
@@ -174,9 +185,9 @@ def arena_sample(row: Row) -> Sample:
     names = ("conversation_a", "conversation_b")
     first, second = (read_turns(row, name, alone="assistant", needs=_ARENA_NEEDS) for name in names)
     cut = _until(first, row.data.get("turn")), _until(second, row.data.get("turn"))
-    question, answers = question_and_answers(row, names, cut)
+    shown = question_and_answers(row, names, cut)
     cut_off = len(first) - len(cut[0]) + len(second) - len(cut[1])
-    return _battle(row, question, answers, set(), {"messages_after_vote": cut_off} if cut_off else {})
+    return _battle(row, shown, set(), {"messages_after_vote": cut_off} if cut_off else {})
 
 
 def _until(turns: tuple[Turn, ...], turn: object) -> tuple[Turn, ...]:
@@ -205,8 +216,7 @@ def responses_sample(row: Row) -> Sample:
             full_dialogue(prompt, read_turns(row, name, alone="assistant", needs=_RESPONSES_NEEDS), row, name)
             for name in names
         )
-    question, answers = question_and_answers(row, names, (first, second))
-    return _battle(row, question, answers, used, {})
+    return _battle(row, question_and_answers(row, names, (first, second)), used, {})
 
 
 def _texts(row: Row, name: str) -> list[object] | None:
@@ -265,14 +275,5 @@ def pair_label_alone(row: Row) -> Sample:
 
 
 def pair_label(row: Row, with_reference: bool) -> Label | None:
-    """`label` (A, B, tie), or FastChat's `g1_winner` and `g2_winner`: a tie where the two orders disagree.
-
-    Source: FastChat, `llm_judge/show_result.py`; a game that failed (`error`) gives no label.
-    """
-    if row.has("label"):
-        return Label(sample_id="", winner=winner_field(row, "label"))
-    games = [row.data.get(name) for name in ("g1_winner", "g2_winner")]
-    if None in games or "error" in games:
-        return None
-    first, second = winner_field(row, "g1_winner"), winner_field(row, "g2_winner")
-    return Label(sample_id="", winner=first if first == second else "tie", votes=(first, second))
+    """`label` (A, B, tie), or FastChat's two games."""
+    return Label(sample_id="", winner=winner_field(row, "label")) if row.has("label") else games_label(row)

@@ -21,6 +21,7 @@ from judgelm.data.sources import (
     dialogues,
     graded,
     judgments,
+    labelling_tools,
     layouts,
     mt_bench,
     pairs,
@@ -46,6 +47,13 @@ from judgelm.errors import ConfigError, InputError, not_found
 WINNER_CODE = (FieldCode(fields=("winner", "votes")),)
 """The code of layouts that do not state it."""
 
+PAIR_CODE = (
+    *WINNER_CODE,
+    FieldCode(fields=("label",), if_alone=True),
+    FieldCode(fields=("annotator*",), values=ZERO_IS_TIE),
+)
+"""The code of layouts whose rows may have any of the documented label fields."""
+
 _MEAN_OF_ORDERS = {"name": "pair", "order_rule": "mean"}
 
 
@@ -56,7 +64,35 @@ def _with_fields(source: Source, name: str = "") -> Source:
     return replace(source, **stated | {"needs": tuple(stated["needs"])})
 
 
+_TASKS: dict[str, Any] = {
+    "label": layouts.plain_label,
+    "code": (FieldCode(fields=("annotator*",)),),
+    "task_votes": True,
+}
+"""Tasks of labelling tools, whose people's numbers have no stated code."""
+
 _ROWS: tuple[Source, ...] = (
+    Source(
+        name="label-studio",
+        sample=labelling_tools.label_studio_sample,
+        votes=labelling_tools.label_studio_votes,
+        **_TASKS,
+    ),
+    Source(
+        name="label-studio-min",
+        sample=labelling_tools.label_studio_min_sample,
+        votes=labelling_tools.label_studio_min_votes,
+        **_TASKS,
+    ),
+    Source(name="argilla", sample=labelling_tools.argilla_sample, votes=labelling_tools.argilla_votes, **_TASKS),
+    Source(
+        name="argilla-columns",
+        sample=labelling_tools.argilla_sample,
+        votes=labelling_tools.argilla_votes,
+        **_TASKS,
+    ),
+    Source(name="prodigy", sample=labelling_tools.prodigy_sample, votes=labelling_tools.prodigy_votes, **_TASKS),
+    Source(name="doccano", sample=labelling_tools.doccano_sample, votes=labelling_tools.doccano_votes, **_TASKS),
     Source(
         name="judgebench",
         needs=pairs.JUDGEBENCH.needs,
@@ -121,13 +157,13 @@ _ROWS: tuple[Source, ...] = (
         name="dialogue",
         sample=dialogues.dialogue_sample,
         label=preferences.battle_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
     ),
     Source(
         name="trajectory",
         sample=trajectories.trajectory_sample,
         label=trajectories.trajectory_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
         soft="probability",
     ),
     Source(name="inspect-ai", sample=trajectories.inspect_sample, label=trajectories.inspect_label),
@@ -136,7 +172,7 @@ _ROWS: tuple[Source, ...] = (
         name="judgelm",
         sample=layouts.judgelm_sample,
         label=layouts.judgelm_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
         soft="probability",
         load=layouts.load_judgelm,
     ),
@@ -188,7 +224,7 @@ _ROWS: tuple[Source, ...] = (
         name="plain",
         sample=layouts.plain_sample,
         label=layouts.plain_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
         soft="probability",
     ),
     Source(
@@ -200,13 +236,13 @@ _ROWS: tuple[Source, ...] = (
         name="arena",
         sample=preferences.arena_sample,
         label=preferences.battle_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
     ),
     Source(
         name="responses",
         sample=preferences.responses_sample,
         label=preferences.battle_label,
-        code=WINNER_CODE,
+        code=PAIR_CODE,
     ),
     Source(name="mt-bench", load=mt_bench.load_mt_bench),
     Source(name="questions", load=layouts.load_questions),
@@ -358,6 +394,8 @@ def recognise(row: Row, *, label_rows: bool = False) -> Source:
         return SOURCES["plain"].narrowed(row)
     if any(needs <= names for needs in _PAIR_LABEL_FIELDS):
         return PAIR_LABELS.narrowed(row)
+    if not label_rows and any(map(labelling_tools.ANSWER_FIELD.fullmatch, names)):
+        raise _unknown_fields(row)  # answers under other names, and not labels alone
     marks = _LABEL_MARKS | _MARKS_AMONG_LABELS if label_rows else _LABEL_MARKS
     if not marks.isdisjoint(names) and any(name in names for name in ID_FIELDS):
         return LABELS.narrowed(row)

@@ -42,22 +42,25 @@ Soft = Literal["probability", "alpaca_eval"]
 _NAMES: Mapping[str, Winner | None] = {"first": 1, "second": 2, "tie": "tie", "none": None}
 _MEANINGS: Mapping[Winner | None, str] = {winner: name for name, winner in _NAMES.items()}
 _SCORE_FIELDS = ("score", "scores", "score_1", "score_2", "score_a", "score_b", "text")
+_OTHER_LABELS = ("winner", "votes", "preference", "annotator1", *_SCORE_FIELDS[:-1])
 _SIDES = (("model_a", "model_b"), ("model_1", "model_2"))
 _SHOWN_VALUES = 12
 _KNOWN = '"0=first,1=second", "0=first,1=tie,2=second", "0=tie,1=first,2=second" or "1=first,2=second,3=tie"'
 
 
 WORDS: Mapping[str, Winner] = {
-    **dict.fromkeys(("a", "model_a", "model_1", "model a", "model 1", "[[a]]", "a>b", "a>>b", "first"), 1),
+    **dict.fromkeys(("a", "model_a", "model_1", "model a", "model 1", "[[a]]", "a>b", "a>>b", "first", "left"), 1),
     **dict.fromkeys(("response_a", "response_1", "answer_a", "answer_1", "output_1", "assistant a", "assistant_a"), 1),
-    **dict.fromkeys(("b", "model_b", "model_2", "model b", "model 2", "[[b]]", "b>a", "b>>a", "second"), 2),
+    **dict.fromkeys(("response a", "answer a"), 1),
+    **dict.fromkeys(("b", "model_b", "model_2", "model b", "model 2", "[[b]]", "b>a", "b>>a", "second", "right"), 2),
     **dict.fromkeys(("response_b", "response_2", "answer_b", "answer_2", "output_2", "assistant b", "assistant_b"), 2),
+    **dict.fromkeys(("response b", "answer b"), 2),
     **dict.fromkeys(("tie", "tie (bothbad)", "tie (inconsistent)", "both_bad", "a=b", "[[c]]", "draw"), "tie"),
 }
 """Published spellings of a winner, without case and surrounding blanks.
 
 Source: LMSYS's arena (`model_a`, `tie (bothbad)`, `both_bad`), FastChat (`model_1`, `[[A]]`, `tie (inconsistent)`),
-JudgeBench and Arena-Hard (`A>B`, `A>>B`).
+JudgeBench and Arena-Hard (`A>B`, `A>>B`), Label Studio (`left`).
 """
 
 
@@ -113,10 +116,12 @@ class FieldCode:
     Attributes:
         fields: names; one that ends in `*` matches any number in its place (`annotator1`).
         values: of its numbers; None where the layout does not state them, so that only 1 and 2 are read.
+        if_alone: the field is a label only in rows without another one, and where its words name winners.
     """
 
     fields: tuple[str, ...]
     values: Values | None = None
+    if_alone: bool = False
 
     def names(self, row: Row) -> Iterator[str]:
         """The row's fields of this code."""
@@ -162,6 +167,7 @@ class LabelDecoder:
     soft: Soft | None = None
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     _contradicted: str | None = None
+    _unread: str | None = None
     _soft_alone: set[float] = field(default_factory=set)
     _first: Row | None = None
 
@@ -185,6 +191,8 @@ class LabelDecoder:
     def _labels(self, row: Row) -> Iterator[tuple[str, object, FieldCode]]:
         """The row's label fields, with their values and codes."""
         for code in self.codes:
+            if code.if_alone and any(not is_missing(row.data.get(name)) for name in _OTHER_LABELS):
+                continue
             for name in code.names(row):
                 yield name, list_value(row.data[name]), code
 
@@ -202,6 +210,10 @@ class LabelDecoder:
         if _is_number(text):
             self._contradicted, self._first = name, row
             raise self.error()
+        if code.if_alone and self.stated is None:
+            self._unread = self._unread or name
+            self._first = self._first or row
+            return None
         raise row.field_error(name, f"expected {self._expected(code)}, got {describe(value)}")
 
     def _soft(self, row: Row, decoded: Mapping[str, object]) -> dict[str, object]:
@@ -218,12 +230,17 @@ class LabelDecoder:
         return {}
 
     def finish(self) -> None:
-        """Refuse numbers in `preference` that two codes explain; to be called at the end of the file.
+        """Refuse values that two codes explain, and a field that is a label in some rows only.
+
+        To be called at the end of the file.
 
         Raises:
-            LabelCodeError: 0 and 1 alone (with ties) are P(first answer is better), AlpacaEval's tie and first, or an
-                index of the better answer.
+            LabelCodeError: 0 and 1 alone (with ties) in `preference` are P(first answer is better), AlpacaEval's tie
+                and first, or an index of the better answer; or only some of a field's words name winners.
         """
+        if self._unread is not None and any(text in WORDS or text in FROM_ONE for text in self.counts[self._unread]):
+            self._contradicted = self._unread
+            raise self.error()
         numbers = self._soft_alone
         if self.stated is not None or not numbers:
             return
@@ -232,6 +249,11 @@ class LabelDecoder:
         if mixed if self.soft is None else hard:
             self._contradicted = "preference"
             raise self.error()
+
+    def unread(self) -> LabelCodeError | None:
+        """The error of a field whose words name no winner, where the file has no other label."""
+        self._contradicted = self._unread
+        return None if self._unread is None else self.error()
 
     def count(self, row: Row) -> None:
         """Count the values of a row that is not decoded any more."""
@@ -448,6 +470,8 @@ class Source:
         soft: meaning of the numbers in its field `preference`.
         note: an error to raise instead of a sample, where such rows alone cannot be judged.
         single_votes: rows without id that repeat a pair, in any order of its answers, are further votes on it.
+        task_votes: rows that repeat an id are further votes on its task.
+        votes: row -> plain row with the votes of its task, of which `label` is read.
         details: of benchmarks, facts that are kept with the protocol, such as a table of sections.
         shape: of the published rows, where they have more fields than `needs`.
         entry: row, its number from 1 -> entry, or a list of entries and rejects, where that is more than `sample` with
@@ -465,6 +489,8 @@ class Source:
     soft: Soft | None = None
     note: str = ""
     single_votes: bool = False
+    task_votes: bool = False
+    votes: Callable[[Row], Row] = lambda row: row
     details: Mapping[str, object] = field(default_factory=dict)
     shape: Shape | None = None
     entry: Callable[[Row, int], Entry | list[Entry | Reject]] | None = None

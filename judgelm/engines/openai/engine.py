@@ -7,6 +7,7 @@ import asyncio
 import queue
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -41,6 +42,17 @@ _IN_REASONING = (
     "--reasoning-parser) does not fit the model; if the model does not think, judge with --thinking off"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_END_TOKENS = (
+    *("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|EOT|>", "<|end|>"),
+    *("<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>", "<end_of_turn>", "<eos>", "</s>", "[/INST]", "<｜end▁of▁sentence｜>"),
+    "\0",
+)
+_OPENS = {"</s>": "<s>", "[/INST]": "[INST]"}
+"""What a text holds in which an end token may be a tag: `<s>` strikes text through in HTML."""
+_ROLE_HEAD = re.compile(
+    r"\s*(?:<\|start_header_id\|>assistant<\|end_header_id\|>|<\|im_start\|>assistant\b|<start_of_turn>model\b"
+    r"|<\|assistant\|>)\s*"
+)
 
 
 class OpenAIEngine:
@@ -85,6 +97,7 @@ class OpenAIEngine:
         self._serial = 0
         self._results: queue.SimpleQueue[tuple[int, Completion | BaseException]] = queue.SimpleQueue()
         self._error: BaseException | None = None
+        self._left_tokens: Counter[str] = Counter()
 
     @property
     def supports_images(self) -> bool:
@@ -172,6 +185,10 @@ class OpenAIEngine:
         """
         stats = self._pool.stats()
         notes = [*stats.get("notes", ()), *(self._truncator.notes if self._truncator else ())]
+        notes += [
+            f"removed {token!r} from {count:,} of the server's replies; set the server's stop tokens"
+            for token, count in self._left_tokens.items()
+        ]
         return stats | ({"notes": list(dict.fromkeys(notes))} if notes else {})
 
     def close(self) -> None:
@@ -230,7 +247,7 @@ class OpenAIEngine:
     async def _completion(self, request: Request, rendered: RenderedPrompt) -> Completion:
         scored = bool(request.candidates)
         answer = await self._sampler.sample(rendered, request.sampling, logprobs=scored)
-        replies = [reply_of(choice, rendered, request.sampling) for choice in answer.choices]
+        replies = [self._reply(choice, rendered, request.sampling) for choice in answer.choices]
         logprobs, approximation = None, ""
         if scored:
             logprobs, approximation = await self._sampler.candidate_logprobs(rendered, request, answer.choices)
@@ -249,6 +266,16 @@ class OpenAIEngine:
             truncations=rendered.truncations,
             sanitized=rendered.sanitized,
         )
+
+    def _reply(self, choice: Choice, rendered: RenderedPrompt, sampling: Sampling) -> tuple[str, FinishReason]:
+        """As `reply_of`, without the end tokens that the server left in; the replies with some are counted."""
+        if head := _ROLE_HEAD.match(choice.text or ""):
+            self._left_tokens[head[0].strip()] += 1
+            choice = replace(choice, text=(choice.text or "")[head.end() :])
+        text, reason = reply_of(choice, rendered, sampling)
+        text, tokens = without_end_tokens(text)
+        self._left_tokens.update(set(tokens))
+        return text, reason
 
     def _check(self, request: Request) -> None:
         if request.sampling.grammar is not None and not self.supports_grammar:
@@ -409,6 +436,18 @@ class ReplySampler:
             finally:  # where one failed, the others are of no use
                 for task in tasks:
                     task.cancel()
+
+
+def without_end_tokens(text: str) -> tuple[str, tuple[str, ...]]:
+    """A reply without end tokens and the blanks around them, and these tokens; any other text stays as it is."""
+    tokens: list[str] = []
+    while (end := next((token for token in _END_TOKENS if text.rstrip().endswith(token)), None)) is not None:
+        rest = text.rstrip().removesuffix(end)
+        if end in _OPENS and _OPENS[end] in rest:
+            break
+        text = rest.rstrip()
+        tokens.append(end)
+    return text, tuple(tokens)
 
 
 def reply_of(choice: Choice, prompt: RenderedPrompt, sampling: Sampling) -> tuple[str, FinishReason]:

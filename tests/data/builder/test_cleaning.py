@@ -27,7 +27,6 @@ def cleaned(pair, winner_scores=None, **options):
     ("pair", "why"),
     [
         (pair_of(None), "no judgment"),
-        (pair_of(GOOD, question=" \n"), "empty question"),
         (pair_of(Label(sample_id="", winner=1)), "winner without scores"),
         (pair_of(Label(sample_id="", winner=2, scores=(0.0, 9.0))), "scores outside the scale"),
         (pair_of(replace(GOOD, reason="8 7\nFine.")), "score line and scores differ"),

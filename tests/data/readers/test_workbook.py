@@ -42,6 +42,34 @@ def test_a_row_longer_than_the_header_is_a_reject_with_its_place(workbook):
     assert (good.line, isinstance(bad, Reject), bad.line) == (2, True, 3)
 
 
+def test_a_merged_cell_is_in_each_of_its_rows_that_has_other_cells(tmp_path):
+    book = openpyxl.Workbook()
+    for row in ([*HEAD[:3], "category"], [1, "q", "a", "x"], [2, None, "b"], [None], [3, None, "c"], [4, "r", "d"]):
+        book.active.append(row)
+    for cells in ("B2:B5", "D2:D6"):
+        book.active.merge_cells(cells)
+    book.save(tmp_path / "m.xlsx")
+    rows = [(row.line, row.data["question"], row.data["category"]) for row in read_rows(str(tmp_path / "m.xlsx"))]
+    assert rows == [(2, "q", "x"), (3, "q", "x"), (5, "q", "x"), (6, "r", "x")]
+
+
+def test_the_last_header_line_of_a_sheet_counts_and_short_rows_are_filled(tmp_path):
+    book = openpyxl.Workbook()
+    for row in (
+        ["Round 1"],
+        [None],
+        ["id", "question", "answers", None],
+        [None, None, "answer_1", "answer_2"],
+        [1, "q", "a"],
+    ):
+        book.active.append(row)
+    for cells in ("A1:D1", "A3:A4", "B3:B4", "C3:D3"):
+        book.active.merge_cells(cells)
+    book.save(tmp_path / "m.xlsx")
+    [row] = read_rows(str(tmp_path / "m.xlsx"), known={"id", "question", "answers", "answer_1", "answer_2"})
+    assert (row.line, row.data) == (5, {"id": "1", "question": "q", "answer_1": "a", "answer_2": ""})
+
+
 @pytest.mark.parametrize(
     ("sheets", "finding"),
     [

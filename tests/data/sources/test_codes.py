@@ -83,7 +83,7 @@ def test_a_missing_value_is_no_label(named, value):
     assert (list(found.labels), found.unlabelled, found.rejected) == (["r1"], 1, 0)
 
 
-@pytest.mark.parametrize("value", ["left", "C", True, "1 or 2"])
+@pytest.mark.parametrize("value", ["upper", "C", True, "1 or 2"])
 def test_a_word_without_meaning_is_a_reject_that_shows_it(named, value):
     rejects = []
     assert list(read_labels(named({"winner": value}, {"winner": 1}), on_reject=rejects.append).labels) == ["r1"]

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from judgelm.engines.openai.endpoint import BadReplyError, read_choices, read_json, reported_error
+from judgelm.engines.openai.engine import without_end_tokens
 from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
@@ -59,6 +60,28 @@ def test_a_rate_limit_with_status_200_is_waited_for():
         server.misbehave(first(3, (200, {"error": {"message": "busy", "code": 429}})))
         assert ask(engine).texts == ("8 6",)
         assert engine.stats()["retries"] == {"rate_limited": 3}  # more often than other errors are tried again
+
+
+@pytest.mark.parametrize(
+    ("sent", "token"),
+    [
+        ("8 6<|im_end|>", "<|im_end|>"),
+        ("8 6</s></s>\n", "</s>"),
+        ("8 6 [/INST]", "[/INST]"),
+        ("<|im_start|>assistant\n8 6", "<|im_start|>assistant"),
+        ("<start_of_turn>model\n8 6<end_of_turn>", "<end_of_turn>"),
+    ],
+)
+def test_end_tokens_and_role_heads_are_no_part_of_a_reply_and_are_counted(sent, token):
+    with endpoint() as server, chat(server) as engine:
+        server.misbehave(changing(message={"content": sent}))
+        assert ask(engine).texts == ("8 6",)
+        assert any(repr(token) in note and "1 of" in note for note in engine.stats()["notes"])
+
+
+@pytest.mark.parametrize("sent", ["8 6\nHe wrote <|im_end|> twice.", "8 6\n<s>wrong</s>", "8 6\n", "8 6 "])
+def test_a_clean_reply_keeps_every_byte(sent):
+    assert without_end_tokens(sent) == (sent, ())
 
 
 def choices_of(content, **fields):

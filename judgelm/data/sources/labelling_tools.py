@@ -1,0 +1,244 @@
+"""Exports of labelling tools: Label Studio, Argilla, Prodigy and doccano.
+
+A task is a question with two answers, which are found by their names (`prompt`; `answer1` and `answer2`, `response-1`
+and `response-2`, ...), and its votes are the annotations that people submitted. What they cancelled, discarded, ignored
+or left as a draft is no vote, and nor are predictions and suggestions of models.
+
+Sources: Label Studio's converter (`label_studio_sdk/converter`, JSON and JSON_MIN), Argilla's `records/_io` (to_json
+and to_datasets), Prodigy's `choice` interface, doccano's `data_export/pipeline`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from judgelm.data.readers.rows import Row
+from judgelm.data.readers.values import describe, list_value
+from judgelm.data.sources.layouts import plain_sample
+from judgelm.data.sources.source import WORDS, label_text
+from judgelm.records import Sample
+
+Votes = list[object]
+_QUESTIONS = ("question", "prompt", "instruction", "input", "query", "text")
+ANSWER_FIELD = re.compile(
+    r"(answer|response|output|completion|generation|reply|option|text)[-_ ]?([1-9a-d])", re.IGNORECASE
+)
+_SIDES = ("first", "second")
+_PLACES = {"1": 0, "a": 0, "2": 1, "b": 1}
+_WAY_OUT = "call them question, answer_1 and answer_2, or name them with --column in a flat export"
+
+
+def label_studio_sample(row: Row) -> Sample:
+    """A task of Label Studio's JSON export."""
+    return _sample(row, _object(row, "data"), row.id(("id",)))
+
+
+def label_studio_votes(row: Row) -> Row:
+    """Its annotations as votes: the side of a `Pairwise` tag, else the one choice of a `Choices` tag."""
+    annotations = row.data.get("annotations")
+    if not isinstance(annotations, list):
+        raise row.field_error("annotations", f"expected a list of annotations, got {describe(annotations)}")
+    kept = [each for each in _objects(annotations) if not each.get("was_cancelled") and not each.get("skipped")]
+    return _with_votes(row, label_studio_sample(row), [vote for each in kept for vote in _results(row, each)])
+
+
+def _results(row: Row, annotation: Mapping[str, object]) -> Votes:
+    """The vote of an annotation, where it has one."""
+    found: dict[str, dict[object, object]] = {"pairwise": {}, "choices": {}}
+    for result in _objects(annotation.get("result")):
+        value = result.get("value")
+        if isinstance(value, dict) and result.get("type") in found:
+            chosen = value.get("selected") if "selected" in value else value.get("choices")
+            found[result["type"]][result.get("from_name")] = chosen
+    votes = found["pairwise"] or found["choices"]
+    if len(votes) > 1:
+        names = ", ".join(map(str, votes))
+        raise row.field_error("annotations", f"several tags could be the vote: {names}; keep the results of one")
+    return [_single(row, "annotations", vote) for vote in votes.values()]
+
+
+def label_studio_min_sample(row: Row) -> Sample:
+    """A row of Label Studio's JSON-MIN or CSV export: one annotation of a task."""
+    return _sample(row, row.data, row.id(("id",)))
+
+
+def label_studio_min_votes(row: Row) -> Row:
+    """The annotation's vote: `winner`, or the one field that holds `left` or `right`."""
+    sides: dict[str, object]
+    sides = {name: side for name, value in row.data.items() if (side := _side(value)) in ("left", "right")}
+    if row.has("winner"):
+        sides = {"winner": _side(row.data["winner"]) or row.data["winner"]}
+    if len(sides) > 1:
+        raise row.error(f"several fields could be the vote: {', '.join(sides)}; choose one with --column winner=NAME")
+    return _with_votes(row, label_studio_min_sample(row), [*sides.values()])
+
+
+def _side(value: object) -> object:
+    """`left` of `left` or of `[{"selected": "left"}]`."""
+    value = list_value(value)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        value = value[0].get("selected")
+    return value if isinstance(value, str) else None
+
+
+def argilla_sample(row: Row) -> Sample:
+    """A record of Argilla, with its fields in `fields` (to_json) or as columns (to_datasets)."""
+    data = _object(row, "fields") if "fields" in row.data else row.data
+    return _sample(row, data, row.id(("id", "_server_id")))
+
+
+def argilla_votes(row: Row) -> Row:
+    """The submitted responses to the one question whose values name an answer."""
+    sample, asked = argilla_sample(row), dict[str, Votes]()
+    for name, value, status in _responses(row):
+        if status is None:
+            finding = "the responses do not say which were submitted and which discarded"
+            raise row.error(f"{finding}; export the records with to_datasets()")
+        if status == "submitted":
+            asked.setdefault(name, []).append(_ranked(row, name, value))
+    votes = {name: values for name, values in asked.items() if all(map(_names_answer, values))}
+    if len(votes or asked) > 1:
+        raise row.error(f"several questions could be the vote: {', '.join(votes or asked)}; export one of them alone")
+    return _with_votes(row, sample, [vote for values in (votes or asked).values() for vote in values])
+
+
+def _responses(row: Row) -> Iterator[tuple[str, object, object]]:
+    """Question, value and status of each response."""
+    responses = row.data.get("responses")
+    if isinstance(responses, dict):
+        for name, given in responses.items():
+            for each in _objects(given):
+                yield name, each.get("value"), each.get("status")
+    for each in _objects(responses):
+        values = each.get("values")
+        for name, given in values.items() if isinstance(values, dict) else ():
+            yield name, given.get("value") if isinstance(given, dict) else given, each.get("status")
+    for column in [column for column in row.data if column.endswith(".responses")]:
+        values, statuses = row.data[column] or [], row.data.get(f"{column}.status") or []
+        if isinstance(values, list) and isinstance(statuses, list):
+            padded = [*statuses, *[None] * (len(values) - len(statuses))]
+            yield from ((column.removesuffix(".responses"), *each) for each in zip(values, padded, strict=False))
+
+
+def _ranked(row: Row, name: str, value: object) -> object:
+    """The value; of a ranking the first name, or a tie of the first two."""
+    if not isinstance(value, list):
+        return value
+    if len(value) != 2 or not all(isinstance(each, dict) and isinstance(each.get("rank"), int) for each in value):
+        raise row.error(f"the ranking {name} does not say the ranks of two answers; ties cannot be told from it")
+    first, second = sorted(value, key=lambda each: each["rank"])
+    return "tie" if first["rank"] == second["rank"] else first.get("value")
+
+
+def _names_answer(value: object) -> bool:
+    return isinstance(value, str) and (ANSWER_FIELD.fullmatch(value) is not None or label_text(value) in WORDS)
+
+
+def prodigy_sample(row: Row) -> Sample:
+    """A task of Prodigy's `choice` interface: the two options that are no tie are the answers."""
+    answers = [option.get("text") for option in _options(row) if not _is_tie(option)]
+    if len(answers) != 2:
+        raise row.field_error("options", f"expected two answers, got {len(answers)}")
+    data = row.data | {"answer_1": answers[0], "answer_2": answers[1]}
+    name = row.id(("id", "_task_hash"))
+    return _sample(row, {key: value for key, value in data.items() if key != "options"}, name)
+
+
+def prodigy_votes(row: Row) -> Row:
+    """The accepted option, where the answer is `accept`."""
+    accepted = row.data.get("accept")
+    if row.data.get("answer") != "accept" or not accepted:
+        return _with_votes(row, prodigy_sample(row), [])
+    chosen = _single(row, "accept", accepted)
+    answers = [option for option in _options(row) if not _is_tie(option)]
+    votes: Votes = [side for side, option in zip(_SIDES, answers, strict=False) if option.get("id") == chosen]
+    votes += ["tie" for option in _options(row) if _is_tie(option) and option.get("id") == chosen]
+    if len(votes) != 1:
+        raise row.field_error("accept", f"expected the id of an option, got {describe(chosen)}")
+    return _with_votes(row, prodigy_sample(row), votes)
+
+
+def _options(row: Row) -> list[Mapping[str, object]]:
+    options = list_value(row.data.get("options"))
+    if not isinstance(options, list) or not all(isinstance(option, dict) for option in options):
+        raise row.field_error("options", f"expected a list of options with id and text, got {describe(options)}")
+    return options
+
+
+def _is_tie(option: Mapping[str, object]) -> bool:
+    return "tie" in (WORDS.get(label_text(option.get(name, ""))) for name in ("id", "text"))
+
+
+def doccano_sample(row: Row) -> Sample:
+    """A text with two answers in its columns, of doccano's text classification."""
+    return _sample(row, row.data, row.id(("id",)))
+
+
+def doccano_votes(row: Row) -> Row:
+    """Its labels; one that several people gave is as many votes."""
+    labels = row.data.get("label")
+    labels = labels.split("#") if isinstance(labels, str) else labels
+    votes = [label for label in labels if label != ""] if isinstance(labels, list) else []
+    if len(set(map(str, votes))) > 1:
+        finding = f"holds {describe(votes)}, and not whether they are several people's"
+        raise row.field_error("label", f"{finding}; export each person's labels, or keep one")
+    return _with_votes(row, doccano_sample(row), votes)
+
+
+def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
+    """The plain sample of a task's fields.
+
+    Raises:
+        InputError: the fields do not tell the question or the two answers.
+    """
+    groups: dict[str, dict[int, str]] = {}
+    more = []
+    for field in data:
+        if match := ANSWER_FIELD.fullmatch(field):
+            place = _PLACES.get(match[2].lower())
+            groups.setdefault(match[1].lower(), {})[2 if place is None else place] = field
+            more += [field] if place is None else []
+    pairs = [places for places in groups.values() if {0, 1} <= places.keys()]
+    question = next((field for field in _QUESTIONS if data.get(field) not in (None, "")), None)
+    if len(pairs) != 1 or 2 in pairs[0] or question is None:
+        finding = f"a question and two answers cannot be told from the fields {', '.join(data)}"
+        raise row.error(f"{finding}; {_WAY_OUT}")
+    first, second = pairs[0][0], pairs[0][1]
+    rest = {field: value for field, value in data.items() if field not in (question, first, second)}
+    fields = {"question": data[question], "answer_1": data[first], "answer_2": data[second], "id": name}
+    return plain_sample(row.with_data(rest | fields))
+
+
+def _with_votes(row: Row, sample: Sample, votes: Votes) -> Row:
+    """The task as a plain row, whose annotators are its votes; the name of an answer's field is its side."""
+    question, (first, second) = sample.question, sample.answers
+    fields: dict[str, object] = {"id": sample.id, "question": question, "answer_1": first, "answer_2": second}
+    sides = (ANSWER_FIELD.fullmatch(vote) if isinstance(vote, str) else None for vote in votes)
+    named = [side and _PLACES.get(side[2].lower()) for side in sides]
+    return row.with_data(
+        fields
+        | {
+            f"annotator{number}": vote if place is None else _SIDES[place]
+            for number, (vote, place) in enumerate(zip(votes, named, strict=True), 1)
+        }
+    )
+
+
+def _object(row: Row, name: str) -> Mapping[str, object]:
+    value = row.data.get(name)
+    if not isinstance(value, dict):
+        raise row.field_error(name, f"expected the task's fields, got {describe(value)}")
+    return value
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _single(row: Row, name: str, value: object) -> object:
+    """The one entry of a list, or the value that is no list."""
+    if not isinstance(value, list):
+        return value
+    if len(value) != 1:
+        raise row.field_error(name, f"expected one choice, got {describe(value)}; it is no vote for one answer")
+    return value[0]
