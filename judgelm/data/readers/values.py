@@ -248,12 +248,12 @@ _BLANKS = re.compile(r"[\s\u200b-\u200f\u2060\ufeff]+")
 
 def model_name(name: str) -> str:
     """A model's name without the blanks around it, those of no width included."""
-    return _OUTER_BLANKS.sub("", name)
+    return name if name[:1].isalnum() and name[-1:].isalnum() else _OUTER_BLANKS.sub("", name)
 
 
 def strip_model_names(data: dict[str, object]) -> None:
     """Remove the blanks around the models' names of a row, in place."""
-    for name in data.keys() & MODEL_FIELDS:
+    for name in MODEL_FIELDS.intersection(data):
         value = list_value(data[name])
         if isinstance(value, str):
             data[name] = model_name(value)
