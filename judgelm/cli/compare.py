@@ -296,7 +296,7 @@ class _Folder:
 
 def _print(study: "StudyResult") -> None:
     """Print the claim, its estimates, counts, cost and time on standard output."""
-    from judgelm.reports.study import shown
+    from judgelm.reports.study import shown, table_notes
 
     out = PlainConsole()
     for sentence in study.findings:
@@ -304,7 +304,7 @@ def _print(study: "StudyResult") -> None:
     cells = [(row, shown(row["rate"], "share")) for row in study.table("claim")]
     rows = [(str(row["estimate"]), cell.text, cell.small or str(row["reason"])) for row, cell in cells]
     out.print(result_table(study.tables[0].title, ("estimate", "wins", "95 % interval"), rows))
-    for sentence in study.warnings:
+    for sentence in (*study.warnings, *table_notes(study)):
         out.print(sentence)
     out.print(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in study.counts.items()))
     for row in study.table("stages"):

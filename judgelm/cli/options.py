@@ -514,12 +514,12 @@ class StudyOutput:
         Raises:
             RunError: the folder holds a study already, or a file cannot be written.
         """
-        from judgelm.reports.study import write_study  # matplotlib takes seconds to load
+        from judgelm.reports.study import table_notes, write_study  # matplotlib takes seconds to load
 
         paths = write_study(result, self.out, overwrite=self.overwrite)
         for sentence in result.findings:
             console.message(sentence)
-        for sentence in result.warnings:
+        for sentence in (*result.warnings, *table_notes(result)):
             console.message(sentence, label="note:", style="bold yellow")
         if result.counts:
             console.message(", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in result.counts.items()))

@@ -26,7 +26,7 @@ from judgelm.modes.conversation import per_order
 from judgelm.modes.votes import verdict_text
 from judgelm.records import Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
-from judgelm.runs.run_files import input_identities, read_judgments, read_manifest
+from judgelm.runs.run_files import input_beside, read_judgments
 from judgelm.runs.runner import judgment_row
 from judgelm.studies.pair_labels import by_id, orders_of
 
@@ -220,7 +220,7 @@ def open_run(
         raise InputError(f"{name or path.name}: no judgments found; give the OUT.jsonl of judgelm-batch")
     notes: list[str] = []
     if texts is None:
-        texts = texts_beside(path)
+        texts = input_beside(path)
     samples = {} if texts is None else _samples(texts, judgments, notes)
     if not samples:
         notes.append("The texts are missing: a run file has ids only. Give the judged file as well.")
@@ -241,20 +241,6 @@ def open_runs(paths: Sequence[Path], texts: Path | None = None) -> list[OpenRun]
     """
     names = Counter(path.name for path in paths)
     return [open_run(path, texts, name=path.name if names[path.name] == 1 else str(path)) for path in paths]
-
-
-def texts_beside(path: Path) -> Path | None:
-    """The input named by a run's manifest, where it is beside the run file and unchanged."""
-    try:
-        manifest = read_manifest(path)
-    except RunError:
-        return None
-    inputs = (manifest or {}).get("fingerprint", {}).get("input", [])
-    for identity in inputs[:1]:
-        beside = path.parent / Path(str(identity["file"])).name
-        if beside.is_file() and input_identities([str(beside)]) == [identity]:
-            return beside
-    return None
 
 
 def _samples(path: str | Path, judgments: Mapping[str, Judgment], notes: list[str]) -> dict[str, Sample]:
