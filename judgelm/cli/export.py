@@ -103,14 +103,15 @@ def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, ro
 
     places: dict[tuple[str, int], str] = {}
     given: dict[str, Sample] = {}
-    stream = SampleStream([str(samples)], on_reject=lambda reject: None, reading=rows_as.reading)
+    reading = rows_as.reading_of(samples, judgments)
+    stream = SampleStream([str(samples)], on_reject=lambda reject: None, reading=reading)
     for row, sample in stream.pairs():
         places[row.file, row.line], given[sample.id] = sample.id, sample
     orders, _ = judged_orders(run, given, str(samples))
     if orders or not given.keys() & run.keys():
         finding = "its answers stand in another order" if orders else "it has none of the ids"
         raise InputError(f"{samples}: is not the file that {judgments} judged: {finding}; give that one")
-    for raw in read_rows(str(samples)):
+    for raw in read_rows(str(samples), sheet=reading.sheet):
         if isinstance(raw, Reject):
             yield {"unreadable": raw.raw}, None
         else:
@@ -170,7 +171,8 @@ def _text(value: object) -> object:
 def _write_csv(path: Path, header: list[str], rows: list[list[object]], texts: CellTexts) -> None:
     table = io.StringIO(newline="")
     writer = csv.writer(table)
-    writer.writerows([texts.fitted(_text(value)) for value in row] for row in (header, *rows))
+    lines: list[list[object]] = [[*header], *rows]
+    writer.writerows([texts.fitted(_text(value)) for value in row] for row in lines)
     write_text(path, table.getvalue())
 
 
@@ -216,7 +218,8 @@ def _write_xlsx(path: Path, header: list[str], rows: list[list[object]], texts: 
     with _whole(path) as partial:
         book = Workbook(write_only=True)
         sheet = book.create_sheet("verdicts")
-        for row in (header, *rows):
+        lines: list[list[object]] = [[*header], *rows]
+        for row in lines:
             cells = []
             for value in row:
                 is_long = type(value) is int and abs(value) >= _MAX_XLSX_INTEGER

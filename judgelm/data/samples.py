@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -87,15 +88,17 @@ def count_range_text(answers: tuple[int, int | None]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The user's column names and label code for a file.
+    """The user's column names, label code and sheet for a file.
 
     Attributes:
         columns: name that a layout knows -> the file's own name for it.
         label_code: value -> winner; None leaves it to the layout.
+        sheet: name or number (from 1) of a workbook's sheet; None for its one sheet with cells.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     label_code: Values | None = None
+    sheet: str | None = None
 
 
 AS_WRITTEN = Reading()
@@ -120,7 +123,7 @@ class SampleStream:
         label_rows: accept rows that are only labels; their samples have no answers.
         answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
         check: raises an InputError for a sample that cannot be used, whose row is then a reject.
-        reading: the user's column names and label code.
+        reading: the user's column names, label code and sheet.
         once: nothing reads a named pipe or standard input again, so that it need not be kept on disk.
         repeats: treatment of rows with the id of an earlier row.
 
@@ -180,10 +183,11 @@ class SampleStream:
         self._decoder = self.source.decoder(self.reading.label_code)
 
     def _open(self) -> Iterator[Row | Reject]:
-        if are_two_outputs(self.paths):
-            return join_outputs(self.paths[0], self.paths[1])
-        files, columns = all_input_files(self.paths), self.reading.columns
-        return (row for file in files for row in read_rows(file, columns=columns, known=KNOWN_FIELDS, once=self.once))
+        columns, sheet = self.reading.columns, self.reading.sheet
+        if are_two_outputs(self.paths, sheet=sheet):
+            return join_outputs(self.paths[0], self.paths[1], sheet=sheet)
+        read = partial(read_rows, columns=columns, known=KNOWN_FIELDS, once=self.once, sheet=sheet)
+        return (row for file in all_input_files(self.paths) for row in read(file))
 
     def _first_row(self) -> Row:
         for row in self._rows:
@@ -352,7 +356,7 @@ def read_references(path: str) -> dict[str, str]:
     return references
 
 
-def are_two_outputs(paths: Sequence[str]) -> bool:
+def are_two_outputs(paths: Sequence[str], *, sheet: str | None = None) -> bool:
     """True for two inputs that are both AlpacaEval outputs, one answer per instruction each.
 
     Raises:
@@ -360,11 +364,11 @@ def are_two_outputs(paths: Sequence[str]) -> bool:
     """
     if len(paths) != 2:
         return False
-    rows = [first_row(path) for path in paths]
+    rows = [first_row(path, sheet=sheet) for path in paths]
     return all(row is not None and {"instruction", "output"} <= row.data.keys() for row in rows)
 
 
-def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
+def join_outputs(first_path: str, second_path: str, *, sheet: str | None = None) -> Iterator[Row | Reject]:
     """AlpacaEval outputs of two models, joined by instruction; the second file is held in memory.
 
     A row without partner, or with a repeated instruction, is a reject.
@@ -373,12 +377,12 @@ def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
         InputError: one of the files cannot be read, or does not hold AlpacaEval outputs.
     """
     partners: dict[str, Row] = {}
-    for row in _outputs(second_path):
+    for row in _outputs(second_path, sheet):
         if isinstance(row, Reject):
             yield row
         else:
             partners[str(row.data["instruction"])] = row
-    for row in _outputs(first_path):
+    for row in _outputs(first_path, sheet):
         if isinstance(row, Reject):
             yield row
         elif (partner := partners.pop(str(row.data["instruction"]), None)) is None:
@@ -392,11 +396,11 @@ def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
         yield reject_row(row, InputError(f"no row of {first_path} has this instruction"))
 
 
-def _outputs(path: str) -> Iterator[Row | Reject]:
+def _outputs(path: str, sheet: str | None) -> Iterator[Row | Reject]:
     """Rows with a new instruction; the others as rejects."""
     seen: set[str] = set()
     any_good = False
-    for row in read_rows(path):
+    for row in read_rows(path, sheet=sheet):
         if isinstance(row, Reject):
             yield row
             continue
