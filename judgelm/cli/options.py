@@ -218,7 +218,7 @@ class ColumnOptions:
         Raises:
             ConfigError: an option has another form, or names a column twice.
         """
-        from judgelm.data.samples import Reading
+        from judgelm.data.samples import Reading, parse_columns
 
         return Reading(columns=parse_columns(self.column or ()), sheet=self.sheet)
 
@@ -257,7 +257,7 @@ class LabelOptions(ColumnOptions):
     @property
     def reading(self) -> "Reading":
         """Column names, sheet and label code that the options state."""
-        from judgelm.data.samples import Reading
+        from judgelm.data.samples import Reading, parse_columns
         from judgelm.data.sources.source import parse_label_code
 
         code = None if self.label_code is None else parse_label_code(self.label_code)
@@ -276,23 +276,6 @@ class LabelOptions(ColumnOptions):
             f"{self.max_reject_rate:.1%}, --max-reject-rate); the figures rest on the others alone"
         )
         raise typer.Exit(EXIT_FAILURES)
-
-
-def parse_columns(options: Sequence[str]) -> dict[str, str]:
-    """`["question=prompt"]` as the layout's name -> the file's own name.
-
-    Raises:
-        ConfigError: an option has another form, or two name one column.
-    """
-    columns: dict[str, str] = {}
-    for option in options:
-        known, equals, own = (part.strip() for part in option.partition("="))
-        if not equals or not known or not own:
-            raise ConfigError(f"--column {option}: expected NAME=COLUMN, such as question=prompt")
-        if known in columns or own in columns.values():
-            raise ConfigError(f"--column {option}: {known} or {own} is named twice; name each once")
-        columns[known] = own
-    return columns
 
 
 def parse_pairs(pairs: Sequence[str], flag: str, *, parse: Callable[[str], Any] = parse_yaml) -> dict[str, Any]:

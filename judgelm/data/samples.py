@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -102,6 +103,23 @@ class Reading:
 
 
 AS_WRITTEN = Reading()
+
+
+def parse_columns(options: Sequence[str]) -> dict[str, str]:
+    """`["question=prompt"]` as the layout's name -> the file's own name.
+
+    Raises:
+        ConfigError: an option has another form, or two name one column.
+    """
+    columns: dict[str, str] = {}
+    for option in options:
+        known, equals, own = (part.strip() for part in option.partition("="))
+        if not equals or not known or not own:
+            raise ConfigError(f"--column {option}: expected NAME=COLUMN, such as question=prompt")
+        if known in columns or own in columns.values():
+            raise ConfigError(f"--column {option}: {known} or {own} is named twice; name each once")
+        columns[known] = own
+    return columns
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -260,17 +278,34 @@ class SampleStream:
 
         Raises:
             InputError: no row of the file can be used; a row whose label cannot be read is a reject.
-            LabelCodeError: as `labels`.
+            LabelCodeError: as `labels`, or all labels are words that name no winner.
         """
         for row, sample in self.pairs():
             try:
                 labels = self.labels(row, *with_reference)
             except InputError as error:
+                if not use.used and use.on_reject is raise_reject:
+                    self._refuse_labels(self._rows)
                 use.reject(reject_row(row, error))
                 continue
             use.used += 1
             yield row, sample, labels
+        if not use.used:
+            self._refuse_labels()
         use.require_used()
+
+    def _refuse_labels(self, rest: Iterable[Row | Reject] = ()) -> None:
+        """Refuse a file whose labels are words that name no winner, after a look at the rest of its rows.
+
+        Raises:
+            LabelCodeError: names the values; nothing is raised where no such word was read.
+        """
+        for row in rest:
+            if isinstance(row, Row):
+                with suppress(InputError, LabelCodeError):
+                    self._decoder.decode(row)
+        if (error := self._decoder.unread_error(self._first.file)) is not None:
+            raise error
 
     def _next_file(self, row: Row) -> None:
         """Refuse a further file whose first good row is of another format."""

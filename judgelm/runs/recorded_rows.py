@@ -38,7 +38,7 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], beside: st
         InputError: a file cannot be read, two runs name a field, or the sheet, differently, or neither file has a
             column that is given.
     """
-    prints = [each for run in runs for each in _fingerprints(_manifest_of(run).get("fingerprint", {}))]
+    prints = [each for run in runs for each in _fingerprints(_fingerprint_of(run))]
     sheet = _sheet_of(path, given, prints, strict=beside is None)
     recorded: dict[str, list[str]] = {}
     for name, column in (item for each in prints for item in each.get("columns", {}).items()):
@@ -68,18 +68,21 @@ def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *,
     if given.sheet is not None:
         return given.sheet if strict or _is_workbook(path) else None
     name = Path(path).name
-    sheets = [each["sheet"] for each in prints if "sheet" in each and name in {file["file"] for file in each["input"]}]
+    sheets = [
+        each["sheet"] for each in prints if "sheet" in each and name in {file["file"] for file in each.get("input", [])}
+    ]
     return _one_of(path, "--sheet", sheets) if sheets else None
 
 
-def _manifest_of(run: Path) -> Mapping[str, Any]:
-    """The manifest beside a run file; empty where there is none that can be read, which other readers report."""
+def _fingerprint_of(run: Path) -> Mapping[str, Any]:
+    """The fingerprint in a run's manifest; empty where it cannot be read, which other readers report."""
     path = run.with_name(f"{run.name.removesuffix('.jsonl')}.run.json")
     try:
         manifest = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return manifest if isinstance(manifest, dict) else {}
+    fingerprint = manifest.get("fingerprint") if isinstance(manifest, dict) else None
+    return fingerprint if isinstance(fingerprint, dict) else {}
 
 
 def _fingerprints(fingerprint: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
