@@ -294,8 +294,9 @@ class LabelDecoder:
         return f"{_in_words(code.values or FROM_ONE)}, a side such as model_a, or tie"
 
 
-_FIRST_WORDS = frozenset({"a", "1", "first", "left", "links", "erste", "one", "ours", "yes", "better", "win"})
-_SECOND_WORDS = frozenset({"b", "2", "second", "right", "rechts", "zweite", "two", "theirs", "no", "worse", "loss"})
+_FIRST_WORDS = frozenset({"a", "1", "first", "left", "links", "erste", "one", "ours", "win"})
+_TIE_WORDS = frozenset({"tie", "draw", "same", "equal", "both", "neither", "gleich", "egal", "unentschieden"})
+_SECOND_WORDS = frozenset({"b", "2", "second", "right", "rechts", "zweite", "two", "theirs", "loss"})
 
 
 def example_code(values: Sequence[str]) -> str:
@@ -307,11 +308,11 @@ def example_code(values: Sequence[str]) -> str:
             meanings[value] = "first"
         elif words & _SECOND_WORDS and not words & _FIRST_WORDS:
             meanings[value] = "second"
+        elif words & _TIE_WORDS:
+            meanings[value] = "tie"
     for value in values:
-        free = [name for name in ("tie", "first", "second") if name not in meanings.values()]
-        if not meanings:
-            free = ["first"]
-        meanings.setdefault(value, free[0] if free else "none")
+        free = (name for name in ("first", "second", "tie") if name not in meanings.values())
+        meanings.setdefault(value, next(free, "none"))
     return ",".join(f"{value}={meanings[value]}" for value in values)
 
 
