@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -149,9 +150,9 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
             labels = gr.File(label="Earlier labels", height=150, elem_id="browse-labels-file")
         with gr.Row():
             info = "Of the judged file and the labels: question=prompt, answer_1=ours"
-            own_names = gr.Textbox(label="Column names", info=info, lines=1, elem_id="browse-columns")
+            own_names = gr.Textbox("", label="Column names", info=info, lines=1, elem_id="browse-columns")
             info = "Name or number, of an Excel workbook"
-            own_sheet = gr.Textbox(label="Sheet", info=info, lines=1, elem_id="browse-sheet")
+            own_sheet = gr.Textbox("", label="Sheet", info=info, lines=1, elem_id="browse-sheet")
         button = gr.Button("Open", variant="primary", elem_id="browse-open")
     problem = html("browse-open-problem")  # outside the files' part, which is closed where runs are open from the start
 
@@ -190,8 +191,8 @@ def _readings(columns: str, sheet: str, texts: str | None, labels: str | None) -
         InputError: neither has a column.
         ConfigError: the text has another form than `question=prompt, answer_1=ours`.
     """
-    parts = [part for part in columns.split(",") if part.strip()]
-    given = Reading(columns=parse_columns(parts), sheet=sheet.strip() or None)
+    parts = (part.strip(" '") for part in re.split(r",|--column\s", columns))
+    given = Reading(columns=parse_columns([part for part in parts if part]), sheet=sheet.strip() or None)
     if texts is None or labels is None:
         return given, given
     return (
