@@ -2,6 +2,7 @@
 
     JudgelmError
     ├── InputError     a file or a row the user gave: place, finding, way out
+    │   └── UnknownFieldsError    the fields of a file are of no known layout
     ├── LabelCodeError the values of a file's label field have no stated meaning, so none of its rows is used
     ├── ConfigError    an option, a mode, a template or an engine that is unknown or does not fit
     │   └── MissingExtraError   a feature needs a package that is not installed
@@ -17,7 +18,7 @@ Each message names the place, the finding and the way out. A judge's unparseable
 a value (`records.Unparsed`), counted and reported.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 
@@ -27,6 +28,18 @@ class JudgelmError(Exception):
 
 class InputError(JudgelmError):
     """A file or row that cannot be read: `place: finding; way out`."""
+
+
+class UnknownFieldsError(InputError):
+    """The fields of a file are of no known layout.
+
+    Attributes:
+        columns: a guess at the fields of a known one: name -> the file's own column.
+    """
+
+    def __init__(self, message: str, columns: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.columns = dict(columns)
 
 
 class LabelCodeError(JudgelmError):

@@ -114,7 +114,7 @@ def batch(
         overwrite=overwrite,
         reading=columns.reading,
     )
-    if _holds_requests(inputs):
+    if _holds_requests(inputs, columns.sheet):
         from judgelm.cli.serve import answer_file
 
         _refuse_judging_options(context)
@@ -158,13 +158,13 @@ def batch(
         raise typer.Exit(EXIT_FAILURES)
 
 
-def _holds_requests(inputs: list[str]) -> bool:
+def _holds_requests(inputs: list[str], sheet: str | None) -> bool:
     """True for one file whose rows are requests of OpenAI's Batch API."""
     from judgelm.data.readers.files import first_row, is_stream
 
     if len(inputs) != 1 or is_stream(inputs[0]) or not Path(inputs[0]).is_file():
         return False
-    row = first_row(inputs[0])
+    row = first_row(inputs[0], sheet=sheet)
     return row is not None and {"custom_id", "body"} <= row.data.keys()
 
 

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -21,11 +22,16 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo
 
+from judgelm.errors import UnknownFieldsError
 from judgelm.jsonl import check_no_input
 
 _MOST_NUMBER = 2**63
 _OUTPUTS = ("out", "json_out", "json", "request_log")
 """Parameters that name a file to write; whatever else names a file is read."""
+_WORDS = "judgelm.words"
+_SECRET = re.compile(r"--?[\w-]*(?:key|password|token|secret)", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"(.*(?:key|password|token|secret|header)[^=]*=).+", re.IGNORECASE | re.DOTALL)
+_CREDENTIALS = re.compile(r"//[^/@]+@")
 _SECTION = re.compile(r"^([A-Z][\w ,-]*):\n((?: .*\n|\n(?= ))+)", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 _NOT_PANELS = ("Options", "Attributes")
@@ -228,7 +234,15 @@ class Command(TyperCommand):
             written = [str(path) for path in run_paths(Path(output))] if is_run else [output]
             check_no_input(written, read)
             read |= set(written) - {"-"}
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except UnknownFieldsError as error:
+            if not error.columns or "column" not in ctx.params:
+                raise
+            words = [*ctx.command_path.split(), *_without_secrets(ctx.meta[_WORDS])]
+            for name, column in error.columns.items():
+                words += ["--column", f"{name}={column}"]
+            raise UnknownFieldsError(f"{error}\nif that is right: {shlex.join(words)}", error.columns) from error
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line and the configuration file; numbers that are not finite are refused.
@@ -236,6 +250,7 @@ class Command(TyperCommand):
         Raises:
             typer.BadParameter: a number is NaN, infinite or beyond 64 bits.
         """
+        ctx.meta[_WORDS] = list(args)
         rest = super().parse_args(ctx, list(self._with_repeated_options(args)))
         for name, value in ctx.params.items():
             if isinstance(value, int | float) and not -_MOST_NUMBER < value < _MOST_NUMBER:
@@ -253,6 +268,15 @@ class Command(TyperCommand):
                 continue
             repeated = "" if word.startswith("-") else repeated
             yield from (repeated, word) if repeated else (word,)
+
+
+def _without_secrets(words: list[str]) -> list[str]:
+    """The words of a command line as a message may show them: what a name calls a key or a password is left out."""
+    shown: list[str] = []
+    for word in words:
+        hidden = bool(shown) and _SECRET.fullmatch(shown[-1]) is not None
+        shown.append("..." if hidden else _CREDENTIALS.sub("//...@", _SECRET_VALUE.sub(r"\1...", word)))
+    return shown
 
 
 def _texts(value: object) -> Iterator[str]:

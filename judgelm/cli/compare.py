@@ -13,7 +13,7 @@ from judgelm.cli import options
 from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, result_table
 from judgelm.cli.data.answers import collect_answers, shown_questions
 from judgelm.cli.data.sources import get_command
-from judgelm.cli.options import JudgeOptions, LabelOptions, parse_columns
+from judgelm.cli.options import JudgeOptions, LabelOptions
 from judgelm.data.answers import (
     AnswerGenerator,
     build_generator,
@@ -187,7 +187,7 @@ def _questions(path: str, limit: int | None, rows: LabelOptions, out: Path) -> l
             except InputError as error:
                 file = dataset_card(name).splits["questions"].files[0]
                 raise InputError(f"{error}; or pass a copy of its {file} as --questions") from error
-    return shown_questions(path, limit, parse_columns(rows.column or ()))
+    return shown_questions(path, limit, rows)
 
 
 def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Path) -> LabelledSet:
@@ -199,7 +199,7 @@ def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Pa
     from judgelm.cli.evaluation import load_labels
 
     check_no_input([out / "pairs.jsonl", out / "judgments.jsonl"], [path])
-    labelled = load_labels(path, "auto", {}, replace(rows.reading, columns={}))
+    labelled = load_labels(path, "auto", {}, replace(rows.reading, columns={}, sheet=None))
     known = {question.id for question in questions}
     if not labelled.labels.keys() & known:
         examples = f"{next(iter(labelled.labels))!r} against {next(iter(known))!r}"
@@ -298,7 +298,7 @@ class _Folder:
 
 def _print(study: "StudyResult") -> None:
     """Print the claim, its estimates, counts, cost and time on standard output."""
-    from judgelm.reports.study import shown
+    from judgelm.reports.study import shown, table_notes
 
     out = PlainConsole()
     for sentence in study.findings:
@@ -306,7 +306,7 @@ def _print(study: "StudyResult") -> None:
     cells = [(row, shown(row["rate"], "share")) for row in study.table("claim")]
     rows = [(str(row["estimate"]), cell.text, cell.small or str(row["reason"])) for row, cell in cells]
     out.print(result_table(study.tables[0].title, ("estimate", "wins", "95 % interval"), rows))
-    for sentence in study.warnings:
+    for sentence in (*study.warnings, *table_notes(study)):
         out.print(sentence)
     out.print(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in study.counts.items()))
     for row in study.table("stages"):

@@ -387,7 +387,7 @@ def write_text(path: Path, text: str) -> None:
 
         return write_whole(path, text)
     try:  # a device, a pipe: not to be replaced by a file
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise RunError(f"{path}: cannot write: {error.strerror}; choose another place") from error
 

@@ -128,12 +128,13 @@ def estimate_command(
     from judgelm.studies.claim import ClaimOptions, claim_win_rate
 
     run = read_judgments(judgments)
-    loaded = load_labels(labels, "auto", load_manifest(judgments), rows.reading)
+    loaded = load_labels(labels, "auto", load_manifest(judgments), rows.reading_of(labels, judgments, beside=samples))
     labelled, texts = match_labels(run, loaded, name=str(labels))
     pairs = dict(labelled.samples)
     if samples is not None:
         with printed_rejects("row left out") as rejects:
-            stream = SampleStream([str(samples)], on_reject=rejects, reading=rows.reading)
+            reading = rows.reading_of(samples, judgments, beside=labels)
+            stream = SampleStream([str(samples)], on_reject=rejects, reading=reading)
             given = {sample.id: sample for sample in stream}
         pairs |= match_samples(run, given, name=str(samples))[0]
     options = ClaimOptions(model=model, against=against, control=control, width=width)
@@ -175,7 +176,8 @@ def show(
     labelled, texts = LabelledSet(samples={}, labels={}, groups={}), TextComparison()
     if samples is not None:
         with printed_rejects("row left out") as rejects:
-            given = read_labelled_set(str(samples), on_reject=rejects, reading=rows_as.reading)
+            reading = rows_as.reading_of(samples, judgments)
+            given = read_labelled_set(str(samples), on_reject=rejects, reading=reading)
         labelled, texts = match_labels(run, given, name=str(samples))
     pairs, labels = labelled.samples, labelled.labels
     rows = [_row(judgment, pairs.get(name), labels.get(name)) for name, judgment in run.items()]

@@ -64,7 +64,9 @@ def score(options: ScoringOptions) -> ScoredRun:
     if options.reversed_ is not None and reverse is not None and is_run_file(options.reversed_):
         check_reversed(judgments, reverse)  # other programs' files may keep the texts in the given order
     manifest = load_manifest(options.judgments)
-    labelled = load_labels(options.labels, options.label_reference, manifest, options.reading)
+    labelled = load_labels(
+        options.labels, options.label_reference, manifest, options.reading_of(options.labels, options.judgments)
+    )
     labelled, texts = match_labels(judgments, labelled, name=str(options.labels))
     pandalm, mode = options.protocol == "pandalm", _mode(manifest)
     clusters = {sample.id: sample.question for sample in labelled.samples.values()}

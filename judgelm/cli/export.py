@@ -13,14 +13,18 @@ import typer
 
 from judgelm.cli.console import Results, console, write_text
 from judgelm.cli.options import LabelOptions
+from judgelm.data.readers.values import ID_FIELDS
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import check_no_input
-from judgelm.records import Judgment, Sample, failure_name
+from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Verdict, failure_name
+from judgelm.reports.cells import MAX_XLSX_CELL, NOT_IN_CSV, NOT_IN_PARQUET, NOT_IN_XLSX, CellTexts
 
 TableFormat = Literal["csv", "parquet", "xlsx"]
 _COLUMNS = ("verdict", "probability", "scores", "consistent", "reason", "failure")
-_LONGEST_CELL = 32_767
+_MAX_XLSX_ROWS, _MAX_XLSX_COLUMNS = 1_048_576, 16_384
+_MAX_XLSX_INTEGER = 10**15
+"""Excel keeps 15 digits of a number."""
 
 
 def export_command(
@@ -28,6 +32,8 @@ def export_command(
     samples: Annotated[Path | None, typer.Option("--samples", "-s", metavar="FILE")] = None,
     to: Annotated[str | None, typer.Option(metavar="FORMAT")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    escape_formulas: bool = False,
+    overwrite: bool = False,
     *,
     rows_as: LabelOptions,
     results: Results,
@@ -41,6 +47,8 @@ def export_command(
         samples: The file that was judged; without it a row has the id alone.
         to: csv, parquet or xlsx; default: by the ending of --out.
         out: The table; default: beside the run.
+        escape_formulas: In CSV, write an apostrophe before texts that a spreadsheet would compute (=1+1).
+        overwrite: Replace an earlier table.
 
     Examples:
         judgelm export judgments.jsonl --samples pairs.csv --to xlsx
@@ -48,63 +56,111 @@ def export_command(
 
     Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.judged_texts import judged_orders
-    from judgelm.data.readers.files import read_rows
-    from judgelm.data.readers.rows import Reject
-    from judgelm.data.samples import SampleStream
-    from judgelm.runs.run_files import read_judgments
+    from judgelm.runs.run_files import input_beside, read_judgments
 
     chosen = to or (out.suffix[1:] if out is not None and str(out) != "-" else "csv")
     if chosen not in get_args(TableFormat):
         raise ConfigError(f"format {chosen!r}: choose --to {', '.join(get_args(TableFormat))}")
+    if escape_formulas and chosen != "csv":
+        raise ConfigError(f"--escape-formulas is for CSV; {chosen} keeps texts as texts, so leave it out")
     target = out or judgments.with_suffix(f".{chosen}")
     check_no_input([str(target)], {str(judgments), str(samples)})
+    if target.is_file():
+        check_no_input([target], filter(None, [input_beside(judgments, target.name)]))
+        if not overwrite:
+            raise ConfigError(f"{target}: exists already; add --overwrite to replace it, or choose another -o")
     run = read_judgments(judgments)
-    rows: Iterator[tuple[Mapping[str, object], Judgment | None]]
     if samples is None:
-        rows = (({"id": name}, judgment) for name, judgment in run.items())
+        rows: list[_Row] = [({"id": name}, judgment) for name, judgment in run.items()]
     else:
-        places: dict[tuple[str, int], str] = {}
-        given: dict[str, Sample] = {}
-        stream = SampleStream([str(samples)], on_reject=lambda reject: None, reading=rows_as.reading)
-        for row, sample in stream.pairs():
-            places[row.file, row.line], given[sample.id] = sample.id, sample
-        orders, _ = judged_orders(run, given, str(samples))
-        if orders or not given.keys() & run.keys():
-            finding = "its answers stand in another order" if orders else "it has none of the ids"
-            raise InputError(f"{samples}: is not the file that {judgments} judged: {finding}; give that one")
-        raw = read_rows(str(samples))
-        rows = (
-            ({"unreadable": row.raw}, None)
-            if isinstance(row, Reject)
-            else (row.data, run.get(places.get((row.file, row.line), "")))
-            for row in raw
-        )
-    header, cells = _table(list(rows))
-    _WRITERS[chosen](target, header, cells)
-    results.write({"file": str(target), "rows": len(cells), "judged": len(run)})
+        rows = list(_judged_rows(run, judgments, samples, rows_as))
+    texts = _cell_texts(chosen, escape_formulas=escape_formulas)
+    header, cells = _table(rows)
+    _WRITERS[chosen](target, header, cells, texts)
+    counts = {"replaced": texts.replaced, "cut": texts.cut, "formulas": texts.formulas}
+    results.write({"file": str(target), "rows": len(cells), "judged": len(run)} | counts)
+    if results.quiet:
+        return
+    formulas = texts.formula_note("use --to xlsx or --escape-formulas for one") if chosen == "csv" else []
+    for note in (*texts.notes(), *formulas):
+        console.message(note, label="note:", style="bold yellow")
     console.message(f"{len(cells):,} rows in {target}")
 
 
-def _table(rows: Sequence[tuple[Mapping[str, object], Judgment | None]]) -> tuple[list[str], list[list[object]]]:
+_Row = tuple[Mapping[str, object], Judgment | None]
+
+
+def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, rows_as: LabelOptions) -> Iterator[_Row]:
+    """The rows of the file that was judged, in their order, each with its judgment.
+
+    Raises:
+        InputError: the file cannot be read, or is another one.
+    """
+    from judgelm.data.judged_texts import judged_orders
+    from judgelm.data.readers.files import read_rows
+    from judgelm.data.readers.rows import Reject
+    from judgelm.data.samples import SampleStream
+
+    places: dict[tuple[str, int], str] = {}
+    given: dict[str, Sample] = {}
+    reading = rows_as.reading_of(samples, judgments)
+    stream = SampleStream([str(samples)], on_reject=lambda reject: None, reading=reading)
+    for row, sample in stream.pairs():
+        places[row.file, row.line], given[sample.id] = sample.id, sample
+    orders, _ = judged_orders(run, given, str(samples))
+    if orders or not given.keys() & run.keys():
+        finding = "its answers stand in another order" if orders else "it has none of the ids"
+        raise InputError(f"{samples}: is not the file that {judgments} judged: {finding}; give that one")
+    for raw in read_rows(str(samples), sheet=reading.sheet):
+        if isinstance(raw, Reject):
+            yield {"unreadable": raw.raw}, None
+        else:
+            yield raw.data, run.get(places.get((raw.file, raw.line), ""))
+
+
+def _cell_texts(chosen: str, *, escape_formulas: bool) -> CellTexts:
+    unwanted = {"csv": NOT_IN_CSV, "parquet": NOT_IN_PARQUET, "xlsx": NOT_IN_XLSX}[chosen]
+    longest = MAX_XLSX_CELL if chosen == "xlsx" else None
+    return CellTexts(unwanted=unwanted, longest=longest, escape_formulas=escape_formulas)
+
+
+def _table(rows: Sequence[_Row]) -> tuple[list[str], list[list[object]]]:
     """The header and the cells: the input's columns as they first come, and those of the verdicts behind them."""
     own = list(dict.fromkeys(name for data, _ in rows for name in data))
     added = [name if name not in own else f"judge_{name}" for name in _COLUMNS]
     if taken := set(added) & set(own):
         raise InputError(f"column {min(taken)!r} is the input's and the verdicts'; rename it in the input")
-    return own + added, [[data.get(name) for name in own] + _verdict(judgment) for data, judgment in rows]
+    ids = {name for name in own if name.strip().casefold() in ID_FIELDS}
+    return own + added, [
+        [_id_text(data.get(name)) if name in ids else data.get(name) for name in own] + _verdict(judgment)
+        for data, judgment in rows
+    ]
+
+
+def _id_text(value: object) -> object:
+    """A number as text: Excel keeps 15 digits of it, and a column of Parquet holds one type."""
+    return str(value) if type(value) is int else value
 
 
 def _verdict(judgment: Judgment | None) -> list[object]:
     """The cells of a judgment, in the order of `_COLUMNS`."""
-    from judgelm.modes.votes import verdict_text
-
     if judgment is None:
         return [None, None, None, None, None, "not judged"]
     failure = None if judgment.failure is None else failure_name(judgment.failure.code)
-    verdict = None if judgment.verdict is None else verdict_text(judgment.verdict)
+    verdict = None if judgment.verdict is None else _verdict_cell(judgment.verdict)
     scores = None if judgment.scores is None else " ".join(f"{score:.6g}" for score in judgment.scores)
     return [verdict, judgment.probability, scores, judgment.consistent, judgment.reason, failure]
+
+
+def _verdict_cell(verdict: Verdict) -> object:
+    """A number for a winner and a grade; a text for a tie, a label and a ranking."""
+    from judgelm.modes.votes import verdict_text
+
+    if isinstance(verdict, PairVerdict):
+        return verdict.winner
+    if isinstance(verdict, GradeVerdict):
+        return int(verdict.score) if verdict.score.is_integer() else verdict.score
+    return verdict_text(verdict)
 
 
 def _text(value: object) -> object:
@@ -112,57 +168,65 @@ def _text(value: object) -> object:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def _write_csv(path: Path, header: list[str], rows: list[list[object]]) -> None:
+def _write_csv(path: Path, header: list[str], rows: list[list[object]], texts: CellTexts) -> None:
     table = io.StringIO(newline="")
     writer = csv.writer(table)
-    writer.writerow(header)
-    writer.writerows([_text(value) for value in row] for row in rows)
+    lines: list[list[object]] = [[*header], *rows]
+    writer.writerows([texts.fitted(_text(value)) for value in row] for row in lines)
     write_text(path, table.getvalue())
 
 
-def _write_parquet(path: Path, header: list[str], rows: list[list[object]]) -> None:
-    """Columns of one type as they are; others as JSON texts."""
+def _write_parquet(path: Path, header: list[str], rows: list[list[object]], texts: CellTexts) -> None:
+    """Columns of one type as they are; others as texts, with lists, objects and numbers as JSON."""
     require("pyarrow", extra="parquet")
     import pyarrow
     from pyarrow import parquet
 
     columns: dict[str, Any] = {}
-    for name, values in zip(header, zip(*rows, strict=True), strict=True):
+    for index, name in enumerate(header):
+        values = [texts.storable(row[index]) for row in rows]
         try:
-            columns[name] = pyarrow.array(values)
-        except pyarrow.ArrowException:
-            columns[name] = pyarrow.array([value if value is None else json.dumps(value) for value in values])
+            column = pyarrow.array(values)
+        except (pyarrow.ArrowException, OverflowError):
+            column = None
+        if column is None or not _is_storable(column.type):
+            column = pyarrow.array([_as_json(value) for value in values], pyarrow.string())
+        columns[str(texts.storable(name))] = column
     with _whole(path) as partial:
         parquet.write_table(pyarrow.table(columns), partial)
 
 
-def _write_xlsx(path: Path, header: list[str], rows: list[list[object]]) -> None:
+def _is_storable(kind: Any) -> bool:
+    """False for objects without fields, anywhere in the type: Parquet has no such column."""
+    parts = [kind.field(index).type for index in range(kind.num_fields)]
+    return all(map(_is_storable, parts)) and (bool(parts) or not str(kind).startswith("struct"))
+
+
+def _as_json(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _write_xlsx(path: Path, header: list[str], rows: list[list[object]], texts: CellTexts) -> None:
     """Texts as texts: Excel would compute those that begin with an equals sign."""
     require("openpyxl", extra="xlsx")
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
-    from openpyxl.utils.exceptions import IllegalCharacterError
 
-    book = Workbook(write_only=True)
-    sheet = book.create_sheet("verdicts")
-    lines: list[list[Any]] = [[*header], *rows]
-    for number, row in enumerate(lines, 1):
-        cells = []
-        for name, value in zip(header, map(_text, row), strict=True):
-            if isinstance(value, str) and len(value) > _LONGEST_CELL:
-                raise InputError(
-                    f"row {number}, {name}: {len(value):,} characters, and Excel holds 32,767; use --to csv"
-                )
-            try:
-                cell = WriteOnlyCell(sheet, value)
-            except IllegalCharacterError:
-                raise InputError(
-                    f"row {number}, {name}: a control character, which Excel refuses; use --to csv"
-                ) from None
-            cell.data_type = "s" if isinstance(value, str) else cell.data_type
-            cells.append(cell)
-        sheet.append(cells)
+    if len(rows) >= _MAX_XLSX_ROWS or len(header) > _MAX_XLSX_COLUMNS:
+        finding = f"{len(rows):,} rows and {len(header):,} columns do not fit into a sheet of Excel"
+        raise InputError(f"{path}: {finding} ({_MAX_XLSX_ROWS - 1:,} and {_MAX_XLSX_COLUMNS:,}); use --to csv")
     with _whole(path) as partial:
+        book = Workbook(write_only=True)
+        sheet = book.create_sheet("verdicts")
+        lines: list[list[object]] = [[*header], *rows]
+        for row in lines:
+            cells = []
+            for value in row:
+                is_long = type(value) is int and abs(value) >= _MAX_XLSX_INTEGER
+                cell = WriteOnlyCell(sheet, str(value) if is_long else texts.fitted(_text(value)))
+                cell.data_type = "s" if isinstance(cell.value, str) else cell.data_type
+                cells.append(cell)
+            sheet.append(cells)
         book.save(partial)
 
 
@@ -183,7 +247,7 @@ def _whole(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-_WRITERS: dict[str, Callable[[Path, list[str], list[list[object]]], None]] = {
+_WRITERS: dict[str, Callable[[Path, list[str], list[list[object]], CellTexts], None]] = {
     "csv": _write_csv,
     "parquet": _write_parquet,
     "xlsx": _write_xlsx,

@@ -204,21 +204,42 @@ class ColumnOptions:
     """The option of every command that reads rows.
 
     Options:
-        column: The file's own name of a column, such as question=prompt. Repeatable.
+        column: The file's own name of a column, such as question=prompt. Repeatable. A run remembers it.
+        sheet: Name or number of an Excel workbook's sheet. A run remembers it.
     """
 
     column: Annotated[list[str] | None, typer.Option(metavar="NAME=COLUMN")] = None
+    sheet: Annotated[str | None, typer.Option(metavar="SHEET")] = None
 
     @property
     def reading(self) -> "Reading":
-        """Column names and label code that the options state.
+        """Column names, sheet and label code that the options state.
 
         Raises:
             ConfigError: an option has another form, or names a column twice.
         """
-        from judgelm.data.samples import Reading
+        from judgelm.data.samples import Reading, parse_columns
 
-        return Reading(columns=parse_columns(self.column or ()))
+        return Reading(columns=parse_columns(self.column or ()), sheet=self.sheet)
+
+    def reading_of(self, path: Path, *runs: Path, beside: Path | None = None, quiet: bool = False) -> "Reading":
+        """As `reading`, with the column names and the sheet that a run remembers where the file has them.
+
+        Args:
+            path: a file of rows that these runs judged, or of their labels.
+            runs: run files.
+            beside: another file that the same options are for; each takes the columns that it has.
+            quiet: do not print what is taken from the runs.
+
+        Raises:
+            InputError: the file cannot be read, or the runs name one field differently.
+        """
+        from judgelm.runs.recorded_rows import recorded_reading
+
+        reading, note = recorded_reading(str(path), self.reading, runs, None if beside is None else str(beside))
+        if note and not quiet:
+            console.message(note)
+        return reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,12 +256,12 @@ class LabelOptions(ColumnOptions):
 
     @property
     def reading(self) -> "Reading":
-        """Column names and label code that the options state."""
-        from judgelm.data.samples import Reading
+        """Column names, sheet and label code that the options state."""
+        from judgelm.data.samples import Reading, parse_columns
         from judgelm.data.sources.source import parse_label_code
 
         code = None if self.label_code is None else parse_label_code(self.label_code)
-        return Reading(columns=parse_columns(self.column or ()), label_code=code)
+        return Reading(columns=parse_columns(self.column or ()), label_code=code, sheet=self.sheet)
 
     def check_rejected(self, path: Path, rejected: int, read: int) -> None:
         """End the command with exit code 2 where too many rows of labels could not be read.
@@ -255,23 +276,6 @@ class LabelOptions(ColumnOptions):
             f"{self.max_reject_rate:.1%}, --max-reject-rate); the figures rest on the others alone"
         )
         raise typer.Exit(EXIT_FAILURES)
-
-
-def parse_columns(options: Sequence[str]) -> dict[str, str]:
-    """`["question=prompt"]` as the layout's name -> the file's own name.
-
-    Raises:
-        ConfigError: an option has another form, or two name one column.
-    """
-    columns: dict[str, str] = {}
-    for option in options:
-        known, equals, own = (part.strip() for part in option.partition("="))
-        if not equals or not known or not own:
-            raise ConfigError(f"--column {option}: expected NAME=COLUMN, such as question=prompt")
-        if known in columns or own in columns.values():
-            raise ConfigError(f"--column {option}: {known} or {own} is named twice; name each once")
-        columns[known] = own
-    return columns
 
 
 def parse_pairs(pairs: Sequence[str], flag: str, *, parse: Callable[[str], Any] = parse_yaml) -> dict[str, Any]:
@@ -473,13 +477,14 @@ class ScoringOptions(LabelOptions):
 
         if is_stream(self.judgments) or is_stream(self.labels):
             return
-        first, label = first_row(str(self.judgments)), first_row(str(self.labels))
+        reading = self.reading_of(self.labels, self.judgments, quiet=True)
+        first, label = first_row(str(self.judgments)), first_row(str(self.labels), sheet=reading.sheet)
         if label is not None and is_judgment_row(label.data):
             if first is not None and not is_judgment_row(first.data):
                 finding = f"{self.labels} is a run of judgelm-batch and {self.judgments} is none; exchange them"
                 raise InputError(f"{finding}: {self.labels} --labels {self.judgments}")
         else:
-            SampleStream([str(self.labels)], on_reject=lambda reject: None, label_rows=True, reading=self.reading)
+            SampleStream([str(self.labels)], on_reject=lambda reject: None, label_rows=True, reading=reading)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -514,12 +519,12 @@ class StudyOutput:
         Raises:
             RunError: the folder holds a study already, or a file cannot be written.
         """
-        from judgelm.reports.study import write_study  # matplotlib takes seconds to load
+        from judgelm.reports.study import table_notes, write_study  # matplotlib takes seconds to load
 
         paths = write_study(result, self.out, overwrite=self.overwrite)
         for sentence in result.findings:
             console.message(sentence)
-        for sentence in result.warnings:
+        for sentence in (*result.warnings, *table_notes(result)):
             console.message(sentence, label="note:", style="bold yellow")
         if result.counts:
             console.message(", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in result.counts.items()))

@@ -236,7 +236,7 @@ def run(
 
 
 def _total(job: BatchJob) -> int | None:
-    rows = count_rows(job.inputs)
+    rows = count_rows(job.inputs, sheet=job.reading.sheet)
     return rows if job.limit is None or rows is None else min(rows, job.limit)
 
 

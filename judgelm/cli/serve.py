@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console, write_text
-from judgelm.cli.options import ClusterOptions, Config, JudgeOptions
+from judgelm.cli.options import ClusterOptions, ColumnOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import require
@@ -323,6 +323,7 @@ def web(
     no_auth: bool = False,
     allowed_host: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     *,
+    columns: ColumnOptions,
     judge_options: JudgeOptions,
     quiet: Quiet = False,
     config: Config = None,
@@ -349,6 +350,7 @@ def web(
         judgelm web   (with the default judge: judgelm judges)
         judgelm web my-judge
         judgelm web my-judge --run judgments.jsonl --run other.jsonl --pairs pairs.jsonl
+        judgelm web my-judge --run judgments.jsonl --pairs pairs.xlsx --column question=Prompt
         JUDGELM_PASSWORD=... judgelm web my-judge --host 0.0.0.0
         judgelm web "8 6" --engine scripted   (without a model, to browse runs and label)
 
@@ -358,6 +360,8 @@ def web(
     arguments = judge_options.judge_arguments()
     if pairs is not None and not run:
         raise ConfigError(f"--pairs {pairs}: has the texts of run files, but there is no --run; add one")
+    if (columns.column or columns.sheet) and not run:
+        raise ConfigError("--column and --sheet are for the file that a run judged, but there is no --run; add one")
     require("gradio", extra="web")
     with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
         os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
@@ -369,7 +373,7 @@ def web(
 
         names = allowed_host or []
         check_exposure(host, password, no_auth=no_auth, way_out="add --password", allowed_hosts=names)
-        runs = open_runs(run or [], pairs)
+        runs = open_runs(run or [], pairs, columns.reading)
         with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
             own = (*names, bound.getsockname()[0])
             hosts = KnownHosts(host, own, way_out="set a password (JUDGELM_PASSWORD)")

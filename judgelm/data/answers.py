@@ -214,7 +214,12 @@ _QUESTION_FIELDS = frozenset({*_IDS, "question_body", "question", "reference", "
 
 
 def read_questions(
-    path: str, *, on_reject: OnReject = raise_reject, limit: int | None = None, columns: Mapping[str, str] | None = None
+    path: str,
+    *,
+    on_reject: OnReject = raise_reject,
+    limit: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    sheet: str | None = None,
 ) -> list[Sample]:
     """Questions as samples without answers: `question_body` or `question`, and an id, reference, category if any.
 
@@ -226,7 +231,7 @@ def read_questions(
         InputError: the file cannot be read, or holds no question.
     """
     read = unique(_question, attrgetter("id"))
-    rows = read_rows(path, columns=columns)
+    rows = read_rows(path, columns=columns, sheet=sheet)
     questions = convert_rows(rows, read, path=path, expected=_QUESTION_NEEDS, on_reject=on_reject)
     return list(islice(questions, limit))
 

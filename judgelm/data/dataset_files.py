@@ -148,14 +148,16 @@ def file_sha256(path: str | Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small text file completely or not at all.
+    r"""Write a small text file completely or not at all; a lone surrogate becomes `\udXXX`.
 
     Raises:
         RunError: it cannot be written.
     """
     partial = path.with_name(f"{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
         os.replace(partial, path)
     except OSError as error:
         raise RunError(f"{path}: cannot write: {error.strerror or error}; choose another folder") from error
+    finally:
+        partial.unlink(missing_ok=True)

@@ -10,9 +10,10 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -88,18 +89,37 @@ def count_range_text(answers: tuple[int, int | None]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The user's column names and label code for a file.
+    """The user's column names, label code and sheet for a file.
 
     Attributes:
         columns: name that a layout knows -> the file's own name for it.
         label_code: value -> winner; None leaves it to the layout.
+        sheet: name or number (from 1) of a workbook's sheet; None for its one sheet with cells.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     label_code: Values | None = None
+    sheet: str | None = None
 
 
 AS_WRITTEN = Reading()
+
+
+def parse_columns(options: Sequence[str]) -> dict[str, str]:
+    """`["question=prompt"]` as the layout's name -> the file's own name.
+
+    Raises:
+        ConfigError: an option has another form, or two name one column.
+    """
+    columns: dict[str, str] = {}
+    for option in options:
+        known, equals, own = (part.strip() for part in option.partition("="))
+        if not equals or not known or not own:
+            raise ConfigError(f"--column {option}: expected NAME=COLUMN, such as question=prompt")
+        if known in columns or own in columns.values():
+            raise ConfigError(f"--column {option}: {known} or {own} is named twice; name each once")
+        columns[known] = own
+    return columns
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -121,7 +141,7 @@ class SampleStream:
         label_rows: accept rows that are only labels; their samples have no answers.
         answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
         check: raises an InputError for a sample that cannot be used, whose row is then a reject.
-        reading: the user's column names and label code.
+        reading: the user's column names, label code and sheet.
         once: nothing reads a named pipe or standard input again, so that it need not be kept on disk.
         repeats: treatment of rows with the id of an earlier row.
 
@@ -181,10 +201,11 @@ class SampleStream:
         self._decoder = self.source.decoder(self.reading.label_code)
 
     def _open(self) -> Iterator[Row | Reject]:
-        if are_two_outputs(self.paths):
-            return join_outputs(self.paths[0], self.paths[1])
-        files, columns = all_input_files(self.paths), self.reading.columns
-        return (row for file in files for row in read_rows(file, columns=columns, known=KNOWN_FIELDS, once=self.once))
+        columns, sheet = self.reading.columns, self.reading.sheet
+        if are_two_outputs(self.paths, sheet=sheet):
+            return join_outputs(self.paths[0], self.paths[1], sheet=sheet)
+        read = partial(read_rows, columns=columns, known=KNOWN_FIELDS, once=self.once, sheet=sheet)
+        return (row for file in all_input_files(self.paths) for row in read(file))
 
     def _first_row(self) -> Row:
         for row in self._rows:
@@ -262,17 +283,34 @@ class SampleStream:
 
         Raises:
             InputError: no row of the file can be used; a row whose label cannot be read is a reject.
-            LabelCodeError: as `labels`.
+            LabelCodeError: as `labels`, or all labels are words that name no winner.
         """
         for row, sample in self.pairs():
             try:
                 labels = self.labels(row, *with_reference)
             except InputError as error:
+                if not use.used and use.on_reject is raise_reject:
+                    self._refuse_labels(self._rows)
                 use.reject(reject_row(row, error))
                 continue
             use.used += 1
             yield row, sample, labels
+        if not use.used:
+            self._refuse_labels()
         use.require_used()
+
+    def _refuse_labels(self, rest: Iterable[Row | Reject] = ()) -> None:
+        """Refuse a file whose labels are words that name no winner, after a look at the rest of its rows.
+
+        Raises:
+            LabelCodeError: names the values; nothing is raised where no such word was read.
+        """
+        for row in rest:
+            if isinstance(row, Row):
+                with suppress(InputError, LabelCodeError):
+                    self._decoder.decode(row)
+        if (error := self._decoder.unread_error(self._first.file)) is not None:
+            raise error
 
     def _next_file(self, row: Row) -> None:
         """Refuse a further file whose first good row is of another format."""
@@ -362,7 +400,7 @@ def read_references(path: str) -> dict[str, str]:
     return references
 
 
-def are_two_outputs(paths: Sequence[str]) -> bool:
+def are_two_outputs(paths: Sequence[str], *, sheet: str | None = None) -> bool:
     """True for two inputs that are both AlpacaEval outputs, one answer per instruction each.
 
     Raises:
@@ -370,11 +408,11 @@ def are_two_outputs(paths: Sequence[str]) -> bool:
     """
     if len(paths) != 2:
         return False
-    rows = [first_row(path) for path in paths]
+    rows = [first_row(path, sheet=sheet) for path in paths]
     return all(row is not None and {"instruction", "output"} <= row.data.keys() for row in rows)
 
 
-def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
+def join_outputs(first_path: str, second_path: str, *, sheet: str | None = None) -> Iterator[Row | Reject]:
     """AlpacaEval outputs of two models, joined by instruction; the second file is held in memory.
 
     A row without partner, or with a repeated instruction, is a reject.
@@ -383,12 +421,12 @@ def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
         InputError: one of the files cannot be read, or does not hold AlpacaEval outputs.
     """
     partners: dict[str, Row] = {}
-    for row in _outputs(second_path):
+    for row in _outputs(second_path, sheet):
         if isinstance(row, Reject):
             yield row
         else:
             partners[str(row.data["instruction"])] = row
-    for row in _outputs(first_path):
+    for row in _outputs(first_path, sheet):
         if isinstance(row, Reject):
             yield row
         elif (partner := partners.pop(str(row.data["instruction"]), None)) is None:
@@ -402,11 +440,11 @@ def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
         yield reject_row(row, InputError(f"no row of {first_path} has this instruction"))
 
 
-def _outputs(path: str) -> Iterator[Row | Reject]:
+def _outputs(path: str, sheet: str | None) -> Iterator[Row | Reject]:
     """Rows with a new instruction; the others as rejects."""
     seen: set[str] = set()
     any_good = False
-    for row in read_rows(path):
+    for row in read_rows(path, sheet=sheet):
         if isinstance(row, Reject):
             yield row
             continue

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from judgelm.records import Judgment, Label, PairDistribution, Sample, Shown, Unparsed, failure_name
+from judgelm.reports.cells import CellTexts
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import pair_winner, scores_behind
@@ -106,18 +107,21 @@ def _sureness(judgment: Judgment) -> float:
 
 
 def pairs_csv(listed: PairList) -> str:
-    """The table of the list as CSV with a heading line: id, kinds, verdict, scores, probability, label, question."""
+    """The table of the list as CSV with a heading line: id, kinds, verdict, scores, probability, label, question.
+
+    People open it in a spreadsheet: an apostrophe goes before what that would compute.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
+    texts = CellTexts(escape_formulas=True)
     writer.writerow(["id", "kinds", "judge", "score_1", "score_2", "probability_first", "label", "question"])
     for pair in listed.pairs:
         label = "" if pair.label is None else WINNER_NAMES[pair_winner(pair.label)]
         question = "" if pair.sample is None else pair.sample.question
         scores = pair.scores or ("", "")
         judgment = pair.judgment
-        writer.writerow(
-            [judgment.sample_id, "; ".join(pair.kinds), pair.judged, *scores[:2], judgment.probability, label, question]
-        )
+        cells = [judgment.sample_id, "; ".join(pair.kinds), pair.judged, *scores[:2], judgment.probability, label]
+        writer.writerow([texts.fitted(cell) for cell in (*cells, question)])
     return out.getvalue()
 
 

@@ -25,6 +25,7 @@ from judgelm.errors import RunError
 from judgelm.jsonl import parse_json
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports import wording
+from judgelm.reports.cells import CellTexts
 from judgelm.reports.html import render_page
 from judgelm.reports.plots import Drawn, draw
 from judgelm.studies.result import Cell, Figure, Kind, Lines, StudyResult, Table
@@ -185,8 +186,8 @@ class ShownCell:
     is_number: bool = False
 
 
-def table_csv(table: Table) -> str:
-    """A table as CSV with a heading line.
+def table_csv(table: Table, texts: CellTexts | None = None) -> str:
+    """A table as CSV with a heading line; `texts` counts the cells that a spreadsheet may compute.
 
     A column that holds an estimate becomes five: its value under the column's key, and `_low`, `_high`, `_n`, `_level`
     (of the interval, 0.95 for instance). Shares stay in [0, 1]. What is undefined is an empty cell.
@@ -198,10 +199,19 @@ def table_csv(table: Table) -> str:
     for column, wide in zip(table.columns, estimated, strict=True):
         heads += [column.key, *(f"{column.key}_{part}" for part in _PARTS if wide)]
     writer.writerow(heads)
+    texts = texts or CellTexts()
     for row in table.rows:
         cells = [_csv_cells(cell, wide) for cell, wide in zip(row, estimated, strict=True)]
-        writer.writerow([cell for group in cells for cell in group])
+        writer.writerow([texts.fitted(cell) for group in cells for cell in group])
     return out.getvalue()
+
+
+def table_notes(result: StudyResult) -> list[str]:
+    """Sentences on cells of the CSV files that were replaced, or that a spreadsheet may compute."""
+    texts = CellTexts()
+    for table in result.tables:
+        table_csv(table, texts)
+    return [f"tables: {note}" for note in (*texts.notes(), *texts.formula_note("import the columns as text"))]
 
 
 def page_table(table: Table, path: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from judgelm.modes import BatchMode
 from judgelm.modes.flow import ChecksSamples
 from judgelm.records import Judgment, Sample
 from judgelm.runs.answers import SelfAnswers, read_self_answers, with_self_answers
+from judgelm.runs.recorded_rows import row_names
 from judgelm.runs.run_files import (
     FinishedIds,
     Retry,
@@ -52,7 +53,7 @@ class BatchJob:
         self_answers: a run file with the judge's own answers, to reuse; see `judgelm.runs.answers`.
         retry: earlier failures to judge again: those of the engine, or all.
         overwrite: start over.
-        reading: the user's column names.
+        reading: the user's column names and sheet.
         parts: the samples to judge for a sample of the input: itself, several with ids of their own, or none.
         fingerprint: further entries, besides model, mode and input.
     """
@@ -109,7 +110,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
     stream = _open_stream(job, mode, stats, hooks, lambda row: record(row))
     with RunFiles(
         Path(job.out),
-        fingerprint=judging_fingerprint(mode, described, files_read) | dict(job.fingerprint),
+        fingerprint=judging_fingerprint(mode, described, files_read) | row_names(job.reading) | dict(job.fingerprint),
         provenance=provenance(mode, described),
         inputs=files_read,
         retry=job.retry,
@@ -202,7 +203,7 @@ def input_samples(job: BatchJob) -> SampleStream:
     )
 
 
-def count_rows(paths: Sequence[str]) -> int | None:
+def count_rows(paths: Sequence[str], *, sheet: str | None = None) -> int | None:
     """The number of rows of inputs, for the progress bar; None for streams and where counting takes long.
 
     Of two AlpacaEval output files it is the first one's.
@@ -210,17 +211,20 @@ def count_rows(paths: Sequence[str]) -> int | None:
     if any(map(is_stream, paths)):
         return None
     try:
-        counts = [_rows_of(file) for file in all_input_files(paths[:1] if are_two_outputs(paths) else paths)]
+        counts = [
+            _rows_of(file, sheet)
+            for file in all_input_files(paths[:1] if are_two_outputs(paths, sheet=sheet) else paths)
+        ]
     except InputError:
         return None  # the run says so itself, after the rows before that place
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
-def _rows_of(path: str) -> int | None:
+def _rows_of(path: str, sheet: str | None) -> int | None:
     if path.endswith(".jsonl"):
         with open(path, "rb") as file:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-    return sum(1 for _ in read_rows(path)) if Path(path).stat().st_size < _COUNTED_BYTES else None
+    return sum(1 for _ in read_rows(path, sheet=sheet)) if Path(path).stat().st_size < _COUNTED_BYTES else None
 
 
 def files_of_job(job: BatchJob) -> list[str]:

@@ -261,6 +261,20 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
     return manifest
 
 
+def input_beside(out: Path, name: str | None = None) -> Path | None:
+    """The first input of a run, or that of a name, where it is in the run's folder and as its manifest says."""
+    try:
+        manifest = read_manifest(out)
+    except RunError:
+        return None
+    inputs = (manifest or {}).get("fingerprint", {}).get("input", [])
+    for identity in inputs[:1] if name is None else [each for each in inputs if each["file"] == name]:
+        path = out.parent / Path(str(identity["file"])).name
+        if path.is_file() and input_identities([str(path)]) == [identity]:
+            return path
+    return None
+
+
 def recorded_engine(out: Path) -> str | None:
     """The engine of the run that OUT holds, see `recorded_dtype`."""
     return _recorded(out, "engine")

@@ -7,7 +7,7 @@ import pytest
 
 from judgelm.errors import RunError
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.study import MOST_ROWS, page_table, shown, table_csv, write_study
+from judgelm.reports.study import MOST_ROWS, page_table, shown, table_csv, table_notes, write_study
 from judgelm.studies.result import Column, Lines, Series, StudyResult, Table
 from tests.support.studies import render_study
 
@@ -133,6 +133,19 @@ def test_text_that_is_no_unicode_can_be_written(tmp_path):
     assert (
         json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))["tables"][0]["rows"][0]["judge"] == "a\ud800b"
     )
+
+
+def test_cells_that_a_file_cannot_hold_or_a_spreadsheet_computes_are_counted():
+    rows = (("=1+1", HALF, 1), ("a\0b", HALF, 1), ("-0.5", None, -3))
+    study = replace(RESULT, tables=(replace(TABLE, rows=rows),))
+    assert [line.partition(",")[0] for line in table_csv(study.tables[0]).splitlines()[1:]] == [
+        "=1+1",
+        "a\ufffdb",
+        "-0.5",
+    ]
+    replaced, formulas = table_notes(study)
+    assert "1 cell has characters" in replaced
+    assert "1 cell begins with =" in formulas
 
 
 def test_the_page_says_what_it_holds():

@@ -2,14 +2,13 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo
-from judgelm.cli.options import ColumnOptions, parse_columns
+from judgelm.cli.options import ColumnOptions
 from judgelm.data.answers import (
     AnswerGenerator,
     AnswerSet,
@@ -89,7 +88,7 @@ def collect_command(
         generators = [for_task(model, task) for model in generators]
     if samples is not None:
         generators = [with_samples(model, samples, temperature) for model in generators]
-    question_samples = shown_questions(questions, limit, parse_columns(columns.column or ()))
+    question_samples = shown_questions(questions, limit, columns)
     out.mkdir(parents=True, exist_ok=True)
     worst = 0
     for model in generators:
@@ -234,10 +233,11 @@ class _Log:
         )
 
 
-def shown_questions(path: str, limit: int | None = None, columns: Mapping[str, str] | None = None) -> list[Sample]:
+def shown_questions(path: str, limit: int | None = None, rows: ColumnOptions | None = None) -> list[Sample]:
     """The questions; a row that cannot be used is named and left out."""
 
     def show(reject: Reject) -> None:
         echo(f"left out {reject.message}", err=True)
 
-    return read_questions(path, on_reject=show, limit=limit, columns=columns)
+    rows = rows or ColumnOptions()
+    return read_questions(path, on_reject=show, limit=limit, columns=rows.reading.columns, sheet=rows.sheet)

@@ -164,13 +164,14 @@ def _of_questions(job: TuningJob, writer: "AnswerGenerator", count: int) -> Coun
     from judgelm.data.readers.files import read_rows
     from judgelm.data.readers.rows import Row
 
-    path, columns, out = str(job.labels), job.rows.reading.columns, job.folder / "rows.jsonl"
+    path, out = str(job.labels), job.folder / "rows.jsonl"
+    columns, sheet = job.rows.reading.columns, job.rows.sheet
     with printed_rejects("row left out") as rejects:
-        questions = read_questions(path, on_reject=rejects, columns=columns)
+        questions = read_questions(path, on_reject=rejects, columns=columns, sheet=sheet)
     asked = [writing_prompt("question", each.id, count, each.question) for each in questions]
     replies, counts = _written(job, writer, asked)
     criteria = {each.question: merged(texts) for each in questions if (texts := replies.get(each.id))}
-    rows = [row.data for row in read_rows(path, columns=columns) if isinstance(row, Row)]
+    rows = [row.data for row in read_rows(path, columns=columns, sheet=sheet) if isinstance(row, Row)]
     own = [criteria.get(str(row.get("question_body", row.get("question")))) for row in rows]
     lines = [json.dumps(row | {"criteria": each}, default=str) for row, each in zip(rows, own, strict=True) if each]
     counts["rows with criteria"] = len(lines)

@@ -66,7 +66,8 @@ def qa_command(
     )
     runs = [_run(text) for text in judgments]
     labels = {} if human is None else _human(human)
-    samples = list(_samples(answers, rows_as.reading))
+    reading = rows_as.reading_of(answers, *(Path(text.partition("=")[2]) for text in judgments))
+    samples = list(_samples(answers, reading))
     by_id, notes = {sample.id: sample for sample in samples}, []
     for run in runs:
         texts = match_samples(run.judgments, by_id, name=str(answers))[1]
@@ -310,7 +311,8 @@ def self_bias_command(
         resampling=output.resampling,
     )
     with console.activity("reading ratings") as show:
-        samples = {} if rows is None else _samples_of(rows, rows_as.reading)
+        judged = [Path(text.partition("=")[2]) for text in run or []]
+        samples = {} if rows is None else _samples_of(rows, rows_as.reading_of(rows, *judged))
         more = _of_runs(run or [], samples, columns.item, length_tokenizer)
         table = read_ratings(ratings or [], columns, more=more)
         result = study_self_bias(table, options, progress=show)

@@ -21,7 +21,6 @@ from judgelm.parsing.scores import LabelRule
 
 if TYPE_CHECKING:
     from judgelm.data.readers.rows import RejectCounts
-    from judgelm.data.samples import Reading
     from judgelm.studies.leaderboard import JudgeMatches
     from judgelm.studies.position_bias import PairGroup
 
@@ -58,7 +57,7 @@ def compare_judges_command(
         failures=failures, order_rule=order_rule, tie_threshold=tie_threshold, resampling=output.resampling
     )
     judges = read_judges(judgments, name or [], parser=parser, scale=scale)
-    labelled = load_labels(labels, label_reference, load_manifest(judgments[0]), rows_as.reading)
+    labelled = load_labels(labels, label_reference, load_manifest(judgments[0]), rows_as.reading_of(labels, *judgments))
     output.write(compare_judges(judges, labelled, options))
     rows_as.check_rejected(labels, labelled.rejected, labelled.read)
 
@@ -128,7 +127,7 @@ def calibration_command(
     from judgelm.studies.calibration import CalibrationOptions, calibration_study
 
     options = CalibrationOptions(bins=bins, binning=binning, fit_share=fit_share, resampling=output.resampling)
-    labelled = load_labels(labels, label_reference, load_manifest(judgments), rows_as.reading)
+    labelled = load_labels(labels, label_reference, load_manifest(judgments), rows_as.reading_of(labels, judgments))
     output.write(calibration_study(read_run(judgments), labelled, options))
     rows_as.check_rejected(labels, labelled.rejected, labelled.read)
 
@@ -159,14 +158,14 @@ def leaderboard_command(
 
     rejects = RejectCounts()
     notes: list[str] = []
-    judges = _judges(files, rows or [], rejects, notes, rows_as.reading)
+    judges = _judges(files, rows or [], rejects, notes, rows_as)
     notes += [f"left out: {line}" for line in rejects.lines()]
     difficulties = None if difficulty is None else read_difficulties(str(difficulty))
     output.write(leaderboard_study(judges, output.resampling, difficulties=difficulties, notes=notes))
 
 
 def _judges(
-    files: list[str], rows: list[Path], rejects: "RejectCounts", notes: list[str], reading: "Reading"
+    files: list[str], rows: list[Path], rejects: "RejectCounts", notes: list[str], rows_as: ColumnOptions
 ) -> "list[JudgeMatches]":
     """The matches of each judge: of a run file, or of an annotator in all files of annotations; adds notes on joins.
 
@@ -188,6 +187,7 @@ def _judges(
         raise ConfigError(f"{next(iter(runs))}: a run file; also give the pairs that it judged, with --rows")
     if len(set(runs.values())) < len(runs):
         raise ConfigError(f"runs named alike ({', '.join(runs.values())}); give each a name: NAME=FILE")
+    reading = rows_as.reading_of(rows[0], *runs) if runs else rows_as.reading
     stream = SampleStream([str(path) for path in rows], on_reject=rejects, reading=reading) if runs else ()
     samples = {sample.id: sample for sample in stream}
     judges = []
@@ -225,7 +225,7 @@ def benchmark_command(
     from judgelm.studies.benchmark.study import benchmark_study
 
     benchmark = name or _benchmark_of(rows)
-    labelled = read_labels(str(rows), reading=rows_as.reading)
+    labelled = read_labels(str(rows), reading=rows_as.reading_of(rows, judgments))
     output.write(benchmark_study(benchmark, read_run(judgments), labelled, output.resampling))
     rows_as.check_rejected(rows, labelled.rejected, labelled.read)
 

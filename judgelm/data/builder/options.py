@@ -29,6 +29,7 @@ class InputOptions:
         winner_scores: scores of winner, loser and of both in a tie, for labels that name a winner alone.
         columns: name that a layout knows -> the file's own, such as `{question: prompt}`.
         label_code: meaning of the label values, such as `0=first,1=tie,2=second`.
+        sheet: name or number (from 1) of a workbook's sheet.
     """
 
     path: str
@@ -36,6 +37,7 @@ class InputOptions:
     winner_scores: tuple[float, float, float] | None = None
     columns: Mapping[str, str] = Field(default_factory=dict)
     label_code: str | None = None
+    sheet: str | None = None
 
     @property
     def source(self) -> str:
@@ -50,7 +52,7 @@ class InputOptions:
             ConfigError: the code has another form.
         """
         code = None if self.label_code is None else parse_label_code(self.label_code)
-        return Reading(columns=self.columns, label_code=code)
+        return Reading(columns=self.columns, label_code=code, sheet=self.sheet)
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKED)

@@ -353,7 +353,12 @@ _PARQUET_MAGIC = b"PAR1"
 
 
 def read_rows(
-    path: str, *, columns: Mapping[str, str] | None = None, known: Collection[str] = (), once: bool = False
+    path: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    known: Collection[str] = (),
+    once: bool = False,
+    sheet: str | None = None,
 ) -> Iterator[Row | Reject]:
     """Stream the rows of an input with bounded memory; several files are read one after the other.
 
@@ -369,6 +374,7 @@ def read_rows(
         known: fields that readers look for; names that differ from them only in case and blanks around are read as
             them.
         once: nothing reads the input again, so that a stream need not be kept on disk.
+        sheet: name or number (from 1) of a workbook's sheet; None for its one sheet with cells.
 
     Raises:
         InputError: a file is missing, unreadable, damaged, broken, or holds no rows at all. What can be known without
@@ -376,7 +382,7 @@ def read_rows(
     """
     files = input_files(path)
     names = {name.casefold() for name in (*known, *(columns or {}).values())} | USUAL_COLUMNS
-    rows = (row for file in files for row in _not_empty(file, _dispatch(file, names, once=once)))
+    rows = (row for file in files for row in _not_empty(file, _dispatch(file, names, once=once, sheet=sheet)))
     named = ColumnNames(columns or {}, known).renamed(rows) if columns or known else rows
     return map(_with_model_names, named)
 
@@ -387,13 +393,13 @@ def _with_model_names(row: Row | Reject) -> Row | Reject:
     return row
 
 
-def first_row(path: str) -> Row | None:
+def first_row(path: str, *, sheet: str | None = None) -> Row | None:
     """The input's first good row, None where it has none.
 
     Raises:
         InputError: as `read_rows`.
     """
-    return next((row for row in read_rows(path) if isinstance(row, Row)), None)
+    return next((row for row in read_rows(path, sheet=sheet) if isinstance(row, Row)), None)
 
 
 def read_json(path: str) -> Any:
@@ -428,13 +434,15 @@ def _not_empty(path: str, rows: Iterator[Row | Reject]) -> Iterator[Row | Reject
         raise InputError(f"{shown_name(path)}: no rows; the file is empty")
 
 
-def _dispatch(path: str, known: AbstractSet[str], *, once: bool) -> Iterator[Row | Reject]:
+def _dispatch(path: str, known: AbstractSet[str], *, once: bool, sheet: str | None) -> Iterator[Row | Reject]:
     name = shown_name(path)
     with open_input(path, once=once) as stream:
         kind = _kind(path, stream)
+        if sheet is not None and kind != "workbook":
+            raise InputError(f"{name}: not an Excel workbook, so it has no sheet {sheet}; leave --sheet out")
         if kind in ("parquet", "workbook"):
             with _seekable(stream) as file:
-                yield from read_parquet(file, name) if kind == "parquet" else read_workbook(file, name, known)
+                yield from read_parquet(file, name) if kind == "parquet" else read_workbook(file, name, known, sheet)
         elif kind == "list":
             yield from read_list(stream, name)
         elif kind == "jsonl" and not is_stream(path) and is_wrapped(stream.peek(BUFFER).decode(errors="replace")):

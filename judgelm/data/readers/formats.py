@@ -146,14 +146,22 @@ def _unpacked_bytes(array: Any) -> int:
     return max(array.nbytes, _VALUE_BYTES * len(array))
 
 
-def read_workbook(source: IO[bytes], file: str, known: AbstractSet[str]) -> Iterator[Row | Reject]:
-    """Stream the rows of an Excel workbook's one sheet with cells, as `read_table` reads the same table.
+def read_workbook(
+    source: IO[bytes], file: str, known: AbstractSet[str], sheet: str | None = None
+) -> Iterator[Row | Reject]:
+    """Stream the rows of one sheet of an Excel workbook, as `read_table` reads the same table.
+
+    Args:
+        source: the file's bytes.
+        file: the name that rows and rejects carry.
+        known: names of columns by which the header is found.
+        sheet: its name, or its number from 1; None for the one sheet with cells.
 
     A merged cell's value is in each of its rows that has other cells, in the first of its columns.
 
     Raises:
-        InputError: no workbook, damaged, none or several sheets with cells, or a formula without a stored value; else
-            as `read_table`.
+        InputError: no workbook, damaged, no such sheet, none or several with cells, or a formula without a stored
+            value; else as `read_table`.
     """
     from openpyxl import load_workbook  # of an extra; takes 0.3 s
 
@@ -161,12 +169,19 @@ def read_workbook(source: IO[bytes], file: str, known: AbstractSet[str]) -> Iter
         values, formulas = (
             load_workbook(source, read_only=True, data_only=stored).worksheets for stored in (True, False)
         )
-        filled = [index for index, sheet in enumerate(formulas) if any(map(_texts_of, sheet.iter_rows()))]
+        filled = (
+            [index for index, each in enumerate(formulas) if any(map(_texts_of, each.iter_rows()))]
+            if sheet is None
+            else [_sheet_index(file, sheet, [each.title for each in formulas])]
+        )
     except (BadZipFile, KeyError, ValueError, OSError) as error:
         raise InputError(f"{file}: damaged or no Excel workbook: {error}; save it again, or as CSV") from error
     if len(filled) != 1:
         names = ", ".join(formulas[index].title for index in filled) or "none"
-        raise InputError(f"{file}: one sheet must have the rows, and those with cells are: {names}; keep one")
+        raise InputError(
+            f"{file}: several sheets or none could have the rows; those with cells are: {names}; choose one with "
+            "--sheet NAME (in a build's configuration sheet), or save it as CSV"
+        )
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as text:
         table, places, line = csv.writer(text), dict[int, int](), 1
         rows = (sheets[filled[0]].iter_rows() for sheets in (values, formulas))
@@ -220,6 +235,15 @@ class _MergedCells:
         for column, last in self._begins.get(number, ()):
             self._open[column] = last, texts[column] if column < len(texts) else ""
         return texts
+
+
+def _sheet_index(file: str, sheet: str, names: list[str]) -> int:
+    """The index of a sheet by its name, else by its number from 1."""
+    if sheet in names:
+        return names.index(sheet)
+    if sheet.isdecimal() and 1 <= int(sheet) <= len(names):
+        return int(sheet) - 1
+    raise InputError(f'{file}: no sheet "{sheet}"; choose one of {", ".join(names)}, or its number from 1')
 
 
 def _texts_of(cells: Sequence[Any]) -> list[str]:

@@ -7,6 +7,8 @@ stand before the layouts that they resemble. Sources without `needs` are read on
 """
 
 import difflib
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -42,7 +44,7 @@ from judgelm.data.sources.source import (
     layout_facts,
     publications,
 )
-from judgelm.errors import ConfigError, InputError, not_found
+from judgelm.errors import ConfigError, InputError, UnknownFieldsError, not_found
 
 WINNER_CODE = (FieldCode(fields=("winner", "votes")),)
 """The code of layouts that do not state it."""
@@ -399,10 +401,10 @@ def recognise(row: Row, *, label_rows: bool = False) -> Source:
     marks = _LABEL_MARKS | _MARKS_AMONG_LABELS if label_rows else _LABEL_MARKS
     if not marks.isdisjoint(names) and any(name in names for name in ID_FIELDS):
         return LABELS.narrowed(row)
-    raise _unknown_fields(row)
+    raise _unknown_fields(row, label_rows=label_rows)
 
 
-def _unknown_fields(row: Row) -> InputError:
+def _unknown_fields(row: Row, *, label_rows: bool) -> UnknownFieldsError:
     fields = list(row.data)
     nearest = max(_LAYOUTS, key=lambda known: _likeness(known, fields))
     missing = [need for need in nearest.needs if need not in row.data]
@@ -413,11 +415,73 @@ def _unknown_fields(row: Row) -> InputError:
         if len(missing) < len(nearest.needs) or hint
         else ""
     )
-    return row.error(
-        f"fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Name the columns with --column, such as "
-        "--column question=prompt, or call them question, answer_1, answer_2 (in a table by its first line); labels "
-        f"need an id with a winner or score. {len(_LAYOUTS)} other formats are known: docs/formats.md"
+    columns = guess_columns(fields, labels=label_rows)
+    such_as = " ".join(f"--column {shlex.quote(f'{name}={column}')}" for name, column in columns.items())
+    return UnknownFieldsError(
+        f"{row.file}:{row.line}: fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Name the columns "
+        f"with --column (in a build's configuration columns), such as {such_as or '--column question=prompt'}, or "
+        "call them question, answer_1, answer_2 (in a table by its first line); labels need an id with a winner or "
+        "score. "
+        f"{len(_LAYOUTS)} other formats are known: docs/formats.md",
+        columns,
     )
+
+
+_QUESTION_WORDS = ("question", "prompt", "instruction", "query", "task", "input", "user", "request", "frage", "aufgabe")
+_LABEL_WORDS = (
+    *("winner", "label", "verdict", "preferred", "preference", "better", "choice", "vote", "judgment", "judgement"),
+    *("gold", "human", "urteil", "besser"),
+)
+_ID_WORDS = ("id", "uid", "uuid", "idx", "index", "key", "nr", "no", "number", "nummer")
+_ANSWER_WORDS = (
+    *("answer", "response", "output", "completion", "reply", "model", "candidate", "system", "text", "antwort"),
+    *(
+        "ours",
+        "theirs",
+        "baseline",
+        "reference_model",
+        "assistant",
+        "chosen",
+        "rejected",
+        "left",
+        "right",
+        "old",
+        "new",
+    ),
+)
+
+
+def guess_columns(fields: Sequence[str], *, labels: bool = False) -> dict[str, str]:
+    """A guess at the plain layout's fields in a header, to suggest and never to apply: name -> the file's column.
+
+    Args:
+        fields: of the file.
+        labels: whether a file of labels is expected.
+    """
+    left = list(fields)
+
+    def take(words: Sequence[str]) -> str | None:
+        for word in words:
+            for column in left:
+                if word in re.split(r"[^\w]|_|\d", column.casefold()):
+                    left.remove(column)
+                    return column
+        return None
+
+    guess: dict[str, str | None] = {"id": None if any(field in ID_FIELDS for field in fields) else take(_ID_WORDS)}
+    winner = take(_LABEL_WORDS)
+    guess["winner"] = winner if labels else None
+    guess["question"] = take(_QUESTION_WORDS)
+    answers = [column for column in left if any(word in column.casefold() for word in _ANSWER_WORDS)]
+    if len(answers) < 2 and not labels and guess["question"] is not None:
+        answers = [column for column in left if _folded(column) not in _NOT_ANSWERS]
+    names = ("answer",) if len(answers) == 1 else ("answer_1", "answer_2")
+    guess |= dict(zip(names, answers[:2], strict=False))
+    return {name: column for name, column in guess.items() if column is not None and column != name}
+
+
+_NOT_ANSWERS = frozenset({"reference", "category", "source", "metadata", "reason", "images", "image", "turn", "system"})
+"""Fields of the plain layout that are no answers."""
 
 
 def _likeness(known: Source, fields: list[str]) -> float:

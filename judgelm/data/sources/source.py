@@ -12,6 +12,7 @@ A reader of a benchmark makes rows of judgelm's plain layout, which batch runs a
 import json
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -167,9 +168,10 @@ class LabelDecoder:
     soft: Soft | None = None
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     _contradicted: str | None = None
-    _unread: str | None = None
+    _without_winner: str | None = None
     _soft_alone: set[float] = field(default_factory=set)
     _first: Row | None = None
+    _unread: dict[str, Counter[str]] = field(default_factory=dict)
 
     def decode(self, row: Row) -> Row:
         """The row with 1, 2 and "tie" in its label fields.
@@ -211,10 +213,13 @@ class LabelDecoder:
             self._contradicted, self._first = name, row
             raise self.error()
         if code.if_alone and self.stated is None:
-            self._unread = self._unread or name
+            self._without_winner = self._without_winner or name
             self._first = self._first or row
             return None
-        raise row.field_error(name, f"expected {self._expected(code)}, got {describe(value)}")
+        self._unread.setdefault(name, Counter())[text] += 1
+        example = f"--label-code {shlex.quote(example_code([text]))}"
+        finding = f"expected {self._expected(code)}, got {describe(value)}"
+        raise row.field_error(name, f"{finding}; state what it means, such as {example}")
 
     def _soft(self, row: Row, decoded: Mapping[str, object]) -> dict[str, object]:
         """A stated code applied to `preference`; values of rows without another label are kept for `finish`."""
@@ -238,8 +243,9 @@ class LabelDecoder:
             LabelCodeError: 0 and 1 alone (with ties) in `preference` are P(first answer is better), AlpacaEval's tie
                 and first, or an index of the better answer; or only some of a field's words name winners.
         """
-        if self._unread is not None and any(text in WORDS or text in FROM_ONE for text in self.counts[self._unread]):
-            self._contradicted = self._unread
+        field = self._without_winner
+        if field is not None and any(text in WORDS or text in FROM_ONE for text in self.counts[field]):
+            self._contradicted = field
             raise self.error()
         numbers = self._soft_alone
         if self.stated is not None or not numbers:
@@ -252,8 +258,8 @@ class LabelDecoder:
 
     def unread(self) -> LabelCodeError | None:
         """The error of a field whose words name no winner, where the file has no other label."""
-        self._contradicted = self._unread
-        return None if self._unread is None else self.error()
+        self._contradicted = self._without_winner
+        return None if self._without_winner is None else self.error()
 
     def count(self, row: Row) -> None:
         """Count the values of a row that is not decoded any more."""
@@ -263,6 +269,19 @@ class LabelDecoder:
                     self._count(name, label_text(each))
         if not is_missing(row.data.get("preference")):
             self._count("preference", label_text(row.data["preference"]))
+
+    def unread_error(self, file: str) -> LabelCodeError | None:
+        """The error of a file none of whose labels can be read, with a code filled in as far as it can be guessed."""
+        if not self._unread:
+            return None
+        name, counts = next(iter(self._unread.items()))
+        values = ", ".join(f"{_shown(text)} ({n:,} times)" for text, n in counts.most_common(_SHOWN_VALUES))
+        more = f" and {len(counts) - _SHOWN_VALUES} more" if len(counts) > _SHOWN_VALUES else ""
+        example = shlex.quote(example_code([text for text, _ in counts.most_common(_SHOWN_VALUES)]))
+        return LabelCodeError(
+            f'{file}: field "{name}" holds the values {values}{more}, which name no winner; state what each means, '
+            f"such as --label-code {example} (in a build's configuration label_code); this example is a guess"
+        )
 
     def _count(self, name: str, text: str) -> None:
         counts = self.counts.setdefault(name, Counter())
@@ -296,6 +315,28 @@ class LabelDecoder:
         if self.stated is not None:
             return f"the values of --label-code ({_in_words(self.stated)}), a side such as model_a, or tie"
         return f"{_in_words(code.values or FROM_ONE)}, a side such as model_a, or tie"
+
+
+_FIRST_WORDS = frozenset({"a", "1", "first", "left", "links", "erste", "one", "ours", "win"})
+_TIE_WORDS = frozenset({"tie", "draw", "same", "equal", "both", "neither", "gleich", "egal", "unentschieden"})
+_SECOND_WORDS = frozenset({"b", "2", "second", "right", "rechts", "zweite", "two", "theirs", "loss"})
+
+
+def example_code(values: Sequence[str]) -> str:
+    """A code that gives each value a meaning: by a word in it, else the next one that no value has; a guess."""
+    meanings: dict[str, str] = {}
+    for value in values:
+        words = set(re.findall(r"\w+", value.casefold()))
+        if words & _FIRST_WORDS and not words & _SECOND_WORDS:
+            meanings[value] = "first"
+        elif words & _SECOND_WORDS and not words & _FIRST_WORDS:
+            meanings[value] = "second"
+        elif words & _TIE_WORDS:
+            meanings[value] = "tie"
+    for value in values:
+        free = (name for name in ("first", "second", "tie") if name not in meanings.values())
+        meanings.setdefault(value, next(free, "none"))
+    return ",".join(f"{value}={meanings[value]}" for value in values)
 
 
 def _in_words(values: Values) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import gradio as gr
 import numpy as np
 
+from judgelm.data.samples import Reading, parse_columns
 from judgelm.errors import InputError, JudgelmError
 from judgelm.judge import Judge
 from judgelm.judges.released import JudgeFormat
@@ -17,6 +19,7 @@ from judgelm.metrics.agreement import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Sample, Winner
 from judgelm.reports.wording import FAILURE_NAMES, WINNER_NAMES, bounds, headline, percent
+from judgelm.runs.recorded_rows import recorded_reading
 from judgelm.serving.web.judge_actions import QUIET, html
 from judgelm.serving.web.judgment_view import (
     agreement_curve,
@@ -145,23 +148,56 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
             texts = gr.File(label="Judged file", height=150, elem_id="browse-texts-file")
             other = gr.File(label="Another judge's run", height=150, elem_id="browse-other-file")
             labels = gr.File(label="Earlier labels", height=150, elem_id="browse-labels-file")
+        with gr.Row():
+            info = "Of the judged file and the labels: question=prompt, answer_1=ours"
+            own_names = gr.Textbox("", label="Column names", info=info, lines=1, elem_id="browse-columns")
+            info = "Name or number, of an Excel workbook"
+            own_sheet = gr.Textbox("", label="Sheet", info=info, lines=1, elem_id="browse-sheet")
         button = gr.Button("Open", variant="primary", elem_id="browse-open")
     problem = html("browse-open-problem")  # outside the files' part, which is closed where runs are open from the start
 
     def opening(
-        name: str | None, other_name: str, run: str | None, texts: str | None, other: str | None, labels: str | None
+        name: str | None,
+        other_name: str,
+        run: str | None,
+        texts: str | None,
+        other: str | None,
+        labels: str | None,
+        columns: str,
+        sheet: str,
     ) -> BrowseState:
+        reading, labels_reading = _readings(columns, sheet, texts, labels)
         if run is None and name is None:
             raise InputError("there is no run file; choose the OUT.jsonl that judgelm-batch wrote")
-        first = by_name[name or ""] if run is None else open_run(run, texts, uploaded=True)
+        first = by_name[name or ""] if run is None else open_run(run, texts, uploaded=True, reading=reading)
         if other is None:
             second = by_name.get(other_name)
         else:
-            second = open_run(other, texts, name=_other_name(other, first), uploaded=True)
-        return start_browsing(first, other=second, labels={} if labels is None else read_winners(labels, first))
+            second = open_run(other, texts, name=_other_name(other, first), uploaded=True, reading=reading)
+        winners = {} if labels is None else read_winners(labels, first, labels_reading)
+        return start_browsing(first, other=second, labels=winners)
 
     return opening, _Opened(
-        button=button, sources=[run_name, other_run, run_file, texts, other, labels], problem=problem
+        button=button,
+        sources=[run_name, other_run, run_file, texts, other, labels, own_names, own_sheet],
+        problem=problem,
+    )
+
+
+def _readings(columns: str, sheet: str, texts: str | None, labels: str | None) -> tuple[Reading, Reading]:
+    """How to read the judged file and the labels; where both are given, each takes the columns that it has.
+
+    Raises:
+        InputError: neither has a column.
+        ConfigError: the text has another form than `question=prompt, answer_1=ours`.
+    """
+    parts = (part.strip(" '") for part in re.split(r",|--column\s", columns))
+    given = Reading(columns=parse_columns([part for part in parts if part]), sheet=sheet.strip() or None)
+    if texts is None or labels is None:
+        return given, given
+    return (
+        recorded_reading(texts, given, [], beside=labels)[0],
+        recorded_reading(labels, given, [], beside=texts)[0],
     )
 
 

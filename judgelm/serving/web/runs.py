@@ -18,7 +18,7 @@ from typing import NamedTuple
 from judgelm.data.judged_texts import match_samples
 from judgelm.data.labelled_set import match_labels, read_labels
 from judgelm.data.readers.rows import Row
-from judgelm.data.samples import SampleStream
+from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.sources.source import winner_field
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import encode_line, read_jsonl
@@ -26,7 +26,8 @@ from judgelm.modes.conversation import per_order
 from judgelm.modes.votes import verdict_text
 from judgelm.records import Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
-from judgelm.runs.run_files import input_identities, read_judgments, read_manifest
+from judgelm.runs.recorded_rows import recorded_reading
+from judgelm.runs.run_files import input_beside, read_judgments
 from judgelm.runs.runner import judgment_row
 from judgelm.studies.pair_labels import by_id, orders_of
 
@@ -200,7 +201,12 @@ class OpenRun:
 
 
 def open_run(
-    path: str | Path, texts: str | Path | None = None, *, name: str | None = None, uploaded: bool = False
+    path: str | Path,
+    texts: str | Path | None = None,
+    *,
+    name: str | None = None,
+    uploaded: bool = False,
+    reading: Reading = AS_WRITTEN,
 ) -> OpenRun:
     """Read a run file and the judged texts.
 
@@ -210,6 +216,7 @@ def open_run(
             beside the run and unchanged.
         name: of the run; the file's name where None.
         uploaded: by a browser to a temporary folder, so that labels are saved elsewhere.
+        reading: the user's column names and sheet of the judged file; others are the manifest's.
 
     Raises:
         InputError: a file cannot be read, or the run file has no judgments.
@@ -220,8 +227,11 @@ def open_run(
         raise InputError(f"{name or path.name}: no judgments found; give the OUT.jsonl of judgelm-batch")
     notes: list[str] = []
     if texts is None:
-        texts = texts_beside(path)
-    samples = {} if texts is None else _samples(texts, judgments, notes)
+        texts = input_beside(path)
+    if texts is not None:
+        reading, note = recorded_reading(str(texts), reading, [path])
+        notes += [note] if note else []
+    samples = {} if texts is None else _samples(texts, judgments, notes, reading)
     if not samples:
         notes.append("The texts are missing: a run file has ids only. Give the judged file as well.")
     return OpenRun(
@@ -233,31 +243,20 @@ def open_run(
     )
 
 
-def open_runs(paths: Sequence[Path], texts: Path | None = None) -> list[OpenRun]:
+def open_runs(paths: Sequence[Path], texts: Path | None = None, reading: Reading = AS_WRITTEN) -> list[OpenRun]:
     """Run files of the command line, each by its file's name, or by its path where two have one name.
 
     Raises:
         InputError: as `open_run`.
     """
     names = Counter(path.name for path in paths)
-    return [open_run(path, texts, name=path.name if names[path.name] == 1 else str(path)) for path in paths]
+    shown = {path: path.name if names[path.name] == 1 else str(path) for path in paths}
+    return [open_run(path, texts, name=name, reading=reading) for path, name in shown.items()]
 
 
-def texts_beside(path: Path) -> Path | None:
-    """The input named by a run's manifest, where it is beside the run file and unchanged."""
-    try:
-        manifest = read_manifest(path)
-    except RunError:
-        return None
-    inputs = (manifest or {}).get("fingerprint", {}).get("input", [])
-    for identity in inputs[:1]:
-        beside = path.parent / Path(str(identity["file"])).name
-        if beside.is_file() and input_identities([str(beside)]) == [identity]:
-            return beside
-    return None
-
-
-def _samples(path: str | Path, judgments: Mapping[str, Judgment], notes: list[str]) -> dict[str, Sample]:
+def _samples(
+    path: str | Path, judgments: Mapping[str, Judgment], notes: list[str], reading: Reading
+) -> dict[str, Sample]:
     """The judged samples by id; the number of judgments without one is noted."""
     rejected = 0
 
@@ -265,7 +264,7 @@ def _samples(path: str | Path, judgments: Mapping[str, Judgment], notes: list[st
         nonlocal rejected
         rejected += 1
 
-    stream = SampleStream([str(path)], on_reject=count, repeats="skip")
+    stream = SampleStream([str(path)], on_reject=count, reading=reading, repeats="skip")
     samples = {sample.id: sample for sample in stream if sample.id in judgments}
     if not samples:
         example = next(iter(judgments))
@@ -281,13 +280,13 @@ def _samples(path: str | Path, judgments: Mapping[str, Judgment], notes: list[st
     return samples
 
 
-def read_winners(path: str | Path, run: OpenRun) -> dict[str, Winner]:
+def read_winners(path: str | Path, run: OpenRun, reading: Reading = AS_WRITTEN) -> dict[str, Winner]:
     """The winners in a file of labels, by sample id, in the order of the answers that the run judged.
 
     Raises:
         InputError: the file cannot be read, no row has a winner, or its rows have other texts than the run.
     """
-    labelled = read_labels(str(path), on_reject=lambda reject: None)
+    labelled = read_labels(str(path), on_reject=lambda reject: None, reading=reading)
     labels = match_labels(run.judgments, labelled, name=Path(path).name)[0].labels
     winners = {key: label.winner for key, label in labels.items() if label.winner is not None}
     if not winners:

@@ -187,3 +187,26 @@ def test_labels_are_there_after_a_reload_and_for_the_next_server(serve_judge, pa
     page.locator("#label-first").click()
     has(page, "browse-problem", "run.labels.jsonl: this label is not saved: Is a directory")
     assert read_labels(str(tmp_path / "run.labels.jsonl")).labels["a"].winner == 2
+
+
+def test_a_workbook_with_names_of_its_own_is_opened_by_column_names_and_sheet(page_at, url, files, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed: pip install -e '.[xlsx]'")
+    book = openpyxl.Workbook()
+    book.active.append(["about this file"])
+    sheet = book.create_sheet("Pairs")
+    for row in (["id", "Frage", "Ours", "Theirs"], ["a", "question a", "first a", "second a"]):
+        sheet.append(row)
+    book.save(tmp_path / "table.xlsx")
+    page = page_at(url)
+    page.get_by_role("tab", name="Browse and label").click()
+    upload(page, "browse-run-file", files["run"])
+    upload(page, "browse-texts-file", tmp_path / "table.xlsx")
+    page.locator("#browse-open").click()
+    has(page, "browse-open-problem", "those with cells are: Sheet, Pairs")
+    page.locator("#browse-sheet input, #browse-sheet textarea").first.fill("Pairs")
+    page.locator("#browse-open").click()
+    has(page, "browse-open-problem", "--column question=Frage --column answer_1=Ours --column answer_2=Theirs")
+    names = "--column question=Frage, answer_1=Ours, answer_2=Theirs"
+    page.locator("#browse-columns input, #browse-columns textarea").first.fill(names)
+    page.locator("#browse-open").click()
+    has(page, "browse-item", "question a")

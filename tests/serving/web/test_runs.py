@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from judgelm.data.judged_texts import text_hashes
+from judgelm.data.samples import Reading
 from judgelm.errors import InputError
 from judgelm.judge import Judge
+from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.serving.web.runs import OpenRun, flips, open_run, open_runs, read_winners
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, write_pairs, write_run
 
@@ -85,3 +87,41 @@ def test_labels_and_texts_are_those_that_were_judged(tmp_path):
     other = write_pairs(tmp_path / "other.jsonl", [pair_sample("0", question="another")])
     with pytest.raises(InputError, match='id "0": the question differs'):
         open_run(tmp_path / "run.jsonl", other)
+
+
+NAMED = {"question": "Prompt", "answer_1": "Ours", "answer_2": "Theirs"}
+
+
+@pytest.fixture
+def named_columns(tmp_path):
+    """A table with names of its own, and its run."""
+    table = tmp_path / "pairs.csv"
+    table.write_text("id,Prompt,Ours,Theirs,Urteil\n1,q,a,b,links\n2,q2,a,b,rechts\n")
+    job = BatchJob(inputs=(str(table),), out=str(tmp_path / "run.jsonl"), reading=Reading(columns=NAMED))
+    with Judge("8 6", engine="scripted") as judge:
+        run_batch(job, judge.pairwise(), judge.engine, hooks=BatchHooks())
+    return table, tmp_path / "run.jsonl"
+
+
+def test_a_table_is_opened_by_the_names_of_its_run(named_columns):
+    table, path = named_columns
+    run = open_run(path)
+    assert [sample.question for sample in run.samples.values()] == ["q", "q2"]
+    assert run.notes == (
+        f"{table}: read as the run was, with " + " ".join(f"--column {n}={c}" for n, c in NAMED.items()),
+    )
+
+
+def test_an_uploaded_table_needs_its_names(named_columns):
+    table, path = named_columns
+    path.with_name("run.run.json").unlink()
+    with pytest.raises(InputError, match="--column question=prompt --column answer_1=Ours"):
+        open_run(path, table)
+    assert len(open_run(path, table, reading=Reading(columns=NAMED)).samples) == 2
+
+
+def test_labels_are_read_by_the_names_that_are_given(named_columns):
+    table, path = named_columns
+    code = {"links": 1, "rechts": 2}
+    reading = Reading(columns=NAMED | {"winner": "Urteil"}, label_code=code)
+    assert read_winners(table, open_run(path), reading) == {"1": 1, "2": 2}

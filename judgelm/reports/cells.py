@@ -1,0 +1,105 @@
+"""Texts as cells of a table: what a format cannot hold costs the cell, not the file, and is counted."""
+
+import re
+from dataclasses import dataclass, field
+
+_NUMBER = re.compile(r"[-+]?(\d+([.,]\d+)*|[.,]\d+)(e[-+]?\d+)?\s?%?", re.IGNORECASE)
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+NOT_IN_PARQUET = re.compile("[\ud800-\udfff]")
+NOT_IN_CSV = re.compile("[\0\ud800-\udfff]")
+NOT_IN_XLSX = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""What XML 1.0 cannot hold. Source: its production `Char`."""
+MAX_XLSX_CELL = 32_767
+"""In UTF-16 units. Source: Microsoft, "Excel specifications and limits"."""
+
+
+def is_formula(text: str) -> bool:
+    """True for a text that a spreadsheet may compute when it opens a CSV file; a number is none."""
+    return text.startswith(_FORMULA_STARTS) and len(text) > 1 and _NUMBER.fullmatch(text) is None
+
+
+def utf16_units(text: str) -> int:
+    """The length of a text as Excel counts it."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+@dataclass(slots=True, kw_only=True)
+class CellTexts:
+    """Makes values fit for the cells of one table, and counts the cells that it changed.
+
+    Attributes:
+        unwanted: characters that the format cannot hold; each becomes U+FFFD.
+        longest: maximum UTF-16 units of a cell; None is no limit.
+        escape_formulas: whether an apostrophe goes before what a spreadsheet would compute.
+        replaced: cells with characters that were replaced.
+        cut: cells that were cut.
+        formulas: cells that a spreadsheet may compute, escaped or not.
+    """
+
+    unwanted: re.Pattern[str] = field(default=NOT_IN_CSV)
+    longest: int | None = None
+    escape_formulas: bool = False
+    replaced: int = 0
+    cut: int = 0
+    formulas: int = 0
+
+    def storable(self, value: object) -> object:
+        """The value of one cell without the unwanted characters, also within lists and objects."""
+        if isinstance(value, str) and not self.unwanted.search(value):
+            return value
+        clean = self._clean(value)
+        self.replaced += clean != value
+        return clean
+
+    def _clean(self, value: object) -> object:
+        if isinstance(value, str):
+            return self.unwanted.sub("\ufffd", value)
+        if isinstance(value, list):
+            return [self._clean(part) for part in value]
+        if isinstance(value, dict):
+            return {self._clean(name): self._clean(part) for name, part in value.items()}
+        return value
+
+    def fitted(self, value: object) -> object:
+        """The value of one cell; a text as `storable` makes it, cut to the longest, with its formula escaped."""
+        value = self.storable(value)
+        if not isinstance(value, str):
+            return value
+        if self.longest is not None and len(value) > self.longest // 2 and utf16_units(value) > self.longest:
+            self.cut += 1
+            value = _cut(value, self.longest)
+        if is_formula(value):
+            self.formulas += 1
+            return f"'{value}" if self.escape_formulas else value
+        return value
+
+    def notes(self) -> list[str]:
+        """Sentences on the cells that were replaced or cut."""
+        notes = []
+        if self.replaced:
+            notes.append(f"{_cells(self.replaced)} characters that the format cannot hold; they are U+FFFD there")
+        if self.cut:
+            notes.append(f"{_cells(self.cut)} more than {self.longest:,} UTF-16 units; the end is cut, and marked")
+        return notes
+
+    def formula_note(self, way_out: str) -> list[str]:
+        """A sentence on cells that a spreadsheet would compute; empty where there are none or they are escaped."""
+        if not self.formulas or self.escape_formulas:
+            return []
+        begin = "begins" if self.formulas == 1 else "begin"
+        cells = "1 cell" if self.formulas == 1 else f"{self.formulas:,} cells"
+        return [
+            f"{cells} {begin} with =, +, -, @, a tab or a line end, which a spreadsheet reads as a formula; {way_out}"
+        ]
+
+
+def _cells(count: int) -> str:
+    return "1 cell has" if count == 1 else f"{count:,} cells have"
+
+
+def _cut(text: str, longest: int) -> str:
+    """The beginning of a text and its full length, within so many UTF-16 units."""
+    mark = f" [... {len(text):,} characters in all]"
+    encoded = text.encode("utf-16-le")[: 2 * (longest - len(mark))]
+    return encoded.decode("utf-16-le", errors="ignore") + mark

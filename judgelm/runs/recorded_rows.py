@@ -1,0 +1,113 @@
+"""Column names and sheet of a run's input: recorded in its manifest, and used where its rows are read again."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from judgelm.data.readers.files import input_files, is_stream, read_rows
+from judgelm.data.readers.rows import Row, row_suffix
+from judgelm.data.samples import Reading
+from judgelm.errors import InputError
+from judgelm.jsonl import parse_json
+
+_LOOKED_AT = 100
+"""Rows whose fields count as the file's: rows of JSON may lack one."""
+
+
+def row_names(reading: Reading) -> dict[str, Any]:
+    """The part of a run's fingerprint that says how its rows were read; empty where they needed no names."""
+    columns = {"columns": dict(reading.columns)} if reading.columns else {}
+    return columns | ({"sheet": reading.sheet} if reading.sheet is not None else {})
+
+
+def recorded_reading(path: str, given: Reading, runs: Iterable[Path], beside: str | None = None) -> tuple[Reading, str]:
+    """How to read a file of rows that runs judged, or of labels on them, and a note on what the runs say of it.
+
+    What is given stands. Of the names that the runs record, those count whose column the file has; the sheet counts for
+    a file of the judged one's name.
+
+    Args:
+        path: the file.
+        given: by the user.
+        runs: run files; those of other programs record nothing.
+        beside: another file that is given the same names; each takes the columns that it has, and a workbook the sheet.
+
+    Raises:
+        InputError: a file cannot be read, two runs name a field, or the sheet, differently, or neither file has a
+            column that is given.
+    """
+    prints = [each for run in runs for each in _fingerprints(_fingerprint_of(run))]
+    sheet = _sheet_of(path, given, prints, strict=beside is None)
+    recorded: dict[str, list[str]] = {}
+    for name, column in (item for each in prints for item in each.get("columns", {}).items()):
+        recorded.setdefault(name, []).append(column)
+    own = dict(given.columns)
+    fields = _fields(path, sheet) if recorded or (beside and own) else set()
+    if beside is not None:
+        other = _fields(beside, _sheet_of(beside, given, prints, strict=False)) if own else set()
+        for name, column in own.items():
+            if _folded(column) not in fields | other:
+                raise InputError(f"--column {name}={column}: neither {path} nor {beside} has this column; correct it")
+        own = {name: column for name, column in own.items() if _folded(column) in fields}
+    free = fields - set(map(_folded, own.values()))
+    columns = {
+        name: _one_of(path, f"--column {name}", present)
+        for name in recorded
+        if name not in given.columns and (present := [each for each in recorded[name] if _folded(each) in free])
+    }
+    used = [f"--column {name}={column}" for name, column in columns.items()]
+    used += [f"--sheet {sheet}"] if sheet not in (None, given.sheet) else []
+    reading = replace(given, columns={**columns, **own}, sheet=sheet)
+    return reading, f"{path}: read as the run was, with {' '.join(used)}" if used else ""
+
+
+def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *, strict: bool) -> str | None:
+    """The sheet that is given, or that the runs record of a file of this name; with `strict` whatever the file is."""
+    if given.sheet is not None:
+        return given.sheet if strict or _is_workbook(path) else None
+    name = Path(path).name
+    sheets = [
+        each["sheet"] for each in prints if "sheet" in each and name in {file["file"] for file in each.get("input", [])}
+    ]
+    return _one_of(path, "--sheet", sheets) if sheets else None
+
+
+def _fingerprint_of(run: Path) -> Mapping[str, Any]:
+    """The fingerprint in a run's manifest; empty where it cannot be read, which other readers report."""
+    path = run.with_name(f"{run.name.removesuffix('.jsonl')}.run.json")
+    try:
+        manifest = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    fingerprint = manifest.get("fingerprint") if isinstance(manifest, dict) else None
+    return fingerprint if isinstance(fingerprint, dict) else {}
+
+
+def _fingerprints(fingerprint: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The fingerprint itself, and those of the runs that a panel or a cascade joined."""
+    yield fingerprint
+    joined = [*fingerprint.get("panel", {}).get("runs", {}).values(), fingerprint.get("cascade", {}).get("small")]
+    for part in filter(None, joined):
+        yield from _fingerprints(part)
+
+
+def _one_of(path: str, option: str, values: list[str]) -> str:
+    first, *others = dict.fromkeys(values)
+    if others:
+        raise InputError(f"{path}: the runs were made with {option}={first} and {option}={others[0]}; give it again")
+    return first
+
+
+def _is_workbook(path: str) -> bool:
+    return not is_stream(path) and any(row_suffix(file) == ".xlsx" for file in input_files(path))
+
+
+def _fields(path: str, sheet: str | None) -> set[str]:
+    rows = (row for row in read_rows(path, sheet=sheet) if isinstance(row, Row))
+    return {_folded(name) for row in islice(rows, _LOOKED_AT) for name in row.data}
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold()
