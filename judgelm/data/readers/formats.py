@@ -137,13 +137,13 @@ def _unpacked_bytes(array: Any) -> int:
     from pyarrow import compute, types
 
     if types.is_dictionary(array.type) and not types.is_primitive(array.type.value_type):
-        return compute.sum(compute.binary_length(array.dictionary).take(array.indices)).as_py() or 0
+        return int(compute.sum(compute.binary_length(array.dictionary).take(array.indices)).as_py() or 0)
     if types.is_struct(array.type):
         return sum(map(_unpacked_bytes, array.flatten()))
     if types.is_nested(array.type):
         start, end = (array.offsets[0].as_py(), array.offsets[-1].as_py()) if hasattr(array, "offsets") else (0, None)
         return _unpacked_bytes(array.values[start:end])
-    return max(array.nbytes, _VALUE_BYTES * len(array))
+    return max(int(array.nbytes), _VALUE_BYTES * len(array))
 
 
 def read_workbook(
@@ -300,7 +300,11 @@ def _below_survey_lines(rows: Iterator[Row | Reject]) -> Iterator[Row | Reject]:
 
 
 def _table_rows(
-    stream: io.BufferedReader, file: str, delimiter: str | None, known: AbstractSet[str], is_sheet: bool
+    stream: io.BufferedReader | Iterator[bytes],
+    file: str,
+    delimiter: str | None,
+    known: AbstractSet[str],
+    is_sheet: bool,
 ) -> Iterator[Row | Reject]:
     # The limit is the csv module's, for the whole process, and only ever raised here.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_BYTES))
@@ -374,7 +378,11 @@ class _Lines:
 
     def __init__(self, source: io.BufferedReader | Iterator[bytes], file: str, taken: list[str]) -> None:
         self._stream = source if isinstance(source, io.BufferedReader) else None
-        self._readline = partial(source.readline, MAX_ROW_BYTES + 1) if self._stream else partial(next, source, b"")
+        self._readline: Callable[[], bytes] = (
+            partial(source.readline, MAX_ROW_BYTES + 1)
+            if isinstance(source, io.BufferedReader)
+            else partial(next, source, b"")
+        )
         self._file = file
         self._parts: list[bytes] = []
         self._taken = taken

@@ -397,7 +397,7 @@ def recognise(row: Row, *, label_rows: bool = False) -> Source:
     if any(needs <= names for needs in _PAIR_LABEL_FIELDS):
         return PAIR_LABELS.narrowed(row)
     if not label_rows and any(map(labelling_tools.ANSWER_FIELD.fullmatch, names)):
-        raise _unknown_fields(row)  # answers under other names, and not labels alone
+        raise _unknown_fields(row, label_rows=False)  # answers under other names, and not labels alone
     marks = _LABEL_MARKS | _MARKS_AMONG_LABELS if label_rows else _LABEL_MARKS
     if not marks.isdisjoint(names) and any(name in names for name in ID_FIELDS):
         return LABELS.narrowed(row)
