@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from packaging.requirements import Requirement
 
 VERSION = "0.1.0"
@@ -75,6 +77,37 @@ def extra_of(module: str, distribution: str = "judgelm") -> str | None:
     return None
 
 
+def missing_packages(extra: str, used: "Collection[str]", *, distribution: str = "judgelm", root: Path = _ROOT) -> str:
+    """Those of the used packages that are not installed, and the command that installs them; empty where all are.
+
+    Args:
+        extra: where their versions are declared.
+        used: names of distributions.
+        distribution: see `install_hint`.
+        root: see `install_hint`.
+    """
+    from importlib.metadata import PackageNotFoundError
+    from importlib.util import find_spec
+
+    from packaging.requirements import Requirement
+
+    missing = sorted(name for name in used if find_spec(MODULES.get(name, name.replace("-", "_"))) is None)
+    if not missing:
+        return ""
+    try:
+        declared = {each.name: each for each in extra_requirements(extra, distribution)}
+    except PackageNotFoundError:
+        declared = {}
+    packages = " ".join(_pip_argument(declared.get(name) or Requirement(name)) for name in missing)
+    return f"{', '.join(missing)} not installed; run: pip install {packages}{_pinned(root)}"
+
+
+def _pinned(root: Path) -> str:
+    """The option of pip that takes a clone's versions; empty elsewhere."""
+    constraints = Path("constraints.txt") if root == Path.cwd() else root / "constraints.txt"
+    return f" -c {shlex.quote(str(constraints))}" if _is_clone(root) and constraints.is_file() else ""
+
+
 def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROOT) -> str:
     """The command that installs an extra: of the clone that judgelm runs from, else its packages by name.
 
@@ -84,11 +117,8 @@ def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROO
         root: the folder from which `judgelm` is imported: a clone, or site-packages.
     """
     if _is_clone(root):
-        is_here = root == Path.cwd()
-        target = f'".[{extra}]"' if is_here else shlex.quote(f"{root}[{extra}]")
-        constraints = Path("constraints.txt") if is_here else root / "constraints.txt"
-        pinned = f" -c {shlex.quote(str(constraints))}" if constraints.is_file() else ""
-        return f"pip install -e {target}{pinned}"
+        target = f'".[{extra}]"' if root == Path.cwd() else shlex.quote(f"{root}[{extra}]")
+        return f"pip install -e {target}{_pinned(root)}"
     from importlib.metadata import PackageNotFoundError
 
     try:

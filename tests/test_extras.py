@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.package import extra_of, install_hint
+from judgelm.package import extra_of, install_hint, missing_packages
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = [
@@ -101,6 +101,17 @@ def test_a_missing_module_leads_to_the_first_extra_that_lists_it_itself(installe
 def test_another_packages_pyproject_in_site_packages_is_no_clone(installed):
     site = make_clone(installed('trl; extra == "train"'), name="careless")
     assert install_hint("train", distribution="judgeling", root=site) == "pip install trl"
+
+
+def test_missing_packages_are_installed_alone_with_their_declared_versions(installed, tmp_path):
+    site = installed(
+        'pytest>=1; extra == "train"', 'absent-one<3,>=2; extra == "train"', 'absent-two; extra == "train"'
+    )
+    used = ["pytest", "absent-one", "undeclared"]
+    message = missing_packages("train", used, distribution="judgeling", root=site)
+    assert message == "absent-one, undeclared not installed; run: pip install 'absent-one>=2,<3' undeclared"
+    assert missing_packages("train", ["pytest"], distribution="judgeling", root=site) == ""
+    assert missing_packages("train", ["absent_two"], distribution="never-installed", root=site).endswith("absent_two")
 
 
 @pytest.mark.parametrize("extra", ["train", "missing"])

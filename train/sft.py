@@ -27,9 +27,8 @@ def build_trainer(run: TrainingRun) -> JudgeTrainer:
 
     # model, and TRL's trainer, which also judges the validation pairs and stops on NaN
     model, peft_config = run.load_model()
-    return JudgeTrainer(
-        model=model, peft_config=peft_config, score_weight=run.judge.score_weight, **run.trainer_options()
-    )
+    loss = {"score_weight": run.judge.score_weight, "loss_average": run.judge.loss_average}
+    return JudgeTrainer(model=model, peft_config=peft_config, **loss, **run.trainer_options())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`judgelm train`, and the command line of the recipes in `train/`: parse, build the trainer, train, save."""
 
 import os
+import re
 import runpy
 import shlex
 import shutil
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from judgelm.cli.console import console, echo, printable
-from judgelm.engines.base import require, require_local
-from judgelm.errors import ConfigError, InputError, JudgelmError, not_found
+from judgelm.errors import ConfigError, InputError, JudgelmError, MissingExtraError, not_found
+from judgelm.package import missing_packages
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
@@ -62,17 +63,14 @@ def train_command(
         raise not_found("recipe", recipe, recipes)
     rest = context.args
     settings = _named(CONFIGS / "train", config, "config") if config else None
-    _check_rows(recipe, (read_yaml(settings) if settings else None) or {}, rest)
-    require_local()
-    require("trl", extra="train")
+    launched = _named(CONFIGS / "accelerate", accelerate, "file") if accelerate else None
+    options = (read_yaml(settings) if settings else None) or {}
+    _check_rows(recipe, options, rest)
+    _check_packages(options, rest, (read_yaml(launched) if launched else None) or {})
     script = RECIPES / f"{recipe}.py"
     command = [str(script), *(["--config", str(settings)] if settings else []), *rest]
-    if accelerate:
-        launch = [
-            "accelerate.commands.launch",
-            "--config_file",
-            str(_named(CONFIGS / "accelerate", accelerate, "file")),
-        ]
+    if launched:
+        launch = ["accelerate.commands.launch", "--config_file", str(launched)]
         console.message(f"accelerate launch {shlex.join([*launch[1:], *command])}")
         os.execv(sys.executable, [sys.executable, "-m", *launch, *command])
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # one process would split its rows among all that it sees
@@ -143,6 +141,45 @@ def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
             )
         wanted = "scores of the answers" if recipe == "sft" else "a winner, scores or a preference"
         raise InputError(str(rejects[0]) if rejects else f"{file}: no row has {wanted}; see docs/training.md")
+
+
+_PACKAGES = (
+    "torch", "transformers", "tokenizers", "safetensors", "huggingface-hub", "accelerate", "peft", "gguf", "trl",
+    "datasets", "pyarrow",
+)  # fmt: skip
+"""Packages that every recipe imports."""
+_BITSANDBYTES = re.compile(r"bnb|paged|ademamix|^(adamw|lion)_8bit")
+"""Optimizers of bitsandbytes, by transformers' names."""
+
+
+def _check_packages(settings: Any, arguments: Sequence[str], launched: Any) -> None:
+    """Refuse to start without a package that this recipe uses; other packages of the extra are not needed.
+
+    Args:
+        settings: of the recipe's file.
+        arguments: of the command line.
+        launched: accelerate's file.
+
+    Raises:
+        MissingExtraError: names the missing packages and the command that installs them.
+    """
+    used = [*_PACKAGES]
+    if _values("eval_data", settings, arguments):
+        used += ["scipy", "scikit-learn", "statsmodels"]
+    in_bits = any(_is_on(name, settings, arguments) for name in ("load_in_4bit", "load_in_8bit"))
+    if in_bits or any(map(_BITSANDBYTES.search, _values("optim", settings, arguments))):
+        used.append("bitsandbytes")
+    by_accelerate = isinstance(launched, Mapping) and launched.get("distributed_type") == "DEEPSPEED"
+    if by_accelerate or _values("deepspeed", settings, arguments):
+        used.append("deepspeed")
+    if missing := missing_packages("train", used):
+        raise MissingExtraError(missing)
+
+
+def _is_on(name: str, settings: Any, arguments: Sequence[str]) -> bool:
+    """A recipe's switch: `--name`, `--name true` or the settings' value."""
+    value = _values(name, settings, arguments)
+    return value[0].lower() in ("true", "1", "yes") if value else f"--{name}" in arguments
 
 
 def _values(name: str, settings: Any, arguments: Sequence[str]) -> list[str]:

@@ -1,6 +1,8 @@
 """Arguments of a recipe beside TRL's: their fields, parsing, and checks against each other."""
 
 import math
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -74,6 +76,11 @@ class JudgeArguments:
     )
     score_weight: float = argument(
         "Weight of a score line's token in the loss, where a token of the reason has 1.", default=1.0
+    )
+    loss_average: str = argument(
+        "token: the loss of a step is the mean over all its tokens, so that a long reason weighs more than a short "
+        "one. row: the mean over its rows, each with the mean over its own tokens, as in JudgeLM's script.",
+        default="token",
     )
     overwrite_output_dir: bool = argument(
         "Overwrite output_dir: a finished judge, or checkpoints, which are removed. Without it a run resumes from "
@@ -170,6 +177,7 @@ def check_arguments(judge: JudgeArguments, args: Any) -> None:
     Raises:
         ConfigError: they do not fit, or Liger kernels are not installed.
     """
+    check_parallelism(args)
     check_template(judge)
     if not judge.train_data:
         raise ConfigError("train_data is empty; give it a file of labelled rows")
@@ -194,11 +202,41 @@ def check_arguments(judge: JudgeArguments, args: Any) -> None:
         accumulation=args.gradient_accumulation_steps,
         processes=processes(args),
     )
-    _check_score_weight(judge, args)
+    _check_loss(judge, args)
     if args.use_liger_kernel and not is_liger_kernel_available():
         raise MissingExtraError(
             "use_liger_kernel needs liger-kernel and a GPU; run: pip install liger-kernel, or set it to false"
         )
+
+
+_SPLITS = {"tp_size": "tensor", "cp_size": "context", "sp_size": "sequence"}
+
+
+def check_parallelism(args: Any) -> None:
+    """Refuse processes that share a row or a layer: batches, rows and losses count on rows of their own for each.
+
+    Raises:
+        ConfigError: accelerate's or DeepSpeed's configuration or the arguments split rows or layers.
+    """
+    launched = os.environ.get("ACCELERATE_USE_PARALLELISM_CONFIG", "").lower() == "true"
+    own, load = args.parallelism_config or {}, args.model_init_kwargs
+    own = own if isinstance(own, Mapping) else vars(own)
+    deepspeed = args.deepspeed_plugin.deepspeed_config if args.deepspeed_plugin is not None else {}
+    found: dict[str, Any] = {
+        f"parallelism_config: {name} ({kind} parallelism)": own.get(name)
+        or (launched and os.environ.get(f"PARALLELISM_CONFIG_{name.upper()}"))
+        for name, kind in _SPLITS.items()
+    }
+    found["deepspeed_config: autotp_size"] = deepspeed.get("tensor_parallel", {}).get("autotp_size")
+    found["deepspeed_config: sequence_parallel_size"] = deepspeed.get("sequence_parallel_size")
+    for name in ("tp_plan", "tp_size", "device_mesh", "distributed_config") if isinstance(load, Mapping) else ():
+        found[f"model_init_kwargs: {name}"] = load.get(name)
+    for name, value in found.items():
+        if value and str(value) != "1":
+            raise ConfigError(
+                f"{name} is {value}, but each process of a training takes whole rows of its own; leave it out, and "
+                "split the weights with zero3 or fsdp2 (configs/accelerate)"
+            )
 
 
 def check_template(judge: JudgeArguments) -> None:
@@ -215,18 +253,22 @@ def check_template(judge: JudgeArguments) -> None:
         )
 
 
-def _check_score_weight(judge: JudgeArguments, args: Any) -> None:
+def _check_loss(judge: JudgeArguments, args: Any) -> None:
     if not 0 < judge.score_weight < float("inf"):
         raise ConfigError(f"score_weight is {judge.score_weight}; it is a number above 0, and 1 has no effect")
-    if judge.score_weight == 1:
-        return
-    for fits, needed in (
-        (get_template(judge.template).reading == "score-line", "a template that begins with a score line"),
-        (judge.loss_on == "completion", "loss_on: completion"),
-        (args.loss_type == "nll" and not args.label_smoothing_factor, "loss_type: nll and label_smoothing_factor: 0"),
+    if judge.loss_average not in ("token", "row"):
+        raise ConfigError(f"loss_average {judge.loss_average!r} does not exist; available: token, row")
+    plain = getattr(args, "loss_type", "nll") == "nll" and not args.label_smoothing_factor
+    reading = get_template(judge.template).reading
+    for name, fits, needed in (
+        ("score_weight", reading == "score-line", "a template that begins with a score line"),
+        ("score_weight", judge.loss_on == "completion", "loss_on: completion"),
+        ("score_weight", plain, "loss_type: nll and label_smoothing_factor: 0"),
+        ("loss_average", plain, "loss_type: nll and label_smoothing_factor: 0"),
     ):
-        if not fits:
-            raise ConfigError(f"score_weight is {judge.score_weight}, which needs {needed}; leave it out, or set that")
+        value = getattr(judge, name)
+        if value not in (1, "token") and not fits:
+            raise ConfigError(f"{name} is {value}, which needs {needed}; leave it out, or set that")
 
 
 def row_options(judge: JudgeArguments, args: Any) -> RowOptions:

@@ -295,11 +295,12 @@ def find_start(judge: Any, args: Any, base: Any, rows: EpochRows) -> StartingPoi
 def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str, Any]:
     """Settings that decide what a run learns, by name, as JSON stores them; two runs with the same settings are one.
 
-    The rows that a process takes at once do not count: with the same global batch, the steps are the same.
+    The rows that a process takes at once do not count: with the same global batch, the steps are the same. Nor does
+    the number of processes, unless the optimizer is sharded.
 
     Args: see `find_start`.
     """
-    schedule = rows.schedule
+    schedule, sharding = rows.schedule, sharding_of(args)
     stated = asdict(judge) | asdict(base)
     settings = {
         **{name: stated[name] for name in stated if name not in _WITHOUT_EFFECT and not name.startswith("eval")},
@@ -310,15 +311,22 @@ def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str,
         "num_train_epochs": schedule.epochs if schedule.steps is None else None,
         "max_steps": schedule.steps,
         "global_batch": schedule.batch,
-        "processes": processes(args),
-        "distribution": PartialState().distributed_type.value,
-        "zero_stage": args.deepspeed_plugin.zero_stage if args.deepspeed_plugin else None,
+        "sharding": sharding,
+        "processes": processes(args) if sharding else None,
         "seed": schedule.seed,
         "group_by_length": schedule.group_by_length,
         "rows": rows.name,
     }
     plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
     return plain
+
+
+def sharding_of(args: Any) -> str | None:
+    """The kind of shards in which processes write the optimizer; None where every process has all of it (DDP)."""
+    if args.deepspeed_plugin is not None:
+        return f"zero{args.deepspeed_plugin.zero_stage}"
+    fsdp = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
+    return "fsdp" if fsdp else None
 
 
 def refuse_finished(judge: Any, args: Any) -> None:
@@ -444,8 +452,10 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
         changes = ", ".join(
             f"{name} was {state.settings.get(name)!r} and is {settings.get(name)!r}" for name in changed
         )
+        reason = " (each process wrote its share of the optimizer)" if "processes" in changed else ""
         raise RunError(
-            f"{checkpoint}: belongs to another run: {changes}; put it back, choose another output_dir, or {_OVERWRITE}"
+            f"{checkpoint}: belongs to another run: {changes}{reason}; put it back, choose another output_dir, or "
+            f"{_OVERWRITE}"
         )
     old = ", ".join(
         f"{name} {version} (now {VERSIONS.get(name)})"

@@ -73,7 +73,7 @@ def check_dpo_arguments(judge: DPOArguments, dpo: DPOConfig) -> None:
     Raises:
         ConfigError: one of them is set, or beta is not above 0.
     """
-    for name, only in (("loss_on", "completion"), ("score_weight", 1.0)):
+    for name, only in (("loss_on", "completion"), ("score_weight", 1.0), ("loss_average", "token")):
         if getattr(judge, name) != only:
             raise ConfigError(f"{name} is {getattr(judge, name)!r}, but DPO compares whole judgments; leave {name} out")
     if judge.adapter is not None:

@@ -122,6 +122,7 @@ def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, 
         "reason_prob": judge.reason_prob,
         "loss_on": judge.loss_on,
         "score_weight": judge.score_weight,
+        "loss_average": judge.loss_average,
         "steps": steps,
         # fewer than configured where it ended early
         "epochs": rows.schedule.epochs_of(rows.per_epoch) * steps / state.max_steps,

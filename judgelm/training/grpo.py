@@ -253,8 +253,8 @@ def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
     reasoned_template(judge.template)
     if args.use_vllm and (fault := vllm_fault(installed_vllm())) is not None:
         raise ConfigError(f"use_vllm is set, but {fault}")
-    defaults = {"loss_on": "completion", "score_weight": 1.0, "reason_prob": 1.0, "global_batch": None}
-    for name, only in defaults.items():
+    defaults = {"loss_on": "completion", "score_weight": 1.0, "loss_average": "token", "reason_prob": 1.0}
+    for name, only in (defaults | {"global_batch": None}).items():
         if getattr(judge, name) != only:
             raise ConfigError(f"{name} is {getattr(judge, name)!r}, which has no meaning for GRPO; leave {name} out")
     for name, reason in (

@@ -467,7 +467,8 @@ def check_preference_arguments(judge: PreferenceArguments) -> None:
         raise ConfigError(
             f"template {template.id} reasons first, which train/grpo.py trains; use it, or another template"
         )
-    for name, only in (("loss_on", "completion"), ("score_weight", 1.0), ("reason_prob", 0.0)):
+    unused = {"loss_on": "completion", "score_weight": 1.0, "loss_average": "token", "reason_prob": 0.0}
+    for name, only in unused.items():
         if getattr(judge, name) != only:
             raise ConfigError(f"{name} is {getattr(judge, name)!r}, but preferences train no replies; leave it out")
     for name in sorted({name for names in _WEIGHTS.values() for name in names}):

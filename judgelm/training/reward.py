@@ -52,6 +52,7 @@ _FIXED = {
     "reference_drop_prob": 1.0,
     "loss_on": "completion",
     "score_weight": 1.0,
+    "loss_average": "token",
 }
 """Arguments of other recipes that a reward model cannot have otherwise."""
 

@@ -208,8 +208,16 @@ class JudgeMixin(Trainer):
         super()._save(output_dir, cast_weights(weights, dtype, exempt))
         _write_dtype(Path(output_dir or str(self.args.output_dir)) / "config.json", dtype)
 
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Save a checkpoint, with the number of tokens so far, which TRL 1.16 logs and would count anew."""
+        stored: Any = self.state.stateful_callbacks
+        stored[_NUM_TOKENS] = getattr(self, "_total_train_tokens", 0)
+        super()._save_checkpoint(model, trial)
+
     def _load_callback_state(self) -> None:
-        """Restore a checkpoint's count of evaluations, with the patience of this run, not the checkpoint's."""
+        """Restore a checkpoint's counts of tokens and evaluations, with the patience of this run."""
+        stored: Any = self.state.stateful_callbacks
+        self._total_train_tokens = stored.pop(_NUM_TOKENS, 0)
         super()._load_callback_state()
         for callback in self.callback_handler.callbacks:
             if isinstance(callback, EarlyStoppingCallback) and self._patience is not None:
@@ -250,6 +258,7 @@ class JudgeMixin(Trainer):
 
 
 _SCORE_LINE = "score_line"
+_NUM_TOKENS = "num_tokens"
 
 
 class JudgeTrainer(JudgeMixin, SFTTrainer):
@@ -262,12 +271,15 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
     Args:
         model: the base, loaded.
         args: TRL's `SFTConfig`.
-        score_weight: weight of a score line's token in the loss, where a reason's has 1. The loss of a step is
-            sum(weight * nll) / sum(weight) over the tokens of all its rows, whichever process and pass they are in.
+        score_weight: weight of a score line's token in the loss, where a reason's has 1.
+        loss_average: `token`: the loss of a step is sum(weight * nll) / sum(weight) over the tokens of all its rows;
+            `row`: the mean of that quotient over its rows. Processes and passes make no difference.
         options: `rows` (`EpochRows`), `validation`, `patience`, and what `SFTTrainer` takes.
     """
 
-    def __init__(self, *, model: Any, args: Any, score_weight: float = 1.0, **options: Any) -> None:
+    def __init__(
+        self, *, model: Any, args: Any, score_weight: float = 1.0, loss_average: str = "token", **options: Any
+    ) -> None:
         args.completion_only_loss = False
         self.padding = settle_padding(model, args)
         skip_unlabelled_logits()
@@ -275,6 +287,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
         speed_up_lora(self)
         # Only their ratio matters; TRL 1.16 divides by 1 at least, so neither may be less.
         self._weights = (score_weight, 1.0) if score_weight > 1 else (1.0, 1 / score_weight)
+        self._by_row = loss_average == "row"
         if score_weight != 1:
             self.data_collator = ScoreLineCollator(self.data_collator, self.processing_class)
 
@@ -287,26 +300,39 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
     ) -> Any:
         """TRL's loss, from weighted log-probabilities where tokens have weights."""
         forward = model
-        if _SCORE_LINE in inputs:
+        if self._is_weighted(inputs):
             weights = self._token_weights(inputs)
             if num_items_in_batch is None:  # TRL then divides by the number of tokens
                 weights = weights / weights[weights > 0].mean()
-            del inputs[_SCORE_LINE]
+            inputs.pop(_SCORE_LINE, None)
             forward = _weighted(model, weights)
         return super().compute_loss(forward, inputs, return_outputs, num_items_in_batch=num_items_in_batch)
 
     def _get_num_items_in_batch(self, batch_samples: list[dict[str, Tensor]], device: torch.device) -> Any:
-        """The divisor of the step's summed loss: its tokens, or their weights."""
-        if not batch_samples or _SCORE_LINE not in batch_samples[0]:
+        """The divisor of the step's summed loss: its tokens, the sum of their weights, or its rows."""
+        if not batch_samples or not self._is_weighted(batch_samples[0]):
             return super()._get_num_items_in_batch(batch_samples, device)
         total = torch.stack([self._token_weights(batch).sum() for batch in batch_samples]).sum().to(device)
         return self.accelerator.gather(total).sum() if self.args.average_tokens_across_devices else total
 
     def _token_weights(self, batch: dict[str, Tensor]) -> Tensor:
-        """Shape (rows, tokens - 1), shifted by one like the labels; 0 where there is no loss."""
-        score, reason = self._weights
-        counted = batch["labels"][:, 1:] != IGNORED
-        return counted * torch.where(batch[_SCORE_LINE][:, 1:], score, reason)
+        """Shape (rows, tokens - 1), shifted by one like the labels; 0 where there is no loss.
+
+        Where each row counts alike, the weights of a row add up to 1.
+        """
+        weights = (batch["labels"][:, 1:] != IGNORED).float()
+        if _SCORE_LINE in batch:
+            weights = weights * torch.where(batch[_SCORE_LINE][:, 1:], *self._weights)
+        if not self._by_row:
+            return weights
+        if (row := batch.get("seq_idx")) is None:
+            return weights / weights.sum(1, keepdim=True).clamp(min=1)
+        row = row[:, 1:].long()  # rows one behind another
+        sums = torch.zeros_like(weights).scatter_add(1, row, weights)
+        return weights / sums.gather(1, row).clamp(min=1)
+
+    def _is_weighted(self, batch: Mapping[str, Any]) -> bool:
+        return self._by_row or _SCORE_LINE in batch
 
 
 def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:

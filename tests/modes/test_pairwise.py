@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
@@ -18,6 +20,7 @@ from judgelm.runs.runner import judge
 from judgelm.runs.session import RunStats
 from tests.support.flows import broken, drive, reply, text_of
 
+ROOT = Path(__file__).parents[2]
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"), reference="r")
 
 
@@ -440,3 +443,11 @@ def test_any_other_model_can_be_asked_to_reason_first():
         pytest.raises(ConfigError, match="such as reasoned-chat"),
     ):
         judge_.mode("reasoned")
+
+
+def test_the_configuration_for_vllm_asks_for_no_tree_of_score_lines():
+    # vLLM makes a request for each likely branch of one
+    settings = yaml.safe_load((ROOT / "configs/judge/vllm.yaml").read_text())
+    options = {name: value for name, value in settings.items() if name in Pairwise.__dataclass_fields__}
+    requests = next(Pairwise(**options)(SAMPLE))
+    assert [request.candidates for request in requests] == [(), ()]

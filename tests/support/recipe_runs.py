@@ -131,7 +131,7 @@ def read_to_step(process, step):
         assert lines[-1], "it ended too early: " + "".join(lines)[-3000:]
 
 
-def losses_of(checkpoint):
-    """The loss of each step up to a checkpoint, unrounded."""
+def losses_of(checkpoint, name="loss"):
+    """The loss of each step up to a checkpoint, unrounded, or another logged figure."""
     history = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
-    return {entry["step"]: entry["loss"] for entry in history if "loss" in entry}
+    return {entry["step"]: entry[name] for entry in history if name in entry}

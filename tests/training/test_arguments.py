@@ -4,9 +4,11 @@ import json
 import math
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
+from accelerate.parallelism_config import ParallelismConfig
 from transformers.utils import is_liger_kernel_available
 from trl import ModelConfig, SFTConfig
 
@@ -16,7 +18,13 @@ from judgelm.engines.model_files import split_adapter
 from judgelm.errors import ConfigError
 from judgelm.judges.cards import named_judge
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.arguments import JudgeArguments, accumulation_steps, check_arguments, save_dtype_of
+from judgelm.training.arguments import (
+    JudgeArguments,
+    accumulation_steps,
+    check_arguments,
+    check_parallelism,
+    save_dtype_of,
+)
 from judgelm.training.run import parse_arguments
 from judgelm.training.trainer import JudgeSFTConfig
 from tests.support.gguf_files import write_gguf
@@ -41,6 +49,12 @@ def test_a_hub_token_stays_out_of_what_the_trainer_writes(monkeypatch, tmp_path)
         ({"score_weight": 2.0, "template": "reasoned-chat"}, {}, "score_weight"),
         ({"score_weight": 2.0}, {"loss_type": "dft"}, "score_weight"),
         ({"score_weight": 2.0}, {"label_smoothing_factor": 0.1}, "score_weight"),
+        ({"loss_average": "rows"}, {}, "loss_average"),
+        ({"loss_average": "row"}, {"loss_type": "dft"}, "loss_average"),
+        ({"loss_average": "row"}, {"label_smoothing_factor": 0.1}, "loss_average"),
+        ({}, {"parallelism_config": {"cp_size": 2}}, "parallelism_config: cp_size"),
+        ({}, {"parallelism_config": ParallelismConfig(sp_size=2)}, "parallelism_config: sp_size"),
+        ({}, {"model_init_kwargs": {"tp_plan": "auto"}}, "model_init_kwargs: tp_plan"),
         ({"loss_on": "prompt"}, {}, "loss_on"),
         ({"scale": [10, 1]}, {}, "scale"),
         ({"save_dtype": "int8"}, {}, "save_dtype"),
@@ -59,6 +73,24 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path, judge, options, name):
     arguments = JudgeArguments(train_data=["rows.jsonl"], **judge)
     with pytest.raises(ConfigError, match=rf"^{name} "):
         check_arguments(arguments, JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, **options))
+
+
+@pytest.mark.parametrize("name", ["TP", "CP", "SP"])
+def test_rows_that_accelerates_file_splits_are_refused(tmp_path, monkeypatch, name):
+    args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)
+    monkeypatch.setenv(f"PARALLELISM_CONFIG_{name}_SIZE", "2")
+    check_arguments(JudgeArguments(train_data=["rows.jsonl"]), args)  # accelerate does not read it either
+    monkeypatch.setenv("ACCELERATE_USE_PARALLELISM_CONFIG", "true")
+    with pytest.raises(ConfigError, match=f"parallelism_config: {name.lower()}_size .* is 2, but each process"):
+        check_arguments(JudgeArguments(train_data=["rows.jsonl"]), args)
+
+
+def test_layers_and_rows_that_deepspeed_splits_are_refused(tmp_path):
+    args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)
+    for settings in ({"tensor_parallel": {"autotp_size": 4}}, {"sequence_parallel_size": 4}):
+        args.deepspeed_plugin = SimpleNamespace(deepspeed_config=settings)
+        with pytest.raises(ConfigError, match=r"deepspeed_config: .*_size is 4, but each process"):
+            check_parallelism(args)
 
 
 @pytest.mark.skipif(is_liger_kernel_available(), reason="it is installed")

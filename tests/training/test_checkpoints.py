@@ -1,6 +1,7 @@
 """Which checkpoints count, which are removed, and where a run begins."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import transformers
@@ -14,7 +15,9 @@ from judgelm.training.checkpoints import (
     choose_start,
     flaw_of,
     mark,
+    run_settings,
 )
+from tests.support.recipe_runs import prepare, write_world
 
 SETTINGS = {"learning_rate": 0.1, "model_name_or_path": "base", "rows": "abc"}
 
@@ -126,6 +129,29 @@ def test_another_run_is_refused_by_what_differs_and_nothing_is_removed(tmp_path,
         with pytest.raises(RunError, match=finding):
             start(tmp_path, SETTINGS | change, given=given)
     assert torn.exists()
+
+
+@pytest.mark.parametrize(
+    ("environment", "deepspeed", "sharding"),
+    [({}, None, None), ({"ACCELERATE_USE_FSDP": "true"}, None, "fsdp"), ({}, SimpleNamespace(zero_stage=3), "zero3")],
+)
+def test_the_number_of_processes_decides_only_where_the_optimizer_is_sharded(
+    tiny_model, tmp_path, monkeypatch, environment, deepspeed, sharding
+):
+    rows = write_world(tmp_path / "rows.jsonl", 8)
+    run = prepare(tiny_model, tmp_path / "out", rows, save_strategy="no", max_steps=1)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    trainer, judge, base = run
+    trainer.args.deepspeed_plugin = deepspeed
+    settings = run_settings(judge, trainer.args, base, trainer.rows)
+    assert (settings["sharding"], settings["processes"]) == (sharding, 1 if sharding else None)
+
+
+def test_shards_of_other_processes_are_refused_with_the_reason(tmp_path):
+    checkpoint(tmp_path, 3, settings=SETTINGS | {"sharding": "zero3", "processes": 8})
+    with pytest.raises(RunError, match=r"processes was 8 and is 4 \(each process wrote its share of the optimizer\)"):
+        start(tmp_path, SETTINGS | {"sharding": "zero3", "processes": 4})
 
 
 def test_other_versions_are_said_not_refused(tmp_path):

@@ -110,6 +110,17 @@ def test_two_processes_train_the_judge_of_one(started, alone, name):
         assert judge.compare(*asked).shown == single.compare(*asked).shown
 
 
+@pytest.mark.distributed
+def test_one_process_resumes_a_run_of_two_whose_optimizer_is_whole(settings, alone, tmp_path, capfd):
+    often = {"save_steps": 3, "save_total_limit": 3}
+    finish(launch(recipe_runs.configure(tmp_path / "two", **(settings | shape(4, 2) | often)), "ddp"))
+    shutil.copytree(tmp_path / "two/out/checkpoint-3", tmp_path / "out/checkpoint-3")
+    assert recipe_runs.run_here(recipe_runs.configure(tmp_path, **(settings | shape(16, 1) | often))) is None
+    assert "checkpoint-3" in capfd.readouterr().out
+    losses, expected = (losses_of(folder / f"checkpoint-{STEPS}") for folder in (tmp_path / "out", alone))
+    assert losses == pytest.approx(expected, abs=1e-4, rel=0)
+
+
 @pytest.fixture(scope="module")
 def bf16_settings(settings):
     """As the recipes for GPUs: products in bf16, gradient checkpointing, pairs judged at every evaluation."""

@@ -1,5 +1,6 @@
 """Rows one behind another, without padding: losses and gradients of padded rows, and the models that cannot."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +18,7 @@ from transformers import (
 )
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from judgelm.engines.transformers.attention import ATTENTION_NAME
+from judgelm.engines.transformers.attention import ATTENTION_NAME, trained_rows
 from judgelm.errors import ConfigError, EngineError
 from judgelm.training.dpo import DPOArguments, JudgeDPOConfig, check_dpo_arguments
 from judgelm.training.preference import ScoreLineObjective, ScoreLineTrees
@@ -86,6 +87,22 @@ def test_loss_and_gradients_are_those_of_padded_rows(case, checkpointing):
     if checkpointing:
         model.gradient_checkpointing_enable()
     assert_alike(collated(model, padding_free=True), padded)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_float32_weights_under_autocast_reach_the_kernel_in_16_bits(dtype):
+    model, seen = model_of(GROUPED), []
+    settle_padding(model, arguments())
+    batch = DataCollatorForLanguageModeling(0, padding_free=True)(rows())
+
+    def kernel(query, key, value, *_, **__):
+        seen.append({query.dtype, key.dtype, value.dtype})
+        return query
+
+    segments = replace(trained_rows([30, 5, 1, 17]), kernel_for=lambda *_: kernel)
+    with torch.autocast("cpu", dtype):
+        model(**batch, segments=[segments], use_cache=False).loss.backward()
+    assert seen == [{dtype}] * GROUPED.num_hidden_layers  # RoPE gave float32, which no such kernel takes
 
 
 def test_padded_rows_are_refused_by_the_packed_attention_rather_than_read_across():

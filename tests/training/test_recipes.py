@@ -68,7 +68,7 @@ def test_a_training_config_is_parsed_and_states_its_batch(path):
     if path.stem.startswith("judgelm"):
         assert (model.attn_implementation, sft.padding_free) == (None, False)  # "No recipe names one"
     if path.stem.startswith("judgelm") and commands[0][2] == "sft":
-        assert judge.global_batch == 128
+        assert (judge.global_batch, judge.loss_average) == (128, "row")
     rows = sft.per_device_train_batch_size
     shapes = []
     for command in commands:

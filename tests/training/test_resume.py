@@ -32,7 +32,9 @@ def uninterrupted(settings, tmp_path_factory):
 
 
 def assert_same(out, reference):
-    """The same loss at every step, and the same weights."""
+    """The same loss at every step, with the same number of tokens so far, and the same weights."""
+    tokens = [losses_of(folder / "checkpoint-18", "num_tokens") for folder in (out, reference)]
+    assert tokens[0] == tokens[1]
     losses, expected = losses_of(out / "checkpoint-18"), losses_of(reference / "checkpoint-18")
     assert list(losses) == list(range(1, 19))
     assert losses == pytest.approx(expected, rel=1e-6)

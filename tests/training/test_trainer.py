@@ -139,12 +139,15 @@ def test_two_judgments_are_compared_by_their_own_tokens_alone(tiny_model, tmp_pa
     assert scored == [tokens, tokens]  # the judge, and its reference
 
 
-def weighted_by_hand(base, rows, weight):
-    """Sum of weight x nll over sum of weights, and the norm of its gradients, one row at a time from the logits."""
+def weighted_by_hand(base, rows, weight, average="token"):
+    """Sum of weight x nll over sum of weights, of all rows or the mean of each row's, and the norm of its gradients."""
     model = AutoModelForCausalLM.from_pretrained(base)
     [newline] = AutoTokenizer.from_pretrained(base)("\n")["input_ids"]
     total = weights = 0.0
+    means = []
     for row in rows:
+        if average == "row":
+            total = weights = 0.0
         log_probs = model(input_ids=torch.tensor([row["input_ids"]])).logits[0].log_softmax(-1)
         in_score_line = True
         for place, label in enumerate(row["labels"]):
@@ -152,27 +155,48 @@ def weighted_by_hand(base, rows, weight):
                 one = weight if in_score_line else 1.0
                 total, weights = total - one * log_probs[place - 1, label], weights + one
                 in_score_line = in_score_line and label != newline
-    loss = total / weights
+        means.append(total / weights)
+    loss = sum(means) / len(means) if average == "row" else total / weights
     loss.backward()
     norm = torch.stack([parameter.grad.norm() for parameter in model.parameters()]).norm()
     return loss.item(), norm.item()
 
 
 @pytest.mark.parametrize("padding_free", [False, True])
-@pytest.mark.parametrize("weight", [3.0, 0.25, 1.0])
-def test_score_tokens_weigh_more_or_less_over_the_whole_step(tune, tiny_model, weight, padding_free):
-    trainer = tune(judge={"score_weight": weight}, padding_free=padding_free)
+@pytest.mark.parametrize(
+    ("weight", "average"), [(3.0, "token"), (0.25, "token"), (1.0, "token"), (1.0, "row"), (3.0, "row")]
+)
+def test_tokens_and_rows_have_their_weights_over_the_whole_step(tune, tiny_model, weight, average, padding_free):
+    trainer = tune(judge={"score_weight": weight, "loss_average": average}, padding_free=padding_free)
     assert len(batch_of(trainer)["input_ids"]) == (1 if padding_free else 4)
     rows = trainer.rows.dataset.select(range(8))  # two passes of four rows
     trainer.train()
     [(loss, norm)] = [(one["loss"], one["grad_norm"]) for one in trainer.state.log_history if "loss" in one]
-    assert (loss, norm) == pytest.approx(weighted_by_hand(tiny_model, rows, weight), rel=1e-4)
+    assert (loss, norm) == pytest.approx(weighted_by_hand(tiny_model, rows, weight, average), rel=1e-4)
 
 
-def test_the_eval_loss_is_weighted_alike(tune, tiny_model, train_file):
-    judge = {"score_weight": 3.0, "eval_data": [train_file], "swap_prob": 0, "eval_pairs": 0}
+def test_a_long_row_counts_as_a_short_one_by_row_and_by_its_tokens_otherwise(tune, tiny_model):
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
+    trainer = tune(per_device_train_batch_size=2, gradient_accumulation_steps=1)
+    rows = sorted(trainer.rows.dataset, key=lambda row: sum(label != -100 for label in row["labels"]))
+    pair = [{name: row[name] for name in ("input_ids", "labels")} for row in (rows[0], rows[-1])]
+    tokens = [sum(label != -100 for label in row["labels"]) for row in pair]
+    assert tokens[1] > 2 * tokens[0]
+    alone = [model(**{name: torch.tensor([ids]) for name, ids in row.items()}).loss.item() for row in pair]
+    expected = {"row": sum(alone) / 2, "token": sum(map(math.prod, zip(alone, tokens, strict=True))) / sum(tokens)}
+    for average, loss in expected.items():
+        trainer = tune(judge={"loss_average": average})
+        batch = trainer.data_collator(pair)
+        items = trainer._get_num_items_in_batch([dict(batch)], trainer.args.device)
+        assert trainer.compute_loss(trainer.model, batch, num_items_in_batch=items).item() == pytest.approx(loss)
+
+
+@pytest.mark.parametrize("average", ["token", "row"])
+def test_the_eval_loss_is_weighted_alike(tune, tiny_model, train_file, average):
+    loss = {"score_weight": 3.0, "loss_average": average}
+    judge = loss | {"eval_data": [train_file], "swap_prob": 0, "eval_pairs": 0}
     trainer = tune(judge=judge, per_device_eval_batch_size=96)
-    expected, _ = weighted_by_hand(tiny_model, trainer.eval_dataset, 3.0)
+    expected, _ = weighted_by_hand(tiny_model, trainer.eval_dataset, 3.0, average)
     assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
@@ -237,12 +261,14 @@ def test_what_is_counted_in_epochs_stays_so_where_all_epochs_are_one_pass(tmp_pa
 
 
 @pytest.mark.slow
-def test_two_processes_divide_by_the_weights_of_all_rows(tune, tiny_model, train_file, tmp_path):
-    trainer = tune(judge={"score_weight": 3.0}, max_steps=2)
+@pytest.mark.parametrize("average", ["token", "row"])
+def test_two_processes_divide_by_the_weights_of_all_rows(tune, tiny_model, train_file, tmp_path, average):
+    loss = {"score_weight": 3.0, "loss_average": average}
+    trainer = tune(judge=loss, max_steps=2)
     trainer.train()
     expected = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    files = {"model_name_or_path": str(tiny_model), "train_data": [train_file], "score_weight": 3.0}
-    config = configure(tmp_path / "two", **files, gradient_accumulation_steps=1, max_steps=2)
+    files = {"model_name_or_path": str(tiny_model), "train_data": [train_file]}
+    config = configure(tmp_path / "two", **files, **loss, gradient_accumulation_steps=1, max_steps=2)
     said = finish(start(config, launcher=TWO))
     losses = [float(line.split("'loss': '")[1].split("'")[0]) for line in said.splitlines() if "'loss'" in line]
     assert losses == pytest.approx(expected, rel=1e-3)  # printed with four digits

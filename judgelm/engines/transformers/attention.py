@@ -213,6 +213,8 @@ def packed_attention(
     """
     if segments is None or attention_mask is not None or others.get("s_aux") is not None or others.get("dropout"):
         raise EngineError("this model's attention cannot run packed in the transformers engine; use --engine vllm")
+    if torch.is_autocast_enabled(device := query.device.type):  # RoPE in float32 leaves query and key in float32
+        query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (query, key, value))
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     options = AttentionOptions(scaling, sliding_window, softcap)
     each = [
