@@ -7,10 +7,11 @@ with Judge("my-judge") as judge:
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -337,7 +338,11 @@ class Judge:
 
         `options` are fields of the pair mode: `distribution=True` for `probability` and each order's score
         distribution, `reasons="all"` for a reason, `order_rule="probability"`, ...
+
+        Raises:
+            ConfigError: an argument is not text.
         """
+        _require_texts("compare", reference=reference, question=question, answer_1=answer_1, answer_2=answer_2)
         sample = Sample(id="1", question=question, answers=(answer_1, answer_2), reference=reference)
         return self._judge(sample, "pair", both_orders=both_orders, **options)
 
@@ -355,7 +360,11 @@ class Judge:
 
         `options` are fields of the mode: `distribution=True` for the expected grade, `reasons="all"`, ... With
         `mode="rubric"` the answer is rated on the dimensions of a rubric: `dimensions=["helpfulness"]`, ...
+
+        Raises:
+            ConfigError: an argument is not text.
         """
+        _require_texts("grade", reference=reference, anchor=anchor, question=question, answer=answer)
         metadata = {} if anchor is None else {"anchor": anchor}
         sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=metadata)
         return self._judge(sample, mode, **options)
@@ -364,11 +373,15 @@ class Judge:
         """Rank two answers or more; `options` are fields of the multi mode: `permutations=3`, ...
 
         Raises:
-            ConfigError: fewer than two answers.
+            ConfigError: fewer than two answers, or an argument that is not text.
         """
-        if isinstance(answers, str) or len(answers) < 2:
+        listed = not isinstance(answers, str | bytes | Mapping | Set) and isinstance(answers, Iterable)
+        texts = tuple(answers) if listed else ()
+        if len(texts) < 2:
             raise ConfigError("rank compares two answers or more; give them as a list of texts, or use grade for one")
-        sample = Sample(id="1", question=question, answers=tuple(answers), reference=reference)
+        named = {f"answers[{index}]": text for index, text in enumerate(texts)}
+        _require_texts("rank", reference=reference, question=question, **named)
+        sample = Sample(id="1", question=question, answers=texts, reference=reference)
         return self._judge(sample, "multi", **options)
 
     def _judge(self, sample: Sample, mode: str, **options: Any) -> Judgment:
@@ -376,14 +389,24 @@ class Judge:
         return judgment
 
     def judge_file(
-        self, *inputs: str, out: str, mode: str = "pair", hooks: BatchHooks | None = None, **options: Any
+        self,
+        *inputs: str | PathLike[str],
+        out: str | PathLike[str],
+        mode: str = "pair",
+        hooks: BatchHooks | None = None,
+        **options: Any,
     ) -> RunStats:
         """Judge a file as `judgelm-batch` does; `options` are fields of the mode.
 
         With dtype `auto` a resumed run keeps its numeric format: where this judge was loaded in another one, it is
         loaded again.
+
+        Raises:
+            ConfigError: there is no input, or an argument is not a path.
         """
-        job = BatchJob(inputs=inputs, out=out)
+        if not inputs:
+            raise ConfigError("judge_file: no input is named; pass the path of a file of pairs")
+        job = BatchJob(inputs=tuple(_path("input", path) for path in inputs), out=_path("out", out))
         dtype = run_dtype(job, self._options.dtype, self._engine_name)
         if dtype not in ("auto", self.engine.describe().get("dtype")):
             self.engine.close()
@@ -402,6 +425,28 @@ class Judge:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _require_texts(method: str, *, reference: object, anchor: object = None, **required: object) -> None:
+    """Refuse arguments of a method that are not text; reference and anchor may be None.
+
+    Raises:
+        ConfigError: one is not; the message names it.
+    """
+    optional = {name: value for name, value in (("reference", reference), ("anchor", anchor)) if value is not None}
+    for name, value in (required | optional).items():
+        if not isinstance(value, str):
+            raise ConfigError(f"{method}: {name} must be text (a str), got {_shown(value)}")
+
+
+def _path(name: str, value: object) -> str:
+    if not isinstance(value, str | PathLike):
+        raise ConfigError(f"judge_file: {name} must be a path, got {_shown(value)}")
+    return str(value)
+
+
+def _shown(value: object) -> str:
+    return "None" if value is None else f"{type(value).__name__} {value!r:.60}"
 
 
 def first_better(judgment: Judgment) -> float | None:

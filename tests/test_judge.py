@@ -1,6 +1,7 @@
 """The Python door, and where a judge's card is found."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -232,3 +233,54 @@ def test_a_chat_model_without_a_card_is_read_by_yes_and_no_and_does_not_think_fi
     assert "of the probability is on yes, no, less than half" in judgment.failure.why
     with Judge(str(folder), engine="transformers", reading="score-line") as judge:
         assert (judge.format.template, judge.engine.thinking.mode) == ("judgelm-chat", "absent")
+
+
+NOT_TEXT = [None, ["a", "b"], {"role": "user"}, b"bytes", float("nan"), 7]
+
+
+@pytest.mark.parametrize("value", NOT_TEXT, ids=repr)
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("question", lambda judge, value: judge.compare(value, "a", "b")),
+        ("answer_1", lambda judge, value: judge.compare("q", value, "b")),
+        ("answer_2", lambda judge, value: judge.compare("q", "a", value)),
+        ("question", lambda judge, value: judge.grade(value, "a")),
+        ("answer", lambda judge, value: judge.grade("q", value)),
+        ("question", lambda judge, value: judge.rank(value, ["a", "b"])),
+        ("answers[1]", lambda judge, value: judge.rank("q", ["a", value, "c"])),
+        ("out", lambda judge, value: judge.judge_file("pairs.jsonl", out=value)),
+        ("input", lambda judge, value: judge.judge_file(value, out="o.jsonl")),
+    ],
+)
+def test_an_argument_that_is_not_text_is_named(name, call, value):
+    with (
+        Judge("8 6", engine="scripted") as judge,
+        pytest.raises(ConfigError, match=rf"^\w+: {re.escape(name)} must be"),
+    ):
+        call(judge, value)
+
+
+@pytest.mark.parametrize("value", NOT_TEXT[1:], ids=repr)
+def test_a_reference_or_an_anchor_is_text_or_none(value):
+    with Judge("8 6", engine="scripted") as judge:
+        with pytest.raises(ConfigError, match="compare: reference must be text"):
+            judge.compare("q", "a", "b", reference=value)
+        with pytest.raises(ConfigError, match="grade: anchor must be text"):
+            judge.grade("q", "a", anchor=value)
+        with pytest.raises(ConfigError, match="rank: reference must be text"):
+            judge.rank("q", ["a", "b"], reference=value)
+
+
+@pytest.mark.parametrize("answers", [None, 7, "ab", b"ab", {"a": 1, "b": 2}, {"a", "b"}, ["a"], []], ids=repr)
+def test_answers_to_rank_are_an_ordered_list(answers):
+    with Judge("8 6", engine="scripted") as judge, pytest.raises(ConfigError, match="as a list of texts"):
+        judge.rank("q", answers)
+
+
+def test_files_may_be_paths_and_one_must_be_named(tmp_path):
+    (tmp_path / "pairs.jsonl").write_text('{"question": "q", "answer_1": "a", "answer_2": "b"}\n')
+    with Judge("8 6", engine="scripted") as judge:
+        assert judge.judge_file(tmp_path / "pairs.jsonl", out=tmp_path / "out.jsonl").judged == 1
+        with pytest.raises(ConfigError, match="no input is named"):
+            judge.judge_file(out="out.jsonl")

@@ -45,6 +45,8 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, whereve
 _NOT_CONFIGURED = {"config", "help", "install_completion", "show_completion"}
 _LOG_EVERY_S = 30.0
 _REFRESH_EVERY_S = 0.2
+_MIN_BATCHES = 3.0
+_MIN_FIRST_S = 1.0
 
 _SHOWN_AS_THEY_ARE = frozenset("\n\t")
 _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
@@ -274,57 +276,80 @@ def terminated_as_interrupt() -> Iterator[None]:
 @contextmanager
 def watch(total: int | None, *, quiet: bool) -> Iterator[Callable[["RunStats", "Judgment"], None]]:
     """A progress bar in a terminal, a line every half minute elsewhere: samples/s, tokens/s, ETA, failures."""
+    pace = Pace(total)
     if quiet or not console.is_terminal:
-        yield _Log(total, quiet=quiet)
+        yield _Log(pace, quiet=quiet)
         return
     from rich import progress as bars
 
     progress = bars.Progress(
-        bars.SpinnerColumn(), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TextColumn("{task.fields[rates]}"),
-        bars.TimeElapsedColumn(), bars.TextColumn("ETA"), bars.TimeRemainingColumn(), console=console, transient=True,
+        bars.SpinnerColumn(), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TextColumn("{task.fields[pace]}"),
+        bars.TimeElapsedColumn(), console=console, transient=True,
     )  # fmt: skip
     with progress:
-        task = progress.add_task("judging", total=total, rates="")
+        task = progress.add_task("judging", total=total, pace="")
         shown = 0.0
 
         def update(stats: "RunStats", judgment: "Judgment") -> None:
             nonlocal shown
+            pace.see(stats)
             now = time.monotonic()
             if now - shown > _REFRESH_EVERY_S:
                 shown = now
-                progress.update(task, completed=stats.judged + stats.skipped, rates=rates(stats))
+                progress.update(task, completed=stats.judged + stats.skipped, pace=pace.shown(stats))
 
         yield update
+
+
+class Pace:
+    """The speed and remaining time of a run, once about three batches are finished.
+
+    The first judgment comes after a whole batch, and after all that an engine does only once (compiling, warming up,
+    waiting for a server), so it says nothing about the others.
+
+    Args:
+        total: the number of samples; None where it is not known.
+    """
+
+    def __init__(self, total: int | None) -> None:
+        self.total = total
+        self._first_s: float | None = None
+
+    def see(self, stats: "RunStats") -> None:
+        """Note the time of the first judgment."""
+        if self._first_s is None:
+            self._first_s = max(stats.judge_s, _MIN_FIRST_S)
+
+    def shown(self, stats: "RunStats") -> str:
+        """Speed, prompt and reply tokens per second, failures so far and the ETA; at first only the failures."""
+        failed = f"{sum(stats.failures.values())} failed"
+        if self._first_s is None or stats.judge_s < _MIN_BATCHES * self._first_s:
+            return failed
+        tokens = (stats.prompt_tokens + stats.completion_tokens) / stats.judge_s
+        shown = f"{speed(stats.judged, stats.judge_s)}, {tokens:,.0f} tokens/s, {failed}"
+        if not self.total:
+            return shown
+        left = max(0, self.total - stats.judged - stats.skipped)
+        return f"{shown}, ETA {left * stats.judge_s / stats.judged:,.0f} s"
 
 
 class _Log:
     """A line to standard error every half minute, for runs under a scheduler."""
 
-    def __init__(self, total: int | None, *, quiet: bool) -> None:
-        self._total = total
+    def __init__(self, pace: Pace, *, quiet: bool) -> None:
+        self._pace = pace
         self._quiet = quiet
         self._logged = time.monotonic()
 
     def __call__(self, stats: "RunStats", judgment: "Judgment") -> None:
         """Print the line when it is due."""
+        self._pace.see(stats)
         now = time.monotonic()
         if self._quiet or now - self._logged < _LOG_EVERY_S:
             return
         self._logged = now
-        done = stats.judged + stats.skipped
-        of_total = f"/{self._total}" if self._total is not None else ""
-        eta = ""
-        if self._total and stats.judged:
-            eta = f", ETA {(self._total - done) * stats.judge_s / stats.judged:.0f} s"
-        console.print(f"{done}{of_total} judged, {rates(stats)}{eta}", highlight=False)
-
-
-def rates(stats: "RunStats") -> str:
-    """Speed, prompt and reply tokens per second, failures so far."""
-    seconds = stats.judge_s or 1e-9
-    tokens = (stats.prompt_tokens + stats.completion_tokens) / seconds
-    failed = sum(stats.failures.values())
-    return f"{speed(stats.judged, seconds)}, {tokens:,.0f} tokens/s, {failed} failed"
+        of_total = f"/{self._pace.total}" if self._pace.total is not None else ""
+        console.print(f"{stats.judged + stats.skipped}{of_total} judged, {self._pace.shown(stats)}", highlight=False)
 
 
 def speed(samples: int, seconds: float) -> str:

@@ -34,7 +34,7 @@ def eval_command(scoring: ScoringOptions, results: Results) -> None:
     from judgelm.cli.tables import print_evaluation
 
     scored = score(scoring)
-    if results.write(scored.to_json()):
+    if results.write(None if results.json_out is None else scored.to_json()):
         print_evaluation(scored)
     scoring.check_rejected(scoring.labels, scored.labelled.rejected, scored.labelled.read)
 
@@ -83,7 +83,7 @@ def report_command(
         title=title or f"{scoring.judgments.stem} against {scoring.labels.stem}",
     )
     write_text(out, page)
-    results.write(scored.to_json())
+    results.write(None if results.json_out is None else scored.to_json())
     if not results.quiet:
         console.print(f"report in {out}")
     scoring.check_rejected(scoring.labels, scored.labelled.rejected, scored.labelled.read)

@@ -1,11 +1,13 @@
 """From run files and labels to an evaluation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from xxhash import xxh3_64_intdigest
 
 from judgelm.cli.console import console, printed_rejects
 from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
@@ -24,6 +26,7 @@ from judgelm.records import Judgment
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.runner import is_judgment_row
 from judgelm.runs.session import last_provenance
+from judgelm.runs.stored_judgments import StoredJudgments
 from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate
 from judgelm.studies.compare_judges import CompareOptions, compare_judges
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
@@ -37,7 +40,7 @@ class ScoredRun:
     """An evaluation and everything it was made from."""
 
     evaluation: Evaluation
-    judgments: dict[str, Judgment]
+    judgments: Mapping[str, Judgment]
     labelled: LabelledSet
     manifest: dict[str, Any]
     seen: SeenQuestions | None = None
@@ -59,17 +62,23 @@ def score(options: ScoringOptions) -> ScoredRun:
         InputError: a file cannot be read, nothing joins, or the labels are of other texts than were judged.
         ConfigError: an option that makes no sense.
     """
-    judgments = read_run(options.judgments, options.parser, options.scale)
-    reverse = read_run(options.reversed_, options.parser, options.scale) if options.reversed_ else None
-    if options.reversed_ is not None and reverse is not None and is_run_file(options.reversed_):
-        check_reversed(judgments, reverse)  # other programs' files may keep the texts in the given order
+    whole, judgments = _read(options.judgments, options)
+    reverse = None
+    if options.reversed_ is not None:
+        whole_reverse, reverse = _read(options.reversed_, options)
+        if isinstance(whole_reverse, StoredJudgments):
+            check_reversed(whole, whole_reverse)  # other programs' files may keep the texts in the given order
     manifest = load_manifest(options.judgments)
     labelled = load_labels(
         options.labels, options.label_reference, manifest, options.reading_of(options.labels, options.judgments)
     )
-    labelled, texts = match_labels(judgments, labelled, name=str(options.labels))
+    labelled, texts = match_labels(whole, labelled, name=str(options.labels))
     pandalm, mode = options.protocol == "pandalm", _mode(manifest)
-    clusters = {sample.id: sample.question for sample in labelled.samples.values()}
+    clusters: dict[str, int] = {}
+    names_models = False
+    for key, sample in labelled.samples.items():
+        clusters[key] = xxh3_64_intdigest(sample.question.encode(errors="surrogatepass"))
+        names_models |= bool(sample.answer_models)
     protocol = EvaluationOptions(
         failures=options.failures or ("as_tie" if pandalm else "excluded"),
         order_rule=options.order_rule or _default_rule(mode, judgments, pandalm=pandalm),
@@ -90,7 +99,7 @@ def score(options: ScoringOptions) -> ScoredRun:
         options=protocol,
     )
     evaluation = replace(evaluation, notes=(*labelled.notes(), *texts.notes()))
-    scored = ScoredRun(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
+    scored = ScoredRun(evaluation=evaluation, judgments=whole, labelled=labelled, manifest=manifest)
     control = None
     if options.control is not None:
         control = controlled_agreement(
@@ -106,14 +115,21 @@ def score(options: ScoringOptions) -> ScoredRun:
         scored,
         seen=_seen_questions(labelled, manifest),
         control=control,
-        claim=_claim(judgments, labelled, options),
+        claim=_claim(judgments, labelled, options) if names_models else None,
     )
 
 
-def _claim(judgments: dict[str, Judgment], labelled: LabelledSet, options: ScoringOptions) -> WinRateClaim | str | None:
-    """The win rate of two models, a reason why there is none, or None where the pairs name no models."""
-    if not any(sample.answer_models for sample in labelled.samples.values()):
-        return None
+def _read(path: Path, options: ScoringOptions) -> tuple[Mapping[str, Judgment], dict[str, Judgment]]:
+    """The judgments of a run, and what metrics need of them; those of a run file stay in the file."""
+    if is_run_file(path):
+        stored = StoredJudgments(path)
+        return stored, stored.compact
+    judgments = read_run(path, options.parser, options.scale)
+    return judgments, judgments
+
+
+def _claim(judgments: dict[str, Judgment], labelled: LabelledSet, options: ScoringOptions) -> WinRateClaim | str:
+    """The win rate of two models, or a reason why there is none."""
     try:
         return claim_win_rate(judgments, labelled.labels, labelled.samples, ClaimOptions(control=options.control))
     except InputError as error:
@@ -123,11 +139,10 @@ def _claim(judgments: dict[str, Judgment], labelled: LabelledSet, options: Scori
 def _seen_questions(labelled: LabelledSet, manifest: dict[str, Any]) -> SeenQuestions | None:
     """The labels' questions that the judge was trained on, by the hashes in its folder; None without either."""
     model = last_provenance(manifest).get("model", {}) if manifest.get("provenance") else {}
-    questions = [sample.question for sample in labelled.samples.values()]
     for folder in (model.get("adapter"), model.get("path")):
         hashes = read_hashes(folder) if isinstance(folder, str) and folder else None
-        if hashes is not None and questions:
-            return seen_questions(questions, hashes)
+        if hashes is not None and labelled.samples:
+            return seen_questions([sample.question for sample in labelled.samples.values()], hashes)
     return None
 
 

@@ -32,6 +32,8 @@ from judgelm.runs.session import CascadeStats, RunStats, end_orphans, mark_child
 
 _START_LOG = logging.getLogger("judgelm.vllm_start")
 """The stages of vLLM's start: `START_LOG` of `judgelm.engines.vllm`."""
+_PAUSES_LOG = logging.getLogger("judgelm.openai")
+"""The pauses that a server's rate limit asks for, from `judgelm.engines.openai.endpoint`."""
 
 
 def announced(
@@ -47,6 +49,7 @@ def announced(
     if not quiet:
         console.message(f"loading {shown_model(model)} ({name} engine{why and f': {why}'})")
     _START_LOG.setLevel(logging.WARNING if quiet else logging.INFO)
+    _PAUSES_LOG.setLevel(logging.ERROR if quiet else logging.WARNING)
     if not any(isinstance(handler, _ConsoleHandler) for handler in _START_LOG.handlers):
         _START_LOG.addHandler(_ConsoleHandler())
     return name

@@ -110,7 +110,7 @@ def serve(
         judgelm serve my-judge --prompts prompts.yaml   (judge prompts of your own)
         judgelm serve BASE --judge helpfulness=adapter-1 --judge safety=adapter-2   (LoRA adapters of one base)
         judgelm serve NAME --upstream http://localhost:8001/v1   (the judge NAME on another server)
-        judgelm serve "8 6" --engine scripted   (without a model: every pair gets these scores)
+        judgelm serve "8 6" --engine scripted   (without a model: these scores for pairs, the first for single answers)
 
     Clients find it by OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish requests in flight first;
     exit codes: 0 all answered, 1 usage error, 130 ended before all was answered.

@@ -4,7 +4,7 @@ The rows of one id are votes: their majority is the label, whatever their order 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import fmean
@@ -23,6 +23,7 @@ from judgelm.data.labelled_pair import LabelledPair, rounded_preference, winner_
 from judgelm.data.readers.rows import FileUse, OnReject, Row, raise_reject
 from judgelm.data.readers.values import similar_names_notes
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
+from judgelm.data.shelf import Shelf
 from judgelm.data.sources.registry import recognise
 from judgelm.data.sources.source import majority
 from judgelm.errors import InputError, LabelCodeError
@@ -98,25 +99,36 @@ def read_labelled_set(
 def _read(path: str, with_reference: bool, on_reject: OnReject, reading: Reading) -> tuple[LabelledSet, SampleStream]:
     use = FileUse(path=path, expected="an id and a label", on_reject=on_reject)
     stream = SampleStream([path], on_reject=use.reject, label_rows=True, reading=reading, repeats="votes")
-    samples: dict[str, Sample] = {}
-    votes: dict[str, list[Label]] = {}
+    samples: Shelf[Sample] = Shelf()
+    labels: dict[str, Label] = {}
+    votes: dict[str, list[Label]] = {}  # of ids with several labels
     unlabelled = 0
     for row, sample, (label,) in stream.labelled(use, with_reference):
-        label, samples[sample.id] = _as_in_first_row(row, sample, samples.get(sample.id), label)
+        first = samples.get(sample.id)
+        label, kept = _as_in_first_row(row, sample, first, label)
+        if kept is not first:
+            samples[sample.id] = kept
         if label is None:
             unlabelled += 1
+        elif kept.id in labels:
+            votes.setdefault(kept.id, [labels[kept.id]]).append(label)
         else:
-            votes.setdefault(sample.id, []).append(label)
-    combined = {name: labels[0] if len(labels) == 1 else majority_label(labels) for name, labels in votes.items()}
+            labels[kept.id] = replace(label, sample_id=kept.id)
+    for name, several in votes.items():
+        labels[name] = replace(majority_label(several), sample_id=name)
+    split = {name: labels.pop(name).votes for name in votes if _is_split(labels[name])}
+    groups = groups_of(samples)
+    for name in [name for name, sample in samples.items() if not sample.answers]:
+        del samples[name]
     labelled = LabelledSet(
-        samples={name: sample for name, sample in samples.items() if sample.answers},
-        labels={name: replace(label, sample_id=name) for name, label in combined.items() if not _is_split(label)},
-        groups=groups_of(samples.values()),
+        samples=samples,
+        labels=labels,
+        groups=groups,
         unlabelled=unlabelled,
         rejected=use.rejected,
         read=stream.read,
-        voted=sum(len(labels) > 1 for labels in votes.values()),
-        split={name: label.votes for name, label in combined.items() if _is_split(label)},
+        voted=len(votes),
+        split=split,
     )
     return labelled, stream
 
@@ -207,22 +219,48 @@ def read_labelled(
         yield LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
 
 
-def groups_of(samples: Iterable[Sample]) -> dict[str, dict[str, str]]:
+def groups_of(samples: Mapping[str, Sample]) -> dict[str, dict[str, str]]:
     """The groups that samples fall into: their category, and their metadata's `kind` and `vices`.
 
     The vices of the two answers make one group, whichever answer has which: `blunt / wordy`; an answer without
     vice is `none`.
     """
     groups: dict[str, dict[str, str]] = {}
-    for sample in samples:
-        if sample.category:
-            groups.setdefault("category", {})[sample.id] = sample.category
+    known: dict[str, str] = {}  # a text for each value, not for each sample
+    for key, sample in samples.items():
         kind, vices = sample.metadata.get("kind"), sample.metadata.get("vices")
-        if kind is not None:
-            groups.setdefault("kind", {})[sample.id] = str(kind)
+        values = {"category": sample.category or None, "kind": None if kind is None else str(kind)}
         if isinstance(vices, list | tuple) and vices:
-            groups.setdefault("vice", {})[sample.id] = " / ".join(sorted(str(vice or "none") for vice in vices))
+            values["vice"] = " / ".join(sorted(str(vice or "none") for vice in vices))
+        for name, value in values.items():
+            if value is not None:
+                groups.setdefault(name, {})[key] = known.setdefault(value, value)
     return groups
+
+
+class Turned(Mapping[str, Sample]):
+    """Samples, some with their answers in another order, which are turned at each look-up.
+
+    Args:
+        samples: by id.
+        orders: as `turned_sample` takes them, by id.
+    """
+
+    def __init__(self, samples: Mapping[str, Sample], orders: Mapping[str, tuple[int, ...]]) -> None:
+        self._samples, self._orders = samples, orders
+
+    def __getitem__(self, key: str) -> Sample:
+        sample = self._samples[key]
+        return turned_sample(sample, self._orders[key]) if key in self._orders else sample
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._samples
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._samples)
+
+    def __len__(self) -> int:
+        return len(self._samples)
 
 
 def match_labels(
@@ -234,14 +272,13 @@ def match_labels(
         InputError: a judgment is of other texts than the row of its id.
     """
     orders, comparison = judged_orders(judgments, labelled.samples, name)
-    samples, labels, split = dict(labelled.samples), dict(labelled.labels), dict(labelled.split)
+    samples, labels, split = Turned(labelled.samples, orders), dict(labelled.labels), dict(labelled.split)
     for key, order in orders.items():
         if key in labels:
-            labels[key] = turned_label(labels[key], samples[key], order)
+            labels[key] = turned_label(labels[key], labelled.samples[key], order)
         if key in split:
             votes = Label(sample_id=key, winner="tie", votes=split[key])
-            split[key] = turned_label(votes, samples[key], order).votes
-        samples[key] = turned_sample(samples[key], order)
+            split[key] = turned_label(votes, labelled.samples[key], order).votes
     matched = replace(labelled, samples=samples, labels=labels, split=split)
     without_texts = len((judgments.keys() & labelled.labels.keys()) - labelled.samples.keys())
     return matched, replace(comparison, not_compared=comparison.not_compared + without_texts)

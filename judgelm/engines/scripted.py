@@ -22,6 +22,7 @@ from judgelm.prompts.sanitization import NOT_ASKED
 from judgelm.prompts.truncation import prompt_key
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling
 
+_MORE_SCORES = re.compile(r"\A(?:[^\S\n]+\d+(?:\.\d+)?)+(?=\s*?(?:\n|\Z))")
 _TOKEN = re.compile(r"\n|[^\S\n]*[^\s]+|[^\S\n]+")
 
 Script = Mapping[str, str] | Callable[[Prompt], str]
@@ -33,7 +34,8 @@ class ScriptedEngine:
     Args:
         script: a mapping from `question|answer|answer` (with a reference: `question|reference|answer|answer`) to the
             reply, with the key `*` for all others; or a function of the prompt. A prompt that the script does not
-            contain, or for which the function raises LookupError, fails with `error`.
+            contain, or for which the function raises LookupError, fails with `error`. A reply of scores to all prompts
+            (`8 6`) gives each as many scores as its candidates have, so that it answers pairs and single answers.
         max_in_flight: number of requests that it wants at once.
         thinking: the thinking settings.
 
@@ -117,7 +119,7 @@ class ScriptedEngine:
     def answer(self, request: Request) -> Completion:
         """Answer one request; an engine for a test overrides this."""
         try:
-            reply = self._reply(request.prompt)
+            reply = self._reply(request)
         except LookupError:
             return Completion.failed(request.key, f"the script has no reply for {prompt_key(request.prompt)!r}")
         if request.reward:
@@ -134,11 +136,19 @@ class ScriptedEngine:
             completion_tokens=tokens * n,
         )
 
-    def _reply(self, prompt: Prompt) -> str:
+    def _reply(self, request: Request) -> str:
         if callable(self._script):
-            return self._script(prompt)
-        key = prompt_key(prompt) if len(self._script) > 1 or "*" not in self._script else "*"
+            return self._script(request.prompt)
+        if self._script.keys() == {"*"}:
+            return _fitting(self._script["*"], request.candidates)
+        key = prompt_key(request.prompt)
         return self._script[key] if key in self._script else self._script["*"]
+
+
+def _fitting(reply: str, candidates: Sequence[str]) -> str:
+    """The reply with as many of its scores as the candidates have, which may continue a line that is begun."""
+    scores = max((line for line in candidates if reply.startswith(line.strip())), key=len, default="")
+    return scores + _MORE_SCORES.sub("", reply[len(scores.strip()) :], 1) if scores else reply
 
 
 def _rewarded(key: str, reply: str) -> Completion:

@@ -16,6 +16,8 @@ from scipy.stats import norm
 from statsmodels.stats.proportion import proportion_confint
 
 LEVEL = 0.95
+_MAX_DRAWS = 1 << 22
+"""Counts that are held at once, 32 MiB; and as much again, as floats."""
 RESAMPLES = 2000
 MOST_UNDEFINED = 0.05
 """Share of resamples without a value above which a correlation or a fit has no interval."""
@@ -72,10 +74,12 @@ def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -
         raise ValueError("bootstrap: no rows to resample")
     sums = _cluster_sums(values, clusters)
     kinds, counts = np.unique(sums, axis=0, return_counts=True)
-    draws = np.random.default_rng(resampling.seed).multinomial(
-        len(sums), counts / counts.sum(), size=resampling.resamples
-    )
-    return np.asarray(draws @ kinds, dtype=np.float64)
+    generator, shares = np.random.default_rng(resampling.seed), counts / counts.sum()
+    resampled = np.empty((resampling.resamples, kinds.shape[1]))
+    parts = 1 + resampled.shape[0] * len(kinds) // _MAX_DRAWS  # where values are continuous, each row is a kind
+    for part in np.array_split(resampled, min(parts, len(resampled))):
+        part[:] = generator.multinomial(len(sums), shares, size=len(part)) @ kinds
+    return resampled
 
 
 def interval(samples: Floats, level: float = LEVEL) -> tuple[float, float]:

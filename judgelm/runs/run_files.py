@@ -169,7 +169,7 @@ def iter_judgments(path: str | Path) -> Iterator[Judgment]:
         InputError: a line is no judgment.
     """
     for line, row in read_jsonl(path):
-        yield _judgment(path, line, row)
+        yield judgment_of_line(path, line, row)
 
 
 def read_judgments(path: str | Path) -> dict[str, Judgment]:
@@ -180,14 +180,23 @@ def read_judgments(path: str | Path) -> dict[str, Judgment]:
     """
     judgments: dict[str, Judgment] = {}
     for judgment in iter_judgments(path):
-        before = judgments.get(judgment.sample_id)
-        if before is not None and before.hashes != judgment.hashes and None not in (before.hashes, judgment.hashes):
-            raise InputError(
-                f"{path}: two judgments of id {json.dumps(judgment.sample_id, ensure_ascii=False)} are of other texts; "
-                "this is no single run: judge again into a new file"
-            )
+        if judgment.sample_id in judgments:
+            check_texts_of_id(path, judgments[judgment.sample_id], judgment)
         judgments[judgment.sample_id] = judgment
     return judgments
+
+
+def check_texts_of_id(path: str | Path, before: Judgment, judgment: Judgment) -> None:
+    """Refuse two judgments of one id that are of other texts.
+
+    Raises:
+        InputError: they are.
+    """
+    if before.hashes != judgment.hashes and None not in (before.hashes, judgment.hashes):
+        raise InputError(
+            f"{path}: two judgments of id {json.dumps(judgment.sample_id, ensure_ascii=False)} are of other texts; "
+            "this is no single run: judge again into a new file"
+        )
 
 
 def standing_judgments(path: str | Path) -> Iterator[Judgment]:
@@ -199,10 +208,15 @@ def standing_judgments(path: str | Path) -> Iterator[Judgment]:
     last = {hash(_id_of(path, line, row)): line for line, row in read_jsonl(path)}
     for line, row in read_jsonl(path):
         if last[hash(row["id"])] == line:
-            yield _judgment(path, line, row)
+            yield judgment_of_line(path, line, row)
 
 
-def _judgment(path: str | Path, line: int, row: Mapping[str, Any]) -> Judgment:
+def judgment_of_line(path: str | Path, line: int, row: Mapping[str, Any]) -> Judgment:
+    """The judgment of a line.
+
+    Raises:
+        InputError: it is none.
+    """
     try:
         return judgment_from_row(row)
     except ValueError as error:

@@ -5,6 +5,7 @@ A judgment has a label for each order shown, and one for both by an order rule.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import TypeVar
 
 from judgelm.data.labelled_set import LabelledSet
@@ -241,7 +242,10 @@ def _by_order(judgment: Judgment) -> Judgment:
     """Merge the prompts of one order, such as a dialogue's turns, into one `Shown`."""
     if not isinstance(judgment.verdict, PairVerdict | None):
         return judgment
-    return replace(judgment, shown=per_order(judgment.shown))
+    shown = per_order(judgment.shown)
+    if len(shown) == len(judgment.shown) and all(map(is_, shown, judgment.shown)):
+        return judgment
+    return replace(judgment, shown=shown)
 
 
 def _single(judgment: Judgment) -> OrderLabel:
@@ -320,12 +324,13 @@ def join(
         InputError: nothing joins, or the order rule cannot be applied to a judgment.
     """
     twice = any(len(judgment.compared) > 1 for judgment in judgments.values())
+    kept: dict[Orders | None, Orders | None] = {}  # few of them differ
     rows = [
         JoinedPair(
             id=key,
             truth=label_of(pair_winner(labels[key])),
             judged=pair_label(judgment, rule, reverse.get(key), tie_threshold),
-            orders=_orders(judgment, reverse.get(key), twice),
+            orders=kept.setdefault(orders := _orders(judgment, reverse.get(key), twice), orders),
             judgment=judgment,
             label=labels[key],
             cluster=clusters.get(key, key),

@@ -272,3 +272,21 @@ def test_all_score_lines_are_asked_for_where_they_come_from_one_pass(cli, pairs,
     assert cli("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", *judge, *options)[0] == 0
     [shown] = json.loads((tmp_path / "out.jsonl").read_text())["shown"]
     assert (shown.get("distribution") is not None) is asked
+
+
+def test_a_run_that_a_daily_limit_ends_is_continued_by_the_same_command(cli, pairs, tmp_path):
+    from tests.support.endpoint.server import endpoint
+
+    out = tmp_path / "out.jsonl"
+    with endpoint() as server:
+        arguments = ("--template", "judgelm-compact", "--engine-arg", f"base_url={server.base_url}", "--engine-arg",
+                     "concurrency=1")  # fmt: skip
+        command = ("judgelm-batch", pairs(4), "-o", out, "--engine", "openai", "--model", "tiny", *arguments)
+        limit = 429, {"error": {"message": "try again in 20h"}}
+        server.misbehave(lambda number, _: limit if number > 5 else None)  # some of them test what the server supports
+        code, _, errors = cli(*command)
+        assert (code, 0 < len(rows_of(out)) < 4) == (1, True)
+        assert "pause of 20 h" in errors
+        server.misbehave(None)
+        assert cli(*command)[0] == 0
+    assert {row["id"] for row in rows_of(out)} == {"p0", "p1", "p2", "p3"}

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from judgelm.cli import console as console_module
 from judgelm.cli.console import PlainConsole, echo, escaped_diagnostics, printable
+from judgelm.runs.session import RunStats
 
 HOSTILE = (
     "\x1b]0;PWN\x07\x1b[2J\x9b31m\u202edrow\u202c\u200b\u2028\u2029\x85\r\u2066\ufeff\U000e0041[bold red]x[/]:smile:"
@@ -159,3 +160,34 @@ def test_one_place_writes_to_the_terminal():
         assert "import Console" not in text, path
         allowed = {"output.py", "main.py"}  # results for machines, the version
         assert "typer.echo" not in text or path.name in allowed, path
+
+
+def judged(count, seconds):
+    """The counts of a run after so many judgments and seconds."""
+    return RunStats(judged=count, judge_s=seconds, prompt_tokens=100 * count)
+
+
+def test_no_speed_is_shown_before_three_batches():
+    pace = console_module.Pace(30)
+    pace.see(judged(1, 134.0))
+    assert pace.shown(judged(1, 134.0)) == pace.shown(judged(29, 139.0)) == "0 failed"
+    # 3 x 134 s are over: 12 judged in 402 s, so 18 more take 603 s
+    assert pace.shown(judged(12, 402.0)).endswith("0 failed, ETA 603 s")
+
+
+@pytest.mark.parametrize(("total", "eta"), [(None, False), (100, True)])
+def test_a_fast_run_has_a_speed_after_three_seconds_and_an_eta_where_the_total_is_known(total, eta):
+    pace = console_module.Pace(total)
+    pace.see(judged(1, 0.01))
+    pace.see(judged(20, 5.0))  # not the first one
+    assert pace.shown(judged(8, 2.0)) == "0 failed"
+    shown = pace.shown(judged(20, 4.0))  # 80 are left, at 5 a second
+    assert ("ETA 16 s" in shown, "5.0 samples/s" in shown) == (eta, True)
+
+
+def test_what_an_earlier_session_judged_is_not_left():
+    stats = judged(10, 10.0)
+    stats.skipped = 85
+    pace = console_module.Pace(100)
+    pace.see(judged(1, 1.0))
+    assert pace.shown(stats).endswith("ETA 5 s")

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from judgelm.metrics import resampling as resampling_module
 from judgelm.metrics.resampling import Resampling, bootstrap_sums, estimate, interval, share
 
 
@@ -43,3 +44,11 @@ def test_nothing_to_resample_is_an_error():
     for rows, clusters, finding in ((0, None, "no rows"), (2, ["q"], "2 rows but 1 cluster")):
         with pytest.raises(ValueError, match=finding):
             bootstrap_sums(np.zeros((rows, 2)), clusters, Resampling())
+
+
+def test_resamples_in_blocks_are_those_of_one_draw(monkeypatch):
+    values = np.random.default_rng(0).random((500, 2))
+    whole = bootstrap_sums(values, None, Resampling(resamples=101))
+    monkeypatch.setattr(resampling_module, "_MAX_DRAWS", 5_000)  # ten resamples at once
+    # the same counts are drawn; only their sums may be rounded otherwise
+    assert bootstrap_sums(values, None, Resampling(resamples=101)) == pytest.approx(whole, rel=1e-12)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from judgelm.dialects.catalog import recognise
+from judgelm.engines.scripted import ScriptedEngine
 from tests.dialects.client_parsers import CLIENTS, alpaca_batch, as_choice, higher, llmbar_choice, llmbar_claim, of_text
 from tests.support import captures
 from tests.support.known_judge import CHANCES, KnownEngine, handler_of, quality, word_opinion
@@ -195,3 +196,12 @@ def test_strong_leads_are_marked_in_arena_hard(shared_data):
             first, second = map(quality, recognise(request)[1].sample.answers)
             [text] = asyncio.run(handler.respond(request)).reply.texts
             assert bool(re.search("[AB]>>[AB]", text)) == (abs(first - second) >= 3)
+
+
+@pytest.mark.parametrize(("kind", "least"), [("pair", 35), ("grade", 20), ("label", 13)])
+def test_a_dry_run_with_fixed_scores_answers_every_kind(shared_data, kind, least):
+    with handler_of(ScriptedEngine({"*": "8 6"})) as handler:
+        wanted = answered(handler, shared_data, lambda task: task.kind == kind and "batch" not in task.facts)
+        replies = [response.reply for *_, response in wanted]
+    assert len(replies) >= least
+    assert all(reply.texts or reply.tool for reply in replies)

@@ -1,7 +1,8 @@
 """Sends requests to one endpoint, with retries, and checks its responses once.
 
-A rate limit is not a failure: the request waits as long as other requests get through. Other transient errors (a
-connection error, a timeout, a 5xx, a malformed reply) are retried a limited number of times.
+A rate limit is not a failure: the request waits as long as other requests get through, and the pause is announced. A
+pause that outlasts the patience ends the run. Other transient errors (a connection error, a timeout, a 5xx, a malformed
+reply) are retried a limited number of times.
 
 Servers differ in details (llama.cpp gives log-probabilities of the chat form on /completions, llama-cpp-python the
 other way round), so each form is read wherever it is. Another form of response is a `BadReplyError`, not a guess.
@@ -9,6 +10,7 @@ other way round), so each form is read wherever it is. Another form of response 
 
 import asyncio
 import json
+import logging
 import math
 import random
 import re
@@ -16,7 +18,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import mktime_tz, parsedate_tz
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -26,27 +27,26 @@ from pydantic import BaseModel, Field, ValidationError
 
 from judgelm.engines.candidates import TokenStep
 from judgelm.engines.openai.options import AdaptiveLimiter, Api, BilledTokens, CostEntry, CostTracker, EndpointOptions
+from judgelm.engines.openai.pauses import shown_duration, shown_time, stated_pause_s
 from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
 from judgelm.errors import ConfigError, EngineError
 from judgelm.jsonl import parse_json
 
-_DURATION = re.compile(r"(\d++(?:\.\d++)?)(ms|s|m|h)?")
-_DURATIONS = re.compile(rf"(?:{_DURATION.pattern})+")
+_LOG = logging.getLogger("judgelm.openai")
+_ANNOUNCED_S = 60.0
+"""Once a pause is announced, further ones that end within this time are not."""
 _STOPPED = {"stop", "eos", "eos_token", "stop_sequence", "stop_token", "end_turn", "complete", "completed", "finished"}
 _CUT_OFF = {"length", "max_tokens", "max_output_tokens", "max_length", "token_limit"}
 _NO_REPLY = re.compile(
     "filter|error|abort|cancel|safety|recit|block|prohibit|tool|function|refus|insufficient", re.IGNORECASE
 )
 ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
-RATE_LIMIT_PATIENCE_S = 600.0
 MAX_BACKOFF_S = 60.0
-_BUSY = (429, 503)
 _RETRYABLE = (408, 409, 425)
 _GATEWAY_ERRORS = (408, 502, 504, 524)
 _NEVER_CONNECTED = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError")  # of httpx or its successor
 _NO_KEY = "none-needed"
 _MAX_MESSAGE = 400
-_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 class BadReplyError(Exception):
@@ -285,25 +285,8 @@ def error_message(error: openai.APIStatusError) -> str:
     return str(body or error.response.text or error.message)
 
 
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds after which the server asks for the next request."""
-    if (milliseconds := headers.get("retry-after-ms")) is not None:
-        return _seconds(f"{milliseconds}ms")
-    stated = (_seconds(headers.get(name)) for name in ("retry-after", "x-ratelimit-reset-requests"))
-    return next((seconds for seconds in stated if seconds is not None), None)
-
-
-def _seconds(text: str | None) -> float | None:
-    """`2`, `1.5s`, `6m0s`, `20ms` or an HTTP date; None for anything else."""
-    if not text:
-        return None
-    if _DURATIONS.fullmatch(text.strip()):
-        return sum(float(value) * _UNIT_S[unit] for value, unit in _DURATION.findall(text))
-    try:
-        date = parsedate_tz(text)
-        return None if date is None else max(0.0, mktime_tz(date) - time.time())
-    except (ValueError, OverflowError):  # a year 99999
-        return None
+class PatienceError(EngineError):
+    """The rate limit of a server lasts longer than the user wants to wait."""
 
 
 class RetriesExhaustedError(Exception):
@@ -315,13 +298,13 @@ class TransientError(Exception):
     """An error that a retry may fix.
 
     Attributes:
-        retry_after_s: the pause that the server asked for.
+        pause_s: the pause that the server asked for.
         unbilled: whether the server certainly did not answer, so that it cannot bill anything.
     """
 
     kind: ErrorKind
     message: str
-    retry_after_s: float | None = None
+    pause_s: float | None = None
     unbilled: bool = False
 
 
@@ -347,7 +330,7 @@ class Endpoint:
         self.requests = 0
         self.retries: Counter[ErrorKind] = Counter()
         self.cost = cost or CostTracker(options)
-        self._answered_at = 0.0
+        self._answered_at = self._announced_until = 0.0
 
     async def models(self) -> Any:
         """The response of `GET /models`, without retries.
@@ -393,8 +376,11 @@ class Endpoint:
                 unsupported |= {param}
             except TransientError as error:
                 failures += error.kind != "rate_limited"
-                silent_s = time.monotonic() - max(self._answered_at, began)
-                if failures > max_failures or (error.kind == "rate_limited" and silent_s > RATE_LIMIT_PATIENCE_S):
+                doubled = self._options.backoff_s * 2 ** min(tries - 1, 10)
+                backoff_s = min(doubled, MAX_BACKOFF_S) * random.uniform(0.5, 1.5)
+                if error.kind == "rate_limited":
+                    self._announce(error, backoff_s, silent_s=time.monotonic() - max(self._answered_at, began))
+                elif failures > max_failures:
                     message = f"{error.message}, {tries} tries in {time.monotonic() - began:.0f} s"
                     if self._answered_at > began:
                         raise RetriesExhaustedError(message) from error
@@ -403,15 +389,40 @@ class Endpoint:
                         "back"
                     ) from error
                 self.retries[error.kind] += 1
-                doubled = self._options.backoff_s * 2 ** min(tries - 1, 10)
-                backoff_s = min(doubled, MAX_BACKOFF_S) * random.uniform(0.5, 1.5)
                 # the limiter holds back all requests for as long as the server asked
-                await asyncio.sleep(backoff_s if error.retry_after_s is None else backoff_s / 10)
+                await asyncio.sleep(backoff_s if error.pause_s is None else backoff_s / 10)
             else:
                 self.unsupported_params |= unsupported
                 self._answered_at = time.monotonic()
                 self.limiter.succeeded()
                 return answer
+
+    def _announce(self, limit: TransientError, backoff_s: float, *, silent_s: float) -> None:
+        """Say how long a rate limit pauses the requests.
+
+        Args:
+            limit: the server's refusal.
+            backoff_s: the pause where the server names none.
+            silent_s: how long the server has answered nothing.
+
+        Raises:
+            PatienceError: the pause outlasts the patience.
+        """
+        pause_s = backoff_s if limit.pause_s is None else limit.pause_s
+        words = f"{self._options.address}: {limit.message.rstrip('.')}"
+        if silent_s + pause_s > self._options.patience_s:
+            asked = "" if limit.pause_s is None else f" asks for a pause of {shown_duration(pause_s)}"
+            silent = f" has answered nothing for {shown_duration(silent_s)}" if silent_s >= 1 or not asked else ""
+            raise PatienceError(
+                f"{words}; the server{' and'.join(filter(None, (silent, asked)))}, longer than "
+                f"patience_s={self._options.patience_s:g}; run the same command again after {shown_time(pause_s)} to "
+                "continue, or wait longer with --engine-arg patience_s=SECONDS"
+            ) from limit
+        now = time.monotonic()
+        if now + pause_s > self._announced_until:
+            self._announced_until = now + max(pause_s, _ANNOUNCED_S)
+            why = "the server names no pause" if limit.pause_s is None else "as the server asks"
+            _LOG.warning("%s; waiting %s (%s)", words, shown_duration(pause_s), why)
 
     async def close(self) -> None:
         """Drop the connections."""
@@ -437,7 +448,8 @@ class Endpoint:
             except TransientError as error:
                 entry.unbilled = error.unbilled
                 if error.kind in ("rate_limited", "timeout"):  # an overloaded server with a queue is only late
-                    self.limiter.overloaded(sent_at, error.retry_after_s)
+                    long = error.pause_s is not None and error.pause_s > self._options.patience_s
+                    self.limiter.overloaded(sent_at, None if long else error.pause_s)
                 raise
 
     async def _request(self, api: Api, body: dict[str, Any], entry: CostEntry) -> Replies:
@@ -447,7 +459,8 @@ class Endpoint:
         extra = {name: value for name, value in body.items() if name not in arguments}
         data = read_json(await self._send(resource, "create", **arguments, extra_body=extra))
         if (reported := reported_error(data)) is not None:
-            raise self._classify(reported.status, reported.message, code=reported.code)
+            pause_s = stated_pause_s({}, json.dumps(data), limited=reported.status == 429)
+            raise self._classify(reported.status, reported.message, code=reported.code, pause_s=pause_s)
         entry.usage = read_usage(data)
         return Replies(read_choices(data), entry.usage or BilledTokens())
 
@@ -473,7 +486,8 @@ class Endpoint:
             message = self.redact(str(cause) or type(cause).__name__)
             raise TransientError("connection", message, unbilled=unsent) from error
         except openai.APIStatusError as error:
-            pause_s = retry_after_s(error.response.headers)
+            limited = error.status_code == 429
+            pause_s = stated_pause_s(error.response.headers, error.response.text, limited=limited)
             details = {"code": str(error.code or ""), "param": str(error.param or "")}
             # its text may repeat the key
             raise self._classify(error.status_code, error_message(error), pause_s=pause_s, **details) from None
@@ -486,10 +500,10 @@ class Endpoint:
         refused = RefusedError(status, message, code, param)
         if refused.fatal or refused.exceeds_rate_limit or refused.refuses_system_message:
             return refused
-        if status == 429 or (status in _BUSY and pause_s is not None):
-            return TransientError("rate_limited", f"HTTP {status}: {message}", pause_s, unbilled=True)
-        if status >= 500 or status in _RETRYABLE:
-            return TransientError("server_error", f"HTTP {status}: {message}", unbilled=status not in _GATEWAY_ERRORS)
+        if status == 429 or status >= 500 or status in _RETRYABLE:
+            kind: ErrorKind = "rate_limited" if status == 429 or pause_s is not None else "server_error"
+            unbilled = status not in _GATEWAY_ERRORS
+            return TransientError(kind, f"HTTP {status}: {message}", pause_s, unbilled=unbilled)
         return refused
 
 

@@ -24,11 +24,15 @@ from judgelm.errors import ConfigError
 
 Api = Literal["completions", "chat"]
 
-_OPENAI = "https://api.openai.com/v1"
+_NEEDS_KEY = re.compile(
+    r"(?:^|\.)(?:openai\.com|(?:openai|ai)\.azure\.com|anthropic\.com|googleapis\.com|mistral\.ai|openrouter\.ai"
+    r"|together\.(?:ai|xyz)|groq\.com|deepseek\.com|x\.ai|cohere\.(?:ai|com)|fireworks\.ai|perplexity\.ai|router\.huggingface\.co)$",
+    re.IGNORECASE,
+)
+"""Hosts of companies whose APIs answer nobody without a key."""
 _WRAPPING_TOKENS = 64
 _PER_MESSAGE_TOKENS = 16
 _IMAGE_TOKENS = 50_000
-_MAX_PAUSE_S = 300.0
 _SERVER_DECIDES = {
     "dtype": "the server decides it; leave it at auto",
     "device": "the server decides it; leave it at auto",
@@ -43,14 +47,17 @@ class EndpointOptions:
     """The engine's own arguments (`--engine-arg name=value`).
 
     Attributes:
-        base_url: address of the API, with its `/v1`; default: OPENAI_BASE_URL, else OpenAI's own. Several addresses,
-            separated by commas, are servers that hold the same model and share the load.
+        base_url: address of the API, with its `/v1`; default: OPENAI_BASE_URL. There is no other default: OpenAI itself
+            is `https://api.openai.com/v1`. Several addresses, separated by commas, are servers that hold the same model
+            and share the load.
         api_key_env: environment variable that holds the key; local servers usually need none.
         api: `completions` takes plain text, `chat` takes messages; `auto` asks the server which it has.
         concurrency: maximum requests in flight at each server; lowered while the server is overloaded.
         timeout_s: for one request, from sending it to the last byte of the reply.
         retries: how often a request is sent again after an error other than a rate limit.
         backoff_s: approximate wait before the first retry; it doubles with each further one.
+        patience_s: how long a rate limit may keep all requests waiting. A server that asks for a longer pause ends the
+            run immediately, and the same command resumes it.
         tokenizer: folder or hub id of the model's tokenizer, to measure and truncate prompts.
         price_in: USD per million tokens of prompts; needs `price_out`.
         price_out: USD per million tokens of replies.
@@ -60,13 +67,14 @@ class EndpointOptions:
             `fail` fails them one by one, for a server that must stay up.
     """
 
-    base_url: str = field(default_factory=lambda: os.environ.get("OPENAI_BASE_URL") or _OPENAI)
+    base_url: str = field(default_factory=lambda: os.environ.get("OPENAI_BASE_URL", "").strip())
     api_key_env: str = "OPENAI_API_KEY"
     api: Literal["auto", "chat", "completions"] = "auto"
     concurrency: int = Field(default=32, ge=1)
     timeout_s: float = Field(default=120.0, gt=0)
     retries: int = Field(default=6, ge=0)
     backoff_s: float = Field(default=0.5, ge=0)
+    patience_s: float = Field(default=600.0, gt=0)
     tokenizer: str | None = None
     price_in: float | None = Field(default=None, ge=0)
     price_out: float | None = Field(default=None, ge=0)
@@ -130,15 +138,14 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
         endpoint = _ARGUMENTS.validate_python(dict(options.engine_args))
     except ValidationError as error:
         raise ConfigError(_finding(error)) from error
+    if not endpoint.base_url.strip():
+        raise ConfigError(
+            "the openai engine needs the server's address: --engine-arg base_url=http://localhost:8000/v1, or the "
+            "environment variable OPENAI_BASE_URL (OpenAI itself: https://api.openai.com/v1)"
+        )
     for server in endpoint.servers or (endpoint,):
         _check_address(server.base_url)
-    if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", endpoint.api_key_env) is None:
-        raise ConfigError("api_key_env is the name of an environment variable that holds the key, not the key itself")
-    if endpoint.key is not None and re.fullmatch("[ -~]+", endpoint.key) is None:
-        raise ConfigError(
-            f"the environment variable {endpoint.api_key_env} holds no valid key: a key is one line of "
-            "ASCII text; set it again"
-        )
+    _check_key(endpoint)
     if (endpoint.price_in is None) != (endpoint.price_out is None):
         raise ConfigError("price_in and price_out must be set together (USD per million tokens); 0 is a valid price")
     if endpoint.max_cost_usd is not None and endpoint.price_in is None:
@@ -163,6 +170,23 @@ def _check_address(url: str) -> None:
         usable = False
     if not usable or not url.isprintable() or " " in url:
         raise ConfigError(f"base_url={shown} is not an http(s) address; try http://localhost:8000/v1")
+
+
+def _check_key(endpoint: EndpointOptions) -> None:
+    if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", endpoint.api_key_env) is None:
+        raise ConfigError("api_key_env is the name of an environment variable that holds the key, not the key itself")
+    if endpoint.key is not None and re.fullmatch("[ -~]+", endpoint.key) is None:
+        raise ConfigError(
+            f"the environment variable {endpoint.api_key_env} holds no valid key: a key is one line of "
+            "ASCII text; set it again"
+        )
+    for server in endpoint.servers:
+        host = urlsplit(server.base_url).hostname or ""
+        if endpoint.key is None and server.auth_header is None and _NEEDS_KEY.search(host):
+            raise ConfigError(
+                f"{server.address} needs a key: set the environment variable {endpoint.api_key_env}, or name another "
+                "one with --engine-arg api_key_env=NAME"
+            )
 
 
 def _finding(error: ValidationError) -> str:
@@ -353,17 +377,17 @@ class AdaptiveLimiter:
             self.limit += 1
             self._successes = 0
 
-    def overloaded(self, sent_at: float, retry_after_s: float | None) -> None:
+    def overloaded(self, sent_at: float, pause_s: float | None) -> None:
         """Halve the limit, since the server refused a request for its load.
 
         Args:
             sent_at: when the refused request was sent; those sent before the last halving do not count again.
-            retry_after_s: the pause that the server asked for.
+            pause_s: the pause that the server asked for.
         """
         now = time.monotonic()
         if sent_at >= self._halved_at:
             self.limit = max(1, self.limit // 2)
             self._successes = 0
             self._halved_at = now
-        if retry_after_s is not None:
-            self._closed_until = max(self._closed_until, now + min(retry_after_s, _MAX_PAUSE_S))
+        if pause_s is not None:
+            self._closed_until = max(self._closed_until, now + pause_s)

@@ -17,6 +17,7 @@ from judgelm.engines.openai.endpoint import (
     BadReplyError,
     Endpoint,
     ErrorKind,
+    PatienceError,
     Replies,
     RetriesExhaustedError,
     TransientError,
@@ -124,6 +125,7 @@ class EndpointPool:
                 await asyncio.sleep(min(self._options.backoff_s * 2 ** (attempt - 1), MAX_BACKOFF_S))
             tried: list[_Member] = []
             error: Exception | None = None
+            limited = True
             while (member := self._next(tried)) is not None:
                 self._rerouted += bool(tried)
                 tried.append(member)
@@ -131,10 +133,13 @@ class EndpointPool:
                     return await self._complete_at(member, api, body)
                 except (EngineError, RetriesExhaustedError) as failure:
                     error = failure
+                    limited &= isinstance(failure, PatienceError)
                 except RefusedError as refused:
                     if not refused.fatal:
                         raise
-                    error = refused
+                    error, limited = refused, False
+            if limited:
+                break
         assert error is not None, "each attempt tries at least one server"
         if isinstance(error, EngineError):
             raise EngineError(f"none of {len(self._members)} servers answers; the last one: {error}") from error

@@ -6,9 +6,7 @@ import time
 
 import pytest
 
-from judgelm.engines.openai import endpoint as openai_calls
 from judgelm.engines.openai import servers as openai_pool
-from judgelm.engines.openai.endpoint import retry_after_s
 from judgelm.engines.openai.options import AdaptiveLimiter
 from judgelm.errors import EngineError, ModelError
 from judgelm.modes.pairwise import Pairwise
@@ -77,25 +75,6 @@ def test_a_storm_of_rate_limits_slows_down():
     assert storm_of_rate_limits()["concurrency"] < 10
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "2"}, 2),
-        ({"retry-after-ms": "250"}, 0.25),
-        ({"x-ratelimit-reset-requests": "1m2.5s"}, 62.5),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "Wed, 99 Oct 99999 07:28:00 GMT"}, None),
-        ({"retry-after": "1 Jan 99999999999999999999 0:0:0"}, None),
-        ({"retry-after": "-1"}, None),
-        ({"retry-after": "é"}, None),
-        ({}, None),
-    ],
-)
-def test_how_servers_say_when_to_come_back(headers, seconds):
-    assert retry_after_s(headers) == seconds
-
-
 def test_the_gate_halves_once_for_one_burst_and_grows_with_success():
     limiter = AdaptiveLimiter(32)
     for _ in range(5):
@@ -142,14 +121,6 @@ def test_a_request_that_always_fails_fails_alone(others):
         assert done["poison"].finish_reasons == ("error",)
         assert "HTTP 500: HTTP 500 on purpose, 3 tries in" in done["poison"].error
         assert sum(one.texts == ("8 6",) for one in done.values()) == (0 if others else 20)
-
-
-def test_rate_limits_for_ever_while_nothing_gets_through_end_the_run(monkeypatch):
-    monkeypatch.setattr(openai_calls, "RATE_LIMIT_PATIENCE_S", 0.3)
-    with endpoint() as server, client(server) as engine:
-        server.misbehave(lambda *_: "429")
-        with pytest.raises(EngineError, match="does not answer: HTTP 429"):
-            ask_all(engine, "x")
 
 
 @pytest.mark.parametrize(

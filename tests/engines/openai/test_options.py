@@ -11,6 +11,7 @@ import pytest
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.engines.openai.options import endpoint_options
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of
@@ -61,6 +62,7 @@ def test_an_api_that_was_asked_for_and_is_not_there():
 
 def test_arguments_that_are_wrong_or_unknown(monkeypatch):
     def refused(match, options=None, **arguments):
+        arguments = {"base_url": "http://h/v1"} | arguments
         with pytest.raises((ConfigError, ModelError), match=match):
             load_engine("openai", EngineOptions(model="x", engine_args=arguments, **(options or {})))
 
@@ -75,7 +77,36 @@ def test_arguments_that_are_wrong_or_unknown(monkeypatch):
     refused("serve the adapter as a model", {"adapter": "a"})
     refused("has no dtype: the server decides", {"dtype": "float32"})
     monkeypatch.setenv("OPENAI_BASE_URL", "file://x")
-    refused("file://x is not an http")
+    with pytest.raises(ConfigError, match="file://x is not an http"):
+        load_engine("openai", EngineOptions(model="x"))
+
+
+@pytest.mark.parametrize("arguments", [{}, {"base_url": ""}, {"base_url": " "}])
+def test_without_an_address_none_is_guessed(monkeypatch, arguments):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("OPENAI_BASE_URL", "")
+    with pytest.raises(ConfigError, match=r"--engine-arg base_url=.* OPENAI_BASE_URL"):
+        load_engine("openai", EngineOptions(model="gpt", engine_args=arguments))
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    ["https://api.openai.com/v1", "https://eu.api.openai.com/v1", "https://mine.openai.azure.com/openai/v1",
+     "http://localhost:9/v1,https://OpenRouter.ai/api/v1"],
+)  # fmt: skip
+def test_the_api_of_a_company_is_asked_only_with_a_key(monkeypatch, base_url):
+    monkeypatch.delenv("MY_KEY", raising=False)
+    options = EngineOptions(model="gpt", engine_args={"base_url": base_url, "api_key_env": "MY_KEY"})
+    with pytest.raises(ConfigError, match="needs a key: set the environment variable MY_KEY"):
+        endpoint_options(options)
+    monkeypatch.setenv("MY_KEY", SECRET)
+    assert endpoint_options(options).key == SECRET
+
+
+@pytest.mark.parametrize("host", ["judge.example", "myopenai.com", "openai.com.judge.example", "me.cloudapp.azure.com"])
+def test_other_servers_need_no_key(monkeypatch, host):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert endpoint_options(EngineOptions(model="m", engine_args={"base_url": f"https://{host}/v1"})).key is None
 
 
 def test_numbers_may_come_as_texts_and_passwords_stay_out_of_the_manifest():
@@ -109,7 +140,7 @@ def test_an_address_without_v1_or_beyond_it_says_what_it_should_be(end):
     [
         ({"base_url": f"http://h/v1?key={SECRET}"}, r"leave out everything from the first \?"),
         ({"api_key": SECRET}, "no argument 'api_key'"),
-        ({"api_key_env": SECRET}, "name of an environment variable"),
+        ({"base_url": "http://h/v1", "api_key_env": SECRET}, "name of an environment variable"),
     ],
 )
 def test_a_wrong_argument_that_may_hold_a_secret_is_not_repeated(arguments, finding):

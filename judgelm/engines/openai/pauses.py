@@ -1,0 +1,105 @@
+"""Reads the pause that a server asks for: in headers, or in the words of its error.
+
+Forms: OpenAI ("Please try again in 6m0s", `x-ratelimit-reset-requests: 1m2.5s`), Azure ("Please retry after 26
+seconds"), Google (`"retryDelay": "34s"`), Anthropic (`anthropic-ratelimit-requests-reset`, an ISO date), OpenRouter
+(headers within the body, with a time in milliseconds), Cerebras (`x-ratelimit-reset-requests-day`).
+"""
+
+import math
+import re
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import mktime_tz, parsedate_tz
+
+_FLAGS = re.IGNORECASE | re.ASCII
+_NUMBER = r"\d++(?:\.\d++)?"
+_UNIT = (
+    r"(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z])"
+    r"|(?:ms|[smhd])(?=\d)"  # 6m0s
+)
+_PART = re.compile(rf"({_NUMBER})\s*({_UNIT})", _FLAGS)
+_PARTS = rf"{_NUMBER}\s*(?:{_UNIT})(?:(?:\s|,|\band\b)*{_NUMBER}\s*(?:{_UNIT}))*"
+_DATE = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\s?UTC|[+-]\d\d:?\d\d)?"
+_WORDS = re.compile(
+    rf"\b(?:try|retry\w*|again|wait|resets|will reset|reset (?:in|at|on))\b[^0-9]{{0,25}}?(?:({_PARTS})|({_DATE}))",
+    _FLAGS,
+)
+_FIELD = re.compile(r"""["']((?:[\w-]*ratelimit|retry[-_]after)[\w-]*)["']\s*:\s*["']?([^"',}\]]+)""", _FLAGS)
+_MAX_BODY = 10_000
+_UNIT_S = {"ms": 0.001, "mi": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_MAX_PAUSE_S = 1e9
+"""30 years. A larger number is a point in time, in seconds or milliseconds since 1970."""
+
+
+def stated_pause_s(headers: Mapping[str, str], body: str = "", *, limited: bool = True) -> float | None:
+    """Seconds after which the server asks for the next request; None where it names no time.
+
+    What a server says in words is the pause until the next request; its reset is where the whole limit is free again.
+
+    Args:
+        headers: of the response, whose names are compared in lower case.
+        body: of the response; gateways put the headers of their upstream into it.
+        limited: whether the response is a refusal for a rate limit, so that the resets of the limits count.
+    """
+    body = body[:_MAX_BODY]
+    fields = {name.lower().replace("_", "-"): value for name, value in _FIELD.findall(body)}
+    fields |= {name.lower(): value for name, value in headers.items()}
+    if (milliseconds := fields.get("retry-after-ms")) is not None:
+        return _seconds(f"{milliseconds}ms")
+    for name in ("retry-after", "retry-after-seconds"):
+        if (stated := _seconds(fields.get(name, ""))) is not None:
+            return stated
+    if (words := _WORDS.search(body)) is not None:
+        return _seconds(words[1] or words[2])
+    resets = (_seconds(value) for name, value in fields.items() if _counts(name, fields)) if limited else ()
+    return max((seconds for seconds in resets if seconds is not None), default=None)
+
+
+def _counts(name: str, fields: Mapping[str, str]) -> bool:
+    """True for the reset of a limit, unless the server states that something of it remains."""
+    remaining = fields.get(name.replace("reset", "remaining"), "0")
+    return "ratelimit" in name and "reset" in name and not re.fullmatch(r"0*[1-9]\d*", remaining.strip())
+
+
+def _seconds(text: str) -> float | None:
+    """`2`, `1.5s`, `6m0s`, `2 hours`, an HTTP date, an ISO date or a time since 1970; None for anything else."""
+    text = text.strip()
+    try:
+        seconds = _duration(text) if re.fullmatch(rf"{_NUMBER}|{_PARTS}", text, _FLAGS) else _date(text) - time.time()
+    except (ValueError, OverflowError):  # no date, a year 99999
+        return None
+    return max(0.0, seconds) if seconds < _MAX_PAUSE_S else None
+
+
+def _duration(text: str) -> float:
+    if parts := _PART.findall(text):
+        return sum(float(value) * _unit_s(unit.lower()) for value, unit in parts)
+    number = float(text)
+    if number < _MAX_PAUSE_S:
+        return number
+    return (number if number < 1000 * _MAX_PAUSE_S else number / 1000) - time.time()
+
+
+def _date(text: str) -> float:
+    if (date := parsedate_tz(text)) is not None:
+        return mktime_tz(date)
+    moment = datetime.fromisoformat(text.upper().replace(" UTC", "Z"))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _unit_s(unit: str) -> float:
+    if unit.startswith("mil"):
+        return _UNIT_S["ms"]
+    return _UNIT_S[unit] if unit in _UNIT_S else _UNIT_S[unit[0]]
+
+
+def shown_duration(seconds: float) -> str:
+    """`20 s`, `6 min` or `24 h`, rounded up."""
+    unit, size = next(((unit, size) for unit, size in (("h", 3600), ("min", 60)) if seconds >= 2 * size), ("s", 1))
+    return f"{math.ceil(seconds / size)} {unit}"
+
+
+def shown_time(seconds: float) -> str:
+    """The local time after so many seconds, with the date and the zone."""
+    return datetime.fromtimestamp(time.time() + seconds).astimezone().strftime("%Y-%m-%d %H:%M %Z")
