@@ -1,5 +1,6 @@
 """The machine's processor, memory and CUDA devices, and the declared packages: importable, or the way to fix them."""
 
+import ctypes
 import json
 import os
 import platform
@@ -35,6 +36,8 @@ INSTRUCTION_SETS = (
 """Those that decide how fast matrix products are, by the kernel's names (x86-64, then Arm)."""
 
 _DRIVER_TIMEOUT_S = 20.0
+_MIN_DRIVERS = {12: 525, 13: 580}
+"""The first driver on Linux for each major version of CUDA, as NVIDIA's CUDA toolkit release notes list them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +65,15 @@ class CudaDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """All that could run a judge. `driver` is the NVIDIA driver's version, `cuda_build` the CUDA torch is built for."""
+    """All that could run a judge.
+
+    `driver` is the NVIDIA driver's version, `driver_cuda` the major version of CUDA it runs, `cuda_build` torch's CUDA.
+    """
 
     cpu: Cpu
     cuda: tuple[CudaDevice, ...]
     driver: str | None
+    driver_cuda: int | None
     cuda_build: str | None
 
     @property
@@ -74,6 +81,8 @@ class Devices:
         """A GPU that torch does not use, and the way out."""
         if self.driver is None or self.cuda:
             return None
+        if self.driver_cuda is not None and (reason := driver_too_old(self.driver_cuda, self.cuda_build)):
+            return reason
         if self.cuda_build is None:
             return (
                 f"NVIDIA driver {self.driver} is installed, but torch is a CPU build; take a CUDA build: "
@@ -88,7 +97,7 @@ class Devices:
 def look_at_devices(*, with_torch: bool = True) -> Devices:
     """The devices of this machine; without torch no CUDA devices."""
     cuda, build = _cuda() if with_torch else ((), None)
-    return Devices(cpu=_cpu(), cuda=cuda, driver=_driver(), cuda_build=build)
+    return Devices(cpu=_cpu(), cuda=cuda, driver=_driver(), driver_cuda=driver_cuda(), cuda_build=build)
 
 
 def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
@@ -122,7 +131,7 @@ def _cuda() -> tuple[tuple[CudaDevice, ...], str | None]:
     import torch
 
     gpus = []
-    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+    for index in range(usable_gpus()):
         properties = torch.cuda.get_device_properties(index)
         free, total = torch.cuda.mem_get_info(index)
         gpus.append(
@@ -134,6 +143,41 @@ def _cuda() -> tuple[tuple[CudaDevice, ...], str | None]:
             )
         )
     return tuple(gpus), torch.version.cuda
+
+
+def usable_gpus() -> int:
+    """Number of CUDA devices that torch can use. Loads torch, and does not initialise CUDA."""
+    import torch
+
+    if driver_too_old(driver_cuda(), torch.version.cuda):
+        return 0  # NVML counts devices with any driver
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def driver_cuda() -> int | None:
+    """The major version of CUDA that the NVIDIA driver runs, None without a driver; does not initialise CUDA."""
+    try:
+        library = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    except OSError:
+        return None
+    version = ctypes.c_int()
+    return version.value // 1000 if library.cuDriverGetVersion(ctypes.byref(version)) == 0 else None
+
+
+def driver_too_old(driver: int | None, build: str | None) -> str:
+    """Why torch cannot use the GPU with this driver, and the way out; empty if it can, or if either is unknown.
+
+    Args:
+        driver: the major version of CUDA that it runs.
+        build: the CUDA that torch is built for.
+    """
+    if driver is None or build is None or driver >= (needed := int(build.partition(".")[0])):
+        return ""
+    version = f", version {_MIN_DRIVERS[needed]} or later" if needed in _MIN_DRIVERS else ""
+    return (
+        f"the NVIDIA driver runs CUDA {driver} and torch is built for CUDA {build}; update the driver{version}, or "
+        "install torch for this driver: uv pip install --torch-backend=auto --reinstall torch"
+    )
 
 
 def _driver() -> str | None:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,21 @@ def test_the_judge_is_had_from_the_package():
     code = "import judgelm; print(judgelm.Judge.__name__, judgelm.__version__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Judge 0.")
+
+
+def test_torch_counts_gpus_without_initialising_cuda():
+    code = "import judgelm, os; print(os.environ['PYTORCH_NVML_BASED_CUDA_CHECK'])"
+    for given, expected in ((None, "1"), ("0", "0")):  # the user's own setting stays
+        environment = {name: value for name, value in os.environ.items() if name != "PYTORCH_NVML_BASED_CUDA_CHECK"}
+        environment |= {} if given is None else {"PYTORCH_NVML_BASED_CUDA_CHECK": given}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == expected
+
+
+def test_only_one_function_asks_torch_whether_there_is_a_gpu():
+    files = [path for path in (ROOT / "judgelm").rglob("*.py") if "cuda.is_available()" in path.read_text("utf-8")]
+    # training asks about the process that already trains
+    assert {str(path.relative_to(ROOT)) for path in files} == {"judgelm/machine.py", "judgelm/training/validation.py"}
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))

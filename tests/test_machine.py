@@ -10,9 +10,11 @@ from judgelm.machine import (
     Devices,
     Package,
     declared_packages,
+    driver_too_old,
     findings,
     import_errors,
     parse_cpuinfo,
+    usable_gpus,
     with_error,
     with_imports_tried,
 )
@@ -44,7 +46,7 @@ def _devices(**fields):
         model="x", physical_cores=1, logical_cores=1, usable_cores=1, instruction_sets=(), memory_free_bytes=1,
         memory_total_bytes=2,
     )  # fmt: skip
-    return Devices(**({"cpu": cpu, "cuda": (), "driver": None, "cuda_build": None} | fields))
+    return Devices(**({"cpu": cpu, "cuda": (), "driver": None, "driver_cuda": None, "cuda_build": None} | fields))
 
 
 def test_a_gpu_that_torch_does_not_use_is_a_finding():
@@ -52,7 +54,35 @@ def test_a_gpu_that_torch_does_not_use_is_a_finding():
     assert _devices().finding is None
     assert _devices(driver="580.1", cuda_build="13.0", cuda=(device,)).finding is None
     assert "torch is a CPU build" in _devices(driver="580.1").finding
-    assert "sees no device" in _devices(driver="580.1", cuda_build="13.0").finding
+    assert "sees no device" in _devices(driver="580.1", driver_cuda=13, cuda_build="13.0").finding
+    assert "torch is built for CUDA 13.0" in _devices(driver="550.9", driver_cuda=12, cuda_build="13.0").finding
+
+
+@pytest.mark.parametrize(
+    ("driver", "build", "wanted"),
+    [
+        (12, "13.0", "580 or later"),
+        (11, "12.6", "525 or later"),
+        (12, "12.9", ""),  # a driver runs every build of its own major version
+        (13, "12.6", ""),
+        (13, "14.1", "CUDA 14.1; update the driver, or"),  # a driver that judgelm does not know yet
+        (None, "13.0", ""),
+        (12, None, ""),
+    ],
+)
+def test_a_driver_older_than_torchs_cuda_is_named_with_the_one_that_is_needed(driver, build, wanted):
+    reason = driver_too_old(driver, build)
+    assert wanted in reason
+    assert bool(reason) is bool(wanted)
+
+
+@pytest.mark.parametrize(("driver", "count"), [(12, 0), (13, 2), (None, 2)])
+def test_gpus_of_a_driver_that_is_too_old_are_not_usable(monkeypatch, driver, count):
+    monkeypatch.setattr("judgelm.machine.driver_cuda", lambda: driver)
+    monkeypatch.setattr("torch.version.cuda", "13.0")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)  # as NVML counts them
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert usable_gpus() == count
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from judgelm.engines.base import (
     require_version,
 )
 from judgelm.errors import ConfigError, ModelError, not_found
+from judgelm.machine import usable_gpus
 from judgelm.package import install_hint
 
 GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
@@ -106,15 +107,13 @@ def _has_vllm() -> bool:
 
 
 def visible_gpus() -> int:
-    """Number of CUDA devices that torch sees on this machine.
+    """Number of CUDA devices that torch can use on this machine.
 
     Raises:
         MissingExtraError: torch is not installed, without which no model runs here.
     """
     require_local()
-    import torch
-
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return usable_gpus()
 
 
 def gpus_each(name: str, options: EngineOptions) -> int:

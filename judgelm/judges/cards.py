@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from judgelm.engines.base import require_local
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import CardError, InputError, ModelError, not_found
+from judgelm.machine import usable_gpus
 from judgelm.prompts.judge_card import find_card
 from judgelm.yaml_files import read_yaml
 
@@ -207,7 +208,7 @@ def this_machine() -> Machine:
 
     return Machine(
         memory_bytes=available_bytes(),
-        cuda_bytes=torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0,
+        cuda_bytes=torch.cuda.get_device_properties(0).total_memory if usable_gpus() else 0,
         has_bfloat16=half_format("cpu", this_cpu_flags()) is not None,
     )
 

@@ -406,12 +406,9 @@ _CLOCK_S = 1.0
 def mark_children(out: str) -> None:
     """Mark this process's environment, so that the programs it starts from now on belong to the run of `out`.
 
-    vLLM is told to start its processes as programs, unless the user says otherwise: forks would not show the mark. Its
-    setproctitle is told to leave the environment readable, over which it would write the process's title.
-    For command lines only, since a script without `if __name__ == "__main__"` cannot start processes in that way.
+    vLLM's setproctitle is told to leave the environment readable, over which it would write the process's title.
     """
     os.environ[_MARK] = _own_mark(out)
-    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
     os.environ.setdefault("SPT_NOENV", "1")
 
 

@@ -22,8 +22,7 @@ sleep = "import time; print('up', flush=True); time.sleep(600)"
 titled = "import setproctitle; setproctitle.setproctitle('a title' * 30); " + sleep
 stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + sleep
 if sys.argv[2] == "worker":  # as vLLM starts its own
-    method = os.environ["VLLM_WORKER_MULTIPROC_METHOD"]
-    child = multiprocessing.get_context(method).Process(target=time.sleep, args=(600,))
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
     child.start()
 else:
     child = subprocess.Popen([sys.executable, "-c", {"stubborn": stubborn, "titled": titled}.get(sys.argv[2], sleep)],

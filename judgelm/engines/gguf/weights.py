@@ -34,6 +34,7 @@ from transformers.modeling_gguf_pytorch_utils import (
 from judgelm.engines.gguf.header import GgufFile, GgufTensor
 from judgelm.engines.weights import all_parameters, first_not_finite
 from judgelm.errors import ModelError, first_line
+from judgelm.machine import usable_gpus
 
 Progress = Callable[[float], None]
 """Is called with the share that is done, 0 to 1."""
@@ -197,7 +198,7 @@ def _write_by_transformers(file: GgufFile, target: Path, dtype: torch.dtype, pro
     """Write what transformers makes of the file, all weights in memory at once."""
     from transformers import GgufConfig  # not in the oldest supported transformers
 
-    if not torch.cuda.is_available():
+    if not usable_gpus():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving loads deepspeed, which else warns that there is no GPU
     configure: Any = GgufConfig  # its constructor is untyped
     kind: Any = AutoModelForCausalLM

@@ -51,6 +51,7 @@ from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.layers import pack
 from judgelm.engines.weights import adapter_vocabulary, check_weights, first_not_finite, safe_unpickling
 from judgelm.errors import ConfigError, ModelError, first_line
+from judgelm.machine import driver_cuda, driver_too_old, usable_gpus
 from judgelm.parsing.thinking import Thinking
 from judgelm.prompts.sanitization import NOT_ASKED
 from judgelm.prompts.truncation import Truncator
@@ -247,13 +248,14 @@ def device_of(name: str) -> str:
         ConfigError: this machine has no such device.
     """
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return "cuda" if usable_gpus() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError as error:
         raise ConfigError(f"device {name!r} does not exist; try auto, cpu, cuda or cuda:0") from error
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device {name!r} not found: torch sees {torch.cuda.device_count()} CUDA devices; try auto")
+    if device.type == "cuda" and (device.index or 0) >= (count := usable_gpus()):
+        reason = driver_too_old(driver_cuda(), torch.version.cuda) or f"torch sees {count} CUDA devices"
+        raise ConfigError(f"device {name!r} not found: {reason}; try auto")
     return name
 
 

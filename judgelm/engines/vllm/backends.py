@@ -12,6 +12,7 @@ import os
 import queue
 import sys
 import time
+import types
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -378,13 +379,17 @@ def max_adapters(arguments: EngineArgs) -> int | None:
 def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
     """Start vLLM and leave this process's environment and torch as they were.
 
+    Its processes are spawned, unless the user says otherwise: a fork of a process that has used CUDA cannot use it, and
+    does not show a run's mark.
+
     Raises:
         ModelError: vLLM could not load the model; the message quotes vLLM.
     """
     environment, set_num_threads = dict(os.environ), torch.set_num_threads
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if multiprocessing else "0"
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
     try:
-        with warnings.catch_warnings(action="ignore", category=FutureWarning):
+        with warnings.catch_warnings(action="ignore", category=FutureWarning), _hidden_main():
             _protect_llvmlite()
             yield
     except Exception as error:  # whatever its many loaders raise
@@ -396,6 +401,17 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
             del os.environ[name]
         os.environ.update(environment)
         torch.set_num_threads = set_num_threads
+
+
+@contextmanager
+def _hidden_main() -> Iterator[None]:
+    """Hide the main module from spawned processes: they would run it again if it lacks `if __name__ == "__main__"`."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _protect_llvmlite() -> None:

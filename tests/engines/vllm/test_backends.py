@@ -4,8 +4,10 @@ import ast
 import dataclasses
 import json
 import logging
+import os
 import re
 import shutil
+from multiprocessing.spawn import get_preparation_data
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,16 @@ def test_an_adapter_and_4_bits_set_what_the_table_says(tiny_model, tmp_path, mon
     found = arguments(tiny_model, adapter=str(tmp_path), quantization="4bit")
     assert (found.enable_lora, found.quantization, found.load_format) == (True, "bitsandbytes", "bitsandbytes")
     assert found.max_lora_rank == 32  # the next above 24 that vLLM has
+
+
+def test_processes_are_spawned_and_do_not_run_the_main_module_again(tiny_model, monkeypatch):
+    monkeypatch.delenv("VLLM_WORKER_MULTIPROC_METHOD", raising=False)
+    main = {"init_main_from_name", "init_main_from_path"}
+    with quiet_start(str(tiny_model), multiprocessing=True):
+        assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
+        assert not main & get_preparation_data("core").keys()
+    assert "VLLM_WORKER_MULTIPROC_METHOD" not in os.environ
+    assert main & get_preparation_data("core").keys()  # the program's own processes start as before
 
 
 def test_logits_are_float32_unless_the_head_may_be_quantised(tiny_model, tmp_path):

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,21 @@ def test_a_checkpoint_in_4_bits_judges_as_the_weights_that_it_stands_for(pairs, 
     found, expected = verdicts(tmp_path / f"{packed.name}.jsonl"), verdicts(tmp_path / "whole.jsonl")
     same = sum(found[name] == judged for name, judged in expected.items())
     assert same > 0.9 * COUNT, "the kernel rounds other products to 16 bits"
+
+
+SCRIPT = """
+import sys
+from judgelm import Judge
+arguments = {"tensor_parallel_size": 2, "kv_cache_memory_bytes": 1 << 28}
+judge = Judge(sys.argv[1], engine="vllm", template="judgelm-v1", engine_args=arguments)
+print("judged", judge.compare("What is 2 + 2?", "4", "5").shown)
+judge.close()
+"""
+
+
+def test_a_script_without_a_main_guard_judges_on_two_devices(tiny_model, tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, tmp_path / "script.py", tiny_model]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("judged") == 1
