@@ -18,6 +18,9 @@ _APART_MOST, _APART_MEAN = 0.5, 0.1
 """How far P(first better) of a prompt may lie apart in two runs, as shares of its range over all prompts. The judge is
 random: where a cache or an adapter mixes prompts up, the difference is of the size of the range."""
 _TREES = ("--both-orders", "--distribution", "--order-rule", "probability")
+RUNNERS = ({"VLLM_USE_V2_MODEL_RUNNER": "1"}, {"VLLM_USE_V2_MODEL_RUNNER": "0"})
+FP8 = "fp8_per_tensor"
+"""Quantises while loading; vLLM's `fp8` is for checkpoints that are FP8 already."""
 _SAMPLED = ("--temperature", 0.7, "--seed")
 
 
@@ -109,25 +112,35 @@ def facts(setting: Setting) -> None:
     setting.save({"versions": versions, "figures": {name: each or "absent" for name, each in versions.items()}})
 
 
-def engine(setting: Setting, *, engine: str, environment: Mapping[str, str] | None = None) -> None:
+def engine(setting: Setting, *, engine: str) -> None:
     """Score trees in both orders, the prefix cache on and off, and sampling with the same seed and another."""
     pairs, base = setting.pairs(12 if setting.tiny else 512), setting.base("judge")
-    trees = batch(setting, pairs, base, engine, *_TREES, environment=environment)
+    trees = batch(setting, pairs, base, engine, *_TREES)
     chances = trees.chances()
     check(len(chances) == 2 * len(trees.rows), f"{len(chances)} score trees of {2 * len(trees.rows)} prompts")
     figures = {"pairs": len(trees.rows), **trees.rates()}
     if engine == "vllm":
         uncached = ("--engine-arg", "enable_prefix_caching=false")
-        found = differences(trees, batch(setting, pairs, base, engine, *_TREES, *uncached, environment=environment))
+        found = differences(trees, batch(setting, pairs, base, engine, *_TREES, *uncached))
         figures |= {f"without prefix cache: {name}": value for name, value in found.items()}
         setting.save({"figures": figures})
         check_alike(found, "the prefix cache changes judgments")
-    first, same, other = (batch(setting, pairs, base, engine, *_SAMPLED, seed, environment=environment, unread=0.01)
+    first, same, other = (batch(setting, pairs, base, engine, *_SAMPLED, seed, unread=0.01)
                           for seed in (1, 1, 2))  # fmt: skip
     repeated, drawn = (differences(first, run)["replies differ"] for run in (same, other))
     setting.save({"figures": figures | {"same seed: replies differ": repeated, "other seed: replies differ": drawn}})
     check(repeated <= 0.01 * len(first.rows), f"the same seed gives {repeated} other replies of {len(first.rows)}")
     check(drawn > 0, "another seed gives the same replies")
+
+
+def runners(setting: Setting) -> None:
+    """Both model runners of vLLM, each by name: its own choice depends on the machine."""
+    pairs, base = setting.pairs(512), setting.base("judge")
+    v2, v1 = (batch(setting, pairs, base, "vllm", *_TREES, environment=runner) for runner in RUNNERS)
+    found = differences(v2, v1)
+    rates = {"V2 pairs/s": v2.rates()["pairs/s"], "V1 pairs/s": v1.rates()["pairs/s"]}
+    setting.save({"figures": {"pairs": len(v2.rows), **rates, **found}})
+    check_alike(found, "Model Runner V2 judges otherwise than V1")
 
 
 def fp8(setting: Setting) -> None:
@@ -136,7 +149,7 @@ def fp8(setting: Setting) -> None:
     plain = batch(setting, pairs, base, "vllm", *_TREES)
     figures: dict[str, Any] = {"pairs": len(plain.rows), "bf16 pairs/s": plain.rates()["pairs/s"]}
     flags: tuple[str, ...] = ()
-    for name, argument in (("FP8", "quantization=fp8"), ("FP8 with its cache", "kv_cache_dtype=fp8")):
+    for name, argument in (("FP8", f"quantization={FP8}"), ("FP8 with its cache", "kv_cache_dtype=fp8")):
         flags += ("--engine-arg", argument)
         run = batch(setting, pairs, base, "vllm", *_TREES, *flags)
         found = {key: value for key, value in differences(plain, run).items() if key != "replies"}

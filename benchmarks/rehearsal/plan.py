@@ -27,7 +27,7 @@ class Step:
 _JUDGING = ("torch", "transformers", "typer")
 _TRAINING = (*_JUDGING, "trl", "accelerate", "datasets")
 _SERVING = (*_JUDGING, "uvicorn", "starlette", "fastapi")
-_VLLM, _V2 = {"engine": "vllm"}, {"VLLM_USE_V2_MODEL_RUNNER": "1"}
+_VLLM = {"engine": "vllm"}
 
 
 def _judge(does: str, *packages: str, call: str = "engine", **others: Any) -> Step:
@@ -44,8 +44,8 @@ STEPS: dict[str, Step] = {
         "the transformers engine: both orders, score trees, seeds", options={"engine": "transformers"}
     ),
     "judge-vllm": _judge("vLLM: prefix caching on and off, score trees, seeds", "vllm", options=_VLLM),
-    "judge-vllm-v2": _judge(
-        "the same by Model Runner V2", "vllm", "triton", options=_VLLM | {"environment": _V2}, on_cpu=False
+    "judge-vllm-runners": _judge(
+        "vLLM's Model Runner V2, its default on GPUs, against V1", "vllm", "triton", call="runners", on_cpu=False
     ),
     "judge-vllm-fp8": _judge("vLLM in FP8: verdicts that differ from bf16's", "vllm", call="fp8", on_cpu=False),
     "lora-transformers": _judge(

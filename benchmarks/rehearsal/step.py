@@ -32,7 +32,8 @@ At 200 it ranges over 0.003 (214M) and 0.001 (1B), in bfloat16, which other batc
 line ends behind the scores but for 2e-7 of the sampled replies (temperature 0.7). The tiny judge is 128 wide and noisy:
 at 40 it goes on in 0.4 % of the replies, at 150 in 5 %.
 """
-_SIZES = {"judge": "7B", "train": "1B", "large": "13B"}
+SIZES = {"judge": "7B", "train": "214M", "large": "13B"}
+"""Full fine-tuning keeps up to four checkpoints, each of 3 GB with 214M, and of 16 GB with 1B."""
 TEMPLATE = "judgelm-v1"
 
 
@@ -84,7 +85,7 @@ class Setting:
         Args:
             use: `judge`, `train` or `large`; on a small device all are tiny.
         """
-        name = "tiny" if self.tiny else _SIZES[use]
+        name = "tiny" if self.tiny else SIZES[use]
         folder = self.materials / name
         if not folder.is_dir():
             unfinished = folder.with_name(f"{name}.new")

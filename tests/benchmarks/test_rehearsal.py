@@ -160,6 +160,39 @@ def test_runs_are_alike_only_if_replies_and_probabilities_are():
         check_alike(differences(first, batch(0.4, 0.5, 0.6, text="6 8")), "other replies")
 
 
+def test_the_checkpoints_of_a_full_fine_tuning_fit_a_small_disk():
+    from benchmarks.dummy_model import SHAPES
+    from benchmarks.rehearsal.step import SIZES
+
+    def parameters(shape):
+        per_layer = 4 * shape.hidden**2 + 3 * shape.hidden * shape.inner
+        return shape.layers * per_layer + 2 * shape.vocabulary * shape.hidden
+
+    # the whole run and the resumed one: 2 checkpoints each (float32 weights, two moments) and the judge's weights
+    trained = 2 * (2 * 12 + 4) * parameters(SHAPES[SIZES["train"]])
+    judge = 2 * parameters(SHAPES[SIZES["judge"]])  # bfloat16
+    assert trained + judge < 40e9  # of 64 GB, which the system, torch and vLLM share
+
+
+def test_the_two_model_runners_of_vllm_are_both_forced():
+    from benchmarks.rehearsal.judging import RUNNERS
+
+    envs = pytest.importorskip("vllm.envs", reason="vllm is not installed")
+    for variables, forced in zip(RUNNERS, (True, False), strict=True):
+        with pytest.MonkeyPatch.context() as patch:
+            [patch.setenv(name, value) for name, value in variables.items()]
+            assert envs.environment_variables["VLLM_USE_V2_MODEL_RUNNER"]() is forced
+
+
+def test_the_fp8_of_the_rehearsal_quantises_while_loading():
+    from benchmarks.rehearsal.judging import FP8
+
+    pytest.importorskip("vllm", reason="vllm is not installed")
+    from vllm.model_executor.layers.quantization import get_quantization_config
+
+    assert "Online" in get_quantization_config(FP8).__name__
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_every_step_that_a_cpu_can_run_ends_well(tmp_path):
