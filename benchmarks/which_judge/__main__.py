@@ -31,8 +31,11 @@ SETS = {"rewardbench": "RewardBench", "judgebench": "JudgeBench", "llmbar": "LLM
 VERDICT_FIRST = ("judgelm", "pandalm")
 PAIR_TOKENS = 600
 MEASURED = 46.4 * 2 * 6.74e9 * PAIR_TOKENS  # FLOP/s of the 7B on one H200
-PEAK = {"80 GB": 989e12, "24 GB": 165e12}
-"""bfloat16 without sparsity, by NVIDIA's data sheets: H100 SXM (as H200), and GeForce RTX 4090."""
+RTX_4090, H100 = "RTX 4090, 24 GB", "H100, 80 GB"
+GPUS = {RTX_4090: (24.0, 165e12), H100: (80.0, 989e12)}
+"""GB, and peak FLOP/s in bfloat16 without sparsity, by NVIDIA's data sheets: GeForce RTX 4090, H100 SXM (as H200)."""
+A100_PEAK = 312e12
+SHARE = MEASURED / GPUS[H100][1]
 GPU_HOUR = 3.0
 """Dollars for an H100 of 80 GB: list prices of 2.49 to 3.99 in 2026 (pricegpu.pages.dev, read on 2026-11-27)."""
 GPT_PRICE = (2.0, 8.0)
@@ -48,9 +51,10 @@ NOTES = """\
   count a pair as wrong whose two orders disagree.
 - **GB**: weights in bfloat16 (of a judge in the box, on disk) and in 4 bits; a fifth more is needed beside them.
   `judgelm judges --vram 24` lists what fits.
-- **CPU, 24 GB, 80 GB**: pairs an hour in one order. CPU: measured on PandaLM's pairs, two cores of a Xeon with AMX
+- **CPU, RTX 4090, H100**: pairs an hour in one order. CPU: measured on PandaLM's pairs, two cores of a Xeon with AMX
   beside other work. GPUs: computed for pairs of {tokens} tokens at the share of peak that a 7B with random weights
-  reached on one H200 ({share} of 989 TFLOP/s, 46.4 pairs/s), for an RTX 4090 (165 TFLOP/s) and an H100; `fits` where
+  reached on one H200 ({share} of 989 TFLOP/s, 46.4 pairs/s), for an RTX 4090 (165 TFLOP/s) and an H100. An A100
+  (312 TFLOP/s) judges {a100} times as many pairs as an H100. `fits` where
   the judge writes its reason first, which takes longer and was not measured; `4 bits` where bfloat16 does not fit.
 - **10,000 pairs**: on an H100 for ${hour} an hour (list prices of 2026: $2.49 to $3.99). GPT-4.1 for the same pairs
   with a reply of {reply} tokens, at $2 and $8 a million tokens (list price, April 2026): ${call:.0f}."""
@@ -76,7 +80,7 @@ def own_rows() -> Iterator[Row]:
         for each in SETS:
             measured = sets.get(each, {}).get("judges", {}).get(name)
             row[each] = f"**{measured['figures']['decided']['value']:.1%}**".replace("%", "") if measured else "-"
-        yield row | _speed_on_cpu(name) | dict.fromkeys(PEAK, "fits")
+        yield row | _speed_on_cpu(name) | dict.fromkeys(GPUS, "fits")
 
 
 def _speed_on_cpu(name: str) -> Row:
@@ -100,18 +104,16 @@ def released_rows(figures: Mapping[tuple[str, str], Mapping[str, Any]]) -> Itera
 def _speed(judge: ReleasedJudge, model: Checkpoint) -> Row:
     """Pairs an hour, and dollars for 10,000 pairs, where the verdict comes first; where it fits a GPU."""
     speeds: Row = {}
-    for gpu, peak in PEAK.items():
-        memory = float(gpu.split()[0])
+    for gpu, (memory, peak) in GPUS.items():
         fits = gpu_bytes(model.gigabytes("bfloat16")) <= memory
         if not fits:
             speeds[gpu] = "4 bits" if gpu_bytes(model.gigabytes("4bit")) <= memory else "no"
         elif judge.name in VERDICT_FIRST:
-            share = MEASURED / PEAK["80 GB"]
-            speeds[gpu] = _thousands(share * peak / (2 * model.parameters * 1e9 * PAIR_TOKENS) * 3600)
+            speeds[gpu] = _thousands(SHARE * peak / (2 * model.parameters * 1e9 * PAIR_TOKENS) * 3600)
         else:
             speeds[gpu] = "fits"
-    if speeds["80 GB"].endswith(",000"):
-        speeds["10,000 pairs"] = f"${10_000 / int(speeds['80 GB'].replace(',', '')) * GPU_HOUR:.2f}"
+    if speeds[H100].endswith(",000"):
+        speeds["10,000 pairs"] = f"${10_000 / int(speeds[H100].replace(',', '')) * GPU_HOUR:.2f}"
     return {"CPU": "-"} | speeds
 
 
@@ -121,7 +123,7 @@ def _thousands(pairs: float) -> str:
 
 def table(rows: Sequence[Row]) -> list[str]:
     """The rows in Markdown."""
-    heads = ("judge", "size", "GB, 4-bit", "licence", *SETS, "CPU", "24 GB", "80 GB", "10,000 pairs")
+    heads = ("judge", "size", "GB, 4-bit", "licence", *SETS, "CPU", *GPUS, "10,000 pairs")
     names = [SETS.get(head, head) for head in heads]
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(heads)}"]
     return lines + [f"| {' | '.join(row.get(head, '-') for head in heads)} |" for row in rows]
@@ -135,7 +137,12 @@ def page(rows: Sequence[Row], figures: Mapping[tuple[str, str], Mapping[str, Any
         computed = ", computed" if fact.get("computed") else ""
         sources.setdefault(fact["source"], []).append(f"{model} ({SETS[name]}, by {fact['by']}{computed})")
     notes = NOTES.format(
-        share=f"{MEASURED / PEAK['80 GB']:.0%}", tokens=PAIR_TOKENS, reply=REPLY_TOKENS, hour=f"{GPU_HOUR:g}", call=call
+        share=f"{SHARE:.0%}",
+        a100=f"{A100_PEAK / GPUS[H100][1]:.2f}",
+        tokens=PAIR_TOKENS,
+        reply=REPLY_TOKENS,
+        hour=f"{GPU_HOUR:g}",
+        call=call,
     )
     head = ["# Which judge?", "", f"Made by `{BEGIN[18:-4]}` from the judges' cards and stored results.", ""]
     listed = [f"- {source}: {'; '.join(models)}" for source, models in sorted(sources.items())]
