@@ -23,9 +23,10 @@ export RAY_USAGE_STATS_ENABLED=0 HEAD_ADDRESS="$first:$((20000 + SLURM_JOB_ID % 
 RAY_AUTH_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 
+# Without --cpus-per-task a step gets one core of each machine: srun does not take the job's (Slurm 22.05 and later).
 # SLURM_NODEID is known only inside srun. A node that starts before the head waits for it.
-srun --kill-on-bad-exit=0 bash -c '
-    cores=(--num-cpus "${SLURM_CPUS_PER_TASK:-1}")
+srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=0 bash -c '
+    cores=(--num-cpus "$SLURM_CPUS_PER_TASK")
     if [ "$SLURM_NODEID" -eq 0 ]; then
         exec ray start --head --port "${HEAD_ADDRESS##*:}" "${cores[@]}" --include-dashboard false --block
     fi

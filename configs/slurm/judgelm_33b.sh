@@ -24,8 +24,9 @@ export FIRST_MACHINE="${machines%%$'\n'*}" FIRST_PORT=$((20000 + SLURM_JOB_ID % 
 export TOKENIZERS_PARALLELISM=false
 
 # SLURM_NODEID is known only inside srun, so the inner shell reads it; the arguments behind `launch` are "$@" there.
+# Without --cpus-per-task a step gets one core of each machine: srun does not take the job's (Slurm 22.05 and later).
 # USR1 is for the training processes: the launcher, which would die of it, ignores it, and the shell passes it on.
-srun --kill-on-bad-exit=1 bash -c '(trap "" USR1; exec accelerate launch \
+srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 bash -c '(trap "" USR1; exec accelerate launch \
     --config_file configs/accelerate/zero3_2nodes.yaml \
     --machine_rank "$SLURM_NODEID" --main_process_ip "$FIRST_MACHINE" --main_process_port "$FIRST_PORT" \
     train/sft.py "$@") &

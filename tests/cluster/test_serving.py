@@ -54,10 +54,32 @@ def test_ray_takes_the_example_of_a_cluster():
     validate_config(prepare_config(yaml.safe_load((ROOT / "serve/ray_cluster.yaml").read_text())))
 
 
+def test_a_machine_of_the_cluster_installs_and_starts_in_an_environment_of_its_own(tmp_path):
+    # pip, ray and python3 are stood in for: each notes where it lies; `python3 -m venv` makes the other two
+    (tmp_path / "judgelm").mkdir()
+    outside, log = tmp_path / "outside", tmp_path / "log"
+    outside.mkdir()
+    noted = f'#!/bin/bash\necho "$0" >> {log}\n'
+    made = 'mkdir -p "$3/bin"; for name in pip ray; do cp "$(dirname "$0")/$name" "$3/bin/$name"; done\n'
+    for name, text in {"pip": noted, "ray": noted, "python3": f"#!/bin/bash\n{made}"}.items():
+        (outside / name).write_text(text)
+        (outside / name).chmod(0o755)
+    cluster = yaml.safe_load((ROOT / "serve/ray_cluster.yaml").read_text())
+    variables = os.environ | {"HOME": str(tmp_path), "PATH": f"{outside}:{os.environ['PATH']}", "RAY_HEAD_IP": "head"}
+    for part in ("setup", "head_start_ray", "worker_start_ray", "setup"):  # the last as of a second `ray up`
+        for command in cluster[f"{part}_commands"]:
+            subprocess.run(["bash", "-c", command], env=variables, check=True)
+    called = ["pip", "pip", "ray", "ray", "ray", "ray", "pip", "pip"]
+    assert log.read_text().split() == [str(tmp_path / "judgelm-venv/bin" / name) for name in called]
+
+
 @pytest.mark.slow
 def test_the_slurm_script_judges_on_two_nodes(tmp_path):
     # scontrol and srun are stood in for; each of srun's two tasks starts a node of one core on this machine
-    tasks = 'shift; for node in 0 1; do SLURM_NODEID=$node "$@" & done; trap "kill $(jobs -p | xargs)" TERM; wait; wait'
+    tasks = (
+        'test "$1" = --cpus-per-task=1 || exit 3; shift 2; for node in 0 1; do SLURM_NODEID=$node "$@" & done; '
+        'trap "kill $(jobs -p | xargs)" TERM; wait; wait'
+    )
     for name, body in {"scontrol": "echo 127.0.0.1", "srun": tasks}.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)

@@ -150,12 +150,12 @@ def test_the_slurm_script_starts_a_launcher_on_each_machine_and_passes_usr1_on(t
     # arguments, starts a training as torch's launcher does, and ends with 1 if that ends with another code than 0
     for name, body in {
         "scontrol": "printf 'node7\\nnode8\\n'",
-        "srun": 'shift; export SLURM_NODEID=1; echo "$$"; exec "$@"',
+        "srun": 'test "$1" = --cpus-per-task=48 || exit 3; shift 2; export SLURM_NODEID=1; echo "$$"; exec "$@"',
         "accelerate": f"printf '%s\\n' \"$@\"; {sys.executable} -c '{TRAINING}' || exit 1",
     }.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    slurm = {"SLURM_JOB_NODELIST": "node[7-8]", "SLURM_JOB_ID": "31234"}
+    slurm = {"SLURM_JOB_NODELIST": "node[7-8]", "SLURM_JOB_ID": "31234", "SLURM_CPUS_PER_TASK": "48"}
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"} | slurm
     script = ["bash", str(ROOT / "configs/slurm/judgelm_33b.sh"), *given]
     job = subprocess.Popen(script, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
