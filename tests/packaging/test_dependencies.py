@@ -2,12 +2,14 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from email.message import Message
-from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, requires
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -115,6 +117,39 @@ def test_every_pin_is_to_be_had_for_the_python_of_debian_12():
                 refusing.append(f"{pin}: Python {installed.metadata['Requires-Python']}")
     assert looked_at > 200
     assert refusing == []
+
+
+def test_the_image_pins_a_vllm_with_which_trl_trains_and_judgelm_judges():
+    [pin] = [pin for pin in map(Requirement, PINS) if pin.name == "vllm"]
+    [version] = [part.version for part in pin.specifier]
+    ranges = [Requirement(line) for line in (requires("trl") or []) + PROJECT["optional-dependencies"]["vllm"]]
+    allowed = [wanted for wanted in ranges if wanted.name == "vllm"]
+    assert len(allowed) == 2  # TRL refuses others before training, so that `use_vllm` of grpo_7b.yaml is an error
+    assert all(wanted.specifier.contains(version) for wanted in allowed)
+
+
+@pytest.mark.slow
+def test_the_extras_of_the_gpu_image_resolve_with_its_pins(tmp_path):
+    [extras] = re.findall(
+        r"^ARG EXTRAS=(\S+)$", (ROOT / "serve/containers/cuda.Containerfile").read_text("utf-8"), re.M
+    )
+    chosen = [word for extra in extras.split(",") for word in ("--extra", extra)]
+    command = [
+        Path(sys.executable).with_name("uv"),
+        "pip",
+        "compile",
+        "pyproject.toml",
+        "-c",
+        "constraints.txt",
+        *chosen,
+    ]
+    command += ["--python-platform", "x86_64-manylinux_2_28", "--python-version", "3.11", "-o", tmp_path / "resolved"]
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pinned = {pin.name: str(pin.specifier) for pin in map(Requirement, PINS)}
+    resolved = dict(line.split("==") for line in (tmp_path / "resolved").read_text().splitlines() if "==" in line)
+    for name in ("vllm", "trl", "torch", "transformers"):
+        assert f"=={resolved[name]}" == pinned[name]
 
 
 def test_nothing_is_pinned_twice_or_for_no_range():
