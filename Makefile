@@ -1,7 +1,7 @@
 # make demo             judge examples/pairs.jsonl with the default judge, evaluate, report: runs/demo/report.html
 # make demo DATA=FILE   judge your own pairs with it: runs/own/NAME.jsonl and NAME.html;  JUDGE=NAME: another judge
 # make demo-train       generate data, train a small judge, judge, evaluate, report: runs/demo-train/report.html
-# make test             the default tests;  test-distributed, test-docs, test-slow, test-browser, test-gpu: the other tiers
+# make test             the default tests;  test-lowest, test-distributed, test-docs, test-slow, test-browser, test-gpu: the other tiers
 # make check            format, lint, types, import contracts
 # make dist             sdist and wheel, checked and installed into empty environments
 # make docs             the documentation as a site: site/index.html
@@ -24,7 +24,7 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup dist image image-torch demo demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs screenshots bench bench-gpu bench-gpu-packages rehearse lab lab-quick clean
+.PHONY: setup dist image image-torch demo demo-train test test-lowest test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs screenshots bench bench-gpu bench-gpu-packages rehearse lab lab-quick clean
 
 setup: $(VENV)/.tools
 
@@ -121,6 +121,17 @@ dist: setup
 
 test: setup $(VENV)/.vllm
 	$(PYTEST)
+
+# with the lowest version of every package that pyproject.toml names, in an environment of its own
+LOWEST := $(VENV)-lowest
+test-lowest:
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/pip install -qq -c constraints.txt uv
+	$(LOWEST)/bin/uv pip compile -q --resolution lowest-direct $(addprefix --extra ,local parquet xlsx report serve) \
+		pyproject.toml -o $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/uv pip install -q --python $(LOWEST) -r $(LOWEST)/lowest.txt pytest pytest-timeout hypothesis httpx
+	PYTHONPATH=. $(LOWEST)/bin/python -m pytest tests/parsing tests/prompts tests/modes tests/metrics tests/test_judge.py \
+		tests/engines/transformers
 
 test-distributed: setup $(VENV)/.vllm
 	$(BIN)/pytest -m "distributed and not slow"

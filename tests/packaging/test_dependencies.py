@@ -152,6 +152,15 @@ def test_the_extras_of_the_gpu_image_resolve_with_its_pins(tmp_path):
         assert f"=={resolved[name]}" == pinned[name]
 
 
+def test_no_bound_allows_a_version_whose_interface_is_another():
+    lowest = {"torch": "2.11", "typer": "0.19"}  # varlen_attn's arguments; options that are a Literal
+    for line in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["local"]:
+        wanted = Requirement(line)
+        if wanted.name in lowest:
+            assert str(wanted.specifier) == f">={lowest.pop(wanted.name)}"
+    assert lowest == {}
+
+
 def test_nothing_is_pinned_twice_or_for_no_range():
     pins = [Requirement(pin) for pin in PINS]
     names = [canonicalize_name(pin.name) for pin in pins]
