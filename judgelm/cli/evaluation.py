@@ -9,7 +9,7 @@ from typing import Any
 
 from judgelm.cli.console import console, printed_rejects
 from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
-from judgelm.data.judged_texts import check_reversed
+from judgelm.data.judged_texts import check_common_ids, check_reversed
 from judgelm.data.labelled_set import LabelledSet, hashes_in_row, match_labels, read_labels
 from judgelm.data.readers.files import is_stream, read_rows
 from judgelm.data.readers.rows import Row
@@ -61,8 +61,10 @@ def score(options: ScoringOptions) -> ScoredRun:
     """
     judgments = read_run(options.judgments, options.parser, options.scale)
     reverse = read_run(options.reversed_, options.parser, options.scale) if options.reversed_ else None
-    if options.reversed_ is not None and reverse is not None and is_run_file(options.reversed_):
-        check_reversed(judgments, reverse)  # other programs' files may keep the texts in the given order
+    if options.reversed_ is not None and reverse is not None:
+        check_common_ids(judgments, reverse, str(options.reversed_))
+        if is_run_file(options.reversed_):  # other programs' files may keep the texts in the given order
+            check_reversed(judgments, reverse)
     manifest = load_manifest(options.judgments)
     labelled = load_labels(options.labels, options.label_reference, manifest, options.reading)
     labelled, texts = match_labels(judgments, labelled, name=str(options.labels))

@@ -221,13 +221,13 @@ class LabelDecoder:
         """Refuse numbers in `preference` that two codes explain; to be called at the end of the file.
 
         Raises:
-            LabelCodeError: 0 and 1 alone (with ties) are P(first answer is better), AlpacaEval's tie and first, or an
-                index of the better answer.
+            LabelCodeError: 0 and 1 alone are P(first answer is better), AlpacaEval's tie and first, or an index of the
+                better answer; 0.5 is no index.
         """
         numbers = self._soft_alone
         if self.stated is not None or not numbers:
             return
-        hard = numbers <= {0.0, 0.5, 1.0} and {0.0, 1.0} <= numbers
+        hard = numbers == {0.0, 1.0}
         mixed = 0.0 in numbers or min(numbers) < 1 < max(numbers)
         if mixed if self.soft is None else hard:
             self._contradicted = "preference"

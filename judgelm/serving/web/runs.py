@@ -274,8 +274,6 @@ def _samples(path: str | Path, judgments: Mapping[str, Judgment], notes: list[st
         )
     samples, texts = match_samples(judgments, samples, name=Path(path).name)
     notes += texts.notes()
-    if missing := len(judgments) - len(samples):
-        notes.append(f"{missing:,} judgments have no texts in {Path(path).name}.")
     if rejected:
         notes.append(f"{rejected:,} rows of {Path(path).name} could not be used.")
     return samples
