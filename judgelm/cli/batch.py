@@ -98,10 +98,11 @@ def batch(
         judge_in_cascade,
         output_of,
         run,
+        show_notes,
     )
     from judgelm.judge import Judge
     from judgelm.modes.checklist import read_criteria
-    from judgelm.runs.batch import BatchJob, run_dtype, run_engine
+    from judgelm.runs.batch import BatchJob, check_joins, run_dtype, run_engine
 
     engine = judge_options.engine
     job = BatchJob(
@@ -125,12 +126,18 @@ def batch(
     if prompts is not None:
         raise ConfigError("--prompts describes the prompts of a file of requests, which the input is not")
     check_paths(job)
+    joins = check_joins(job)
+    if not results.quiet:
+        show_notes(joins)
     chosen = options.mode_options(context, mode_arg or ())
     if criteria is not None:
         if "criteria" in chosen:
             raise ConfigError("--mode-arg criteria=... and --criteria set the same option; keep one of them")
         chosen["criteria"] = read_criteria(criteria)
     mode = checked_mode(mode, chosen, judge_options, model=model, is_default=options.is_default(context, "mode"))
+    if self_answers is not None and mode != "ssr" and chosen.get("self_reference") != "guided":
+        way = "--mode ssr, or --mode correctness --mode-arg self_reference=guided"
+        raise ConfigError(f"--self-answers: mode {mode} shows the judge none of its own answers; use {way}")
     check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
     arguments = judge_options.judge_arguments()
     if mode == "reward" and judge_options.template is None:

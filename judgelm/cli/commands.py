@@ -230,8 +230,7 @@ class Command(TyperCommand):
         read = {path for path in inputs if path == "-" or os.path.isfile(path)}
         read |= {str(run_paths(Path(path))[1]) for path in read - {"-"}}  # a run's manifest is read with the run
         for output in outputs:
-            is_run = output != "-" and not os.path.isdir(output)
-            written = [str(path) for path in run_paths(Path(output))] if is_run else [output]
+            written = [str(path) for path in run_paths(Path(output))] if output.endswith(".jsonl") else [output]
             check_no_input(written, read)
             read |= set(written) - {"-"}
         try:

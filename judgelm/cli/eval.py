@@ -179,6 +179,7 @@ def show(
             reading = rows_as.reading_of(samples, judgments)
             given = read_labelled_set(str(samples), on_reject=rejects, reading=reading)
         labelled, texts = match_labels(run, given, name=str(samples))
+        texts = replace(texts, without_row=len(run.keys() - labelled.samples.keys()))
     pairs, labels = labelled.samples, labelled.labels
     rows = [_row(judgment, pairs.get(name), labels.get(name)) for name, judgment in run.items()]
     summary = [*_summary(rows), *labelled.notes(), *texts.notes()]

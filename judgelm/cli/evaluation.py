@@ -11,7 +11,7 @@ from xxhash import xxh3_64_intdigest
 
 from judgelm.cli.console import console, printed_rejects
 from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
-from judgelm.data.judged_texts import check_reversed
+from judgelm.data.judged_texts import check_common_ids, check_reversed
 from judgelm.data.labelled_set import LabelledSet, hashes_in_row, match_labels, read_labels
 from judgelm.data.readers.files import is_stream, read_rows
 from judgelm.data.readers.rows import Row
@@ -66,6 +66,7 @@ def score(options: ScoringOptions) -> ScoredRun:
     reverse = None
     if options.reversed_ is not None:
         whole_reverse, reverse = _read(options.reversed_, options)
+        check_common_ids(judgments, reverse, str(options.reversed_))
         if isinstance(whole_reverse, StoredJudgments):
             check_reversed(whole, whole_reverse)  # other programs' files may keep the texts in the given order
     manifest = load_manifest(options.judgments)

@@ -107,10 +107,12 @@ def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, ro
     stream = SampleStream([str(samples)], on_reject=lambda reject: None, reading=reading)
     for row, sample in stream.pairs():
         places[row.file, row.line], given[sample.id] = sample.id, sample
-    orders, _ = judged_orders(run, given, str(samples))
-    if orders or not given.keys() & run.keys():
-        finding = "its answers stand in another order" if orders else "it has none of the ids"
+    orders, texts = judged_orders(run, given, str(samples))
+    if orders:
+        finding = "its answers are in another order"
         raise InputError(f"{samples}: is not the file that {judgments} judged: {finding}; give that one")
+    for note in texts.notes():
+        console.message(note)
     for raw in read_rows(str(samples), sheet=reading.sheet):
         if isinstance(raw, Reject):
             yield {"unreadable": raw.raw}, None

@@ -145,11 +145,12 @@ _SHOWN_TEXT = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextComparison:
-    """Judgments that join a row by id: of the same texts, of a row turned round, without comparison of texts."""
+    """Judgments that join a row by id: of the same texts, of a row turned round, not compared; without row."""
 
     same: int = 0
     turned: int = 0
     not_compared: int = 0
+    without_row: int = 0
 
     def notes(self) -> list[str]:
         """Notes on the comparison, in sentences; none where all texts are the same."""
@@ -165,6 +166,8 @@ class TextComparison:
                 f"{self.not_compared:,} of {total:,} judgments join by id alone: the row or the run has no texts to "
                 "compare."
             )
+        if self.without_row:
+            notes.append(f"{self.without_row:,} of {total + self.without_row:,} judgments have no row of their id.")
         return notes
 
 
@@ -179,7 +182,7 @@ def match_samples(
         name: of the samples' file, for errors.
 
     Raises:
-        InputError: a judgment is of other texts than the sample of its id.
+        InputError: a judgment is of other texts than the sample of its id, or none has a sample.
     """
     orders, comparison = judged_orders(judgments, samples, name)
     matched = dict(samples) | {key: turned_sample(samples[key], order) for key, order in orders.items()}
@@ -236,13 +239,19 @@ def _other_texts(counted: str, different: Sequence[str]) -> InputError:
 def judged_orders(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], name: str
 ) -> tuple[dict[str, tuple[int, ...]], TextComparison]:
-    """For each sample to turn, the indices of its answers in the order judged."""
+    """For each sample to turn, the indices of its answers in the order judged.
+
+    Raises:
+        InputError: a judgment is of other texts than the sample of its id, or none has a sample.
+    """
+    check_common_ids(judgments, samples, name)
     orders: dict[str, tuple[int, ...]] = {}
-    same = not_compared = 0
+    same = not_compared = without_row = 0
     different: list[str] = []
     for key, judgment in judgments.items():
         judged = judgment.hashes
         if key not in samples:
+            without_row += 1
             continue
         if judged is None:
             not_compared += 1
@@ -259,7 +268,19 @@ def judged_orders(
         joined = same + not_compared + len(orders) + len(different)
         finding = f"{len(different):,} of {joined:,} rows have other texts than those judged under the same id"
         raise InputError(f"{name}: {finding}; for example, {different[0]}; give the rows that were judged")
-    return orders, TextComparison(same=same, turned=len(orders), not_compared=not_compared)
+    counts = TextComparison(same=same, turned=len(orders), not_compared=not_compared, without_row=without_row)
+    return orders, counts
+
+
+def check_common_ids(judgments: Mapping[str, Judgment], others: Mapping[str, object], name: str) -> None:
+    """Refuse what has none of the ids judged.
+
+    Raises:
+        InputError: it has none; names one of each side.
+    """
+    if judgments and others and judgments.keys().isdisjoint(others):
+        ids = f"{_quoted(next(iter(others)))} there, {_quoted(next(iter(judgments)))} judged"
+        raise InputError(f"{name}: none of its ids was judged ({ids}); give the file that belongs to the judgments")
 
 
 def _text_of(sample: Sample, part: str) -> str:

@@ -269,7 +269,7 @@ def match_labels(
     """The labels and samples with their answers in the order that was judged; as `match_samples`.
 
     Raises:
-        InputError: a judgment is of other texts than the row of its id.
+        InputError: a judgment is of other texts than the row of its id, or none has a row.
     """
     orders, comparison = judged_orders(judgments, labelled.samples, name)
     samples, labels, split = Turned(labelled.samples, orders), dict(labelled.labels), dict(labelled.split)
@@ -281,7 +281,7 @@ def match_labels(
             split[key] = turned_label(votes, labelled.samples[key], order).votes
     matched = replace(labelled, samples=samples, labels=labels, split=split)
     without_texts = len((judgments.keys() & labelled.labels.keys()) - labelled.samples.keys())
-    return matched, replace(comparison, not_compared=comparison.not_compared + without_texts)
+    return matched, replace(comparison, not_compared=comparison.not_compared + without_texts, without_row=0)
 
 
 def match_labels_of_runs(

@@ -229,7 +229,8 @@ class SampleStream:
         """Each sample with the row that it came from.
 
         Raises:
-            InputError: no row can be used, a reader cannot go on, or a later file is of another format.
+            InputError: no row can be used, a reader cannot go on, a later file is of another format, or the file of
+                references has none of the ids.
         """
         yielded = 0
         if self.limit is not None and self.limit <= 0:
@@ -252,7 +253,11 @@ class SampleStream:
             yield row, sample
             yielded += 1
             if yielded == self.limit:
-                return
+                break
+        if yielded and self.references is not None and not self.references_used:
+            raise no_common_id(self.references, self.read)
+        if yielded == self.limit:
+            return
         if not yielded and self._refused is not None:
             raise no_usable_row(", ".join(self.paths), ", ".join(self.source.needs), self.rejected, self._refused)
         self._decoder.finish()
@@ -376,6 +381,11 @@ class SampleStream:
         repeated = replace(sample, id=f"{sample.id}-{count}")
         self._seen.add(hash(repeated.id))
         return repeated
+
+
+def no_common_id(path: str, read: int) -> InputError:
+    """The error for a file joined by id that has none of the ids of `read` rows."""
+    return InputError(f"{path}: has none of the {read:,} ids of the input; give the file that belongs to it")
 
 
 def read_references(path: str) -> dict[str, str]:

@@ -5,8 +5,10 @@ half a win for each. Fits are scikit-learn's logistic regressions without penalt
 the same likelihood as over single verdicts, so that a resample of questions costs milliseconds.
 
 Where the likelihood has no finite maximum (a model never lost, or the first answer always won), the fit is regularised:
-each model has one more tie, half a win and half a loss, against a virtual player of mean strength, and the position one
-between equal players. A rating that only this prior bounds has an open interval.
+each model has one more tie, half a win and half a loss, against a virtual player, and the position one between equal
+players. The virtual player stands at 0, and since only differences of strengths count otherwise, this fits its strength
+with the others: it is not their mean where they are spread unevenly. A rating that only this prior bounds has an open
+interval.
 
 Source: Bradley and Terry (1952); Ford (1957) for when strengths are finite; Chiang et al. (2024), Chatbot Arena,
     section 4. The scale is Elo's: 400 points are odds of 10 to 1. Half a win and half a loss are Jeffreys' prior of a

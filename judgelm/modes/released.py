@@ -172,9 +172,7 @@ class MarkedReply:
 
     def _counted(self, stated: list[Statement], text: str, unmarked: list[Statement]) -> StatedVerdict | Unparsed:
         """The verdict that counts."""
-        if self.takes == "last":
-            return stated[-1].verdict
-        return settled(text, [*stated, *unmarked], "")
+        return settled(text, stated[-1:] if self.takes == "last" else [*stated, *unmarked], "")
 
 
 def _number(text: str) -> float | None:

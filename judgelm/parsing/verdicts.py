@@ -56,7 +56,11 @@ _WOULD = re.compile(
     re.IGNORECASE,
 )
 _NEGATED = re.compile(
-    r"(?:\b(?:not|never|nor|neither|rather than|instead of)|n't|n’t)(?: an?| the)?[\s*_`\"'“(]*\Z", re.I
+    r"(?:\b(?:not|never|nor|neither|cannot|without|rather than|instead of|other than|anything but|nowhere near|"
+    r"far from|short of|less than|more than)|n't|n’t)(?: (?:quite|really|even|ever))?"
+    r"(?: (?:be|get|have|give|deserve|earn|reach|receive|merit|warrant|say|write|call it|go as far as))?"
+    r"(?: (?:an?|the))?(?: (?:score|rating|grade)(?: of)?)?[\s*_`\"'“(]*\Z",
+    re.IGNORECASE,
 )
 _GOES_ON = re.compile(
     r"\W*(?:(?:but|yet|though|which|or|unless)\b|(?i:wait|hmm+|scratch that|on second thoughts?|let me re-?check)\b)"

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from judgelm.data.readers.files import all_input_files, input_files, is_stream, read_rows
 from judgelm.data.readers.rows import Reject
-from judgelm.data.samples import AS_WRITTEN, Reading, ReferencePolicy, SampleStream, are_two_outputs
+from judgelm.data.samples import AS_WRITTEN, Reading, ReferencePolicy, SampleStream, are_two_outputs, no_common_id
 from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.errors import InputError
 from judgelm.jsonl import Appender, encode_line
@@ -203,6 +203,54 @@ def input_samples(job: BatchJob) -> SampleStream:
     )
 
 
+def check_joins(job: BatchJob) -> list[str]:
+    """Match the files of references and own answers with the input by id, before a model is loaded; not for a pipe.
+
+    Returns:
+        A sentence for each file that lacks some of the ids.
+
+    Raises:
+        InputError: a file has none of the ids.
+    """
+    if any(map(is_stream, job.inputs)) or not (job.references or job.self_answers):
+        return []
+    stream = SampleStream(
+        job.inputs,
+        on_reject=lambda reject: None,
+        limit=job.limit,
+        references=job.references,
+        reading=job.reading,
+        repeats="skip",
+    )
+    read = answered = 0
+    for sample in _with_self_answers(stream, job.self_answers):
+        read += 1
+        answered += sample is not None and "solves" in sample.metadata
+    counts = ((job.references, stream.references_used), (job.self_answers, answered))
+    return [
+        f"{path} has {count:,} of the {read:,} ids of the input"
+        for path, count in counts
+        if path is not None and count < read
+    ]
+
+
+def _with_self_answers(samples: Iterable[Sample | None], path: str | None) -> Iterator[Sample | None]:
+    """The samples with the judge's own answers of a file.
+
+    Raises:
+        InputError: at the end, if the file has none of their ids.
+    """
+    own = SelfAnswers() if path is None else read_self_answers(path)
+    read = joined = 0
+    for sample in samples:
+        answered = None if sample is None else with_self_answers(sample, own)
+        read += sample is not None
+        joined += answered is not sample
+        yield answered
+    if path is not None and read and not joined:
+        raise no_common_id(path, read)
+
+
 def count_rows(paths: Sequence[str], *, sheet: str | None = None) -> int | None:
     """The number of rows of inputs, for the progress bar; None for streams and where counting takes long.
 
@@ -268,11 +316,10 @@ def _pending(
     """The unfinished samples of the input, or their parts; those of a pipe as they arrive."""
     piped = any(map(is_stream, job.inputs))
     source: Iterable[Sample | None] = prefetch(stream, hold=engine.max_in_flight) if piped else stream
-    answers = SelfAnswers() if job.self_answers is None else read_self_answers(job.self_answers)
     parts = (
         part
-        for sample in source
-        for part in ((None,) if sample is None else job.parts(with_self_answers(sample, answers)))
+        for sample in _with_self_answers(source, job.self_answers)
+        for part in ((None,) if sample is None else job.parts(sample))
     )
     return takewhile(lambda part: not hooks.stop(), pending(parts, finished.holds, stats))
 

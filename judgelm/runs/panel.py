@@ -139,6 +139,10 @@ def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
     if len(kinds) > 1:
         first, second, *_ = kinds.values()
         raise ConfigError(f"panel: {first} and {second} have verdicts of different kinds; join runs of one mode")
+    if by_sample and all(len(judgments) == 1 for judgments in by_sample.values()):
+        raise InputError(
+            f"panel of {', '.join(panel.names)}: no id is in two of the runs; give runs over the same input"
+        )
     check_same_texts(
         {
             name: {key: judgments[name] for key, judgments in by_sample.items() if name in judgments}

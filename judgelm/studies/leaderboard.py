@@ -225,8 +225,8 @@ _NOTE = (
     "matches, a tie is half a win; it depends on who it met. n: verdicts, two of a pair judged in both orders."
 )
 _PRIOR = (
-    "with one more tie of each model against a virtual player of mean strength, and one between equal players for the "
-    "position"
+    "with one more tie of each model against a virtual player, whose strength is fitted as well, and one between equal "
+    "players for the position"
 )
 
 

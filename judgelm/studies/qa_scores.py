@@ -145,7 +145,11 @@ def qa_answers(
     Raises:
         InputError: a sample has no answer or several, or no reference.
     """
-    return [_answer(sample, human or {}, rules, validated) for sample in samples]
+    answers = [_answer(sample, human or {}, rules, validated) for sample in samples]
+    if human and all(answer.human is None for answer in answers):
+        ids = f"{next(iter(human))!r} against {answers[0].id!r}" if answers else "no answers"
+        raise InputError(f"qa: no answer has a label by people (ids: {ids}); ids must match")
+    return answers
 
 
 def _answer(sample: Sample, human: Mapping[str, bool], rules: QaRules, validated: bool) -> QaAnswer:

@@ -209,7 +209,7 @@ def test_another_judge_stands_beside_the_first(cli, judged):
     [
         (["nowhere.jsonl", "--labels", "pairs.jsonl"], "no such file"),
         (["out.jsonl", "--labels", "nowhere.jsonl"], "no such file"),
-        (["out.jsonl", "--labels", "other.jsonl"], "no judgment"),
+        (["out.jsonl", "--labels", "other.jsonl"], "none of its ids was judged"),
         (["pairs.jsonl", "--labels", "pairs.jsonl"], "no result"),
         (["out.jsonl", "--labels", "pairs.jsonl", "--scale", "ten"], "expected LOW-HIGH"),
         (["out.jsonl", "--labels", "nan.jsonl"], "finite numbers"),

@@ -114,3 +114,11 @@ def test_a_build_replaces_none_of_its_inputs(cli, work, name):
     code, _, err = cli("judgelm", "data", "build", "--config", "build.yaml")
     assert (code, "write over its own input" in err) == (1, True), err
     assert (work / "pairs.jsonl").read_bytes() == (work / "set" / name).read_bytes() == before
+
+
+def test_an_output_may_have_the_name_of_a_run_without_its_ending(cli, work):
+    evaluated = ("run.jsonl", "--labels", "pairs.jsonl", "--json", "numbers.json")
+    assert cli("judgelm", "eval", *evaluated, "--bootstrap", "100")[0] == 0
+    assert cli("judgelm", "report", "run.jsonl", "--labels", "pairs.jsonl", "-o", "run", "--bootstrap", "100")[0] == 0
+    code, _, err = cli("judgelm", "report", "run.jsonl", "--labels", "pairs.jsonl", "-o", "run.run.json")
+    assert (code, "write over its own input" in err) == (1, True)

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.support.jsonl_files import write_rows
+
 ENGINE = ("--engine", "scripted", "--model")
 QUESTIONS = {"Name a metal.": ("wood", "iron"), "Name a planet.": ("Rome", "Mars"), "Add 1 and 1.": ("3", "2")}
 """The second answer is right."""
@@ -86,3 +88,93 @@ def test_studies_of_models_compare_the_rows(cli, judged):
         more = ("-l", labels_of(judged, [row | {"preference": 1.0} for row in pairs])) if len(command) == 2 else ()
         code, _, err = cli("judgelm", *command, judged / "a.jsonl", judged / "b.jsonl", *more, "-o", judged / "c.jsonl")
         assert (code, "b: 3 of 3 judgments are not of the texts" in " ".join(err.split())) == (1, True), err
+
+
+def rows_named(folder, name, ids, **fields):
+    """Pairs under these ids; fields replace their own."""
+    return write_rows(folder / name, ({"id": key} | PAIR_TEXTS | fields for key in ids))
+
+
+PAIR_TEXTS = {"question": "Which is a metal?", "answer_1": "Iron is.", "answer_2": "Wood is."}
+JUDGED, OTHERS = ("m1", "m2", "m3", "m4"), ("z1", "z2")
+
+
+@pytest.fixture
+def run_of_four(cli, tmp_path):
+    pairs = rows_named(tmp_path, "pairs.jsonl", JUDGED, winner=1)
+    assert cli("judgelm-batch", pairs, "-o", tmp_path / "run.jsonl", *ENGINE, "8 6", "-q")[0] == 0
+    return tmp_path
+
+
+def joined_files(folder, ids):
+    """Files of every kind that a command joins by id, under these ids."""
+    own = {"solves": [{"text": "so A", "answer": "A"}] * 5, "failure": None}
+    return {
+        "references": write_rows(folder / "references.jsonl", ({"id": key, "reference": "Iron."} for key in ids)),
+        "own": write_rows(folder / "own.jsonl", ({"id": key} | own for key in ids)),
+        "rows": rows_named(folder, "rows.jsonl", ids),
+        "reversed": write_rows(folder / "reversed.jsonl", ({"question_id": key, "pred_text": "6 8"} for key in ids)),
+    }
+
+
+SSR = ("--mode", "ssr", "--mode-arg", "when=always", "--mode-arg", "task=choice")
+JOINS = {
+    "references": ("judgelm-batch", "pairs.jsonl", "-o", "new.jsonl", *ENGINE, "8 6", "--references", "{references}"),
+    "own answers": (
+        "judgelm-batch",
+        "pairs.jsonl",
+        "-o",
+        "new.jsonl",
+        *ENGINE,
+        "[[1]]",
+        *SSR,
+        "--self-answers",
+        "{own}",
+    ),
+    "show": ("judgelm", "show", "run.jsonl", "--samples", "{rows}"),
+    "export": ("judgelm", "export", "run.jsonl", "--samples", "{rows}", "-o", "run.csv"),
+    "estimate": ("judgelm", "estimate", "run.jsonl", "--labels", "pairs.jsonl", "--samples", "{rows}"),
+    "reversed": ("judgelm", "eval", "run.jsonl", "--labels", "pairs.jsonl", "--reversed", "{reversed}"),
+}
+
+
+@pytest.mark.parametrize("join", JOINS)
+def test_a_file_with_none_of_the_ids_is_refused_by_name(cli, run_of_four, monkeypatch, join):
+    monkeypatch.chdir(run_of_four)
+    files = joined_files(run_of_four, OTHERS)
+    used = next(path for name, path in files.items() if any(f"{{{name}}}" in word for word in JOINS[join]))
+    code, _, err = cli(*(word.format(**files) for word in JOINS[join]))
+    assert (code, used.stem in err, "traceback" in err.lower()) == (1, True, False), err
+    assert not (run_of_four / "new.jsonl").exists()
+
+
+@pytest.mark.parametrize("join", ["references", "own answers", "show", "export"])
+def test_ids_that_a_file_lacks_are_counted(cli, run_of_four, monkeypatch, join):
+    monkeypatch.chdir(run_of_four)
+    files = joined_files(run_of_four, (JUDGED[0], *OTHERS))
+    code, out, err = cli(*(word.format(**files) for word in JOINS[join]))
+    words = " ".join(f"{out} {err}".split())
+    assert (code, any(count in words for count in ("1 of the 4 ids", "3 of 4 judgments"))) == (0, True), words
+
+
+def test_references_of_a_pipe_that_match_nothing_are_an_error_at_its_end(cli, run_of_four):
+    references = joined_files(run_of_four, OTHERS)["references"]
+    pairs = (run_of_four / "pairs.jsonl").read_bytes()
+    options = ("-o", run_of_four / "new.jsonl", *ENGINE, "8 6", "--references", references)
+    code, _, err = cli("judgelm-batch", "-", *options, stdin=pairs)
+    assert (code, "references.jsonl" in err, len((run_of_four / "new.jsonl").read_bytes().splitlines())) == (1, True, 4)
+
+
+def test_a_panel_of_runs_without_a_common_id_is_refused(cli, run_of_four):
+    rows = rows_named(run_of_four, "rows.jsonl", OTHERS)
+    assert cli("judgelm-batch", rows, "-o", run_of_four / "other.jsonl", *ENGINE, "8 6", "-q")[0] == 0
+    runs = (run_of_four / "run.jsonl", run_of_four / "other.jsonl")
+    code, _, err = cli("judgelm", "panel", *runs, "-o", run_of_four / "panel.jsonl")
+    assert (code, "no id is in two of the runs" in " ".join(err.split())) == (1, True), err
+
+
+def test_own_answers_are_refused_by_a_mode_that_shows_none(cli, run_of_four):
+    own = joined_files(run_of_four, JUDGED)["own"]
+    options = ("-o", run_of_four / "new.jsonl", *ENGINE, "8 6", "--self-answers", own)
+    code, _, err = cli("judgelm-batch", run_of_four / "pairs.jsonl", *options)
+    assert (code, "mode pair" in err) == (1, True), err

@@ -1,5 +1,8 @@
 """Replies of released judges, parsed as their own parsers do, and where ours differ."""
 
+import gzip
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,6 +131,17 @@ DECIDES = "So, the final decision is Response"
         (read_prometheus_score, "[RESULT] -1", "off_grammar"),
         (read_prometheus_score, "Score 4: good. Score 5: better.", "off_grammar"),
         (read_prometheus_score, "[RESULT] 0", "out_of_range"),
+        # a score in a sentence is a mention, whatever the sentence says
+        (read_prometheus_score, "Nothing here can earn a score of 5.", "off_grammar"),
+        (read_prometheus_score, "It stays far from score 5", "off_grammar"),
+        (read_prometheus_score, "That is anything but a [RESULT] 5", "off_grammar"),
+        (read_prometheus_score, "I would not go as far as **[RESULT] 5**", "off_grammar"),
+        (read_prometheus_score, "It cannot reach a score of 5. Score: 2", 2),
+        (read_prometheus_score, "It lacks a year.\n\nOverall score of 3 out of 5.", 3),
+        (read_prometheus_score, "No. [RESULT] 1", 1),
+        (read_prometheus_letter, "This cannot be [RESULT] B", "off_grammar"),
+        (read_auto_j, "I cannot say: final decision is Tie", "tie"),
+        (read_auto_j_rating, "It is never Rating: [[9]]", "off_grammar"),
         (read_prometheus_letter, "Feedback: A is better than B. [RESULT] A", "1"),
         (read_prometheus_letter, "x [RESULT] **B**", "2"),
         (read_prometheus_letter, "x [RESULT] b", "2"),
@@ -145,3 +159,26 @@ def test_replies(read, text, found):
 def test_every_text_is_read_or_refused(read, text):
     found = read(text)
     assert isinstance(found, Unparsed) or found in ("1", "2", "tie") or 1 <= found <= 10
+
+
+WORDS = st.lists(
+    st.sampled_from(["the", "answer", "is", "far", "from", "no", "score", "of", "result", "5"]), min_size=1
+)
+
+
+@given(WORDS, st.sampled_from(["score of", "score", "a score of"]), st.integers(1, 5))
+def test_a_score_within_a_sentence_is_no_grade(words, mention, grade):
+    sentence = " ".join(["It", *words, mention, str(grade)])
+    assert code(read_prometheus_score(f"{sentence}.")) == "off_grammar"
+    assert code(read_prometheus_score(f"{sentence}. [RESULT] 2")) == 2
+    assert code(read_prometheus_score(f"{sentence}.\nScore: 2")) == 2
+
+
+def test_the_published_feedback_has_the_grade_of_its_mark_alone(shared_data):
+    with gzip.open(shared_data / "prometheus/vicuna_eval.json.gz") as file:
+        rows = json.load(file)
+    graded = [pair for row in rows for pair in zip(row["gpt4_feedback"], row["gpt4_score"], strict=True)]
+    assert len(graded) == 960
+    assert {code(read_prometheus_score(text)) for text, _ in graded} == {"off_grammar"}
+    for form in ("{} [RESULT] {}", "{}\n[RESULT] {}/5", "{}\n\nScore: {}"):
+        assert all(code(read_prometheus_score(form.format(text, score))) == score for text, score in graded)

@@ -40,6 +40,19 @@ def test_two_models_by_hand():
     assert [(rating.model, rating.rank, rating.elo.n) for rating in ratings.rated] == [("a", 1, 8), ("b", 2, 8)]
 
 
+def test_the_virtual_player_of_an_undefeated_model_is_fitted_by_hand():
+    """`a` beat `b` and `c`; with u = P(a beats the virtual player v) and w = P(b beats v) = P(c beats v):
+
+    v draws with all on average: u + 2 w = 3/2. b: 1/2 - w = P(b beats a) = w (1 - u) / (w (1 - u) + u (1 - w)). So
+    16 w^3 - 16 w^2 + 12 w - 3 = 0, w = 0.36106, u = 0.77788, and log odds u less log odds w are 1.8241, 316.9 points.
+    With v at the mean strength they would be 1.8204, 316.2 points.
+    """
+    ratings = bradley_terry([Match(first="a", second=other, preference=1, question=other) for other in "bc"], HOW)
+    points = values(ratings)
+    assert (ratings.regularised, points["b"]) == (True, pytest.approx(points["c"]))
+    assert points["a"] - points["b"] == pytest.approx(316.9, abs=0.1)
+
+
 def test_soft_verdicts_give_strengths_and_position_exactly():
     ratings = bradley_terry(list(round_robin(3, advantage=60, soft=True)), HOW)
     assert values(ratings) == pytest.approx(ELO, abs=0.01)

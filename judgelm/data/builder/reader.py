@@ -19,7 +19,7 @@ from judgelm.data.duplicates import Duplicates, ExcludedQuestions, QuestionGroup
 from judgelm.data.labelled_pair import LabelledPair, score_line, scores_of_winner, training_scores
 from judgelm.data.labelled_set import read_labelled
 from judgelm.data.readers.rows import Reject
-from judgelm.data.samples import read_references
+from judgelm.data.samples import no_common_id, read_references
 from judgelm.data.sources.layouts import split_review
 from judgelm.jsonl import Appender
 from judgelm.prompts.catalog import get_template
@@ -189,6 +189,7 @@ class PairReader:
         self._duplicates = Duplicates(threshold=options.near_duplicates)
         self._excluded = ExcludedQuestions(options.exclude)
         self._references = {} if options.references is None else read_references(options.references)
+        self._references_used = 0
 
     def pairs(self) -> Iterator[LabelledPair]:
         """Clean pairs of all inputs, in their order; ids are unique over all of them.
@@ -254,10 +255,13 @@ class PairReader:
                     yield cleaned
                 else:
                     self._drop(prepared, cleaned, "")
+        if self._options.references is not None and not self._references_used:
+            raise no_common_id(self._options.references, self.counts.read.total())
 
     def _prepared(self, pair: LabelledPair, pair_id: str) -> LabelledPair:
         """The pair under its id in the build, with the reference that the build wants."""
         reference = self._references.get(pair.sample.id)
+        self._references_used += reference is not None
         if reference is not None and reference != pair.sample.reference:
             self.counts.references["replaced"] += 1
             pair = replace_reference(pair, reference)

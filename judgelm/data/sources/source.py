@@ -240,8 +240,8 @@ class LabelDecoder:
         To be called at the end of the file.
 
         Raises:
-            LabelCodeError: 0 and 1 alone (with ties) in `preference` are P(first answer is better), AlpacaEval's tie
-                and first, or an index of the better answer; or only some of a field's words name winners.
+            LabelCodeError: 0 and 1 alone in `preference` are P(first answer is better), AlpacaEval's tie and first, or
+                an index of the better answer (0.5 is not an index); or only some of a field's words name winners.
         """
         field = self._without_winner
         if field is not None and any(text in WORDS or text in FROM_ONE for text in self.counts[field]):
@@ -250,7 +250,7 @@ class LabelDecoder:
         numbers = self._soft_alone
         if self.stated is not None or not numbers:
             return
-        hard = numbers <= {0.0, 0.5, 1.0} and {0.0, 1.0} <= numbers
+        hard = numbers == {0.0, 1.0}
         mixed = 0.0 in numbers or min(numbers) < 1 < max(numbers)
         if mixed if self.soft is None else hard:
             self._contradicted = "preference"

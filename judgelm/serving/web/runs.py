@@ -273,8 +273,6 @@ def _samples(
         )
     samples, texts = match_samples(judgments, samples, name=Path(path).name)
     notes += texts.notes()
-    if missing := len(judgments) - len(samples):
-        notes.append(f"{missing:,} judgments have no texts in {Path(path).name}.")
     if rejected:
         notes.append(f"{rejected:,} rows of {Path(path).name} could not be used.")
     return samples

@@ -100,7 +100,7 @@ def test_a_stated_code_holds_for_votes_and_preferences(named):
 
 
 @pytest.mark.parametrize(
-    ("fields", "values"), [(PAIR, [0, 1]), (PAIR, [0, 0.5, 1]), ({}, [0, 1]), ({}, [0, 1, 2]), ({}, [0.3, 1.7])]
+    ("fields", "values"), [(PAIR, [0, 1]), ({}, [0, 0.5, 1]), ({}, [0, 1]), ({}, [0, 1, 2]), ({}, [0.3, 1.7])]
 )
 def test_preferences_that_two_codes_explain_are_refused(named, fields, values):
     with pytest.raises(LabelCodeError, match='field "preference" holds the values'):
@@ -109,6 +109,7 @@ def test_preferences_that_two_codes_explain_are_refused(named, fields, values):
 
 def test_preferences_of_one_code_are_read(named):
     assert winners(named(PAIR | {"preference": 0.9}, PAIR | {"preference": 0})) == [1, 2]
+    assert winners(named(*(PAIR | {"preference": value} for value in (0, 0.5, 1)))) == [2, "tie", 1]
     assert winners(named({"preference": 1}, {"preference": 2}, {"preference": 1.5})) == [1, 2, "tie"]
     assert winners(named({"preference": 0.2})) == [2]
 
