@@ -53,7 +53,6 @@ _DATA: Mapping[str, str | Commands] = {
     "sample": "data.sets:sample_command",
     "answers": _ANSWERS,
     "annotate": "data.annotate:annotate_command",
-    "rubrics": "data.rubrics:rubrics_command",
 }
 _STUDIES = {
     "judgelm": "study.pairs:judgelm_command",

@@ -30,7 +30,7 @@ _READINGS = ("letters", "yes-no", "grade")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningJob:
-    """The pairs, the candidates and the folder of one tuning, or of criteria that are measured (`data rubrics`).
+    """The pairs, the candidates and the folder of one tuning.
 
     Attributes:
         labels: file of the pairs and labels.

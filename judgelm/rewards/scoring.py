@@ -4,11 +4,11 @@ import hashlib
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from random import Random
-from typing import Any, Literal, NamedTuple, Self, get_args
+from itertools import combinations
+from typing import Literal, NamedTuple, Self, get_args
 
 from judgelm.engines.base import Engine
 from judgelm.errors import ConfigError, EngineError, not_found
@@ -22,16 +22,12 @@ DEFAULT_CACHE = 50_000
 """Judgments that are remembered."""
 
 
-Method = Literal["reference", "group", "tournament", "score", "checklist"]
+Method = Literal["reference", "group", "score", "checklist"]
 """What an answer is measured by, see `AnswerRewards`."""
 
 METHODS: tuple[Method, ...] = get_args(Method)
 ALONE: tuple[Method, ...] = ("reference", "score", "checklist")
 """Methods that reward an answer without the others of its group."""
-
-_Match = tuple[int, int]
-_Contest = Generator[list[_Match], list[float | None], list[float | None]]
-"""Yields pairs of players by number, is sent P(first better) of each, and returns the reward of each player."""
 
 
 class RewardedAnswer(NamedTuple):
@@ -51,14 +47,12 @@ class MethodOptions:
         criteria: of `checklist`, for answers that have none of their own.
         hard: of `checklist`: a criterion counts as met or not, instead of by its P(yes).
         both_orders: compare each pair in both orders.
-        seed: of the tournaments' draws.
         cache_size: judgments that are remembered.
     """
 
     criteria: tuple[str | Criterion, ...] = ()
     hard: bool = False
     both_orders: bool = True
-    seed: int = 0
     cache_size: int = DEFAULT_CACHE
 
 
@@ -72,9 +66,7 @@ class AnswerRewards:
     Args:
         judge: loaded; in this process, or a server by `engine="openai"`. It stays open.
         method: `reference` takes P(the answer is better than the reference answer); `group` the mean of P(better) over
-            the other answers to the same question, where a copy counts 0.5; `tournament` the share of the rounds of a
-            knockout that an answer survives, with one comparison less than there are answers; `score` the expected
-            score, from 0 for the lowest to 1 for the highest of the judge's scale, of a reward model its own number;
+            the other answers to the same question, where a copy counts 0.5; `score` the expected score, from 0 for the lowest to 1 for the highest of the judge's scale, of a reward model its own number;
             `checklist` the weighted share of the criteria that it meets, 0 where that is below 0 (Rubrics as Rewards,
             Gunjal et al. 2025).
         options: see `MethodOptions`.
@@ -91,8 +83,8 @@ class AnswerRewards:
         self._scale = None if judge.template.reading == "reward" else judge.format.scale
         if method == "score" and judge.template.reading == "letters":
             raise ConfigError(
-                "method score: reading letters compares answers and gives one alone no score; use method reference, "
-                "group or tournament, or a judge of reading yes-no or grade"
+                "method score: reading letters compares answers and gives one alone no score; use method reference "
+                "or group, or a judge of reading yes-no or grade"
             )
         self.queue = JudgeQueue(self._mode(judge), judge.engine, cache_size=self._options.cache_size)
 
@@ -112,7 +104,7 @@ class AnswerRewards:
             samples = {index: sample for index, sample in known.items() if sample is not None}
             judgments = dict(zip(samples, self.queue.judge(list(samples.values())), strict=True))
             return [self.reward(judgments[index]) if index in judgments else None for index in known]
-        return self._contests(answers)
+        return self._group_means(answers)
 
     def sample(self, answer: RewardedAnswer) -> Sample | None:
         """The sample that the judge is asked about one answer by a method of `ALONE`.
@@ -147,34 +139,16 @@ class AnswerRewards:
         """Stop asking; the judge stays open."""
         self.queue.close()
 
-    def _contests(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
-        """Rewards within groups; the comparisons of all groups are judged together."""
-        groups = groups_of(answers)
-        contests = {name: self._contest(len(members)) for name, members in groups.items()}
-        rewards: list[float | None] = [None] * len(answers)
-        sent: dict[Any, list[float | None] | None] = dict.fromkeys(contests)
-        while contests:
-            matches: list[tuple[Any, _Match]] = []
-            for name, contest in list(contests.items()):
-                try:
-                    # a generator that has not begun takes None alone
-                    matches += [(name, match) for match in contest.send(sent[name])]  # type: ignore[arg-type]
-                except StopIteration as finished:
-                    del contests[name]
-                    for index, reward in zip(groups[name], finished.value, strict=True):
-                        rewards[index] = reward
-            chances = self._compare([(answers[groups[name][a]], answers[groups[name][b]]) for name, (a, b) in matches])
-            sent = {name: [] for name in contests}
-            for (name, _), chance in zip(matches, chances, strict=True):
-                results = sent[name]
-                assert results is not None, "it was made above"
-                results.append(chance)
-        return rewards
-
-    def _contest(self, players: int) -> _Contest:
-        if self.method == "group":
-            return round_robin(players)
-        return knockout(players, Random(self._options.seed))
+    def _group_means(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
+        """Mean P(better) over the other answers of the group; None where no comparison has a verdict."""
+        matches = [match for members in groups_of(answers).values() for match in combinations(members, 2)]
+        known: list[list[float]] = [[] for _ in answers]
+        chances = self._compare([(answers[first], answers[second]) for first, second in matches])
+        for (first, second), chance in zip(matches, chances, strict=True):
+            if chance is not None:
+                known[first].append(chance)
+                known[second].append(1 - chance)
+        return [sum(values) / len(values) if values else None for values in known]
 
     def _compare(self, pairs: Sequence[tuple[RewardedAnswer, RewardedAnswer]]) -> list[float | None]:
         """P(first better) of each pair; equal texts are not judged."""
@@ -310,42 +284,6 @@ def groups_of(answers: Sequence[RewardedAnswer]) -> dict[tuple[str, str | None],
     for index, answer in enumerate(answers):
         groups.setdefault((answer.question, answer.reference), []).append(index)
     return groups
-
-
-def round_robin(players: int) -> _Contest:
-    """Everyone meets everyone; the reward is the mean chance, None where no comparison has a verdict."""
-    matches = [(first, second) for first in range(players) for second in range(first + 1, players)]
-    chances = yield matches
-    known: list[list[float]] = [[] for _ in range(players)]
-    for (first, second), chance in zip(matches, chances, strict=True):
-        if chance is not None:
-            known[first].append(chance)
-            known[second].append(1 - chance)
-    return [sum(values) / len(values) if values else None for values in known]
-
-
-def knockout(players: int, rng: Random) -> _Contest:
-    """Losers leave; the reward is the share of all rounds that a player survives.
-
-    The bracket is drawn. Of an odd number the last has no opponent and goes on. A match without a verdict ends both
-    players' contest, with no reward; of two equally good players the drawn first goes on.
-    """
-    rounds = max(1, (players - 1).bit_length())
-    survived: list[int | None] = [0] * players
-    left = rng.sample(range(players), players)
-    while len(left) > 1:
-        matches = list(zip(left[::2], left[1::2], strict=False))
-        chances = yield matches
-        following = []
-        for (first, second), chance in zip(matches, chances, strict=True):
-            if chance is None:
-                survived[first] = survived[second] = None
-            else:
-                following.append(first if chance >= 0.5 else second)
-        left = following + left[len(matches) * 2 :]
-        for player in left:
-            survived[player] = (survived[player] or 0) + 1
-    return [None if count is None else count / rounds for count in survived]
 
 
 def pair_mode(judge: Judge, *, both_orders: bool) -> BatchMode:

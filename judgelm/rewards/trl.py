@@ -24,7 +24,7 @@ class JudgeReward:
     """Rewards completions by a judge, as `AnswerRewards` does.
 
     TRL takes None as no reward: such a completion has no advantage. The share of them is logged as `judge_failures`.
-    With `group` and `tournament` the completions of all processes are compared, each group on one of them.
+    With `group` the completions of all processes are compared, each group on one of them.
 
     Args:
         judge: loaded, or a server's.

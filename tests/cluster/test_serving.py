@@ -11,41 +11,12 @@ import yaml
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
 ROOT = Path(__file__).parents[2]
-RECIPE = ROOT / "serve/ray_batch.py"
 
 
 def write_pairs(path, count):
     rows = ({"id": f"{path.stem} {i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} for i in range(count))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
-
-
-def recipe(*arguments):
-    command = [sys.executable, str(RECIPE), *map(str, arguments)]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
-
-
-@pytest.mark.slow
-def test_many_files_on_workers_loaded_once(tmp_path):
-    files = [write_pairs(tmp_path / f"{name}.jsonl", 30) for name in ("one", "two")]
-    (tmp_path / "config.yaml").write_text("engine: scripted\nboth_orders: true\n")
-    options = ("-o", tmp_path / "judged", "--model", "8 6", "--config", tmp_path / "config.yaml", "--ray", "local")
-    done = recipe(*files, *options, "--workers", 2, "--worker-cores", 1)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("loaded in") == 1
-    for name in ("one", "two"):
-        rows = [json.loads(line) for line in (tmp_path / f"judged/{name}.jsonl").read_text().splitlines()]
-        assert {row["id"] for row in rows} == {f"{name} {i}" for i in range(30)}
-        assert (tmp_path / f"judged/{name}.run.json").exists()
-    again = recipe(*files, *options)
-    assert again.stdout.count("0 judged, 0 of them failed, 30 done before") == 2
-
-
-def test_files_of_one_name_are_refused(tmp_path):
-    (tmp_path / "more").mkdir()
-    files = [write_pairs(folder / "one.jsonl", 1) for folder in (tmp_path, tmp_path / "more")]
-    done = recipe(*files, "-o", tmp_path / "judged", "--model", "8 6")
-    assert (done.returncode, "would both be judged into" in done.stderr) == (1, True)
 
 
 def test_ray_takes_the_example_of_a_cluster():

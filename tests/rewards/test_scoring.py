@@ -2,11 +2,8 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError
@@ -19,9 +16,7 @@ from judgelm.rewards.scoring import (
     JudgeQueue,
     MethodOptions,
     RewardedAnswer,
-    knockout,
     pair_mode,
-    round_robin,
 )
 from tests.support.known_judge import CHANCES, KnownEngine, of_quality, quality, word_opinion
 
@@ -136,52 +131,6 @@ def test_copies_are_equal_without_being_asked():
     assert rewards.queue.judged == 0
     assert rewards([copy, copy, *answers(6)]) == pytest.approx([(0.5 + CHANCES[-1]) / 2] * 2 + [CHANCES[1]])
     assert rewards.queue.judged == 1
-
-
-def test_the_best_of_a_tournament_survives_all_rounds():
-    for seed in range(5):
-        rewards = rewarding("tournament", seed=seed)(answers(2, 4, 9, 6))
-        assert rewards[2] == 1
-        assert sorted(rewards) == [0, 0, 0.5, 1]
-
-
-def test_a_tournament_needs_one_comparison_less_than_answers():
-    rewards = rewarding("tournament")
-    rewards(answers(2, 3, 4, 5, 6, 7, 8, 9))
-    assert rewards.queue.judged == 7
-
-
-@given(st.integers(1, 20), st.integers(0, 5))
-def test_a_knockout_by_strength(players, seed):
-    contest = knockout(players, Random(seed))
-    sent = None
-    try:
-        while True:
-            matches = contest.send(sent)
-            sent = [1.0 if first > second else 0.0 for first, second in matches]
-    except StopIteration as finished:
-        rewards = finished.value
-    assert rewards[-1] == (1 if players > 1 else 0)
-    assert all(0 <= reward < 1 for reward in rewards[:-1])
-
-
-def test_a_match_without_a_verdict_ends_both_contests():
-    contest = knockout(4, Random(0))
-    [first, second] = next(contest)
-    with pytest.raises(StopIteration) as finished:
-        contest.send([None, 1.0])
-    rewards = finished.value.value
-    assert [rewards[player] for player in first] == [None, None]
-    assert rewards[second[1]] == 0
-    assert rewards[second[0]] == 0.5  # it survived one of two rounds and has no opponent left
-
-
-def test_a_comparison_without_a_verdict_is_left_out_of_the_mean():
-    contest = round_robin(3)
-    assert next(contest) == [(0, 1), (0, 2), (1, 2)]
-    with pytest.raises(StopIteration) as finished:
-        contest.send([None, 0.25, None])
-    assert finished.value.value == [0.25, None, 0.75]
 
 
 def test_without_probabilities_the_verdict_counts():

@@ -79,4 +79,4 @@ def test_failures_are_none_and_their_share_is_logged():
 def test_the_name_in_trls_logs():
     from trl.trainer.utils import get_callable_name
 
-    assert get_callable_name(reward_function("tournament")) == "judge_tournament"
+    assert get_callable_name(reward_function("group")) == "judge_group"
