@@ -1,6 +1,6 @@
 """Column names and sheet of a run's input: recorded in its manifest, and used where its rows are read again."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -44,9 +44,10 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], beside: st
     for name, column in (item for each in prints for item in each.get("columns", {}).items()):
         recorded.setdefault(name, []).append(column)
     own = dict(given.columns)
-    fields = _fields(path, sheet) if recorded or (beside and own) else set()
+    sought = {*own.values(), *(column for columns in recorded.values() for column in columns)}
+    fields = _fields(path, sheet, sought) if recorded or (beside and own) else set()
     if beside is not None:
-        other = _fields(beside, _sheet_of(beside, given, prints, strict=False)) if own else set()
+        other = _fields(beside, _sheet_of(beside, given, prints, strict=False), sought) if own else set()
         for name, column in own.items():
             if _folded(column) not in fields | other:
                 raise InputError(f"--column {name}={column}: neither {path} nor {beside} has this column; correct it")
@@ -104,8 +105,9 @@ def _is_workbook(path: str) -> bool:
     return not is_stream(path) and any(row_suffix(file) == ".xlsx" for file in input_files(path))
 
 
-def _fields(path: str, sheet: str | None) -> set[str]:
-    rows = (row for row in read_rows(path, sheet=sheet) if isinstance(row, Row))
+def _fields(path: str, sheet: str | None, sought: Collection[str]) -> set[str]:
+    """The fields of a file's first rows, without case; `sought` tells a table's header from a title above it."""
+    rows = (row for row in read_rows(path, known=sought, sheet=sheet) if isinstance(row, Row))
     return {_folded(name) for row in islice(rows, _LOOKED_AT) for name in row.data}
 
 

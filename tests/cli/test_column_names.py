@@ -88,6 +88,13 @@ def test_other_columns_are_another_run(batch, run, table):
     assert (code, 'columns.answer_1: there "Ours", now "Theirs"' in error) == (1, True)
 
 
+def test_a_title_above_the_header_does_not_hide_the_names(cli, batch, table, tmp_path):
+    table.write_text(f"Our first evaluation\n{table.read_text()}")
+    assert batch(table, *NAMES)[0] == 0
+    code, out, error = cli("judgelm", "show", tmp_path / "out.jsonl", "-s", table)
+    assert (code, "4 pairs" in out, "--column id=Nr" in error) == (0, True, True), error
+
+
 def test_a_panel_knows_the_names_of_its_runs(cli, batch, run, table, tmp_path):
     batch(table, *NAMES, out=tmp_path / "other.jsonl")
     assert cli("judgelm", "panel", run, tmp_path / "other.jsonl", "-o", tmp_path / "panel.jsonl")[0] == 0

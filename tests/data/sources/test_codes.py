@@ -87,7 +87,7 @@ def test_a_missing_value_is_no_label(named, value):
 def test_a_word_without_meaning_is_a_reject_that_shows_it(named, value):
     rejects = []
     assert list(read_labels(named({"winner": value}, {"winner": 1}), on_reject=rejects.append).labels) == ["r1"]
-    assert rejects[0].reason.endswith(f"got {json.dumps(value)}")
+    assert f"got {json.dumps(value)}; state what it means, such as --label-code" in rejects[0].reason
 
 
 def test_a_stated_code_holds_for_votes_and_preferences(named):
