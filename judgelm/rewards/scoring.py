@@ -66,7 +66,8 @@ class AnswerRewards:
     Args:
         judge: loaded; in this process, or a server by `engine="openai"`. It stays open.
         method: `reference` takes P(the answer is better than the reference answer); `group` the mean of P(better) over
-            the other answers to the same question, where a copy counts 0.5; `score` the expected score, from 0 for the lowest to 1 for the highest of the judge's scale, of a reward model its own number;
+            the other answers to the same question, where a copy counts 0.5; `score` the expected score, from 0 for the
+            lowest to 1 for the highest of the judge's scale, of a reward model its own number;
             `checklist` the weighted share of the criteria that it meets, 0 where that is below 0 (Rubrics as Rewards,
             Gunjal et al. 2025).
         options: see `MethodOptions`.

@@ -133,6 +133,12 @@ def test_copies_are_equal_without_being_asked():
     assert rewards.queue.judged == 1
 
 
+def test_a_comparison_without_a_verdict_is_left_out_of_the_mean():
+    with Judge("no scores", engine="scripted") as judge:
+        rewards = AnswerRewards(judge, "group", MethodOptions())(answers(5, 6))
+    assert rewards == [None, None]
+
+
 def test_without_probabilities_the_verdict_counts():
     engine = KnownEngine(logprobs=False)
     given_ = answers(5, 6, 4, reference=of_quality(5, 1))
