@@ -351,7 +351,7 @@ def test_groups_of_the_synthetic_world():
         Sample(id=name, question="q", answers=(), category="c", metadata={"kind": "k", "vices": each})
         for name, each in vices.items()
     ]
-    assert groups_of(samples) == {
+    assert groups_of({sample.id: sample for sample in samples}) == {
         "category": dict.fromkeys(vices, "c"), "kind": dict.fromkeys(vices, "k"),
         "vice": {"1": "blunt / wordy", "2": "none / wordy"},
     }  # fmt: skip
