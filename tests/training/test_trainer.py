@@ -175,20 +175,21 @@ def test_tokens_and_rows_have_their_weights_over_the_whole_step(tune, tiny_model
     assert (loss, norm) == pytest.approx(weighted_by_hand(tiny_model, rows, weight, average), rel=1e-4)
 
 
-def test_a_long_row_counts_as_a_short_one_by_row_and_by_its_tokens_otherwise(tune, tiny_model):
-    model = AutoModelForCausalLM.from_pretrained(tiny_model)
-    trainer = tune(per_device_train_batch_size=2, gradient_accumulation_steps=1)
+@pytest.mark.parametrize("padding_free", [False, True])
+@pytest.mark.parametrize("average", ["token", "row"])
+def test_a_long_row_counts_as_a_short_one_by_row_and_by_its_tokens_otherwise(tune, tiny_model, average, padding_free):
+    trainer = tune(judge={"loss_average": average, "reason_prob": 0.5}, padding_free=padding_free)
     rows = sorted(trainer.rows.dataset, key=lambda row: sum(label != -100 for label in row["labels"]))
     pair = [{name: row[name] for name in ("input_ids", "labels")} for row in (rows[0], rows[-1])]
-    tokens = [sum(label != -100 for label in row["labels"]) for row in pair]
-    assert tokens[1] > 2 * tokens[0]
-    alone = [model(**{name: torch.tensor([ids]) for name, ids in row.items()}).loss.item() for row in pair]
-    expected = {"row": sum(alone) / 2, "token": sum(map(math.prod, zip(alone, tokens, strict=True))) / sum(tokens)}
-    for average, loss in expected.items():
-        trainer = tune(judge={"loss_average": average})
-        batch = trainer.data_collator(pair)
-        items = trainer._get_num_items_in_batch([dict(batch)], trainer.args.device)
-        assert trainer.compute_loss(trainer.model, batch, num_items_in_batch=items).item() == pytest.approx(loss)
+    short, long = (sum(label != -100 for label in row["labels"]) for row in pair)
+    assert long > 10 * short
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
+    losses = [model(**{name: torch.tensor([ids]) for name, ids in row.items()}).loss.item() for row in pair]
+    expected = {"row": sum(losses) / 2, "token": (short * losses[0] + long * losses[1]) / (short + long)}
+    batch = trainer.data_collator(pair)
+    items = trainer._get_num_items_in_batch([batch], trainer.args.device)
+    loss = trainer.compute_loss(trainer.model, batch, num_items_in_batch=items)
+    assert loss.item() == pytest.approx(expected[average], rel=1e-5)
 
 
 @pytest.mark.parametrize("average", ["token", "row"])
