@@ -31,7 +31,8 @@ from judgelm.data.readers.values import bytes_in, describe
 from judgelm.data.sources.registry import LABELS, PAIR_LABELS, TABLE, recognise
 from judgelm.data.sources.source import LabelDecoder, Source, Values
 from judgelm.errors import ConfigError, InputError, LabelCodeError
-from judgelm.records import Label, Sample
+from judgelm.parsing.scores import parse_pair_original
+from judgelm.records import Label, Sample, Unparsed, winner_of
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
 """`auto`: where a row has a reference. `use`: a row without one is a reject. `ignore`: references are dropped."""
@@ -92,10 +93,12 @@ class Reading:
     Attributes:
         columns: name that a layout knows -> the file's own name for it.
         label_code: value -> winner; None leaves it to the layout.
+        as_authors: read a review's `text` as a label by the original JudgeLM parser, as its authors' evaluation does.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     label_code: Values | None = None
+    as_authors: bool = False
 
 
 AS_WRITTEN = Reading()
@@ -254,7 +257,17 @@ class SampleStream:
                 if isinstance(other, Row):
                     self._decoder.count(other)
             raise self._decoder.error() from None
-        return [self.source.label(decoded, shown) for shown in with_reference]
+        return [self._label(decoded, shown) for shown in with_reference]
+
+    def _label(self, row: Row, with_reference: bool) -> Label | None:
+        text = row.data.get("text_w_reference" if with_reference else "text")
+        reviewed = isinstance(text, str) and self.source.name in ("judgelm", LABELS.name)
+        if not (self.reading.as_authors and reviewed):
+            return self.source.label(row, with_reference)
+        scores = parse_pair_original(str(text))
+        if isinstance(scores, Unparsed) or -1 in scores.values:  # which the authors' evaluation leaves out
+            return None
+        return Label(sample_id="", winner=winner_of(scores.values), scores=scores.values)
 
     def labelled(self, use: FileUse, *with_reference: bool) -> Iterator[tuple[Row, Sample, list[Label | None]]]:
         """Rows with their samples and labels, one label for each entry of `with_reference`.
