@@ -30,7 +30,7 @@ from judgelm.runs.stored_judgments import StoredJudgments
 from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate
 from judgelm.studies.compare_judges import CompareOptions, compare_judges
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
-from judgelm.studies.pair_labels import TIE_THRESHOLD
+from judgelm.studies.pair_labels import TIE_THRESHOLD, pair_label, scores_behind, winner_of
 from judgelm.studies.result import StudyResult
 from judgelm.studies.style_control import ControlledAgreement, controlled_agreement
 
@@ -70,9 +70,9 @@ def score(options: ScoringOptions) -> ScoredRun:
         if isinstance(whole_reverse, StoredJudgments):
             check_reversed(whole, whole_reverse)  # other programs' files may keep the texts in the given order
     manifest = load_manifest(options.judgments)
-    labelled = load_labels(
-        options.labels, options.label_reference, manifest, options.reading_of(options.labels, options.judgments)
-    )
+    reading = replace(options.reading_of(options.labels, options.judgments), as_authors=options.parser == "original")
+    labelled = load_labels(options.labels, options.label_reference, manifest, reading)
+    labelled = _by_order_rule(labelled, options)
     labelled, texts = match_labels(whole, labelled, name=str(options.labels))
     pandalm, mode = options.protocol == "pandalm", _mode(manifest)
     clusters: dict[str, int] = {}
@@ -213,6 +213,27 @@ def load_labels(
         with suppress(InputError):
             return _printed_labels(path, reading, with_reference=True)
     return _printed_labels(path, reading, with_reference=choice == "with")
+
+
+def _by_order_rule(labelled: LabelledSet, options: ScoringOptions) -> LabelledSet:
+    """The labels of a run by the order rule that the options name for them; a failed judgment is no label.
+
+    Raises:
+        ConfigError: the labels are no run.
+    """
+    rule = options.label_order_rule
+    if rule == "as_judged":
+        return labelled
+    if is_stream(options.labels) or not is_run_file(options.labels):
+        raise ConfigError(f"--label-order-rule {rule}: {options.labels} is not a run of judgelm-batch; leave it out")
+    labels = {}
+    for key, judgment in read_judgments(options.labels).items():
+        value = pair_label(judgment, rule)
+        if value is not None and key in labelled.labels:
+            scores = scores_behind(judgment, rule)
+            labels[key] = replace(labelled.labels[key], winner=winner_of(value), scores=scores, preference=None)
+    unlabelled = labelled.unlabelled + len(labelled.labels) - len(labels)
+    return replace(labelled, labels=labels, unlabelled=unlabelled)
 
 
 def _printed_labels(path: Path, reading: Reading, *, with_reference: bool) -> LabelledSet:

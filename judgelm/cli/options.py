@@ -420,8 +420,8 @@ LabelReferenceOption = Annotated[
 ParserOption = Annotated[
     ParserName,
     typer.Option(
-        help="Reads pred_text; original: the JudgeLM authors' own parser; anywhere: scores wherever the reply states "
-        "them, counted apart."
+        help="Reads pred_text; original: the JudgeLM authors' own parser, which then reads the labels' text too; "
+        "anywhere: scores wherever the reply states them, counted apart."
     ),
 ]
 
@@ -446,6 +446,7 @@ class ScoringOptions(LabelOptions):
         failures: Treatment of failures that headlines (both are shown).
         order_rule: Two orders into one label; default: given, of runs that chose no rule of their own (pandalm: tie).
             probability needs a --distribution run.
+        label_order_rule: Two orders into one label, where --labels is a run of judgelm-batch; default: its verdicts.
         tie_threshold: Under probability: a tie is at most this far from 0.5; default: the run's.
         bootstrap: Resamples behind each 95 % interval.
         seed: Seed of the resampling.
@@ -457,6 +458,7 @@ class ScoringOptions(LabelOptions):
     protocol: Literal["judgelm", "pandalm"] = "judgelm"
     failures: Literal["excluded", "as_tie"] | None = None
     order_rule: LabelRule | None = None
+    label_order_rule: LabelRule = "as_judged"
     tie_threshold: Annotated[float | None, typer.Option(min=0.0, max=0.5)] = None
     label_reference: LabelReferenceOption = "auto"
     parser: ParserOption = "judgelm"

@@ -33,7 +33,8 @@ from judgelm.data.readers.values import bytes_in, describe
 from judgelm.data.sources.registry import LABELS, PAIR_LABELS, TABLE, recognise
 from judgelm.data.sources.source import LabelDecoder, Source, Values
 from judgelm.errors import ConfigError, InputError, LabelCodeError
-from judgelm.records import Label, Sample
+from judgelm.parsing.scores import parse_pair_original
+from judgelm.records import Label, Sample, Unparsed, winner_of
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
 """`auto`: where a row has a reference. `use`: a row without one is a reject. `ignore`: references are dropped."""
@@ -95,11 +96,13 @@ class Reading:
         columns: name that a layout knows -> the file's own name for it.
         label_code: value -> winner; None leaves it to the layout.
         sheet: name or number (from 1) of a workbook's sheet; None for its one sheet with cells.
+        as_authors: read a review's `text` as a label by the original JudgeLM parser, as its authors' evaluation does.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     label_code: Values | None = None
     sheet: str | None = None
+    as_authors: bool = False
 
 
 AS_WRITTEN = Reading()
@@ -277,7 +280,17 @@ class SampleStream:
                     with suppress(InputError):  # of a task whose votes cannot be read
                         self._decoder.count(self.source.votes(other))
             raise self._decoder.error() from None
-        return [self.source.label(decoded, shown) for shown in with_reference]
+        return [self._label(decoded, shown) for shown in with_reference]
+
+    def _label(self, row: Row, with_reference: bool) -> Label | None:
+        text = row.data.get("text_w_reference" if with_reference else "text")
+        reviewed = isinstance(text, str) and self.source.name in ("judgelm", LABELS.name)
+        if not (self.reading.as_authors and reviewed):
+            return self.source.label(row, with_reference)
+        scores = parse_pair_original(str(text))
+        if isinstance(scores, Unparsed) or -1 in scores.values:  # which the authors' evaluation leaves out
+            return None
+        return Label(sample_id="", winner=winner_of(scores.values), scores=scores.values)
 
     def unread_label(self) -> LabelCodeError | None:
         """The error of a label field whose words name no winner in any row so far."""

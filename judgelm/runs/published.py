@@ -9,6 +9,7 @@ from typing import Any
 
 from judgelm.data.judged_texts import text_hashes
 from judgelm.data.readers.rows import Reject, no_usable_row
+from judgelm.data.readers.values import content_id
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.importer import published_files
 from judgelm.data.sources.registry import get_published, recognise_published
@@ -81,7 +82,7 @@ def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
     result = JudgmentImportResult(source=source, judge="", stats=RunStats())
     judgments = list(published.read(files, result.rejects.append))
     chosen, result.judge = _of_one_judge(judgments, options.judge)
-    named = list(_unique(_named(chosen, options, result.rejects), result.rejects))
+    named = list(_unique(_named(chosen, options, result.rejects), result.rejects, source))
     if not named:
         if not result.rejects:
             raise InputError(f"{', '.join(files)}: no judgment; give {expected}")
@@ -138,7 +139,8 @@ def _named(
             if each.texts is None:
                 raise ConfigError("--rows: these files hold no texts to find the samples by; use --id")
             if each.texts in ids:
-                yield _renamed(each, ids[each.texts])
+                names = ids[each.texts]
+                yield _renamed(each, names.pop(0) if len(names) > 1 else names[0])
             else:
                 rejects.append(_reject(each, f"no row of {options.rows} has this question and these answers"))
         return
@@ -146,8 +148,11 @@ def _named(
         yield each if options.id_template is None else _renamed(each, _filled(options.id_template, each.fields))
 
 
-def _ids_by_text(path: str) -> dict[tuple[str, ...], str]:
-    return {(sample.question, *sample.answers): sample.id for sample in SampleStream([path])}
+def _ids_by_text(path: str) -> dict[tuple[str, ...], list[str]]:
+    ids: dict[tuple[str, ...], list[str]] = {}
+    for sample in SampleStream([path]):
+        ids.setdefault((sample.question, *sample.answers), []).append(sample.id)
+    return ids
 
 
 def _filled(template: str, fields: Mapping[str, object]) -> str:
@@ -166,11 +171,19 @@ def _renamed(published: PublishedJudgment, sample_id: str) -> PublishedJudgment:
     return replace(published, judgment=replace(published.judgment, sample_id=sample_id))
 
 
-def _unique(judgments: Iterable[PublishedJudgment], rejects: list[Reject]) -> Iterator[PublishedJudgment]:
-    """The first judgment under each id; the others are rejects."""
+def _unique(
+    judgments: Iterable[PublishedJudgment], rejects: list[Reject], source: Source
+) -> Iterator[PublishedJudgment]:
+    """The first judgment under each id; the others are rejects. A pair named by its content gets `-2`, as rows do."""
     seen: dict[str, str] = {}
+    copies: Counter[str] = Counter()
     for each in judgments:
         name = each.judgment.sample_id
+        by_content = each.texts is not None and name == content_id(each.texts[0], each.texts[1:], None)
+        if by_content and not source.single_votes:
+            copies[name] += 1
+            name = name if copies[name] == 1 else f"{name}-{copies[name]}"
+            each = _renamed(each, name)
         if name in seen:
             rejects.append(_reject(each, f'id "{name}" was judged before, in {seen[name]}; the first judgment stays'))
             continue

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from judgelm.jsonl import read_jsonl
 from tests.support.jsonl_files import write_rows as write
 
 
@@ -54,3 +55,26 @@ def test_a_sample_is_drawn_once(cli):
     code, _, errors = cli(*command, "--seed", "1")
     assert code == 1
     assert "holds something else than this sample" in errors
+
+
+def review(question, *, score="9 6", **fields):
+    scores = json.dumps([float(number) for number in score.split()])
+    both = {"review": score, "scores": scores, "review_reverse": score, "scores_reverse": scores}
+    return {"Answer1": "x", "Answer2": "y", **question, **both, **fields}
+
+
+def test_cherry_reviews_of_a_pair_in_several_sets_are_all_kept_under_the_ids_of_their_rows(cli):
+    write("lima.jsonl", [review({"conversations": "Why?"}), review({"conversations": "How?"})])
+    write("vicuna.jsonl", [review({"text": "Why?"}, score="2 5"), review({"text": "Why?"}, score="4 4")])
+    code, _, errors = cli("judgelm", "data", "import-judgments", "lima.jsonl", "vicuna.jsonl", "-o", "run.jsonl")
+    assert (code, "rejected" in errors) == (0, False), errors
+    ids = [row["id"] for _, row in read_jsonl("run.jsonl")]
+    assert ids == [ids[0], ids[1], f"{ids[0]}-2", f"{ids[0]}-3"]
+    names = {"a": "Why?", "b": "How?", "c": "Why?"}
+    write(
+        "rows.jsonl", [{"id": key, "question": text, "answer_1": "x", "answer_2": "y"} for key, text in names.items()]
+    )
+    files = ("lima.jsonl", "vicuna.jsonl", "--rows", "rows.jsonl", "-o", "named.jsonl")
+    code, _, errors = cli("judgelm", "data", "import-judgments", *files)
+    assert (code, [row["id"] for _, row in read_jsonl("named.jsonl")]) == (0, ["a", "b", "c"])
+    assert "1 rows rejected" in errors  # three judgments, two rows

@@ -241,3 +241,50 @@ def test_what_only_the_parser_anywhere_reads_is_counted_apart(cli, tmp_path):
     assert (anywhere["judged"], anywhere["failed"], anywhere["read_anywhere"]) == (2, 1, 1)
     _, printed, _ = cli("judgelm", "eval", *files, "--parser", "anywhere", "--bootstrap", "100")
     assert "judgments parsed only with --parser anywhere (they count as judged): 1" in printed
+
+
+REVIEWS = {"1": "8 6\nBetter.", "2": "8  6\nTwo blanks.", "3": "-1 5\nUnread.", "4": "5,9", "5": " 7 7"}
+"""The original parser reads 1 and 4, and its evaluation leaves 3 out; ours reads 1, 2, 4 and 5 as labels."""
+
+
+def test_the_original_parser_reads_the_labels_too(cli, tmp_path):
+    labels = write_rows(
+        tmp_path / "labels.jsonl", ({"question_id": key, "text": text} for key, text in REVIEWS.items())
+    )
+    given = write_rows(tmp_path / "given.jsonl", ({"question_id": key, "pred_text": "8 6"} for key in REVIEWS))
+    counts = [
+        (result["counts"]["joined"], result["as_tie"]["accuracy"]["value"])
+        for result in (numbers(cli, given, "-l", labels, "--parser", parser) for parser in ("original", "judgelm"))
+    ]
+    assert counts[0] == (2, 0.5)
+    assert counts[1][0] > 2
+
+
+@pytest.fixture
+def swayed(cli, tmp_path):
+    """Pairs, and a run in both orders of a judge for whom the answer shown first is better: 8 to 2, then 9 to 2."""
+    rows = [{"id": str(key), "question": f"q{key}", "answer_1": "a", "answer_2": "b"} for key in range(3)]
+    pairs = write_rows(tmp_path / "pairs.jsonl", rows)
+    script = {f"q{key}|a|b": "8 2" for key in range(3)} | {f"q{key}|b|a": "9 2" for key in range(3)}
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    engine = ("--engine", "scripted", "--model", tmp_path / "script.json", "--both-orders", "-q")
+    assert cli("judgelm-batch", pairs, "-o", tmp_path / "run.jsonl", *engine)[0] == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize(("rule", "label"), [("as_judged", 2), ("given", 1), ("tie", "tie")])
+def test_a_run_in_both_orders_gives_labels_by_an_order_rule(cli, swayed, rule, label):
+    # means 5 and 5.5: the second wins; as given 8 to 2: the first; the orders conflict: a tie
+    labels = write_rows(swayed / "labels.jsonl", ({"id": str(key), "winner": label} for key in range(3)))
+    run = swayed / "run.jsonl"
+    assert numbers(cli, run, "-l", labels, "--order-rule", rule)["excluded"]["accuracy"]["value"] == 1.0
+    options = ("--label-order-rule", rule, "--order-rule", rule)
+    assert numbers(cli, run, "-l", run, *options)["excluded"]["accuracy"]["value"] == 1.0
+    other = numbers(cli, run, "-l", run, "--label-order-rule", rule, "--order-rule", "as_judged")
+    assert other["excluded"]["accuracy"]["value"] == float(rule == "as_judged")
+
+
+def test_an_order_rule_for_labels_that_are_no_run_is_refused(cli, swayed):
+    labels = write_rows(swayed / "labels.jsonl", [{"id": "0", "winner": 1}])
+    code, _, err = cli("judgelm", "eval", swayed / "run.jsonl", "-l", labels, "--label-order-rule", "given")
+    assert (code, "labels.jsonl" in err) == (1, True), err

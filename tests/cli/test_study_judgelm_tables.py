@@ -107,3 +107,26 @@ def test_what_is_wrong_with_it_is_said(cli, folder, text, message):
     code, _, err = cli("judgelm", "study", "judgelm", file, "-o", folder / "out")
     assert code == 1
     assert message in " ".join(err.split())
+
+
+@pytest.mark.parametrize("kind", ["imported", "panel"])
+def test_runs_without_an_engine_have_no_times(cli, batch, folder, kind):
+    if kind == "panel":
+        batch(folder / "pairs.jsonl", "--both-orders", out=folder / "second.jsonl")
+        made = ("panel", folder / "run.jsonl", folder / "second.jsonl")
+    else:
+        both = {"scores": [8, 6], "review": "8 6", "scores_reverse": [6, 8], "review_reverse": "6 8"}
+        judged = [{"question": name, "text": name, "Answer1": "a", "Answer2": "b"} | both for name in ("1", "2")]
+        made = ("data", "import-judgments", write_rows(folder / "reviews.jsonl", judged), "--id", "{question}")
+    code, _, err = cli("judgelm", *made, "-o", folder / "made.jsonl")
+    assert code == 0, err
+    row = "{method: m, model_size: 7B, judgments: made.jsonl}"
+    _, [times] = table_of(cli, folder, f"{LABELS}\n{one(3, row)}")
+    assert (times["pairs"], times["judge_s"]) == (2, None)
+
+
+def test_the_authors_rows_read_the_labels_by_their_parser(cli, folder):
+    reviews = {"1": "8 6", "2": "8  6"}  # two blanks are none of theirs
+    write_rows(folder / "labels.jsonl", ({"question_id": name, "text": text} for name, text in reviews.items()))
+    _, (ties, left_out) = table_of(cli, folder, f"{LABELS}\n{one(1, ROW)}")
+    assert (ties["n"], left_out["n"]) == (1, 2)

@@ -7,8 +7,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from judgelm.cli.evaluation import ScoredRun, read_run, score
+from judgelm.cli.evaluation import ScoredRun, load_labels, read_run, score
 from judgelm.cli.options import ScoringOptions
+from judgelm.data.labelled_set import match_labels
+from judgelm.data.samples import Reading
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.scores import LabelRule
@@ -167,18 +169,20 @@ def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> Ta
     return TableRun(
         heads=heads,
         evaluation=scored.evaluation,
-        authors=scored.evaluation if table_number == 2 else _as_authors(scored, reverse, resampling),
+        authors=scored.evaluation if table_number == 2 else _as_authors(scored, row.labels, reverse, resampling),
         timing=_timing(scored, time.monotonic() - began, row.gpus),
         unpaired=len(judged - reverse.keys()) if row.reversed else 0,
     )
 
 
-def _as_authors(scored: ScoredRun, reverse: Mapping[str, Judgment], resampling: Resampling) -> Evaluation:
-    """The evaluation of the same replies as the authors' parser reads them."""
+def _as_authors(scored: ScoredRun, labels: Path, reverse: Mapping[str, Judgment], resampling: Resampling) -> Evaluation:
+    """The evaluation of the same replies and reviews as the authors' parser reads them."""
     clusters = {sample.id: sample.question for sample in scored.labelled.samples.values()}
+    read = load_labels(labels, "auto", scored.manifest, Reading(as_authors=True))
+    labelled, _ = match_labels(scored.judgments, read, name=str(labels))
     return evaluate(
         read_as_authors(scored.judgments),
-        scored.labelled.labels,
+        labelled.labels,
         reverse=read_as_authors(reverse),
         clusters=clusters or None,
         options=EvaluationOptions(failures="as_tie", order_rule="given", resampling=resampling),
@@ -192,7 +196,7 @@ def _text(value: object) -> str:
 
 def _timing(scored: ScoredRun, metrics_s: float, gpus: float | None) -> Timing:
     manifest, judgments = scored.manifest, scored.judgments.values()
-    sessions = [session for session in manifest.get("sessions", []) if "load_s" in session and "judge_s" in session]
+    sessions = [session for session in manifest.get("sessions", []) if "engine" in session]  # those that judged
     workers = [str(session["engine"]["workers"]) for session in sessions if "workers" in session["engine"]]
     return Timing(
         pairs=len(judgments),

@@ -374,7 +374,7 @@ def read_review_files(files: Sequence[str], on_reject: OnReject) -> Iterator[Pub
 
 
 CHERRY_NEEDS = ("Answer1", "Answer2", "scores", "scores_reverse", "review", "review_reverse")
-_CHERRY_QUESTIONS = ("text", "prompt", "instruction", "Instruction")
+_CHERRY_QUESTIONS = ("text", "prompt", "instruction", "Instruction", "conversations")
 
 
 def read_cherry(row: Row) -> PublishedJudgment:
