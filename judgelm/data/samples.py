@@ -290,7 +290,7 @@ class SampleStream:
         scores = parse_pair_original(str(text))
         if isinstance(scores, Unparsed) or -1 in scores.values:  # which the authors' evaluation leaves out
             return None
-        return Label(sample_id="", winner=winner_of(scores.values), scores=scores.values)
+        return Label(sample_id="", winner=winner_of((scores.values[0], scores.values[1])), scores=scores.values)
 
     def unread_label(self) -> LabelCodeError | None:
         """The error of a label field whose words name no winner in any row so far."""
