@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from judgelm.bounds import read_text
 from judgelm.cli.console import Results, console, echo, printed_rejects, write_text
 from judgelm.cli.options import Config, EngineFlags, LabelOptions, Overwrite
 from judgelm.cli.tune import TuningJob, judge_pairs, labelled_pairs, make_folder
@@ -131,7 +132,7 @@ def _prompts(labelled: "LabelledSet", names: Sequence[str], guide: Path | None, 
     """The prompts to the model that writes: one about the guide, or one about each pair."""
     if guide is not None:
         try:
-            return [writing_prompt("guide", "guide", count, guide.read_text(encoding="utf-8"))]
+            return [writing_prompt("guide", "guide", count, read_text(guide))]
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{guide}: cannot be read as text in UTF-8 ({error}); check the file") from error
     pairs = [(labelled.samples[name], labelled.labels[name].winner) for name in names]
