@@ -12,10 +12,12 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from judgelm.bounds import MAX_ROW_BYTES, megabytes
 from judgelm.errors import ConfigError, InputError, RunError
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
@@ -240,7 +242,10 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, object]]]:
     """
     try:
         with Path(path).open("rb") as file:
-            for line_number, line in enumerate(file, 1):
+            for line_number, line in enumerate(iter(partial(file.readline, MAX_ROW_BYTES + 1), b""), 1):
+                if len(line) > MAX_ROW_BYTES:
+                    finding = f"longer than {megabytes(MAX_ROW_BYTES)}, the limit for a row"
+                    raise InputError(f"{path}:{line_number}: {finding}; remove the line")
                 if line.strip():
                     yield line_number, _strict_object(path, line_number, line)
     except OSError as error:

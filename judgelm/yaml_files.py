@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from judgelm.bounds import read_text
 from judgelm.errors import ConfigError
 
+MAX_YAML_BYTES = 8_000_000
+"""Parsing takes some hundred times the text's memory."""
 _NO_VALUE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that PyYAML raises besides its own: at a date of month 13, an empty `!!int`, ten thousand brackets."""
 
@@ -30,7 +33,7 @@ def read_yaml(path: str | Path) -> Any:
         ConfigError: it cannot be read, or is not YAML.
     """
     try:
-        return parse_yaml(Path(path).read_text(encoding="utf-8"))
+        return parse_yaml(read_text(path, MAX_YAML_BYTES))
     except OSError as error:
         raise ConfigError(f"{path}: cannot read: {error.strerror or error}; check the path") from error
     except (UnicodeDecodeError, ConfigError) as error:

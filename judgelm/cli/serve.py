@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from judgelm.bounds import MAX_WHOLE_BYTES, read_text
 from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console, write_text
 from judgelm.cli.options import ClusterOptions, ColumnOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
@@ -214,7 +215,7 @@ def answer_file(
 
     [path], out = job.inputs, str(job.out)
     try:
-        rows = read_requests(Path(path).read_text(encoding="utf-8"))
+        rows = read_requests(read_text(path, MAX_WHOLE_BYTES))
     except (InputError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from error
     own = read_prompts(prompts, [dialect.name for dialect in DIALECTS]) if prompts is not None else ()

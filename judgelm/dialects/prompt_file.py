@@ -35,6 +35,7 @@ from typing import Any, ClassVar
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from judgelm.bounds import read_text
 from judgelm.dialects.contract import (
     ChatRequest,
     Dialect,
@@ -526,7 +527,7 @@ def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:
         ConfigError: it cannot be read, or a line is none of them.
     """
     try:
-        rows = [json.loads(line)["messages"] for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line)["messages"] for line in read_text(path).splitlines()]
         return [tuple(PromptMessage(**message) for message in row) for row in rows]
     except OSError as error:
         raise ConfigError(f"{path}: cannot read: {error.strerror}; name the file of judgelm serve --learn") from error

@@ -18,6 +18,7 @@ from transformers import AutoConfig, AutoTokenizer
 from transformers.modeling_layers import GenericForSequenceClassification
 from transformers.utils import logging as hf_logging
 
+from judgelm.bounds import read_text
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf.checkpoint import gguf_checkpoint, gguf_record
 from judgelm.engines.model_cache import cache_root, gguf_folder
@@ -62,7 +63,7 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         if card is not None and card.base is not None:
             return cached_base(card.base, options.model), options.model
         try:
-            base = parse_json(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
+            base = parse_json(read_text(config)).get("base_model_name_or_path")
         except (OSError, ValueError, AttributeError) as error:
             raise ModelError(f"{config}: not an adapter's JSON: {error}; restore the adapter's folder") from error
         if not base:
@@ -152,7 +153,7 @@ def _file_text(source: str, name: str, revision: str | None) -> str | None:
     """A file of a folder or of a hub's repository; None where it cannot be had."""
     try:
         path = Path(source) / name if Path(source).is_dir() else hf_hub_download(source, name, revision=revision)
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        return read_text(path, errors="replace")
     except (OSError, EntryNotFoundError, HfHubHTTPError, HFValidationError):
         return None
 

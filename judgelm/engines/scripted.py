@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from judgelm.bounds import MAX_WHOLE_BYTES, read_text
 from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.candidates import longest_candidate
 from judgelm.errors import EngineError, ModelError
@@ -63,7 +64,7 @@ class ScriptedEngine:
         if path.suffix != ".json":
             return cls({"*": options.model.replace("\\n", "\n")}, thinking=thinking)
         try:
-            script = parse_json(path.read_text(encoding="utf-8"))
+            script = parse_json(read_text(path, MAX_WHOLE_BYTES))
         except (OSError, ValueError) as error:
             raise ModelError(f"{path}: cannot read the script: {error}") from error
         if not isinstance(script, dict) or not all(isinstance(reply, str) for reply in script.values()):

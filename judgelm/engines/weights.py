@@ -21,6 +21,7 @@ from huggingface_hub.errors import EntryNotFoundError, HFValidationError
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
+from judgelm.bounds import read_text
 from judgelm.errors import ModelError
 from judgelm.jsonl import parse_json
 
@@ -236,7 +237,7 @@ def _check_index(index: Path, *, local: bool) -> None:
 def _shards(index: Path) -> list[str]:
     """The files that an index names."""
     try:
-        files: list[Any] = list(parse_json(index.read_text(encoding="utf-8"))["weight_map"].values())
+        files: list[Any] = list(parse_json(read_text(index))["weight_map"].values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index}: no index of weights (weight_map); copy or download the model again") from error
     if not files or not all(isinstance(file, str) for file in files):

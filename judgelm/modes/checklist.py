@@ -22,6 +22,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
+from judgelm.bounds import read_text
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import with_usage
 from judgelm.modes.flow import Flow, RequestFlow, interleave
@@ -30,7 +31,7 @@ from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.readings import read_words
 from judgelm.prompts.catalog import get_template
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, RankingVerdict, Sample, Shown, Verdict, winner_of
-from judgelm.yaml_files import parse_yaml
+from judgelm.yaml_files import MAX_YAML_BYTES, parse_yaml
 
 CRITERIA_FIELD = "criteria"
 """The field of a row, and of a sample's `metadata`, with its own criteria."""
@@ -107,7 +108,7 @@ def read_criteria(path: Path) -> tuple[Criterion, ...]:
         ConfigError: the file cannot be read, or holds no criteria.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, MAX_YAML_BYTES)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return parse_criteria(parse_yaml(text) if path.suffix.lower() in (".yaml", ".yml", ".json") else lines)
     except (OSError, UnicodeDecodeError) as error:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from judgelm.bounds import read_text
 from judgelm.data.judged_texts import difference, digest_of, text_hashes
 from judgelm.data.readers.files import is_stream
 from judgelm.errors import ConfigError, InputError, RunError
@@ -265,7 +266,7 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
             )
         return None
     try:
-        manifest: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = parse_json(read_text(path))
         _Manifest.model_validate(manifest)
     except (OSError, ValueError) as error:
         finding = " ".join(str(error).split())

@@ -9,16 +9,17 @@ import csv
 import io
 import json
 import re
-import tempfile
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain, groupby, repeat
+from itertools import chain, groupby, islice, repeat
 from typing import IO, Any
-from zipfile import BadZipFile
+from xml.etree.ElementTree import ParseError
+from zipfile import BadZipFile, ZipFile
 
 from judgelm.bounds import MAX_ROW_BYTES, MAX_ROW_LINES, megabytes
 from judgelm.data.readers.rows import Reject, Row, escape_bad_bytes, has_bad_bytes, too_long, truncate_raw
@@ -33,6 +34,14 @@ USUAL_COLUMNS = frozenset(
     {"id", "question_id", "question", "instruction", "prompt", "answer", "answer_1", "answer_2", "reference", "winner"}
     | {"question_body", "input", "output", "response", "label", "score", "model", "generator", "category", "text"}
 )
+_SHEET_ROWS = 1 << 20
+_ROW_TAGS = (b"<row", b":row", b"</si", b":si>")
+_TAG_BYTES = 4
+_WORKBOOK_ERRORS = (
+    BadZipFile, ParseError, zlib.error, EOFError, OSError, ArithmeticError, AttributeError, LookupError, RuntimeError,
+    TypeError, ValueError,
+)  # fmt: skip
+"""What zipfile and openpyxl raise for damaged content."""
 _SEPARATOR_LINE = re.compile(r'"?sep=([^"\r\n])"?\s*', re.IGNORECASE)
 
 
@@ -165,42 +174,82 @@ def read_workbook(
     """
     from openpyxl import load_workbook  # of an extra; takes 0.3 s
 
-    try:
+    with _workbook_errors(file):
+        _check_parts(source)
         values, formulas = (
             load_workbook(source, read_only=True, data_only=stored).worksheets for stored in (True, False)
         )
         filled = (
-            [index for index, each in enumerate(formulas) if any(map(_texts_of, each.iter_rows()))]
+            [index for index, each in enumerate(formulas) if any(map(_texts_of, _rows_of(each)))]
             if sheet is None
             else [_sheet_index(file, sheet, [each.title for each in formulas])]
         )
-    except (BadZipFile, KeyError, ValueError, OSError) as error:
-        raise InputError(f"{file}: damaged or no Excel workbook: {error}; save it again, or as CSV") from error
-    if len(filled) != 1:
-        names = ", ".join(formulas[index].title for index in filled) or "none"
-        raise InputError(
-            f"{file}: several sheets or none could have the rows; those with cells are: {names}; choose one with "
-            "--sheet NAME (in a build's configuration sheet), or save it as CSV"
-        )
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as text:
-        table, places, line = csv.writer(text), dict[int, int](), 1
-        rows = (sheets[filled[0]].iter_rows() for sheets in (values, formulas))
-        merged = _MergedCells(values[filled[0]])
-        for number, (stored, written) in enumerate(zip(*rows, strict=True), 1):
-            for cell, formula in zip(stored, written, strict=True):
-                if cell.value is None and formula.value is not None:
-                    finding = f"cell {formula.coordinate}: a formula without a stored value"
-                    raise InputError(f"{file}: {finding}; save the file in a spreadsheet once, or as CSV")
-            texts = merged.filled(number, _texts_of(stored))
-            table.writerow(texts)
+        if len(filled) != 1:
+            names = ", ".join(formulas[index].title for index in filled) or "none"
+            raise InputError(
+                f"{file}: several sheets or none could have the rows; those with cells are: {names}; choose one with "
+                "--sheet NAME (in a build's configuration sheet), or save it as CSV"
+            )
+        places: dict[int, int] = {}
+        lines = _sheet_lines(file, values[filled[0]], formulas[filled[0]], places)
+        for row in read_table(lines, file, ",", known, is_sheet=True):
+            yield replace(row, line=places.pop(row.line, row.line))
+
+
+@contextmanager
+def _workbook_errors(file: str) -> Iterator[None]:
+    try:
+        yield
+    except _WORKBOOK_ERRORS as error:
+        finding = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{file}: damaged or not an Excel workbook: {finding}; save it again, or as CSV") from error
+
+
+def _check_parts(source: IO[bytes]) -> None:
+    """Refuse XML that the parser would hold in memory without end: long stretches in which no row or text ends.
+
+    Raises:
+        ValueError: names the part.
+    """
+    with ZipFile(source) as archive:
+        for name in (name for name in archive.namelist() if name.endswith((".xml", ".rels"))):
+            size, tail = 0, b""
+            with archive.open(name) as part:
+                while block := part.read(_CHUNK):
+                    text = tail + block  # a tag may be cut by the end of a block
+                    end = max(map(text.rfind, _ROW_TAGS))
+                    size = size + len(block) if end < 0 else len(text) - end
+                    tail = block[-_TAG_BYTES:]
+                    if size > 2 * MAX_ROW_BYTES:  # so that a row somewhat too long is a reject
+                        raise ValueError(f"{name} has {megabytes(2 * MAX_ROW_BYTES)} without the end of a row")
+
+
+def _rows_of(sheet: Any) -> Iterator[Sequence[Any]]:
+    """The rows as far as they have cells, whatever size the sheet states."""
+    sheet.reset_dimensions()
+    return islice(sheet.iter_rows(), _SHEET_ROWS + 1)
+
+
+def _sheet_lines(file: str, values: Any, formulas: Any, places: dict[int, int]) -> Iterator[bytes]:
+    """The lines of a sheet's rows as CSV; `places` gets the number of a row's first line -> the row's number."""
+    merged, line = _MergedCells(values), 1
+    for number, (stored, written) in enumerate(zip(_rows_of(values), _rows_of(formulas), strict=True), 1):
+        if number > _SHEET_ROWS:
+            raise ValueError(f"more than {_SHEET_ROWS:,} rows")
+        if not stored:  # millions of them, below which a paste left one far cell
+            continue
+        for cell, formula in zip(stored, written, strict=True):
+            if cell.value is None and formula.value is not None:
+                finding = f"cell {formula.coordinate}: a formula without a stored value"
+                raise InputError(f"{file}: {finding}; save the file in a spreadsheet once, or as CSV")
+        texts = merged.filled(number, _texts_of(stored))
+        if any(texts):
+            text = io.StringIO(newline="")
+            csv.writer(text).writerow(texts)
+            lines = text.getvalue().encode(errors="surrogateescape").splitlines(keepends=True)
             places[line] = number
-            line += 1 + sum(cell.count("\n") for cell in texts)
-        text.flush()
-        reader = io.BufferedReader(text.buffer.raw)  # type: ignore[attr-defined]
-        reader.seek(0)
-        for row in read_table(reader, file, ",", known, is_sheet=True):
-            yield replace(row, line=places.get(row.line, row.line))
-        reader.detach()
+            line += len(lines)
+            yield from lines
 
 
 _LONGEST_TAG = 200
@@ -247,9 +296,18 @@ def _sheet_index(file: str, sheet: str, names: list[str]) -> int:
 
 
 def _texts_of(cells: Sequence[Any]) -> list[str]:
-    """The cells as texts, as a spreadsheet writes them into a CSV file; the empty ones at the end are left out."""
+    """The cells as texts, as a spreadsheet writes them into a CSV file; the empty ones at the end are left out.
+
+    Cells behind the one with which a row is too long are left out, too, since the row is not read.
+    """
     last = max((index for index, cell in enumerate(cells) if cell.value is not None), default=-1)
-    return ["" if cell.value is None else str(cell.value) for cell in cells[: last + 1]]
+    texts, size = list[str](), 0
+    for cell in cells[: last + 1]:
+        texts.append("" if cell.value is None else str(cell.value))
+        size += len(texts[-1])
+        if size > MAX_ROW_BYTES:
+            break
+    return texts
 
 
 def _refuse_doubled(file: str, fields: list[Any], inside: str) -> None:
@@ -494,6 +552,8 @@ def _most_frequent(header: str) -> str:
 def _header(file: str, line: int, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice[:1] == [""]:
+        raise InputError(f"{file}:{line}: {names.count('')} columns have no name in the header; name or delete them")
     if twice:
         raise InputError(f'{file}:{line}: column "{twice[0]}" appears twice in the header; rename one')
     return names

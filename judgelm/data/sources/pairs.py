@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from judgelm.bounds import read_text
 from judgelm.data.readers.rows import OnReject, Row, reject_row
 from judgelm.data.sources.layouts import llmbar_label, llmbar_sample, pandalm_label, pandalm_sample
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, layout_facts, plain_row
@@ -136,7 +137,7 @@ def load_faireval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 def _faireval_labels(path: str, models: tuple[str, ...], expected: int) -> list[Winner]:
     try:
-        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line.strip() for line in read_text(path).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot read: {error}; give FairEval's review_..._human.txt") from error
     if len(lines) != expected:

@@ -26,6 +26,11 @@ _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _OLDEST_TRANSFORMERS = "5.18"
 _ALIGNMENT = 32
+_MAX_ALIGNMENT = 1 << 20
+_MAX_DIMENSIONS = 4
+_MAX_TEXT_BYTES = 1 << 24
+_MAX_ITEMS = 1 << 24
+"""Of a list: vocabularies have up to a million tokens, and a few million merges."""
 _NUMBERS = {
     GGUFValueType.UINT8: "B",
     GGUFValueType.INT8: "b",
@@ -40,6 +45,28 @@ _NUMBERS = {
     GGUFValueType.FLOAT64: "d",
 }
 """Formats of `struct`."""
+_TYPES: dict[str, type] = {
+    "general.architecture": str,
+    "general.type": str,
+    "general.alignment": int,
+    "split.count": int,
+    "tokenizer.chat_template": str,
+    "tokenizer.ggml.add_bos_token": bool,
+    "tokenizer.ggml.add_space_prefix": bool,
+    "tokenizer.ggml.bos_token_id": int,
+    "tokenizer.ggml.merges": int,
+    "tokenizer.ggml.model": str,
+    "tokenizer.ggml.pre": str,
+    "tokenizer.ggml.tokens": int,
+}
+"""Of keys that judgelm reads; a list of texts is its length here."""
+_MODEL_TYPES: dict[str, type] = {
+    "block_count": int,
+    "embedding_length": int,
+    "rope.scaling.type": str,
+    "vocab_size": int,
+}
+"""Of keys that begin with the architecture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +165,7 @@ def read_header(path: Path) -> GgufFile:
         raise ModelError(
             f"{path}: truncated or damaged ({first_line(error)}); {path.stat().st_size:,} bytes; download it again"
         ) from error
-    if int(header.metadata.get("split.count", 1)) > 1:
+    if header.metadata.get("split.count", 1) > 1:
         raise ModelError(f"{path}: one of {header.metadata['split.count']} parts of a model; {_merge_hint(path)}")
     if header.metadata.get("general.type", "model") != "model":
         raise ModelError(f"{path}: holds a model's {header.metadata['general.type']}; use the model's own file")
@@ -166,23 +193,57 @@ def _read(path: Path, content: mmap.mmap) -> GgufFile:
     if (stated := reader.number("I")) not in _VERSIONS:
         raise ValueError(f"GGUF v{stated}; supported: v2 and v3")
     tensors, keys = reader.number("Q"), reader.number("Q")
-    metadata = {reader.text(): reader.value(reader.number("I")) for _ in range(keys)}
-    if not isinstance(metadata.get("general.architecture"), str):
-        raise ValueError("no general.architecture")
+    metadata: dict[str, Any] = {}
+    for _ in range(keys):
+        key = reader.text()
+        if key in metadata:
+            raise ValueError(f"the key {key} appears twice")
+        metadata[key] = reader.value(key)
     entries = [reader.tensor() for _ in range(tensors)]
-    alignment = int(metadata.get("general.alignment", _ALIGNMENT))
+    _check_metadata(metadata, len(entries))
+    alignment = metadata.get("general.alignment", _ALIGNMENT)
     data = -(-reader.position // alignment) * alignment
-    placed = tuple(_placed(*entry, data) for entry in entries)
-    end = max((tensor.start + tensor.size for tensor in placed), default=0)
-    if end > len(content):
-        raise ValueError(f"its tensors end at byte {end:,}")
+    placed = tuple(_placed(*entry, data, alignment) for entry in entries)
+    _check_places(placed, len(content))
     return GgufFile(path=path, metadata=metadata, tensors=placed)
 
 
-def _placed(name: str, shape: tuple[int, ...], kind: int, offset: int, data: int) -> GgufTensor:
+def _check_metadata(metadata: dict[str, Any], tensors: int) -> None:
+    if "general.architecture" not in metadata:
+        raise ValueError("no general.architecture")
+    architecture = metadata["general.architecture"]
+    types = _TYPES | {f"{architecture}.{name}": kind for name, kind in _MODEL_TYPES.items()}
+    for key, kind in types.items():
+        value = metadata.get(key)
+        if value is not None and not (isinstance(value, kind) and isinstance(value, bool) == (kind is bool)):
+            raise ValueError(f"{key} is {str(value)[:40]!r}, of another type than {kind.__name__}")
+    alignment = metadata.get("general.alignment", _ALIGNMENT)
+    if not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
+        raise ValueError(f"general.alignment is {alignment}, not a power of two up to {_MAX_ALIGNMENT:,}")
+    if (blocks := metadata.get(f"{architecture}.block_count", 0)) > tensors:
+        raise ValueError(f"{architecture}.block_count is {blocks:,}, with {tensors:,} tensors")
+
+
+def _check_places(tensors: tuple[GgufTensor, ...], size: int) -> None:
+    names: set[str] = set()
+    end = 0
+    for tensor in sorted(tensors, key=lambda tensor: tensor.start):
+        if tensor.name in names:
+            raise ValueError(f"the tensor {tensor.name} appears twice")
+        if tensor.start < end:
+            raise ValueError(f"the tensor {tensor.name} at byte {tensor.start:,} overlaps the one before it")
+        names.add(tensor.name)
+        end = tensor.start + tensor.size
+    if end > size:
+        raise ValueError(f"its tensors end at byte {end:,}")
+
+
+def _placed(name: str, shape: tuple[int, ...], kind: int, offset: int, data: int, alignment: int) -> GgufTensor:
     known = GGMLQuantizationType(kind)
     items, size = GGML_QUANT_SIZES[known]
-    if shape and shape[-1] % items:
+    if offset % alignment:
+        raise ValueError(f"{name}: begins at {offset}, no multiple of the alignment {alignment}")
+    if shape[-1] % items:
         raise ValueError(f"{name}: rows of {shape[-1]} weights are no whole blocks of {known.name}")
     return GgufTensor(name=name, shape=shape, kind=known, start=data + offset, size=prod(shape) // items * size)
 
@@ -201,18 +262,24 @@ class _Reader:
 
     def text(self) -> str:
         length = self.number("Q")
+        if length > _MAX_TEXT_BYTES:
+            raise ValueError(f"a text of {length:,} bytes at byte {self.position:,}")
         (content,) = struct.unpack_from(f"<{length}s", self._content, self.position)
         self.position += length
         return bytes(content).decode()
 
-    def value(self, kind: int) -> Any:
-        """A value of the metadata; of a list of texts its length."""
-        known = GGUFValueType(kind)
-        if known == GGUFValueType.STRING:
+    def value(self, key: str) -> Any:
+        """The value of a key of the metadata; of a list of texts its length."""
+        kind = GGUFValueType(self.number("I"))
+        if kind == GGUFValueType.STRING:
             return self.text()
-        if known != GGUFValueType.ARRAY:
-            return self.number(_NUMBERS[known])
+        if kind != GGUFValueType.ARRAY:
+            return self.number(_NUMBERS[kind])
         inner, length = GGUFValueType(self.number("I")), self.number("Q")
+        if length > _MAX_ITEMS:
+            raise ValueError(f"{key}: a list of {length:,} items")
+        if inner == GGUFValueType.ARRAY:
+            raise ValueError(f"{key}: a list of lists")
         if inner != GGUFValueType.STRING:
             form = f"<{length}{_NUMBERS[inner]}"
             numbers = list(struct.unpack_from(form, self._content, self.position))
@@ -225,6 +292,10 @@ class _Reader:
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
         """Name, shape, kind, and offset in the data of a tensor."""
-        name = self.text()
-        dimensions = [self.number("Q") for _ in range(self.number("I"))]
+        name, count = self.text(), self.number("I")
+        if not 1 <= count <= _MAX_DIMENSIONS:
+            raise ValueError(f"{name}: {count:,} dimensions")
+        dimensions = [self.number("Q") for _ in range(count)]
+        if not all(dimensions):
+            raise ValueError(f"{name}: a dimension of 0")
         return name, tuple(reversed(dimensions)), self.number("I"), self.number("Q")

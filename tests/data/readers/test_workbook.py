@@ -1,6 +1,8 @@
 """Excel workbooks, read as the CSV file of their one sheet."""
 
 import datetime
+import re
+import zipfile
 
 import pytest
 
@@ -82,3 +84,84 @@ def test_the_last_header_line_of_a_sheet_counts_and_short_rows_are_filled(tmp_pa
 def test_what_cannot_be_told_is_refused(workbook, sheets, finding):
     with pytest.raises(InputError, match=finding):
         list(read_rows(workbook(**sheets)))
+
+
+@pytest.fixture
+def changed(workbook, tmp_path):
+    """A workbook of one pair in which a part is replaced."""
+
+    def write(part, change):
+        path = workbook(pairs=[HEAD, [1, "q", "a"]])
+        with zipfile.ZipFile(path) as source:
+            parts = {name: source.read(name) for name in source.namelist()}
+        parts["xl/sharedStrings.xml"] = SHARED
+        parts[TYPES] = parts[TYPES].replace(b"</Types>", SHARED_TYPE + b"</Types>")
+        with zipfile.ZipFile(path, "w") as target:
+            for name, content in parts.items():
+                target.writestr(name, change(content) if name.endswith(part) else content)
+        return path
+
+    return write
+
+
+SHARED = b'<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><si><t>x</t></si></sst>'
+TYPES = "[Content_Types].xml"
+SHARED_TYPE = (
+    b'<Override PartName="/xl/sharedStrings.xml" '
+    b'ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"/>'
+)
+DIMENSION = re.compile(rb'<dimension ref="[^"]*"')
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("rows", "outcome"), [([[1, "q", "a"]], [(2, False), (1 << 20, True)]), ([], [(1 << 20, True)])]
+)
+def test_a_far_cell_is_one_reject(tmp_path, rows, outcome):
+    book = openpyxl.Workbook()
+    for row in [HEAD, *rows]:
+        book.active.append(row)
+    book.active["XFD1048576"] = "x"
+    book.save(tmp_path / "a.xlsx")
+    found = list(read_rows(str(tmp_path / "a.xlsx")))
+    assert [(row.line, isinstance(row, Reject)) for row in found] == outcome
+
+
+def test_the_size_that_a_sheet_states_is_not_believed(changed):
+    path = changed("sheet1.xml", lambda xml: DIMENSION.sub(b'<dimension ref="A1:XFD1048576"', xml))
+    assert [row.line for row in read_rows(path)] == [2]
+
+
+def test_a_far_cell_of_the_header_is_refused(tmp_path):
+    book = openpyxl.Workbook()
+    for row in [HEAD, [1, "q", "a"]]:
+        book.active.append(row)
+    book.active["XFD1"] = "x"
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(InputError, match=r"a.xlsx:1: 16380 columns have no name in the header"):
+        list(read_rows(str(tmp_path / "a.xlsx")))
+
+
+LAUGHS = b'<!DOCTYPE w [<!ENTITY a "aaaaaaaaaa">' + b"".join(
+    b'<!ENTITY %c "%s">' % (letter, b"&%c;" % (letter - 1) * 10) for letter in b"bcdefghij"
+)
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("sheet1.xml", lambda xml: xml[: len(xml) // 2]),
+        ("sheet1.xml", lambda xml: xml.replace(b"</row>", b"</cell>")),
+        ("sheet1.xml", lambda xml: xml.replace(b'r="A2"', b'r="!!"')),
+        ("sheet1.xml", lambda xml: xml.replace(b'<row r="2"', b'<row r="99999999999"')),
+        ("sheet1.xml", lambda xml: xml.replace(b"<worksheet", LAUGHS + b"]><worksheet").replace(b"<v>1<", b"<v>&j;<")),
+        ("sharedStrings.xml", lambda xml: xml[: len(xml) // 2]),
+        ("styles.xml", lambda xml: xml[: len(xml) // 2]),
+        ("styles.xml", lambda xml: xml.replace(b'val="', b'val="zz')),
+        ("workbook.xml", lambda xml: xml[:100]),
+    ],
+    ids=range(9),
+)
+def test_a_damaged_part_is_refused(changed, part, change):
+    with pytest.raises(InputError, match=r"a.xlsx: damaged or not an Excel workbook: .*; save it again, or as CSV"):
+        list(read_rows(changed(part, change)))
