@@ -225,34 +225,6 @@ def test_samples_of_other_shapes_are_refused(tmp_path):
         benchmark_study("rewardbench-2", {"1": replace(found["1"], hashes=None)}, labelled, HOW)
 
 
-def test_rmbs_best_of_n_counts_only_against_all_losers(tmp_path):
-    def row(key, category, **answers):
-        turn = [{"role": "user", "content": "q", "language": "English"}]
-        return {**key, "conversation_input": turn, "category_path": category, **answers}
-
-    def answer(text):
-        return {"llm_name": "m", "answer": text}
-
-    best = [
-        row({"bon_uid": str(uid)}, "BoN_set/Helpfulness/Chat/Discussion", bon_best=answer(f"good {uid}"),
-            loser_list=[answer(f"bad {uid} {index}") for index in range(2)])
-        for uid in range(2)
-    ]  # fmt: skip
-    pairs = [
-        row({"pair_uid": str(uid)}, "Pairwise_set/Harmlessness/S1", chosen=answer(f"yes {uid}"),
-            reject=answer(f"no {uid}"))
-        for uid in range(4)
-    ]  # fmt: skip
-    labelled = import_rows("rmb", tmp_path, {"BoN_set/a.json": best, "in.json": pairs})
-    right = {key: label.winner for key, label in labelled.labels.items()}
-    wrong = {"bon-helpfulness-0-1": 3 - right["bon-helpfulness-0-1"]}
-    failures = {"pairwise-harmlessness-0": "tie", "pairwise-harmlessness-1": None}
-    result = study("rmb", labelled, right | wrong | failures)
-    # best of n: 1 of 2 lists; pairs: a tie and a failure do not count, 2 of 4; mean of the sections judged
-    assert cells(result, "scores") == {"overall": 0.5, "Helpfulness BoN": 0.5, "Harmlessness Pairwise": 0.5}
-    assert any(finding.startswith("Published overall, the highest of 14") for finding in result.findings)
-
-
 def test_rm_benchs_scores_are_those_of_its_readme(tmp_path):
     rows = [
         {"id": i, "prompt": f"q{i}", "chosen": [f"c{i}{k}" for k in "abc"], "rejected": [f"r{i}{k}" for k in "abc"]}

@@ -115,7 +115,7 @@ def test_published_scores_have_a_source_and_are_shares_and_overall_ones_are_mean
             if name in SCORING_RULES:
                 assert min(judge.scores.values()) > 0.2, "a share in percent would be above 1, a typing error below"
             parts = [value for key, value in judge.scores.items() if key[0].isupper()]
-            if name in ("rewardbench", "rmb", "rm-bench") and len(parts) == 4:
+            if name in ("rewardbench", "rm-bench") and len(parts) == 4:
                 assert np.mean(parts) == pytest.approx(judge.scores["overall"], abs=0.001), judge.judge
 
 

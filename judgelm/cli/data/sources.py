@@ -201,7 +201,7 @@ def import_command(
 ) -> None:
     """Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.
 
-    PandaLM, LLMBar, JudgeBench, Auto-J, MT-Bench, FairEval, RewardBench 1 and 2, RMB, RM-Bench, preference sets,
+    PandaLM, LLMBar, JudgeBench, Auto-J, MT-Bench, FairEval, RewardBench 1 and 2, RM-Bench, preference sets,
     EVOUNA, GSM8K, MMLU-Pro, HotpotQA, 2WikiMultiHopQA, DROP, Quoref,
     MM-Vet, AlpacaEval's judgments. How each one's metric is taken is printed
     and kept in OUT.protocol.json; a file of another shape is refused.

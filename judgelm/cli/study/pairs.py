@@ -209,7 +209,7 @@ def benchmark_command(
     rows_as: LabelOptions,
     output: StudyOutput,
 ) -> None:
-    """A run by its benchmark's own metric, beside published scores: RewardBench, RMB, RM-Bench, JudgeBench and more.
+    """A run by its benchmark's own metric, beside published scores: RewardBench, RM-Bench, JudgeBench and more.
 
     Also RewardBench 2, LLMBar, Auto-J, FairEval, Prometheus and EVOUNA.
 

@@ -1,19 +1,19 @@
-"""Preference sets and benchmarks of reward models: HelpSteer3, PPE, SafeRLHF, ..., RewardBench, RMB, RM-Bench.
+"""Preference sets and benchmarks of reward models: HelpSteer3, PPE, SafeRLHF, ..., RewardBench, RM-Bench.
 
 The functions `*_fields` rewrite a published row to a layout's fields; `sample_by` and `label_by` read the result by
 that layout.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
-from judgelm.data.readers.rows import OnReject, Reject, Row, reject_row
+from judgelm.data.readers.rows import Reject, Row, reject_row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe
 from judgelm.data.sources.preferences import answer_rank, preference_label, preference_sample
-from judgelm.data.sources.source import Entry, Shape, convert_file, layout_facts, plain_row
+from judgelm.data.sources.source import Entry, Shape, layout_facts, plain_row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
 
@@ -203,64 +203,10 @@ def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
     return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=scores)))
 
 
-RMB_SECTIONS = tuple(f"{goal} {task}" for goal in ("Helpfulness", "Harmlessness") for task in ("BoN", "Pairwise"))
-_USE = "pairs are named by it"
-_TASKS = {"Pairwise_set": "Pairwise", "BoN_set": "BoN"}
-_RMB_PAIRS = Shape(name="RMB's pairs", needs=("pair_uid", "conversation_input", "chosen", "reject", "category_path"))
-_RMB_BEST = Shape(
-    name="RMB's best of n", needs=("bon_uid", "conversation_input", "bon_best", "loser_list", "category_path")
-)
-
-
-def load_rmb(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """RMB's pairs, and a pair of the best answer with each loser."""
-    for path in files:
-        best = "BoN_set" in Path(path).resolve().parts
-        for entries in convert_file(path, _RMB_BEST if best else _RMB_PAIRS, _rmb_entries, on_reject):
-            yield from entries
-
-
-def _rmb_entries(row: Row, row_number: int) -> list[Entry]:
-    """The row's pair, or a pair of the best answer with each loser."""
-    folders = row.text("category_path", "category_path").split("/")
-    if len(folders) < 3 or folders[0] not in _TASKS or f"{folders[1]} {_TASKS[folders[0]]}" not in RMB_SECTIONS:
-        raise row.field_error("category_path", f"expected SET/GOAL/SCENARIO, such as BoN_set/Helpfulness/..., got "
-                          f"{'/'.join(folders)}; give the published file")  # fmt: skip
-    task = _TASKS[folders[0]]
-    names = ("pair_uid", "chosen") if task == "Pairwise" else ("bon_uid", "bon_best")
-    stem = f"{task}-{folders[1]}-{row.required_id(names[0], _USE)}".lower()
-    section, scenario = f"{folders[1]} {task}", "/".join(folders[2:])
-    if task == "Pairwise":
-        return [_rmb_pair(row, row.data["chosen"], row.data["reject"], stem, section, scenario)]
-    losers = row.data["loser_list"]
-    if not isinstance(losers, list) or not losers:
-        raise row.field_error("loser_list", f"expected a list of answers, got {describe(losers)}; correct the row")
-    return [
-        _rmb_pair(row, row.data["bon_best"], loser, f"{stem}-{index}", section, scenario)
-        for index, loser in enumerate(losers, 1)
-    ]
-
-
-def _rmb_pair(row: Row, better: object, worse: object, name: str, section: str, scenario: str) -> Entry:
-    answers = [side.get("answer") if isinstance(side, Mapping) else None for side in (better, worse)]
-    models = [side.get("llm_name") if isinstance(side, Mapping) else None for side in (better, worse)]
-    if not all(isinstance(answer, str) for answer in answers):
-        raise row.error("an answer has no text; each needs llm_name and answer, leave the row out")
-    fields = {"prompt": row.data["conversation_input"], "chosen": answers[0], "rejected": answers[1]}
-    if all(isinstance(model, str) for model in models):
-        fields |= {"chosen_model": models[0], "rejected_model": models[1]}
-    return _pair(row.with_data(fields), name, section, {"scenario": scenario})
-
-
 def _pair(row: Row, name: str, category: str, metadata: Mapping[str, object]) -> Entry:
     """A row with prompt, chosen and rejected, placed by a hash of the texts."""
     sample = replace(preference_sample(row), id=name, category=category, metadata=metadata)
     return Entry(plain_row(sample, preference_label(row, False)))
-
-
-def best_of_n_key(row_id: str) -> str:
-    """A key that all pairs of one best of n share; of other RMB pairs their own id."""
-    return row_id.rpartition("-")[0] if row_id.startswith("bon-") else row_id
 
 
 _DOMAINS = {"chat": "Chat", "math": "Math", "code": "Code", "safety": "Safety"}
@@ -286,7 +232,7 @@ def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
     for better, worse in product(range(3), repeat=2):
         fields = {"prompt": row.data["prompt"], "chosen": chosen[better], "rejected": rejected[worse]}
         difficulty = DIFFICULTIES[1 + (worse > better) - (worse < better)]
-        name = f"{part}-{row.required_id('id', _USE)}-{_STYLES[better]}-{_STYLES[worse]}"
+        name = f"{part}-{row.required_id('id', 'pairs are named by it')}-{_STYLES[better]}-{_STYLES[worse]}"
         metadata = {"chosen_style": _STYLES[better], "rejected_style": _STYLES[worse]}
         try:
             entries.append(_pair(row.with_data(fields), name, f"{domain}, {difficulty}", metadata))

@@ -260,7 +260,6 @@ _ROWS: tuple[Source, ...] = (
         shape=Shape(name="RewardBench 2", needs=preference_sets.REWARDBENCH_NEEDS),
         entry=preference_sets.rewardbench_2_entry,
     ),
-    Source(name="rmb", details={"sections": list(preference_sets.RMB_SECTIONS)}, load=preference_sets.load_rmb),
     Source(
         name="rm-bench",
         details={"sections": {domain: list(subsets) for domain, subsets in preference_sets.RM_BENCH_SECTIONS.items()}},

@@ -16,10 +16,8 @@ from judgelm.data.sources.pairs import AUTO_J_GROUPS
 from judgelm.data.sources.preference_sets import (
     DIFFICULTIES,
     RM_BENCH_SECTIONS,
-    RMB_SECTIONS,
     SECOND_SUBSETS,
     SECTIONS,
-    best_of_n_key,
 )
 from judgelm.errors import InputError
 from judgelm.metrics.agreement import cohens_kappa, two_orders
@@ -215,8 +213,6 @@ class ScoringRule:
         ties: whether the subset Ties is scored by margins, and is a section of its own.
         averaged: whether the sections' mean is the benchmark's score.
         counts: further table that the benchmark's authors report.
-        prompt_key: row id -> key that the pairs of one prompt share, which counts where all of them do; None: each
-            pair is a prompt.
     """
 
     credit: Callable[[JoinedJudgment], float]
@@ -225,7 +221,6 @@ class ScoringRule:
     ties: bool = False
     averaged: bool = True
     counts: Callable[[Sequence[JoinedJudgment], Resampling], Report | None] | None = None
-    prompt_key: Callable[[str], str] | None = None
 
 
 def _half_for_ties(joined: JoinedJudgment) -> float:
@@ -304,9 +299,6 @@ SCORING_RULES: Mapping[str, ScoringRule] = {
     ),
     "auto-j": ScoringRule(credit=every_order_right, counts=auto_j_report),
     "faireval": ScoringRule(credit=_mean_right, counts=fair_eval_report),
-    "rmb": ScoringRule(
-        credit=_wins, sections={section: {section: 1.0} for section in RMB_SECTIONS}, prompt_key=best_of_n_key
-    ),
     "rm-bench": ScoringRule(credit=_wins, sections=RM_BENCH_SECTIONS, counts=style_report),
 }
 """The benchmarks of pairs and of best-of-n that this study measures."""

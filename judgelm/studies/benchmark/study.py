@@ -1,7 +1,7 @@
 """The study of one benchmark: scores of its subsets and sections, and its authors' further counts.
 
 `judgelm.data.sources.registry` states each protocol in words; here are those that `judgelm eval` does not take:
-RewardBench's sections, RewardBench 2's best of four and ties, RMB's best of n, RM-Bench's styles, JudgeBench's vote,
+RewardBench's sections, RewardBench 2's best of four and ties, RM-Bench's styles, JudgeBench's vote,
 LLMBar's and Auto-J's two orders, FairEval's means, EVOUNA's verdicts on answers, and the correlations of Prometheus'
 grades. Each result ends with published scores of other judges, where any were read.
 """
@@ -30,7 +30,7 @@ from judgelm.studies.benchmark.scoring_rules import (
     join_judgments,
     ties_prompt,
 )
-from judgelm.studies.pair_labels import by_id, grouped
+from judgelm.studies.pair_labels import by_id
 from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, bars
 from judgelm.studies.sentences import format_share
 
@@ -105,10 +105,7 @@ def _scored_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampli
 
 
 def _scores(rule: ScoringRule, joined: Sequence[JoinedJudgment], resampling: Resampling) -> SectionScores:
-    scored = [
-        Scored(subset=members[0].subset, credit=min(map(rule.credit, members)), cluster=members[0].cluster)
-        for members in _prompts(rule, joined)
-    ]
+    scored = [Scored(subset=member.subset, credit=rule.credit(member), cluster=member.cluster) for member in joined]
     sections: dict[str, Mapping[str, float]] = dict(rule.sections or {})
     known = {subset for weights in sections.values() for subset in weights}
     others = [part.subset for part in scored if part.subset not in known]
@@ -117,14 +114,6 @@ def _scores(rule: ScoringRule, joined: Sequence[JoinedJudgment], resampling: Res
     elif others:
         raise InputError(f'benchmark: category "{others[0]}" is none of its subsets; give the rows as imported')
     return section_scores(scored, sections, resampling)
-
-
-def _prompts(rule: ScoringRule, joined: Sequence[JoinedJudgment]) -> list[list[JoinedJudgment]]:
-    """The pairs of each prompt; each pair by itself unless the rule says otherwise."""
-    if rule.prompt_key is None:
-        return [[member] for member in joined]
-    key_of = rule.prompt_key
-    return list(grouped(joined, lambda member: key_of(member.label.sample_id)).values())
 
 
 def _overall(
