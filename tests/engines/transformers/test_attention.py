@@ -23,7 +23,7 @@ def test_long_prompts_are_attended_as_by_one_causal_call(kv_heads):
     torch.testing.assert_close(got, torch.cat(want, 1), atol=2e-6, rtol=0)
 
 
-def kernel(query, key, value, query_ends, key_ends, max_q, max_k, *, scale, window_size, enable_gqa):
+def kernel(query, key, value, query_ends, key_ends, max_q, max_k, *, scale, window_size, enable_gqa=True):
     """What torch's kernel for a GPU computes, prompt by prompt: the last query sees the last key."""
     assert (max_q, max_k) == (int(query_ends.diff().max()), int(key_ends.diff().max()))
     parts = []
