@@ -241,11 +241,15 @@ def test_a_broken_model_folder_is_named_with_the_way_out(tiny_model, tmp_path, b
         load(folder)
 
 
+def test_a_quantization_that_does_not_exist(tiny_model):
+    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed: pip install -e '.[train]'")
+    with pytest.raises(ConfigError, match="quantization '3bit' does not exist; available: 4bit, 8bit"):
+        load(tiny_model, quantization="3bit")
+
+
 def test_options_that_do_not_exist(tiny_model):
     with pytest.raises(ConfigError, match="dtype 'float64x' does not exist"):
         load(tiny_model, dtype="float64x")
-    with pytest.raises(ConfigError, match="quantization '3bit' does not exist; available: 4bit, 8bit"):
-        load(tiny_model, quantization="3bit")
     with pytest.raises(ConfigError, match="device 'gpux' does not exist"):
         load(tiny_model, device="gpux")
     if not torch.cuda.is_available():
