@@ -128,6 +128,7 @@ def test_an_adapter_is_tuned_from_a_config_and_merged(tiny_judge, files, tmp_pat
         ({"scale": [1, 5]}, {}, CardError, r"on the scale 1 to 10, but .* scale \[1, 5\]; .*scale: \[1, 10\]"),
         ({"loss_on": "all"}, {}, ConfigError, "^loss_on"),
         ({"score_weight": 2.0}, {}, ConfigError, "^score_weight"),
+        ({"loss_average": "row"}, {}, ConfigError, "^loss_average"),
         ({}, {"beta": 0.0}, ConfigError, "^beta"),
         ({}, {"max_length": None}, ConfigError, "^max_length"),
         ({"judgments": []}, {}, InputError, r"no two judgments to tune on \(40 without two judgments\)"),

@@ -197,7 +197,9 @@ def test_rows_without_any_label_are_refused(tokenizer, tmp_path):
         built(tokenizer, path)
 
 
-@pytest.mark.parametrize("option", [{"reason_prob": 1.0}, {"consistency_weight": -1.0}, {"score_weight": 2.0}])
+@pytest.mark.parametrize(
+    "option", [{"reason_prob": 1.0}, {"consistency_weight": -1.0}, {"score_weight": 2.0}, {"loss_average": "row"}]
+)
 def test_options_without_a_meaning_are_refused(option):
     with pytest.raises(ConfigError, match=f"^{next(iter(option))} is "):
         check_preference_arguments(PreferenceArguments(train_data=["rows.jsonl"], **option))
