@@ -16,6 +16,7 @@ Source: Zhang et al. 2024; stanford-crfm/helm at 63754d0, `benchmark/runner.py`,
 `instruction_following_critique_metrics.py`.
 """
 
+import argparse
 import json
 import re
 import sys
@@ -138,14 +139,15 @@ def _lengths(path: Path, on_reject: OnReject) -> dict[str, int]:
 
 def main() -> None:
     """Print the ratings; what cannot be used goes to standard error."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m benchmarks.helm_instruct RUNS > ratings.jsonl")
+    parser = argparse.ArgumentParser(description="HELM Instruct's runs as ratings in long format.")
+    parser.add_argument("runs", metavar="RUNS", help="folder of the published runs")
+    options = parser.parse_args()
 
     def left_out(reject: Reject) -> None:
         print(f"{reject.file}:{reject.line}: left out: {reject.reason}", file=sys.stderr)
 
     try:
-        for row in helm_instruct_ratings(Path(sys.argv[1]), left_out):
+        for row in helm_instruct_ratings(Path(options.runs), left_out):
             print(json.dumps(row.data, ensure_ascii=False))
     except InputError as error:
         sys.exit(f"error: {error}")

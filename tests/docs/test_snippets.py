@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 from tests.support.batch_runs import write_pairs
-from tests.support.snippet_commands import check_python, check_shell, commands
-from tests.support.snippets import Snippet, snippets
+from tests.support.snippet_commands import SnippetError, check_python, check_shell, commands
+from tests.support.snippets import Snippet, named_commands, snippets
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -83,6 +83,29 @@ def test_every_command_and_option_and_file_exists(page):
                 _parse_data(one)
         except (AssertionError, SyntaxError, ValueError, yaml.YAMLError) as error:
             raise AssertionError(f"{one.place}: {error}") from error
+
+
+NAMING = {
+    "pages": [*PAGES, *(ROOT / name for name in ("PAPERS.md", "CONTRIBUTING.md", "benchmarks/README.md"))],
+    "configurations": [path for path in (ROOT / "configs").rglob("*") if path.is_file()],
+    "scripts": [
+        path for folder in ("train", "serve", "data_tools", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    ],
+    "help": [*(ROOT / "judgelm/cli").rglob("*.py")],
+}
+
+
+@pytest.mark.parametrize("kind", ["pages", "configurations", "help", pytest.param("scripts", marks=pytest.mark.slow)])
+def test_every_command_that_is_named_exists(kind):
+    calls = [(path, call) for path in sorted(NAMING[kind]) for call in named_commands(path)]
+    assert len(calls) > 60
+    errors = []
+    for path, call in calls:
+        try:
+            check_shell(call, mentioned=True)
+        except (SnippetError, ValueError) as error:
+            errors.append(f"{path.relative_to(ROOT)}: {error}")
+    assert errors == []
 
 
 def test_what_measured_the_figures_can_be_called_so():

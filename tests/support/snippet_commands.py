@@ -30,6 +30,11 @@ FOREIGN = {
 """Other projects' programs and the shell's own; what is neither here nor ours is a mistake."""
 
 
+_LAUNCHERS = ("accelerate", "bash", "python", "pip")
+_INCOMPLETE = {"MissingParameter", "BadParameter", "BadOptionUsage"}
+"""Errors of commands that a sentence names without all of their values."""
+
+
 class SnippetError(AssertionError):
     """What is wrong with a command, in words."""
 
@@ -59,15 +64,19 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
-def check_shell(text: str) -> None:
+def check_shell(text: str, *, mentioned: bool = False) -> None:
     """See that every command of a script names programs, options and files that there are.
+
+    Args:
+        text: the script.
+        mentioned: its commands are named in a sentence, so that what they need may be missing.
 
     Raises:
         SnippetError: one does not.
     """
     for words in commands(text):
         try:
-            _check(words)
+            _check(words, mentioned)
         except SnippetError as error:
             raise SnippetError(f"{shlex.join(words)}: {error}") from error
 
@@ -86,11 +95,13 @@ def check_python(text: str) -> None:
                 raise SnippetError(f"{node.module} has no {', '.join(missing)}")
 
 
-def _check(words: list[str]) -> None:
+def _check(words: list[str], mentioned: bool) -> None:
     _check_files(words)
     program, *arguments = words
+    if mentioned and not any(word.startswith("-") or "." in word for word in arguments) and program in _LAUNCHERS:
+        return
     if program in ("judgelm", "judgelm-batch"):
-        _check_ours(judgelm_app if program == "judgelm" else batch_app, program, arguments)
+        _check_ours(judgelm_app if program == "judgelm" else batch_app, program, arguments, mentioned)
     elif program in ("python", "python3", ".venv/bin/python"):
         _check_python_program(arguments)
     elif program == "accelerate":
@@ -119,7 +130,7 @@ def _check_files(words: list[str]) -> None:
             raise SnippetError(f"{path} is not in the repository")
 
 
-def _check_ours(app: typer.Typer, program: str, arguments: list[str]) -> None:
+def _check_ours(app: typer.Typer, program: str, arguments: list[str], mentioned: bool) -> None:
     """With the command's own parser, which checks names, types and ranges of options."""
     command = typer.main.get_command(app)
     name = program
@@ -138,10 +149,11 @@ def _check_ours(app: typer.Typer, program: str, arguments: list[str]) -> None:
         raise SnippetError(str(error)) from error
     except Exception as error:
         kinds = {kind.__name__ for kind in type(error).__mro__}
+        if kinds & {"Exit", "NoArgsIsHelpError"} or (mentioned and kinds & _INCOMPLETE):
+            return
         if "ClickException" in kinds:
             raise SnippetError(error.format_message()) from error
-        if not kinds & {"Exit", "NoArgsIsHelpError"}:
-            raise
+        raise
     finally:
         os.chdir(here)
 
@@ -164,8 +176,11 @@ def _check_python_program(arguments: list[str]) -> None:
 def _check_recipe(script: str, arguments: list[str]) -> None:
     given = {word.split("=")[0] for word in arguments if re.match(r"--?[a-zA-Z]", word)}
     text = _help(script)
-    if arguments and re.search(rf"^ {{4}}{re.escape(arguments[0])}\s", text, re.M):  # it lists commands
-        text = _help(script, arguments[0])
+    commands = re.search(r"\{([a-z][\w,-]*)\}\s+\.\.\.", text)  # as argparse writes them
+    if arguments and re.fullmatch(r"[a-z][a-z-]*", arguments[0]):
+        if commands and arguments[0] not in commands[1].split(","):
+            raise SnippetError(f"{script} has no command {arguments[0]}; there are: {commands[1].replace(',', ', ')}")
+        text += _help(script, arguments[0])
     unknown = sorted(given - set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", text)))
     if unknown:
         raise SnippetError(f"{script} has no option {', '.join(unknown)}")

@@ -11,8 +11,10 @@ What follows a fence's language decides:
 Blocks without a fence, indented by four, are commands of a shell, as README.md has them.
 """
 
+import ast
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +28,7 @@ PROVIDED = frozenset(
     }
 )
 
+_ROOT = Path(__file__).parents[2]
 _RUN = ("bash", "python")
 _FENCED = re.compile(
     r"^```(?P<language>[\w-]+)[ \t]*(?:title=\"(?P<title>[^\"]*)\")?[^\n]*\n(?P<text>.*?)^```[ \t]*$", re.M | re.S
@@ -57,6 +60,42 @@ class Snippet:
     @property
     def place(self) -> str:
         return f"{self.page.name}:{self.line}"
+
+
+_PROGRAM = r"(?:judgelm|judgelm-batch|python|make|accelerate|bash|pip|[a-z_]+\.py)"
+_INLINE = re.compile(rf"(?<!`)`({_PROGRAM}(?: [^`]*)?)`")
+_LINE = rf"({_PROGRAM} (?:[^\n]*\\\n)*[^\n]*)$"
+_IN_DOCSTRING = re.compile(rf"^(?:    |Example: ){_LINE}", re.MULTILINE)
+_IN_COMMENT = re.compile(rf"^(?:   +|.*?: ){_LINE}", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"\b(?:NAME|COMMAND)\b|\[--|\.\.\.")
+_SCRIPTS = ("data_tools", "train", "serve")
+
+
+def named_commands(path: Path) -> list[str]:
+    """The commands that a page's sentences, a configuration's first comment, or a script's docstrings name.
+
+    Those with a placeholder for a part of the command are left out; a script's name alone is one of the repository's.
+    """
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        found = [" ".join(match[1].split()) for match in _INLINE.finditer(_FENCED.sub("", text))]
+    elif path.suffix == ".py":
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Module | ast.FunctionDef)]
+        found = [match[1] for node in nodes for match in _IN_DOCSTRING.finditer(ast.get_docstring(node) or "")]
+    else:
+        comment = "\n".join(line.lstrip("#!") for line in takewhile(lambda line: line[:1] == "#", text.splitlines()))
+        found = [match[1] for match in _IN_COMMENT.finditer(comment)]
+    calls = (re.sub(r"   +[(#].*", "", call) for call in found if not _PLACEHOLDER.search(call))
+    return [located for call in calls if (located := _located(call))]
+
+
+def _located(call: str) -> str:
+    """The call of a script of the repository by its path; empty for other files' names."""
+    program = call.split()[0]
+    if not program.endswith(".py"):
+        return call
+    places = [path for folder in _SCRIPTS for path in (_ROOT / folder).glob(program)]
+    return f"python {places[0].relative_to(_ROOT)}{call.removeprefix(program)}" if places else ""
 
 
 def snippets(page: Path) -> list[Snippet]:
