@@ -12,6 +12,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -47,9 +48,15 @@ def encode_line(row: Mapping[str, object]) -> bytes:
 
 
 def json_ready(value: Any) -> Any:
-    """The value with null for floats that are not finite, and lists for tuples."""
+    """The value with null for floats that are not finite, lists for tuples, and dicts for dataclasses.
+
+    A dict that is ready is not copied, since an evaluation may hold a million of them.
+    """
+    if is_dataclass(value):
+        return {part.name: json_ready(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, dict):
-        return {key: json_ready(part) for key, part in value.items()}
+        ready = {key: json_ready(part) for key, part in value.items()}
+        return value if all(ready[key] is part for key, part in value.items()) else ready
     if isinstance(value, list | tuple):
         return [json_ready(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

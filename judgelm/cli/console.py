@@ -395,7 +395,12 @@ def write_json(path: Path | None, content: Any) -> None:
         RunError: it cannot be written.
     """
     if path is not None:
-        write_text(path, json.dumps(json_ready(content), indent=1, default=json_default, allow_nan=False) + "\n")
+        text = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogatepass", newline="")
+        json.dump(
+            json_ready(content), text, indent=1, default=json_default, allow_nan=False
+        )  # `dumps` lists each token
+        text.seek(0)
+        write_text(path, text.read() + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

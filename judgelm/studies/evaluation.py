@@ -7,7 +7,7 @@ What the numbers are drawn from is in `judgelm.studies.pair_labels`; how they lo
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -178,7 +178,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, object]:
         """Plain dicts, lists, finite numbers, strings and None, ready for `json.dumps`."""
-        return dict(json_ready(asdict(self)))
+        return dict(json_ready(self))
 
 
 def evaluate(

@@ -154,7 +154,7 @@ def test_an_aborted_request_is_counted_at_its_worst():
 def test_prices_and_caps_that_are_wrong():
     def refused(match, **arguments):
         with pytest.raises(ConfigError, match=match):
-            load_engine("openai", EngineOptions(model="x", engine_args=arguments))
+            load_engine("openai", EngineOptions(model="x", engine_args={"base_url": "http://h/v1"} | arguments))
 
     refused("max_cost_usd needs --engine-arg price_in", max_cost_usd=1)
     refused("price_in and price_out must be set together", price_in=1)
