@@ -9,7 +9,7 @@ and to_datasets), Prodigy's `choice` interface, doccano's `data_export/pipeline`
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from judgelm.data.readers.rows import Row
@@ -57,8 +57,8 @@ def _results(row: Row, annotation: Mapping[str, object]) -> Votes:
     return [_single(row, "annotations", vote) for vote in votes.values()]
 
 
-def label_studio_min_sample(row: Row) -> Sample:
-    """A row of Label Studio's JSON-MIN or CSV export: one annotation of a task."""
+def plain_task_sample(row: Row) -> Sample:
+    """A task in a row's own fields: Label Studio's JSON-MIN or CSV export, or doccano's text classification."""
     return _sample(row, row.data, row.id(("id",)))
 
 
@@ -70,7 +70,7 @@ def label_studio_min_votes(row: Row) -> Row:
         sides = {"winner": _side(row.data["winner"]) or row.data["winner"]}
     if len(sides) > 1:
         raise row.error(f"several fields could be the vote: {', '.join(sides)}; choose one with --column winner=NAME")
-    return _with_votes(row, label_studio_min_sample(row), [*sides.values()])
+    return _with_votes(row, plain_task_sample(row), [*sides.values()])
 
 
 def _side(value: object) -> object:
@@ -169,11 +169,6 @@ def _is_tie(option: Mapping[str, object]) -> bool:
     return "tie" in (WORDS.get(label_text(option.get(name, ""))) for name in ("id", "text"))
 
 
-def doccano_sample(row: Row) -> Sample:
-    """A text with two answers in its columns, of doccano's text classification."""
-    return _sample(row, row.data, row.id(("id",)))
-
-
 def doccano_votes(row: Row) -> Row:
     """Its labels; one that several people gave is as many votes."""
     labels = row.data.get("label")
@@ -182,7 +177,7 @@ def doccano_votes(row: Row) -> Row:
     if len(set(map(str, votes))) > 1:
         finding = f"holds {describe(votes)}, and not whether they are several people's"
         raise row.field_error("label", f"{finding}; export each person's labels, or keep one")
-    return _with_votes(row, doccano_sample(row), votes)
+    return _with_votes(row, plain_task_sample(row), votes)
 
 
 def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
@@ -242,3 +237,14 @@ def _single(row: Row, name: str, value: object) -> object:
     if len(value) != 1:
         raise row.field_error(name, f"expected one choice, got {describe(value)}; it is no vote for one answer")
     return value[0]
+
+
+TOOLS: Mapping[str, tuple[Callable[[Row], Sample], Callable[[Row], Row]]] = {
+    "label-studio": (label_studio_sample, label_studio_votes),
+    "label-studio-min": (plain_task_sample, label_studio_min_votes),
+    "argilla": (argilla_sample, argilla_votes),
+    "argilla-columns": (argilla_sample, argilla_votes),
+    "prodigy": (prodigy_sample, prodigy_votes),
+    "doccano": (plain_task_sample, doccano_votes),
+}
+"""Name of an export -> its readers of a task and of its votes."""

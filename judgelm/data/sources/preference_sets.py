@@ -18,24 +18,23 @@ from judgelm.errors import InputError
 from judgelm.records import Label, Sample
 
 Fields = dict[str, object]
+Rewrite = Callable[[Row], Fields]
 
 _RUBRIC_LEVELS = range(1, 6)
 _PROMETHEUS = {"reference": "orig_reference_answer", "reason": "orig_feedback"}
 
 
-def sample_by(fields: Callable[[Row], Fields], sample: Callable[[Row], Sample]) -> Callable[[Row], Sample]:
+def sample_by(fields: Rewrite, sample: Callable[[Row], Sample]) -> Callable[[Row], Sample]:
     """A reader of samples that rewrites each row first."""
     return lambda row: sample(_rewritten(row, fields))
 
 
-def label_by(
-    fields: Callable[[Row], Fields], label: Callable[[Row, bool], Label | None]
-) -> Callable[[Row, bool], Label | None]:
+def label_by(fields: Rewrite, label: Callable[[Row, bool], Label | None]) -> Callable[[Row, bool], Label | None]:
     """A reader of labels that rewrites each row first."""
     return lambda row, with_reference: label(_rewritten(row, fields), with_reference)
 
 
-def _rewritten(row: Row, fields: Callable[[Row], Fields]) -> Row:
+def _rewritten(row: Row, fields: Rewrite) -> Row:
     try:
         return row.with_data(fields(row))
     except KeyError as error:

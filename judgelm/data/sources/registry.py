@@ -9,7 +9,7 @@ stand before the layouts that they resemble. Sources without `needs` are read on
 import difflib
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -45,6 +45,7 @@ from judgelm.data.sources.source import (
     publications,
 )
 from judgelm.errors import ConfigError, InputError, UnknownFieldsError, not_found
+from judgelm.records import Label, Sample
 
 WINNER_CODE = (FieldCode(fields=("winner", "votes")),)
 """The code of layouts that do not state it."""
@@ -56,6 +57,8 @@ PAIR_CODE = (
 )
 """The code of layouts whose rows may have any of the documented label fields."""
 
+LLMBAR_CODE = (FieldCode(fields=("label",), values=FROM_ONE),)
+_SAFE_RLHF_CODE = (FieldCode(fields=("better_response_id",), values=FROM_ZERO),)
 _MEAN_OF_ORDERS = {"name": "pair", "order_rule": "mean"}
 
 
@@ -73,28 +76,27 @@ _TASKS: dict[str, Any] = {
 }
 """Tasks of labelling tools, whose people's numbers have no stated code."""
 
+_READERS: dict[str, tuple[Callable[[Row], Sample], Callable[[Row, bool], Label | None]]] = {
+    "plain": (layouts.plain_sample, layouts.plain_label),
+    "llmbar": (layouts.llmbar_sample, layouts.llmbar_label),
+    "preference": (preferences.preference_sample, preferences.preference_label),
+    "responses": (preferences.responses_sample, preferences.battle_label),
+}
+"""Readers of the layouts whose fields published sets are rewritten to."""
+
+
+def _rewritten(name: str, fields: preference_sets.Rewrite, layout: str, code: tuple[FieldCode, ...] = ()) -> Source:
+    """A published set whose rows are rewritten to the fields of a layout."""
+    sample, label = _READERS[layout]
+    sample, label = preference_sets.sample_by(fields, sample), preference_sets.label_by(fields, label)
+    return Source(name=name, sample=sample, label=label, code=code)
+
+
 _ROWS: tuple[Source, ...] = (
-    Source(
-        name="label-studio",
-        sample=labelling_tools.label_studio_sample,
-        votes=labelling_tools.label_studio_votes,
-        **_TASKS,
+    *(
+        Source(name=name, sample=sample, votes=votes, **_TASKS)
+        for name, (sample, votes) in labelling_tools.TOOLS.items()
     ),
-    Source(
-        name="label-studio-min",
-        sample=labelling_tools.label_studio_min_sample,
-        votes=labelling_tools.label_studio_min_votes,
-        **_TASKS,
-    ),
-    Source(name="argilla", sample=labelling_tools.argilla_sample, votes=labelling_tools.argilla_votes, **_TASKS),
-    Source(
-        name="argilla-columns",
-        sample=labelling_tools.argilla_sample,
-        votes=labelling_tools.argilla_votes,
-        **_TASKS,
-    ),
-    Source(name="prodigy", sample=labelling_tools.prodigy_sample, votes=labelling_tools.prodigy_votes, **_TASKS),
-    Source(name="doccano", sample=labelling_tools.doccano_sample, votes=labelling_tools.doccano_votes, **_TASKS),
     Source(
         name="judgebench",
         needs=pairs.JUDGEBENCH.needs,
@@ -112,49 +114,14 @@ _ROWS: tuple[Source, ...] = (
         ),
         entry=pairs.auto_j_entry,
     ),
-    Source(
-        name="helpsteer3",
-        sample=preference_sets.sample_by(preference_sets.helpsteer3_fields, preferences.responses_sample),
-        label=preference_sets.label_by(preference_sets.helpsteer3_fields, preferences.battle_label),
-    ),
-    Source(
-        name="ppe-human",
-        sample=preference_sets.sample_by(preference_sets.ppe_human_fields, preferences.responses_sample),
-        label=preference_sets.label_by(preference_sets.ppe_human_fields, preferences.battle_label),
-        code=WINNER_CODE,
-    ),
-    Source(
-        name="safe-rlhf",
-        sample=preference_sets.sample_by(preference_sets.safe_rlhf_fields, layouts.plain_sample),
-        label=preference_sets.label_by(preference_sets.safe_rlhf_fields, layouts.plain_label),
-        code=(FieldCode(fields=("better_response_id",), values=FROM_ZERO),),
-    ),
-    Source(
-        name="ultrafeedback",
-        sample=preference_sets.sample_by(preference_sets.ultrafeedback_fields, layouts.plain_sample),
-        label=preference_sets.label_by(preference_sets.ultrafeedback_fields, layouts.plain_label),
-    ),
-    Source(
-        name="preference_collection",
-        sample=preference_sets.sample_by(preference_sets.preference_collection_fields, layouts.plain_sample),
-        label=preference_sets.label_by(preference_sets.preference_collection_fields, layouts.plain_label),
-    ),
-    Source(
-        name="feedback_collection",
-        sample=preference_sets.sample_by(preference_sets.feedback_collection_fields, layouts.plain_sample),
-        label=preference_sets.label_by(preference_sets.feedback_collection_fields, layouts.plain_label),
-    ),
-    Source(
-        name="nectar",
-        sample=preference_sets.sample_by(preference_sets.nectar_fields, preferences.preference_sample),
-        label=preference_sets.label_by(preference_sets.nectar_fields, preferences.preference_label),
-    ),
-    Source(
-        name="offsetbias",
-        sample=preference_sets.sample_by(preference_sets.offsetbias_fields, layouts.llmbar_sample),
-        label=preference_sets.label_by(preference_sets.offsetbias_fields, layouts.llmbar_label),
-        code=(FieldCode(fields=("label",), values=FROM_ONE),),
-    ),
+    _rewritten("helpsteer3", preference_sets.helpsteer3_fields, "responses"),
+    _rewritten("ppe-human", preference_sets.ppe_human_fields, "responses", WINNER_CODE),
+    _rewritten("safe-rlhf", preference_sets.safe_rlhf_fields, "plain", _SAFE_RLHF_CODE),
+    _rewritten("ultrafeedback", preference_sets.ultrafeedback_fields, "plain"),
+    _rewritten("preference_collection", preference_sets.preference_collection_fields, "plain"),
+    _rewritten("feedback_collection", preference_sets.feedback_collection_fields, "plain"),
+    _rewritten("nectar", preference_sets.nectar_fields, "preference"),
+    _rewritten("offsetbias", preference_sets.offsetbias_fields, "llmbar", LLMBAR_CODE),
     Source(
         name="dialogue",
         sample=dialogues.dialogue_sample,
@@ -217,7 +184,7 @@ _ROWS: tuple[Source, ...] = (
         name="llmbar",
         sample=layouts.llmbar_sample,
         label=layouts.llmbar_label,
-        code=(FieldCode(fields=("label",), values=FROM_ONE),),
+        code=LLMBAR_CODE,
         shape=pairs.LLMBAR,
         entry=pairs.llmbar_entry,
         runs=PublishedRuns(needs=judgments.LLMBAR_NEEDS, read_files=judgments.read_llmbar),
