@@ -272,7 +272,9 @@ def test_a_reference_or_an_anchor_is_text_or_none(value):
             judge.rank("q", ["a", "b"], reference=value)
 
 
-@pytest.mark.parametrize("answers", [None, 7, "ab", b"ab", {"a": 1, "b": 2}, {"a", "b"}, ["a"], []], ids=repr)
+@pytest.mark.parametrize(
+    "answers", [None, 7, "ab", b"ab", {"a": 1, "b": 2}, pytest.param({"a", "b"}, id="set"), ["a"], []], ids=repr
+)
 def test_answers_to_rank_are_an_ordered_list(answers):
     with Judge("8 6", engine="scripted") as judge, pytest.raises(ConfigError, match="as a list of texts"):
         judge.rank("q", answers)

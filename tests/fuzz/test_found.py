@@ -15,7 +15,7 @@ from judgelm.data.sources.qa import read_qa
 from judgelm.data.swap_names import find_quotes, swap_names
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
-from judgelm.engines.openai.endpoint import retry_after_s
+from judgelm.engines.openai.pauses import stated_pause_s
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, ModelError
 from judgelm.parsing.scores import parse_pair, parse_scores
@@ -55,8 +55,8 @@ def test_blanks_and_tags_that_never_close_cost_no_time():
 
 def test_a_pause_of_many_digits_that_is_none_is_seen_in_no_time():
     with fuzzing.limited_cpu():
-        assert retry_after_s({"retry-after": "1" * 200 + "x"}) is None
-    assert retry_after_s({"retry-after": "1h6m0.5s"}) == 3960.5
+        assert stated_pause_s({"retry-after": "1" * 200 + "x"}) is None
+    assert stated_pause_s({"retry-after": "1h6m0.5s"}) == 3960.5
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, "[]", "5"])

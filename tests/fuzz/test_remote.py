@@ -11,7 +11,8 @@ from PIL import Image
 from judgelm.engines.base import ImageError
 from judgelm.engines.candidates import TextTree
 from judgelm.engines.images import read_image
-from judgelm.engines.openai.endpoint import BadReplyError, Choice, read_choices, read_json, read_usage, retry_after_s
+from judgelm.engines.openai.endpoint import BadReplyError, Choice, read_choices, read_json, read_usage
+from judgelm.engines.openai.pauses import stated_pause_s
 from tests.support import fuzzing
 
 TOKEN = {
@@ -61,7 +62,7 @@ def test_replies_of_servers(fuzz):
         fuzzing.refusal(read, expected=BadReplyError)
         for one in choices:
             check_choice(one)
-        pause = retry_after_s(headers)
+        pause = stated_pause_s(headers, text)
         assert pause is None or pause >= 0
 
     altered = fuzzing.altered(st.sampled_from(BODIES)).map(json.dumps)
