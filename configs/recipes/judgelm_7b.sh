@@ -18,9 +18,8 @@ mkdir -p "$out"
 # before the hours of training: PandaLM's file is there
 judgelm data import pandalm "$pandalm" -o "$out/pandalm.jsonl" --overwrite
 
-[ -e "$out/judgelm-100k/train.jsonl" ] ||
-    judgelm data get judgelm-100k --split train -o "$out/judgelm-100k" --lock "$out/data.lock.yaml"
-judgelm data build --config configs/data/build.yaml "inputs=[$out/judgelm-100k/train.jsonl]" "out=$out/data"
+hf download BAAI/JudgeLM-100K judgelm_train_100k.jsonl --repo-type dataset --local-dir "$out/judgelm-100k"
+judgelm data build --config configs/data/build.yaml "inputs=[$out/judgelm-100k/judgelm_train_100k.jsonl]" "out=$out/data"
 
 judgelm doctor --train configs/train/judgelm_7b.yaml --shape llama-7b \
     --gpus "$gpus" --sharding "$sharding" --gpu-memory "$gpu_memory" --json "$out/memory.json"

@@ -12,7 +12,6 @@ import typer
 from judgelm.cli import options
 from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, result_table
 from judgelm.cli.data.answers import collect_answers, shown_questions
-from judgelm.cli.data.sources import get_command
 from judgelm.cli.options import JudgeOptions, LabelOptions
 from judgelm.data.answers import (
     AnswerGenerator,
@@ -26,7 +25,8 @@ from judgelm.data.readers.files import input_files
 from judgelm.data.readers.rows import row_suffix
 from judgelm.data.readers.values import model_name, similar_names_notes
 from judgelm.data.sources.source import plain_row
-from judgelm.errors import ConfigError, InputError
+from judgelm.engines.base import require
+from judgelm.errors import ConfigError, InputError, first_line
 from judgelm.jsonl import check_no_input, read_jsonl, whole_file
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchJob, run_dtype, run_engine
@@ -35,7 +35,12 @@ from judgelm.runs.run_files import Retry, read_judgments
 if TYPE_CHECKING:
     from judgelm.studies.result import StudyResult
 
-QUESTION_SETS = ("alpaca-eval", "arena-hard", "mt-bench")
+QUESTION_SETS = {
+    "alpaca-eval": ("tatsu-lab/alpaca_eval", "alpaca_eval.json"),
+    "arena-hard": ("lmarena-ai/arena-hard-auto-v0.1", "data/train-00000-of-00001.parquet"),
+    "mt-bench": ("HuggingFaceH4/mt_bench_prompts", "raw/question.jsonl"),
+}
+"""Name -> data set on the hub, and its file of questions."""
 _UNITS = {"prompt_tokens": "prompt tokens", "reply_tokens": "reply tokens", "seconds": "s", "cost_usd": "USD"}
 
 
@@ -178,16 +183,26 @@ def _questions(path: str, limit: int | None, rows: LabelOptions, out: Path) -> l
         InputError: the file cannot be read, holds no question, or cannot be downloaded.
     """
     if path in QUESTION_SETS and not Path(path).exists():
-        name, path = path, str(out / "questions" / "questions.jsonl")
-        if not Path(path).is_file():
-            from judgelm.data.sources.public_datasets import dataset_card
-
-            try:
-                get_command(name, out / "questions", lock=out / "questions" / "lock.yaml", results=Results())
-            except InputError as error:
-                file = dataset_card(name).splits["questions"].files[0]
-                raise InputError(f"{error}; or pass a copy of its {file} as --questions") from error
+        path = str(_download(*QUESTION_SETS[path], out / "questions"))
     return shown_questions(path, limit, rows)
+
+
+def _download(repo: str, name: str, folder: Path) -> Path:
+    """A file of a data set on the hub, in a folder; once it is there, the hub is not asked again.
+
+    Raises:
+        InputError: it cannot be downloaded.
+    """
+    if not (folder / name).is_file():
+        require("huggingface_hub", extra="data")
+        from huggingface_hub import hf_hub_download
+
+        try:
+            hf_hub_download(repo, name, repo_type="dataset", local_dir=folder)
+        except OSError as error:  # the hub client's errors are OSErrors, too
+            finding = f"{repo} cannot be downloaded ({first_line(error)})"
+            raise InputError(f"{finding}; pass a copy of its {name} as --questions") from error
+    return folder / name
 
 
 def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Path) -> LabelledSet:

@@ -45,7 +45,6 @@ Exit codes: 0 done, 1 usage or input error, 2 answers failed, 130 interrupted.
 """,
 )
 _DATA: Mapping[str, str | Commands] = {
-    "get": "data.sources:get_command",
     "build": "data.sets:build_command",
     "import": "data.sources:import_command",
     "import-judgments": "data.sources:import_judgments_command",

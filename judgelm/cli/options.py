@@ -69,13 +69,6 @@ def card_names() -> list[str]:
     return released_names()
 
 
-def datasets() -> list[str]:
-    """Public data sets that are known by name."""
-    from judgelm.data.sources.public_datasets import dataset_names
-
-    return dataset_names()
-
-
 JUDGING, _MODEL = "How to judge", "Model and engine"
 _MOST_NUMBER = 2**63
 _PAIR_EXAMPLES = {

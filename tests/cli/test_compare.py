@@ -179,9 +179,9 @@ def test_questions_by_name_are_taken_from_the_folder_or_say_which_file_to_give(c
     command = ("judgelm", "compare", A, B, "--questions", "mt-bench", "-o", "out", *JUDGE, "judge.json")
     code, _, err = cli(*command)
     assert (code, "pass a copy of its raw/question.jsonl" in " ".join(err.split())) == (1, True), err
-    (folder / "out" / "questions").mkdir(parents=True)
+    (folder / "out" / "questions" / "raw").mkdir(parents=True, exist_ok=True)
     turns = [{"question_id": i, "category": "math", "turns": [f"What is {i}?", "And why?"]} for i in range(20)]
-    write_rows("out/questions/questions.jsonl", turns)
+    write_rows("out/questions/raw/question.jsonl", turns)
     code, _, err = cli(*command)
     assert code == 0, err
     assert rows_of("out/pairs.jsonl")[1]["question"] == "What is 1?"

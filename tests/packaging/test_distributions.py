@@ -42,7 +42,6 @@ def test_the_wheel_holds_the_package_and_all_that_it_reads(built):
     package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "judgelm").rglob("*") if is_tracked(path)}
     assert package <= names
     assert {"judgelm/py.typed", "judgelm/judges/cards/small-judge.yaml"} <= names
-    assert "judgelm/data/sources/cards/judgelm-100k.yaml" in names
     assert not [name for name in names if name.endswith((".safetensors", ".gguf", ".bin"))]
     recipes = {f"judgelm/training/recipes/{path.name}" for path in (ROOT / "train").glob("*.py")}
     configs = {f"judgelm/training/{path.relative_to(ROOT)}" for path in (ROOT / "configs").rglob("*.yaml")}
