@@ -4,15 +4,18 @@ The row comes from `SFTRowBuilder`. Tokens are decoded piece by piece, so that t
 """
 
 import heapq
+import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from difflib import SequenceMatcher
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.text import Text
 
-from judgelm.data.augmentation import DiffPiece, diff_words, swap_answers
+from judgelm.data.augmentation import swap_answers
 from judgelm.data.labelled_pair import LabelledPair, uniform_hash
 from judgelm.data.readers.rows import Reject, reject_row
 from judgelm.data.samples import SampleStream
@@ -24,6 +27,16 @@ from judgelm.records import Prompt
 from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder, TokenRow
 
 LINE_END, SPECIAL, LOSS, CHANGED, BOUNDARY = "⏎", ("⟨", "⟩"), ("⟦", "⟧"), ("«", "»"), "│"
+
+
+_WORD = re.compile(r"\d+(?:\.\d+)?|\w+|\s+|.", re.DOTALL)
+
+
+class DiffPiece(NamedTuple):
+    """A piece of a text, and whether the other text differs there."""
+
+    text: str
+    changed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,3 +286,31 @@ def _answer_cuts(prompt: Prompt, text: str, truncator: Truncator) -> dict[int, s
             cuts[at + len(visible_part)] = f"answer {shown} is cut by {missing:,} characters"
         at, answer = end + len(words), ""
     return cuts
+
+
+def diff_words(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]:
+    """Both texts in pieces; each one's pieces joined are the text.
+
+    First lines, where scores stand, are compared with each other, and so is what follows them. Texts of equally many
+    words, as swapped names leave them, are compared word by word, so that "1 and 2" against "2 and 1" is two changed
+    words; others by their longest common runs of words.
+    """
+    old, new = before.partition("\n"), after.partition("\n")
+    first, rest = _changes(old[0], new[0]), _changes(old[1] + old[2], new[1] + new[2])
+    return first[0] + rest[0], first[1] + rest[1]
+
+
+def _changes(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]:
+    old, new = _WORD.findall(before), _WORD.findall(after)
+    if len(old) == len(new):
+        differs = [old_word != other for old_word, other in zip(old, new, strict=True)]
+        return _pieces(old, differs), _pieces(new, differs)
+    old_differs, new_differs = [True] * len(old), [True] * len(new)
+    for start, other, size in SequenceMatcher(a=old, b=new, autojunk=False).get_matching_blocks():
+        old_differs[start : start + size] = new_differs[other : other + size] = [False] * size
+    return _pieces(old, old_differs), _pieces(new, new_differs)
+
+
+def _pieces(words: Iterable[str], differs: Iterable[bool]) -> list[DiffPiece]:
+    together = groupby(zip(words, differs, strict=True), key=lambda item: item[1])
+    return [DiffPiece("".join(word for word, _ in run), changed) for changed, run in together]

@@ -17,9 +17,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
@@ -180,10 +178,7 @@ def _swapped(pair: LabelledPair, options: BuildOptions, counts: BuildCounts) -> 
         return None
     counts.swapped["swapped without an ambiguous reason" if result.ambiguous else "swapped"] += 1
     after = result.pair
-    if options.swap == "both":
-        after = after.with_id(f"{after.sample.id}:swapped")
-    counts.add_example(pair, after, options.seed)
-    return after
+    return after.with_id(f"{after.sample.id}:swapped") if options.swap == "both" else after
 
 
 def _without_reasons(pair: LabelledPair, options: BuildOptions, epoch: int) -> LabelledPair:
@@ -328,41 +323,3 @@ def chat_rows(pair: LabelledPair, template: Template, scale: tuple[float, float]
             prompt = template.render(pair.sample, (0, 1), reference)
             reply = score_line(scores) + (f"\n{label.reason}" if label.reason else "")
             yield {"prompt": chat_messages(prompt.spans), "completion": [{"role": "assistant", "content": reply}]}
-
-
-_WORD = re.compile(r"\d+(?:\.\d+)?|\w+|\s+|.", re.DOTALL)
-
-
-class DiffPiece(NamedTuple):
-    """A piece of a text, and whether the other text differs there."""
-
-    text: str
-    changed: bool
-
-
-def diff_words(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]:
-    """Both texts in pieces; each one's pieces joined are the text.
-
-    First lines, where scores stand, are compared with each other, and so is what follows them. Texts of equally many
-    words, as swapped names leave them, are compared word by word, so that "1 and 2" against "2 and 1" is two changed
-    words; others by their longest common runs of words.
-    """
-    old, new = before.partition("\n"), after.partition("\n")
-    first, rest = _changes(old[0], new[0]), _changes(old[1] + old[2], new[1] + new[2])
-    return first[0] + rest[0], first[1] + rest[1]
-
-
-def _changes(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]:
-    old, new = _WORD.findall(before), _WORD.findall(after)
-    if len(old) == len(new):
-        differs = [old_word != other for old_word, other in zip(old, new, strict=True)]
-        return _pieces(old, differs), _pieces(new, differs)
-    old_differs, new_differs = [True] * len(old), [True] * len(new)
-    for start, other, size in SequenceMatcher(a=old, b=new, autojunk=False).get_matching_blocks():
-        old_differs[start : start + size] = new_differs[other : other + size] = [False] * size
-    return _pieces(old, old_differs), _pieces(new, new_differs)
-
-
-def _pieces(words: Iterable[str], differs: Iterable[bool]) -> list[DiffPiece]:
-    together = groupby(zip(words, differs, strict=True), key=lambda item: item[1])
-    return [DiffPiece("".join(word for word, _ in run), changed) for changed, run in together]

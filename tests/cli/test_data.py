@@ -28,7 +28,7 @@ def test_a_folder_with_everything_that_a_user_needs(cli, config, tmp_path):
     assert code == 0, err
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {
-        "train.jsonl", "train-30.jsonl", "validation.jsonl", "left_out.jsonl", "README.md", "build.json", "report.html",
+        "train.jsonl", "train-30.jsonl", "validation.jsonl", "left_out.jsonl", "README.md", "build.json",
     }  # fmt: skip
     assert "rows read" in err
     assert "121" in err

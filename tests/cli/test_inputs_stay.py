@@ -103,7 +103,7 @@ def test_commands_refuse_to_write_over_what_they_read(cli, work, command):
     assert {path.name: path.read_bytes() for path in work.iterdir() if path.is_file()} == before
 
 
-@pytest.mark.parametrize("name", ["train.jsonl", "left_out.jsonl", "report.html", "build.json"])
+@pytest.mark.parametrize("name", ["train.jsonl", "left_out.jsonl", "README.md", "build.json"])
 def test_a_build_replaces_none_of_its_inputs(cli, work, name):
     (work / "set").mkdir()
     os.link("pairs.jsonl", work / "set" / name)

@@ -7,7 +7,7 @@ import pytest
 from judgelm.data.augmentation import augment
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.labelled_pair import LabelledPair, judgelm_row, uniform_hash
+from judgelm.data.labelled_pair import LabelledPair, uniform_hash
 from judgelm.records import Label, Sample
 
 SEED = 5
@@ -28,14 +28,13 @@ def derived(pair, epoch=0, **options):
     return list(augment(pair, given, epoch, counts)), counts
 
 
-def test_both_orders_are_written_and_the_swapped_one_is_an_example():
+def test_both_orders_are_written():
     pair = pair_of()
     (given, swapped), counts = derived(pair, swap="both")
     assert given == pair
     assert (swapped.sample.id, swapped.sample.answers, swapped.swapped) == ("7:swapped", ("b", "a"), True)
     assert (swapped.plain.reason, swapped.referenced.reason) == ("Assistant 2 is right.", "The first answer is right.")
     assert counts.swapped == {"swapped": 1}
-    assert counts.examples == [(uniform_hash(SEED, "7", "example"), judgelm_row(pair), judgelm_row(swapped))]
     kept, counts = derived(pair, swap="none", swap_prob=1.0)
     assert (kept, counts.swapped) == ([pair], {"left as it was": 1})
 
@@ -57,7 +56,6 @@ def test_an_unclear_reason_keeps_the_pair_as_it_is_or_goes():
         assert kept == [pair]
         assert counts.swapped == {"kept, its reason is ambiguous": 1}
         assert counts.ambiguous == {"bare_name": 2}
-        assert counts.examples == []
     [without], counts = derived(pair, swap_prob=1.0, ambiguous="drop_reason")
     assert (without.plain.scores, without.plain.reason, without.referenced.reason) == ((6.0, 8.0), None, None)
     assert counts.swapped == {"swapped without an ambiguous reason": 1}

@@ -10,10 +10,14 @@ from rich.table import Table
 
 from judgelm.cli.console import EXIT_FAILURES, Results, console, echo, result_table, write_json
 from judgelm.errors import ConfigError, RunError
-from judgelm.jsonl import parse_json, whole_file
+from judgelm.jsonl import check_no_input, parse_json, whole_file
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from judgelm.data.builder.options import BuildOptions
+    from judgelm.data.builder.pipeline import BuildResult
     from judgelm.data.duplicates import Overlap, OverlapKind
     from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import Subset
@@ -25,7 +29,7 @@ def build_command(
     *,
     results: Results,
 ) -> None:
-    """Clean, split and augment labelled pairs into training and validation sets, with a report.
+    """Clean, split and augment labelled pairs into training and validation sets.
 
     Options:
         config: YAML file of the build; see configs/data/.
@@ -40,13 +44,11 @@ def build_command(
     from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
 
     options = build_options(_values(config, changes or []), str(config))
-    from judgelm.reports.data_set import build_data_set
-
     if results.quiet:
-        built = build_data_set(options)
+        built = _build(options)
     else:
         with console.activity("reading") as show:
-            built = build_data_set(options, progress=lambda stage, pairs: show(f"{stage}: {pairs:,} pairs"))
+            built = _build(options, lambda stage, pairs: show(f"{stage}: {pairs:,} pairs"))
         console.print(_summary(built, options.out))
     write_json(results.json_out, json.loads((Path(options.out) / "build.json").read_text(encoding="utf-8")))
     rejected, read = sum(built.counts.rejected.values()), sum(built.counts.read.values())
@@ -54,6 +56,50 @@ def build_command(
         finding = f"{rejected:,} of {read:,} rows ({rejected / read:.1%}) could not be read"
         console.print(f"{finding} (limit max_reject_rate={options.max_reject_rate}); see the rejects in {options.out}")
         raise typer.Exit(EXIT_FAILURES)
+
+
+def _build(
+    options: "BuildOptions", progress: "Callable[[str, int], None]" = lambda stage, pairs: None
+) -> "BuildResult":
+    """Build, and write beside the sets `README.md` and `build.json`.
+
+    Raises:
+        InputError: an input cannot be read, or no pair is left.
+        ConfigError: a set would be empty, or an option does not fit.
+        ModelError: the tokenizer cannot be loaded.
+        RunError: the output cannot be written.
+    """
+    from judgelm.data.builder.pipeline import build, dataset_card, manifest
+    from judgelm.data.dataset_files import write_text
+    from judgelm.runs.run_files import input_identities
+
+    folder = Path(options.out)
+    earlier = _earlier_files(folder)
+    check_no_input([folder / name for name in (*earlier, "README.md", "build.json")], options.files_read)
+    built = build(options, tokenizer=_tokenizer(options), progress=progress)
+    for name in earlier - built.files.keys():
+        (folder / name).unlink(missing_ok=True)
+    inputs = input_identities([source.path for source in options.inputs])
+    write_text(folder / "README.md", dataset_card(options, built))
+    write_text(folder / "build.json", json.dumps(manifest(options, built, inputs), indent=1, ensure_ascii=False) + "\n")
+    return built
+
+
+def _earlier_files(folder: Path) -> set[str]:
+    """Files of an earlier build in the folder, which must not be mistaken for this one's."""
+    try:
+        return set(json.loads((folder / "build.json").read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _tokenizer(options: "BuildOptions") -> Any:
+    if options.tokenizer is None:
+        return None
+    from judgelm.engines.base import EngineOptions
+    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
+
+    return load_tokenizer(options.tokenizer, None, EngineOptions(model=options.tokenizer))
 
 
 def _values(config: Path, changes: list[str]) -> dict[str, Any]:
@@ -76,7 +122,7 @@ def _values(config: Path, changes: list[str]) -> dict[str, Any]:
     return values
 
 
-def _summary(built: Any, out: str) -> Table:
+def _summary(built: "BuildResult", out: str) -> Table:
     counts = built.counts
     rows = [("rows read", f"{sum(counts.read.values()):,}")]
     for outcome in ("rejected", "dropped", "repaired"):

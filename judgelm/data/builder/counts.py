@@ -1,14 +1,10 @@
-"""Counts of a build by outcome, which add up to the rows read: for the command line, the manifest and the report."""
+"""Counts of a build by outcome, which add up to the rows read: for the command line, the manifest and the card."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from judgelm.data.labelled_pair import LabelledPair, judgelm_row, uniform_hash
-
-EXAMPLES = 20
-WORDS_STEP = 20
-"""Step of the counts of lengths, in words."""
+from judgelm.data.labelled_pair import LabelledPair
 
 
 @dataclass(slots=True)
@@ -65,11 +61,8 @@ class BuildCounts:
         references: `both judgments`, and of these `score changed` and `winner changed` with the reference; `replaced`.
         swapped: by outcome.
         ambiguous: ambiguous reasons, by kind of finding.
-        words: of clean pairs, by (`question`, `answer` or `reason`, words in steps of 20).
         before: the clean pairs of all sets, as in the sources.
-        gathered: those of the training set alone.
         train, validation, test: what is written.
-        examples: the `EXAMPLES` swapped pairs with the least draw: (draw, row before, row after).
     """
 
     read: Counter[str] = field(default_factory=Counter)
@@ -80,54 +73,28 @@ class BuildCounts:
     references: Counter[str] = field(default_factory=Counter)
     swapped: Counter[str] = field(default_factory=Counter)
     ambiguous: Counter[str] = field(default_factory=Counter)
-    words: Counter[tuple[str, int]] = field(default_factory=Counter)
     before: SetCounts = field(default_factory=SetCounts)
-    gathered: SetCounts = field(default_factory=SetCounts)
     train: SetCounts = field(default_factory=SetCounts)
     validation: SetCounts = field(default_factory=SetCounts)
     test: SetCounts = field(default_factory=SetCounts)
-    examples: list[tuple[float, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
 
-    def add_clean(self, pair: LabelledPair, *, training: bool) -> None:
+    def add_clean(self, pair: LabelledPair) -> None:
         """Count a clean pair, and the changes by its reference."""
         self.before.add(pair)
-        if training:
-            self.gathered.add(pair)
         self.accepted[pair.source] += 1
         plain, referenced = pair.plain, pair.referenced
-        self.words["question", _step(pair.sample.question)] += 1
-        for answer in pair.sample.answers:
-            self.words["answer", _step(answer)] += 1
-        for label in (plain, referenced):
-            if label is not None and label.reason:
-                self.words["reason", _step(label.reason)] += 1
         if plain is not None and referenced is not None:
             self.references["both judgments"] += 1
             self.references["score changed"] += plain.scores != referenced.scores
             self.references["winner changed"] += plain.winner != referenced.winner
 
-    def add_example(self, before: LabelledPair, after: LabelledPair, seed: int) -> None:
-        """Keep a swapped pair as an example, if it is drawn."""
-        rank = uniform_hash(seed, before.sample.id, "example", after.epoch)
-        if len(self.examples) == EXAMPLES and rank >= self.examples[-1][0]:
-            return
-        self._keep([*self.examples, (rank, judgelm_row(before), judgelm_row(after))])
-
     def __iadd__(self, other: Self) -> Self:
         _merge(self, other)
-        self._keep([*self.examples, *other.examples])
         return self
-
-    def _keep(self, examples: list[tuple[float, dict[str, Any], dict[str, Any]]]) -> None:
-        self.examples = sorted(examples, key=lambda example: (example[0], example[1]["question_id"]))[:EXAMPLES]
-
-
-def _step(text: str) -> int:
-    return len(text.split()) // WORDS_STEP * WORDS_STEP
 
 
 def _merge(target: Any, other: Any) -> None:
-    """Add up every count of two records of one kind; lists are left to the caller."""
+    """Add up every count of two records of one kind."""
     for part in fields(target):
         mine, its = getattr(target, part.name), getattr(other, part.name)
         if isinstance(mine, Counter):

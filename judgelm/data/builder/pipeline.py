@@ -267,7 +267,7 @@ def _chunk(
             continue
         side = _SIDES[side_index]
         if epoch == 0:
-            counts.add_clean(pair, training=side == "train")
+            counts.add_clean(pair)
         placed = swap_answers(pair, options.ambiguous).pair if swap else pair
         if swap and epoch == 0:
             counts.swapped[f"{'swapped' if placed is not pair else 'ambiguous, not swapped'} for balance"] += 1
@@ -313,8 +313,8 @@ def dataset_card(options: BuildOptions, built: BuildResult) -> str:
 # Pairwise judgments
 
 Rows of JudgeLM's schema: a question, two answers, a teacher's scores and reasons, without and with a reference answer
-where there is one. Built with judgelm {VERSION}; `build.json` holds every option and count, `report.html` shows them,
-`left_out.jsonl` names every row that was left out and why.
+where there is one. Built with judgelm {VERSION}; `build.json` holds every option and count, `left_out.jsonl` names
+every row that was left out and why.
 
 | file | rows |
 |---|---|

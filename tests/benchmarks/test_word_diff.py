@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.augmentation import DiffPiece, diff_words
+from benchmarks.row_preview import DiffPiece, diff_words
 
 
 def changed(pieces):
