@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.row_preview import (
+    DiffPiece,
     LeftOut,
     RowPreview,
     pair_by_id,
@@ -24,7 +25,6 @@ from benchmarks.row_preview import (
     visible,
 )
 from judgelm.cli.console import PlainConsole, echo
-from judgelm.data.augmentation import DiffPiece
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer

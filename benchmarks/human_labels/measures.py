@@ -179,14 +179,14 @@ def _own_split(pairs: Decided, seed: int) -> tuple[Decided, Decided]:
 
 
 def _temperature(pairs: Decided, resampling: Resampling) -> float | None:
-    scaling = fit_temperature(pairs.outcome, pairs.probability, pairs.questions, resampling)
-    return None if scaling is None or scaling.temperature is None else scaling.temperature.value
+    temperature = fit_temperature(pairs.outcome, pairs.probability, pairs.questions, resampling)
+    return None if temperature is None else temperature.value
 
 
 def _error(pairs: Decided, temperature: float, resampling: Resampling) -> tuple[Estimate, float]:
     odds = np.log(np.clip(pairs.probability, 1e-6, 1 - 1e-6)) - np.log(np.clip(1 - pairs.probability, 1e-6, 1 - 1e-6))
     scaled = 1 / (1 + np.exp(-odds / temperature))
-    result = calibration_error(pairs.outcome, scaled, bin_edges(scaled, 10, "uniform"), pairs.questions, resampling)
+    result = calibration_error(pairs.outcome, scaled, bin_edges(10), pairs.questions, resampling)
     return result.error, result.by_chance
 
 

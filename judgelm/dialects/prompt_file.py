@@ -17,8 +17,7 @@ r"""Prompts of the user's own: a YAML file that says how a judge prompt is built
 
 A file has one such prompt, or a list of them. The slots are `question`, `answer` or `answer_1` and `answer_2` and so
 on, `reference` and `criterion`. A slot of another name is a text that the judge sees under that name; what a slot
-`ignored...` holds is not shown to it; `{{word}}` stands for `{word}` itself. In place of `prompt`, `examples` gives two
-prompts or more as they were sent, of which all texts that differ are slots, and `slots` their names in order.
+`ignored...` holds is not shown to it; `{{word}}` stands for `{word}` itself.
 """
 
 import json
@@ -168,9 +167,7 @@ class OwnPrompt:
 
     name: str
     reply: ReplyForm
-    prompt: tuple[PromptMessage, ...] = ()
-    examples: tuple[tuple[PromptMessage, ...], ...] = ()
-    slots: tuple[str, ...] = ()
+    prompt: tuple[PromptMessage, ...]
 
 
 _FILE = TypeAdapter(tuple[OwnPrompt, ...])
@@ -214,13 +211,8 @@ def own_dialect(own: OwnPrompt) -> Dialect:
     Raises:
         ConfigError: see `read_prompts`.
     """
-    messages = own.prompt
-    if bool(messages) == bool(own.examples):
-        raise ConfigError("give either prompt, or examples with slots")
-    if own.examples:
-        messages = from_examples(own.examples, own.slots)
-    roles = tuple(message.role for message in messages)
-    patterns = [_pattern(message.text) for message in messages]
+    roles = tuple(message.role for message in own.prompt)
+    patterns = [_pattern(message.text) for message in own.prompt]
     kind = own.reply.kind
     slots = [_plain(slot) for pattern in patterns for slot in pattern.slots]
     _check_answers(kind, slots, own.reply)
@@ -394,37 +386,6 @@ def _verdict(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> str | flo
     assert form.grade is not None
     grade = rescale(expected_grade(result), form.grade, whole=form.whole)
     return int(grade) if form.whole else round(grade, 2)
-
-
-def from_examples(examples: Sequence[Sequence[PromptMessage]], slots: Sequence[str]) -> tuple[PromptMessage, ...]:
-    """The prompt that several rendered ones have in common.
-
-    Args:
-        examples: two and more, of the same roles.
-        slots: names of the places where they differ, in order.
-
-    Raises:
-        ConfigError: fewer than two, other roles, or another number of places that differ.
-    """
-    roles = {tuple(message.role for message in example) for example in examples}
-    if len(examples) < 2 or len(roles) > 1:
-        raise ConfigError("examples: give two prompts or more, with the same roles of messages in the same order")
-    parts = [shared_parts([message.text.strip() for message in column]) for column in zip(*examples, strict=True)]
-    count = sum(len(anchors) - 1 for anchors in parts)
-    if count != len(slots):
-        shown = "; ".join(" ... ".join(repr(anchor[-30:]) for anchor in anchors) for anchors in parts)
-        raise ConfigError(
-            f"examples: differ at {count} places, and slots names {len(slots)}; the common texts are {shown}; give "
-            "examples with texts that have no line in common"
-        )
-    names = iter(slots)
-    return tuple(
-        PromptMessage(
-            role=role,
-            text=literal(anchors[0]) + "".join(f"{{{next(names)}}}{literal(anchor)}" for anchor in anchors[1:]),
-        )
-        for role, anchors in zip(next(iter(roles)), parts, strict=True)
-    )
 
 
 _PIECE = re.compile(r"^[^:\n]{1,40}:[ \t]?|<[^<>\n]{1,40}>|[^\n<]+|\n|<", re.M)

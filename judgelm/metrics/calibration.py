@@ -1,25 +1,20 @@
-"""Do a judge's probabilities mean what they say, and one or two numbers that make them mean it?
+"""Do a judge's probabilities mean what they say, and a temperature that makes them mean it?
 
 A judge is calibrated when of all pairs that it gives a probability of 0.8 eight in ten come out so. Whether it is says
 nothing of how much it knows: always answering the base rate is calibrated too. Read beside the proper scores.
 
 Sources: Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks (expected calibration error,
-temperature); Platt (1999), Probabilistic Outputs for Support Vector Machines (slope and intercept).
+temperature).
 """
 
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
-from sklearn.linear_model import LogisticRegression
 
-from judgelm.metrics.resampling import LEVEL, MOST_UNDEFINED, Estimate, Flags, Floats, Ints, Resampling, estimate, share
-
-Binning = Literal["uniform", "quantile"]
+from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
 
 CERTAIN = 1e-6
 """Probabilities nearer to 0 or 1 count as this near where log-odds are taken."""
@@ -59,38 +54,14 @@ class CalibrationError:
     by_chance: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
-    """p becomes sigmoid(slope * logit(p) + intercept); a temperature T is slope 1 / T without intercept.
-
-    Attributes:
-        intercept: None for a temperature. Anything but 0 prefers one answer whatever it says, so that exchanging the
-            answers does not give 1 - p.
-        temperature: 1 / slope; None of a Platt scaling. Above 1 the judge was too sure of itself.
-    """
-
-    slope: Estimate
-    intercept: Estimate | None
-    temperature: Estimate | None
-
-    def __call__(self, probability: Floats) -> Floats:
-        """Probabilities after scaling, shape (n,)."""
-        shift = 0.0 if self.intercept is None else self.intercept.value
-        return np.asarray(expit(self.slope.value * log_odds(probability) + shift), dtype=np.float64)
+def scale(probability: Floats, temperature: float) -> Floats:
+    """Probabilities after scaling, shape (n,): sigmoid(logit(p) / temperature)."""
+    return np.asarray(expit(log_odds(probability) / temperature), dtype=np.float64)
 
 
-def bin_edges(probability: Floats, bins: int, binning: Binning) -> Floats:
-    """Edges from 0 to 1: of equal width, or with as many pairs in each (fewer bins where probabilities repeat).
-
-    Raises:
-        ValueError: no bin, or no pair.
-    """
-    if bins < 1 or probability.size == 0:
-        raise ValueError(f"calibration: {bins} bins over {probability.size} pairs; at least one of each is needed")
-    if binning == "uniform":
-        return np.linspace(0, 1, bins + 1)
-    inner = np.quantile(probability, np.linspace(0, 1, bins + 1)[1:-1])
-    return np.unique(np.concatenate([[0.0], inner, [1.0]]))
+def bin_edges(bins: int) -> Floats:
+    """Edges of bins of equal width, from 0 to 1."""
+    return np.linspace(0, 1, bins + 1)
 
 
 def reliability(
@@ -166,8 +137,8 @@ def log_odds(probability: Floats) -> Floats:
 
 def fit_temperature(
     outcome: Flags, probability: Floats, clusters: Sequence[Hashable], resampling: Resampling
-) -> Scaling | None:
-    """The temperature of the least log loss.
+) -> Estimate | None:
+    """The temperature of the least log loss; above 1 the judge was too sure of itself.
 
     Args:
         outcome: shape (n,), what came out.
@@ -187,79 +158,29 @@ def fit_temperature(
     lead = np.where(outcome, 1.0, -1.0) * log_odds(probability)
     low, high = np.log(TEMPERATURES)
 
-    def best(weights: Floats) -> Floats:
+    def best(weights: Floats) -> float:
         loss = minimize_scalar(
             lambda cold: float(weights @ np.logaddexp(0, -lead * np.exp(-cold))), bounds=(low, high), method="bounded"
         )
-        return np.array([loss.x])
+        return float(loss.x)
 
-    observed = float(best(np.ones(outcome.size))[0])
+    observed = best(np.ones(outcome.size))
     if min(observed - low, high - observed) < 1e-3:
         return None
-    [(lower, upper)] = _bounds(best, clusters, resampling)
-    temperature = Estimate(
-        value=float(np.exp(observed)), low=float(np.exp(lower)), high=float(np.exp(upper)), n=outcome.size
-    )
-    slope = Estimate(value=1 / temperature.value, low=1 / temperature.high, high=1 / temperature.low, n=outcome.size)
-    return Scaling(slope=slope, intercept=None, temperature=temperature)
-
-
-def fit_platt(
-    outcome: Flags, probability: Floats, clusters: Sequence[Hashable], resampling: Resampling
-) -> Scaling | None:
-    """Slope and intercept of the least log loss: a logistic regression on the log-odds, without penalty.
-
-    Platt's own targets, slightly inside of 0 and 1, are not used: with the hundreds of labels that this needs anyway
-    they change nothing to speak of.
-
-    Returns:
-        None where a threshold on the probability separates the outcomes, so that no finite slope is best; arguments
-        and errors as `fit_temperature`.
-    """
-    _check(outcome, probability)
-    odds = log_odds(probability)
-
-    def best(weights: Floats) -> Floats:
-        drawn = weights > 0
-        if _separated(odds[drawn], outcome[drawn]):
-            return np.array([np.nan, np.nan])
-        model = LogisticRegression(C=np.inf, solver="newton-cholesky")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nearly separated resamples end at the most steps, which is near enough
-            model.fit(odds[drawn, None], outcome[drawn], sample_weight=weights[drawn])
-        return np.array([model.coef_[0, 0], model.intercept_[0]])
-
-    slope, intercept = best(np.ones(outcome.size))
-    if not np.isfinite(slope):
-        return None
-    (slope_low, slope_high), (low, high) = _bounds(best, clusters, resampling)
-    n = outcome.size
-    return Scaling(
-        slope=Estimate(value=float(slope), low=slope_low, high=slope_high, n=n),
-        intercept=Estimate(value=float(intercept), low=low, high=high, n=n),
-        temperature=None,
-    )
+    low, high = _bounds(best, clusters, resampling)
+    return Estimate(value=float(np.exp(observed)), low=float(np.exp(low)), high=float(np.exp(high)), n=outcome.size)
 
 
 def _bounds(
-    fit: Callable[[Floats], Floats], clusters: Sequence[Hashable], resampling: Resampling
-) -> list[tuple[float, float]]:
-    """Percentile intervals of a fit's parameters over resampled clusters; NaN where over 5 % have no fit."""
+    fit: Callable[[Floats], float], clusters: Sequence[Hashable], resampling: Resampling
+) -> tuple[float, float]:
+    """The percentile interval of a fit's parameter over resampled clusters."""
     index_of = {key: index for index, key in enumerate(dict.fromkeys(clusters))}
     member = np.array([index_of[key] for key in clusters])
     rng = np.random.default_rng(resampling.seed)
     units = np.full(len(index_of), 1 / len(index_of))
     draws = (rng.multinomial(len(index_of), units) for _ in range(resampling.resamples))
-    fits = np.array([fit(counts[member].astype(np.float64)) for counts in draws])
-    if np.isnan(fits).any(axis=1).mean() > MOST_UNDEFINED:
-        return [(float("nan"), float("nan"))] * fits.shape[1]
-    ends = np.nanquantile(fits, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    return [(float(low), float(high)) for low, high in ends.T]
-
-
-def _separated(odds: Floats, outcome: Flags) -> bool:
-    yes, no = odds[outcome], odds[~outcome]
-    return yes.size == 0 or no.size == 0 or bool(yes.min() >= no.max() or no.min() >= yes.max())
+    return interval(np.array([fit(counts[member].astype(np.float64)) for counts in draws]))
 
 
 def _bin_indices(probability: Floats, edges: Floats) -> Ints:

@@ -1,7 +1,7 @@
 """The routes of OpenAI's Responses API and of Anthropic's Messages API.
 
 Each body becomes that of a chat completion, is judged as one, and its reply is put into the API's own form. A verdict
-is written at once, so a stream holds it in one piece between the events that clients wait for.
+is written at once, so nothing is streamed.
 
 Sources: what openai 3.52 (`responses.create`, `.parse`) and anthropic 2.11 (`messages.create`) send and read.
 """
@@ -9,7 +9,7 @@ Sources: what openai 3.52 (`responses.create`, `.parse`) and anthropic 2.11 (`me
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -26,7 +26,6 @@ MESSAGES = "/v1/messages"
 _TEXTS = ("text", "input_text", "output_text")
 _TEXT_TYPES = f"a text or a list of parts of type {', '.join(_TEXTS)}"
 Row = dict[str, Any]
-Events = Iterator[tuple[str, Row]]
 
 
 def other_routes(completions: CompletionHandler) -> APIRouter:
@@ -34,10 +33,10 @@ def other_routes(completions: CompletionHandler) -> APIRouter:
     router = APIRouter()
 
     async def responses(request: Request) -> Response:
-        return await _answer(request, completions, chat_of_response, response_row, response_events)
+        return await _answer(request, completions, chat_of_response, response_row)
 
     async def messages(request: Request) -> Response:
-        return await _answer(request, completions, chat_of_message, message_row, message_events)
+        return await _answer(request, completions, chat_of_message, message_row)
 
     router.post(RESPONSES, summary="Judge what a request of the Responses API asks to be judged")(responses)
     router.post(MESSAGES, summary="Judge what a request of Anthropic's Messages API asks to be judged")(messages)
@@ -49,15 +48,11 @@ async def _answer(
     completions: CompletionHandler,
     chat_of: Callable[[Mapping[str, Any]], Row],
     row_of: Callable[[ChatResponse, Mapping[str, Any], str], Row],
-    events_of: Callable[[Row], Events],
 ) -> Response:
-    """The reply in the API's form, whole or as events."""
+    """The reply in the API's form."""
     answered = await completions.answer(request, lambda body: read_chat(chat_of(body)))
     row = row_of(answered.response, answered.body, answered.model)
-    if not answered.body.get("stream"):
-        return Response(json.dumps(row).encode(), 200, answered.headers, "application/json")
-    lines = (f"event: {name}\ndata: {json.dumps({'type': name} | data)}\n\n" for name, data in events_of(row))
-    return Response("".join(lines).encode(), 200, answered.headers, "text/event-stream")
+    return Response(json.dumps(row).encode(), 200, answered.headers, "application/json")
 
 
 def _text(content: object, place: str) -> str:
@@ -150,6 +145,13 @@ def chat_of_message(body: Mapping[str, Any]) -> Row:
 
 
 def _shared(body: Mapping[str, Any]) -> Row:
+    """The fields that all APIs name alike.
+
+    Raises:
+        HttpError: a stream is asked for.
+    """
+    if body.get("stream"):
+        raise HttpError(400, "unsupported_value", '"stream": not supported by this API; leave it out', param="stream")
     return {name: body[name] for name in ("model", "temperature", "top_p") if name in body}
 
 
@@ -197,35 +199,6 @@ def _finish(response: ChatResponse) -> str:
     return response.finish_reasons[0] if response.finish_reasons else "stop"
 
 
-def response_events(row: Row) -> Events:
-    """The events of a reply in the form of the Responses API."""
-    [item] = row["output"]
-    numbers = iter(range(1 << 30))
-
-    def event(kind: str, **data: Any) -> tuple[str, Row]:
-        return f"response.{kind}", {"sequence_number": next(numbers), **data}
-
-    begun = row | {"status": "in_progress", "output": [], "usage": None}
-    item_keys = {"item_id": item["id"], "output_index": 0}
-    yield event("created", response=begun)
-    yield event("in_progress", response=begun)
-    if item["type"] == "function_call":
-        yield event("output_item.added", output_index=0, item=item | {"arguments": "", "status": "in_progress"})
-        yield event("function_call_arguments.delta", **item_keys, delta=item["arguments"])
-        yield event("function_call_arguments.done", **item_keys, name=item["name"], arguments=item["arguments"])
-    else:
-        [part] = item["content"]
-        logprobs = part.get("logprobs") or []
-        inside = item_keys | {"content_index": 0}
-        yield event("output_item.added", output_index=0, item=item | {"content": [], "status": "in_progress"})
-        yield event("content_part.added", **inside, part=part | {"text": "", "logprobs": []})
-        yield event("output_text.delta", **inside, delta=part["text"], logprobs=logprobs)
-        yield event("output_text.done", **inside, text=part["text"], logprobs=logprobs)
-        yield event("content_part.done", **inside, part=part)
-    yield event("output_item.done", output_index=0, item=item)
-    yield event(row["status"], response=row)
-
-
 def message_row(response: ChatResponse, body: Mapping[str, Any], model: str) -> Row:
     """A reply in the form of the Messages API."""
     name, reply = secrets.token_hex(12), response.reply
@@ -246,22 +219,3 @@ def message_row(response: ChatResponse, body: Mapping[str, Any], model: str) -> 
         "stop_sequence": None,
         "usage": {"input_tokens": response.prompt_tokens, "output_tokens": response.completion_tokens},
     }
-
-
-def message_events(row: Row) -> Events:
-    """The events of a reply in the form of the Messages API."""
-    [part] = row["content"]
-    is_text = part["type"] == "text"
-    begun = {"content": [], "stop_reason": None, "usage": row["usage"] | {"output_tokens": 0}}
-    nothing: Row = {"text": ""} if is_text else {"input": {}}
-    delta = (
-        {"type": "text_delta", "text": part["text"]}
-        if is_text
-        else {"type": "input_json_delta", "partial_json": json.dumps(part["input"])}
-    )
-    yield "message_start", {"message": row | begun}
-    yield "content_block_start", {"index": 0, "content_block": part | nothing}
-    yield "content_block_delta", {"index": 0, "delta": delta}
-    yield "content_block_stop", {"index": 0}
-    yield "message_delta", {"delta": {"stop_reason": row["stop_reason"], "stop_sequence": None}, "usage": row["usage"]}
-    yield "message_stop", {}

@@ -1,7 +1,8 @@
-"""Calibration of a judge's probabilities, as judged and with a fitted temperature or Platt scaling.
+"""Calibration of a judge's probabilities, as judged and with a fitted temperature.
 
-The scalings are fitted on some of the questions and measured on the others, so that no number is of pairs that helped
-to make it. A label that is a tie takes no part: neither answer is the better one (see `judgelm.studies.pair_metrics`).
+The temperature is fitted on some of the questions and measured on the others, so that no number is of pairs that
+helped to make it. A label that is a tie takes no part: neither answer is the better one (see
+`judgelm.studies.pair_metrics`).
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -18,24 +19,22 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.calibration import (
     TEMPERATURES,
     Bin,
-    Binning,
     CalibrationError,
-    Scaling,
     bin_edges,
     calibration_error,
     error_cells,
     errors_of_sums,
-    fit_platt,
     fit_temperature,
     reliability,
+    scale,
 )
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.parsing.scores import kind_of_approximation
 from judgelm.records import Judgment
-from judgelm.studies.pair_labels import TIE_THRESHOLD, JoinedPair, group_by_value, join, questions_of, winner_of
+from judgelm.studies.pair_labels import TIE_THRESHOLD, JoinedPair, join, questions_of
 from judgelm.studies.pair_metrics import proper_losses
-from judgelm.studies.result import Figure, Layouts, Lines, Row, Series, StudyResult, Table, forest
-from judgelm.studies.sentences import excerpt, few_pairs_sentence, file_slug, format_number, format_points
+from judgelm.studies.result import Figure, Layouts, Lines, Series, StudyResult, Table
+from judgelm.studies.sentences import few_pairs_sentence, format_number, format_points
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
@@ -46,13 +45,11 @@ class CalibrationOptions:
 
     Attributes:
         bins: of the reliability curve and the calibration error.
-        binning: bins of equal width, or with as many pairs in each.
-        fit_share: share of the questions that scalings are fitted on, in [0, 1); 0 fits none.
+        fit_share: share of the questions that the temperature is fitted on, in [0, 1); 0 fits none.
         resampling: seed (of the split, too) and number of resamples.
     """
 
     bins: int = 10
-    binning: Binning = "uniform"
     fit_share: float = 0.5
     resampling: Resampling = field(default_factory=Resampling)
 
@@ -85,9 +82,10 @@ class Slice:
             clusters=[self.clusters[index] for index in indices],
         )
 
-    def scaled(self, scaling: Scaling) -> "Slice":
-        """The same pairs with other probabilities."""
-        return Slice(outcome=self.outcome, probability=scaling(self.probability), clusters=self.clusters)
+    def scaled(self, temperature: float) -> "Slice":
+        """The same pairs with scaled probabilities."""
+        scaled = scale(self.probability, temperature)
+        return Slice(outcome=self.outcome, probability=scaled, clusters=self.clusters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +101,8 @@ class CalibrationScores:
 
 
 class Gain(NamedTuple):
-    """A scaling's numbers minus those without it, over the same pairs; below 0 is better."""
+    """The numbers with the temperature minus those without it, over the same pairs; below 0 is better."""
 
-    name: str
     brier: Estimate
     log_loss: Estimate
     error: Estimate
@@ -114,7 +111,7 @@ class Gain(NamedTuple):
 def calibration_study(
     judgments: Mapping[str, Judgment], labelled: LabelledSet, options: CalibrationOptions | None = None
 ) -> StudyResult:
-    """Reliability, calibration error, proper scores, and what a temperature and a Platt scaling do to them.
+    """Reliability, calibration error, proper scores, and what a temperature does to them.
 
     Args:
         judgments: by sample id, with `probability`.
@@ -135,35 +132,31 @@ def calibration_study(
     everything = slice_of(used)
     resampling = options.resampling
     fitted, rest = _split(everything, options)
-    scalings: dict[str, Scaling | None] = {}
-    if fitted is not None:
-        data = (fitted.outcome, fitted.probability, fitted.clusters, resampling)
-        scalings = {"temperature": fit_temperature(*data), "Platt scaling": fit_platt(*data)}
     before = quality("as judged, all pairs", everything, options)
-    after = [quality("as judged, rest", rest, options)] if fitted is not None else []
-    gains = []
-    for name, scaling in scalings.items():
-        if scaling is not None:
-            after.append(quality(f"{name}, rest", rest.scaled(scaling), options))
-            gains.append(gain(name, rest, rest.scaled(scaling), options))
+    temperature, change = None, None
+    after = [] if fitted is None else [quality("as judged, rest", rest, options)]
+    if fitted is not None:
+        temperature = fit_temperature(fitted.outcome, fitted.probability, fitted.clusters, resampling)
+    if temperature is not None:
+        scaled = rest.scaled(temperature.value)
+        after.append(quality("temperature, rest", scaled, options))
+        change = gain(rest, scaled, options)
     sides = {} if fitted is None else {"fitted_on": fitted.outcome.size, "rest": rest.outcome.size}
-    groups = {name: _numbers_by_value(used, members, resampling) for name, members in labelled.groups.items()}
     return StudyResult(
         study="calibration",
         title="Calibration of the judge's probabilities",
         protocol=_protocol(options),
-        findings=tuple(_findings(before, scalings, gains)),
+        findings=tuple(_findings(before, temperature, change)),
         counts=_counts(judgments, labelled, rows, used) | sides,
         tables=(
             score_table([before, *after]),
-            *((gain_table(gains), scaling_table(scalings)) if fitted is not None else ()),
+            *(gain_table(temperature, change) if temperature is not None and change is not None else ()),
             reliability_table([before, *after]),
-            *group_tables(groups),
-            mistake_table(used, questions),
         ),
-        figures=tuple(figures(before, after, groups)),
+        figures=tuple(figures(before, after)),
         warnings=(
-            *_warnings(before, scalings, rows, unfitted=fitted is None and options.fit_share > 0),
+            *_warnings(before, rows),
+            *_unfitted(fitted, temperature, options),
             *labelled.notes(),
             *texts.notes(),
         ),
@@ -173,7 +166,7 @@ def calibration_study(
 def quality(name: str, pairs: Slice, options: CalibrationOptions) -> CalibrationScores:
     """All numbers of one set of probabilities."""
     resampling = options.resampling
-    edges = bin_edges(pairs.probability, options.bins, options.binning)
+    edges = bin_edges(options.bins)
     brier, log_loss, overconfidence = estimate(values(pairs), means, pairs.clusters, resampling)
     return CalibrationScores(
         name=name,
@@ -201,23 +194,20 @@ def means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums[:, :-1] / sums[:, -1:]
 
 
-def gain(name: str, before: Slice, after: Slice, options: CalibrationOptions) -> Gain:
-    """Differences resampled together; each side's bins are its own."""
+def gain(before: Slice, after: Slice, options: CalibrationOptions) -> Gain:
+    """Differences resampled together."""
     resampling = options.resampling
     losses = proper_losses(after.outcome, after.probability) - proper_losses(before.outcome, before.probability)
     counted = np.column_stack([losses, np.ones(before.outcome.size)])
     brier, log_loss = estimate(counted, means, before.clusters, resampling)
-    cells = [
-        error_cells(side.outcome, side.probability, bin_edges(side.probability, options.bins, options.binning))
-        for side in (before, after)
-    ]
+    cells = [error_cells(side.outcome, side.probability, bin_edges(options.bins)) for side in (before, after)]
     width = cells[0].shape[1]
 
     def difference(sums: NDArray[np.float64]) -> NDArray[np.float64]:
         return (errors_of_sums(sums[:, width:]) - errors_of_sums(sums[:, :width]))[:, None]
 
     [error] = estimate(np.hstack(cells), difference, before.clusters, resampling)
-    return Gain(name, brier, log_loss, error)
+    return Gain(brier, log_loss, error)
 
 
 def slice_of(rows: Sequence[JoinedPair]) -> Slice:
@@ -269,18 +259,17 @@ def _counts(
 
 
 def _protocol(options: CalibrationOptions) -> str:
-    kind = "of equal width" if options.binning == "uniform" else "with as many pairs in each"
-    fitted = "no scaling is fitted"
+    fitted = "no temperature is fitted"
     if options.fit_share:
-        fitted = f"scalings are fitted on {100 * options.fit_share:g} % of the questions and measured on the rest"
+        fitted = f"a temperature is fitted on {100 * options.fit_share:g} % of the questions and measured on the rest"
     return (
-        f"P(first better) against labels that name a winner, in {options.bins} bins {kind}; {fitted} (seed "
+        f"P(first better) against labels that name a winner, in {options.bins} bins of equal width; {fitted} (seed "
         f"{options.resampling.seed}); failures and labels that are ties are left out and counted; intervals are 95 % "
         f"from {options.resampling.resamples} resamples of questions."
     )
 
 
-def _findings(before: CalibrationScores, scalings: Mapping[str, Scaling | None], gains: Sequence[Gain]) -> list[str]:
+def _findings(before: CalibrationScores, temperature: Estimate | None, change: Gain | None) -> list[str]:
     overconfidence = before.overconfidence
     side = "not sure enough" if overconfidence.high < 0 else "neither too sure nor too unsure"
     side = "too sure" if overconfidence.low > 0 else side
@@ -291,41 +280,32 @@ def _findings(before: CalibrationScores, scalings: Mapping[str, Scaling | None],
         f"probabilities would show {before.error.by_chance:.3f} by chance. Brier score {format_number(before.brier)}, "
         "where always answering 0.5 has 0.250.",
     ]
-    cold = scalings.get("temperature")
-    if cold is not None and cold.temperature is not None:
-        lines.append(f"The best temperature is {format_number(cold.temperature, '.2f')}; above 1 means too sure.")
-    for name, _, loss, _ in gains:
+    if temperature is not None and change is not None:
+        loss = change.log_loss
         verdict = "lowers" if loss.high < 0 else "raises" if loss.low > 0 else "does not clearly change"
-        lines.append(f"On the rest the {name} {verdict} the log loss: {format_number(loss, '+.3f')}.")
+        lines.append(
+            f"The best temperature is {format_number(temperature, '.2f')}; above 1 means too sure. On the rest it "
+            f"{verdict} the log loss: {format_number(loss, '+.3f')}."
+        )
     return lines
 
 
-def _warnings(
-    before: CalibrationScores, scalings: Mapping[str, Scaling | None], rows: Sequence[JoinedPair], *, unfitted: bool
-) -> list[str]:
-    lines, n = [], before.brier.n
-    if n < FEW_PAIRS:
-        lines.append(few_pairs_sentence(n))
-    if unfitted:
-        lines.append(
-            "There are too few questions to fit a scaling on some and measure it on others, so none is fitted."
-        )
-    lines += [
-        f"No {name} fits best on the pairs it was to be fitted on (see the note there), so none is used."
-        for name, scaling in scalings.items()
-        if scaling is None
-    ]
+def _unfitted(fitted: Slice | None, temperature: Estimate | None, options: CalibrationOptions) -> list[str]:
+    """Why there is no temperature; empty where there is one, or none was asked for."""
+    if fitted is None:
+        few = "There are too few questions to fit a temperature on some and measure it on others, so none is fitted."
+        return [few] if options.fit_share > 0 else []
+    low, high = TEMPERATURES
+    none = f"No temperature from {low:g} to {high:g} is best on the pairs it was to be fitted on, so none is used."
+    return [none] if temperature is None else []
+
+
+def _warnings(before: CalibrationScores, rows: Sequence[JoinedPair]) -> list[str]:
+    lines = [few_pairs_sentence(before.brier.n)] if before.brier.n < FEW_PAIRS else []
     rough = {shown.distribution.approximation for row in rows for shown in row.judgment.shown if shown.distribution}
     ways = sorted({kind_of_approximation(why) for why in rough - {""}})
     lines += [f"Some probabilities are not exact: {way}." for way in ways]
     return lines
-
-
-GroupNumbers = Mapping[str, Mapping[str, tuple[int, list[Estimate]]]]
-"""Name of a grouping -> value -> number of pairs, and their Brier score, log loss and overconfidence."""
-
-MOST_MISTAKES = 500
-_LEAST_IN_FOREST = 10
 
 
 def score_table(qualities: Sequence[CalibrationScores]) -> Table:
@@ -339,23 +319,9 @@ def score_table(qualities: Sequence[CalibrationScores]) -> Table:
     )
 
 
-def gain_table(gains: Sequence[Gain]) -> Table:
-    """Effect of each scaling over the pairs it was not fitted on."""
-    return LAYOUTS.table("gains", [(*gain,) for gain in gains])
-
-
-def scaling_table(scalings: Mapping[str, Scaling | None]) -> Table:
-    """The fitted parameters."""
-    low, high = TEMPERATURES
-    return LAYOUTS.table(
-        "scalings",
-        [
-            (name, *([None] * 3 if fit is None else (fit.temperature, fit.slope, fit.intercept)))
-            for name, fit in scalings.items()
-        ],
-        low=low,
-        high=high,
-    )
+def gain_table(temperature: Estimate, change: Gain) -> tuple[Table]:
+    """Effect of the temperature over the pairs it was not fitted on."""
+    return (LAYOUTS.table("gains", [(temperature, *change)]),)
 
 
 def reliability_table(qualities: Sequence[CalibrationScores]) -> Table:
@@ -364,43 +330,11 @@ def reliability_table(qualities: Sequence[CalibrationScores]) -> Table:
     return LAYOUTS.table("reliability", rows)
 
 
-def _numbers_by_value(
-    rows: Sequence[JoinedPair], members: Mapping[str, str], resampling: Resampling
-) -> dict[str, tuple[int, list[Estimate]]]:
-    numbers = {}
-    for value, pairs in group_by_value(rows, lambda row: members.get(row.id)).items():
-        part = slice_of(pairs)
-        numbers[value] = (len(pairs), estimate(values(part), means, part.clusters, resampling))
-    return numbers
-
-
-def group_tables(groups: GroupNumbers) -> Iterator[Table]:
-    """One table for each grouping."""
-    for name, numbers in groups.items():
-        rows: list[Row] = [(value, n, *estimates) for value, (n, estimates) in numbers.items()]
-        yield LAYOUTS.table("by-group", rows, group=name, slug=file_slug(name))
-
-
-def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> Table:
-    """Pairs on which the judge was sure and wrong, the surest first."""
-    judged = [(row.judgment.probability or 0.0, row) for row in rows]
-    wrong = [(p, row) for p, row in judged if np.sign(p - 0.5) == -row.truth]
-    wrong.sort(key=lambda mistake: (-abs(mistake[0] - 0.5), mistake[1].id))
-    listed = wrong[:MOST_MISTAKES]
-    shown = [(row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, ""))) for p, row in listed]
-    return LAYOUTS.table("sure-and-wrong", shown, listed=len(listed), wrong=len(wrong))
-
-
-def figures(before: CalibrationScores, after: Sequence[CalibrationScores], groups: GroupNumbers) -> Iterator[Figure]:
-    """Reliability curves, and overconfidence by group."""
+def figures(before: CalibrationScores, after: Sequence[CalibrationScores]) -> Iterator[Figure]:
+    """Reliability curves."""
     yield _curve("reliability-all", [before])
     if len(after) > 1:
         yield _curve("reliability-rest", after)
-    for name, numbers in groups.items():
-        rows = [(value, estimates[2]) for value, (n, estimates) in numbers.items() if n >= _LEAST_IN_FOREST]
-        if len(rows) > 1:
-            words = {"group": name, "slug": file_slug(name), "least": _LEAST_IN_FOREST}
-            yield forest(rows, **LAYOUTS.figure("overconfidence", **words))
 
 
 def _curve(name: str, qualities: Sequence[CalibrationScores]) -> Lines:

@@ -397,8 +397,7 @@ def _scores(
     sided = np.isin(verdicts, (-1, 1)) & (labels.longer != 0)
     error = None
     if used.any():
-        edges = bin_edges(probability, 10, "uniform")
-        error = calibration_error(truth[used] > 0, probability, edges, clusters, resampling).error
+        error = calibration_error(truth[used] > 0, probability, bin_edges(10), clusters, resampling).error
     return {
         "accuracy": share(verdicts == truth, questions, resampling),
         "log_loss": mean(_losses(lead, truth), clusters, resampling) if used.any() else None,

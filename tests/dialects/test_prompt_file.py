@@ -1,4 +1,4 @@
-"""Prompts of the user's own: a file in, a dialect out; slots from examples; prompts recorded and suggested."""
+"""Prompts of the user's own: a file in, a dialect out; prompts recorded and suggested."""
 
 import asyncio
 import json
@@ -11,8 +11,6 @@ import yaml
 from judgelm.dialects.contract import ChatRequest, Message, Tool
 from judgelm.dialects.prompt_file import (
     LearnedPrompts,
-    PromptMessage,
-    from_examples,
     read_learned,
     read_prompts,
     shared_parts,
@@ -123,11 +121,6 @@ def test_doubled_braces_are_a_word_in_braces_and_no_slot(dialects):
     text = "Fields: {question}, {answer}, 5. {{x}}\nQ: Why?\nA: So.\nMark it."
     sample = dialect.recognise(chat(text)).sample
     assert (sample.question, sample.answers, sample.metadata) == ("Why?", ("So.",), {"other": "5"})
-    shown = [
-        chat(f"Fields: {{question}}\nQ: {one}\nA: {two}\nMark it.").messages for one, two in (("a", "b"), ("c", "d"))
-    ]
-    examples = [[PromptMessage(text=message.text) for message in each] for each in shown]
-    assert "Fields: {{question}}\nQ: {q}" in from_examples(examples, ("q", "a"))[0].text
 
 
 def test_a_message_without_slots_must_be_the_same(dialects):
@@ -177,10 +170,9 @@ def test_log_probabilities_are_those_of_the_words(dialects):
         (('text: "{reason} [[{verdict}]]"', "json: {w: winner}"), "'winner' is no field"),
         (("pair: {first: A, second: B, tie: C}", "pairs: 1"), r"reply\.pairs: Unexpected keyword"),
         (("pair: {first: A, second: B, tie: C}", "grade: [5, 1]"), "kind grade needs the slots answer"),
-        (("name: desk", "name: desk\nslots: [a]"), None),
         (("name: desk", "name: My desk"), "other signs than a-z"),
         (("pair: {first: A, second: B, tie: C}", "choice: [A, B]"), r"reply\.choice: 2 words"),
-        (("name: desk", "name: desk\nexamples: [[{text: a}], [{text: b}]]"), "either prompt, or examples"),
+        (("name: desk", "name: desk\nexamples: [[{text: a}]]"), r"examples: Unexpected keyword"),
     ],
 )
 def test_a_prompt_that_cannot_work_is_refused_with_its_place(dialects, change, message):
@@ -221,23 +213,6 @@ def test_slots_are_found_where_prompts_differ(texts, parts):
         position = 0
         for part in found:  # every part stands in every text, in order
             position = text.index(part, position) + len(part)
-
-
-def test_two_examples_make_the_prompt(dialects):
-    own = {
-        "name": "ticket",
-        "examples": [[{"text": FIRST}], [{"text": SECOND}]],
-        "slots": ["question", "product", "answer"],
-        "reply": {"grade": [1, 5]},
-    }
-    [dialect] = dialects(yaml.safe_dump(own))
-    task = dialect.recognise(chat(FIRST))
-    assert (task.sample.question, task.sample.answers) == ("How do I pay?", ("By card.\n\nThen wait.",))
-    assert task.sample.metadata == {"product": "X1"}
-    with pytest.raises(ConfigError, match="differ at 3 places, and slots names 2"):
-        dialects(yaml.safe_dump(own | {"slots": ["question", "answer"]}))
-    with pytest.raises(ConfigError, match="two prompts or more"):
-        from_examples([], ["question"])
 
 
 def test_unknown_prompts_are_recorded_once_and_suggested(dialects, tmp_path):

@@ -54,13 +54,6 @@ def test_a_response_holds_the_reply_of_a_chat(responses, verdict):
     assert (said.status, said.usage.input_tokens > 0) == ("completed", True)
 
 
-def test_a_response_is_streamed_as_the_clients_own_helper_reads_it(responses):
-    system, user = system_and_user()
-    whole = responses.create(model="gpt-4", instructions=system, input=user)
-    with responses.stream(model="gpt-4", instructions=system, input=user) as stream:
-        assert stream.get_final_response().output_text == whole.output_text
-
-
 def test_a_verdict_is_parsed_into_a_model(responses):
     class Verdict(pydantic.BaseModel):
         explanation: str
@@ -94,8 +87,8 @@ def test_a_message_holds_the_reply_of_a_chat(messages, verdict):
     asked = {"model": "gpt-4", "max_tokens": 500, "system": system, "messages": [{"role": "user", "content": user}]}
     said = messages.create(**asked)
     assert said.content[0].text.split("\n")[0] == verdict
-    with messages.stream(**asked) as stream:
-        assert stream.get_final_text() == said.content[0].text
+    with pytest.raises(anthropic.BadRequestError, match="stream"):
+        messages.create(**asked, stream=True)
     [short] = messages.create(**asked | {"max_tokens": 4}).content
     assert short.text == verdict[: len(short.text)]
 
@@ -108,6 +101,7 @@ def test_a_message_holds_the_reply_of_a_chat(messages, verdict):
         ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"temperature": 9}, "temperature"),
+        ({"stream": True}, "stream"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_its_name(responses, changed, param):

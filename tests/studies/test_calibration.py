@@ -63,16 +63,13 @@ def test_what_takes_no_part_is_counted():
 def test_an_even_probability_names_no_winner_and_is_half_right():
     [row] = table(study({"a": 0.5, "b": 0.5}, {"a": 1, "b": 2}, fit_share=0), "scores")
     assert row["overconfidence"].value == 0
-    assert study({"a": 0.5}, {"a": 1}, fit_share=0).tables[-1].rows == ()
 
 
 def test_a_judge_that_is_too_sure_is_told_so_and_mended():
     found = study(*too_sure())
     assert "too sure" in found.findings[0]
-    [temperature, platt] = table(found, "scalings")
-    assert temperature["temperature"].low > 1.5
-    assert (platt["temperature"], temperature["intercept"]) == (None, None)
-    [gain, _] = table(found, "gains")
+    [gain] = table(found, "gains")
+    assert gain["temperature"].low > 1.5
     assert gain["log_loss"].high < 0
     assert found.counts["fitted_on"] + found.counts["rest"] == found.counts["measured"] == 400
     assert gain["log_loss"].n == found.counts["rest"]
@@ -87,32 +84,19 @@ def test_no_question_is_on_both_sides():
 def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_judgments():
     probabilities, winners = too_sure(60)
     turned = dict(reversed(probabilities.items()))
-    one, other = (table(study(given, winners), "scalings")[0]["temperature"].value for given in (probabilities, turned))
+    one, other = (table(study(given, winners), "gains")[0]["temperature"].value for given in (probabilities, turned))
     assert one == pytest.approx(other, rel=1e-4)
-
-
-def test_the_surest_mistakes_come_first():
-    found = study({"a": 0.9, "b": 0.99, "c": 0.2, "d": 0.6}, {"a": 2, "b": 2, "c": 1, "d": 1}, fit_share=0)
-    assert [row["id"] for row in table(found, "sure-and-wrong")] == ["b", "a", "c"]
-
-
-def test_groups_have_their_own_numbers():
-    found = study({"a": 0.9, "b": 0.9}, {"a": 1, "b": 2}, {"a": "easy", "b": "hard"}, fit_share=0)
-    rows = {row["value"]: row for row in table(found, "by-kind")}
-    assert rows["easy"]["overconfidence"].value == pytest.approx(-0.1)
-    assert rows["hard"]["overconfidence"].value == pytest.approx(0.9)
 
 
 def test_without_a_best_scaling_none_is_used_and_that_is_said():
     found = study({"a": 0.9, "b": 0.8, "c": 0.1, "d": 0.2}, {"a": 1, "b": 1, "c": 2, "d": 2})
-    assert table(found, "gains") == []
-    assert all(row["slope"] is None for row in table(found, "scalings"))
+    assert "gains" not in [one.name for one in found.tables]
     assert any("No temperature" in one for one in found.warnings)
 
 
 def test_one_question_cannot_be_split_and_tied_labels_cannot_be_measured():
     found = study({"a": 0.9}, {"a": 1})
-    assert "scalings" not in [one.name for one in found.tables]
+    assert "gains" not in [one.name for one in found.tables]
     assert any("too few questions" in one for one in found.warnings)
     with pytest.raises(InputError, match="ties"):
         study({"a": 0.7}, {"a": "tie"})

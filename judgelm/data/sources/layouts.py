@@ -13,7 +13,7 @@ from pathlib import Path
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import OnReject, Row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe, model_name
-from judgelm.data.sources.source import Entry, Shape, convert_file, is_missing, majority, plain_row, winner_field
+from judgelm.data.sources.source import Entry, Shape, convert_file, is_missing, majority, winner_field
 from judgelm.records import Label, Sample, Winner, winner_of
 
 _JUDGELM_NEEDS = "question_body, answer1_body, answer2_body"
@@ -36,14 +36,6 @@ _PLAIN_FIELDS = frozenset(
     | {"model_1", "model_2", "winner", "votes", "score", "scores", "score_1", "score_2", "reason"}
     | {"score_a", "score_b", "preference"}
 )
-
-
-def load_questions(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Questions without answers, of a benchmark for models."""
-    from judgelm.data.answers import read_questions  # loads the modes, which no other source needs
-
-    for path in files:
-        yield from (Entry(plain_row(question)) for question in read_questions(path, on_reject=on_reject))
 
 
 def judgelm_sample(row: Row) -> Sample:

@@ -214,7 +214,6 @@ _ROWS: tuple[Source, ...] = (
         code=PAIR_CODE,
     ),
     Source(name="mt-bench", load=mt_bench.load_mt_bench),
-    Source(name="questions", load=layouts.load_questions),
     Source(name="faireval", load=pairs.load_faireval),
     Source(
         name="rewardbench",
@@ -302,18 +301,6 @@ _PAIR_LABEL_FIELDS = (
 _LABEL_MARKS = frozenset({"winner", "score", "scores", "score_1", "score_a", "score_w_reference", "text_w_reference"})
 _MARKS_AMONG_LABELS = frozenset({"text", "annotator1", "preference", "label"})
 """Fields that count as labels only where a file of labels is expected."""
-
-
-def get_source(name: str) -> Source:
-    """The source of that name; `_` and `-` are the same.
-
-    Raises:
-        ConfigError: there is none; the message lists the available ones.
-    """
-    for known, source in SOURCES.items():
-        if known.replace("_", "-") == name.replace("_", "-"):
-            return source
-    raise not_found("source", name, SOURCES)
 
 
 def benchmarks() -> dict[str, Source]:

@@ -3,8 +3,8 @@
 import pytest
 
 from judgelm.data.labelled_set import read_labelled
-from judgelm.data.sources.registry import get_source
-from judgelm.errors import ConfigError, InputError
+from judgelm.data.sources.registry import SOURCES
+from judgelm.errors import InputError
 
 HELPSTEER3 = {
     "domain": "code", "language": "python", "context": [{"role": "user", "content": "Sort it."}],
@@ -44,7 +44,7 @@ def entries(write):
 
     def read(name, *rows):
         rejects = []
-        made = [entry.row for entry in get_source(name).entries([write(*rows)], rejects.append)]
+        made = [entry.row for entry in SOURCES[name].entries([write(*rows)], rejects.append)]
         return made, [reject.reason for reject in rejects]
 
     return read
@@ -104,7 +104,7 @@ def test_judgelms_validation_set_is_joined_by_question(write):
         write({"question_id": 1, "reference": {"text": "r"}}, name="judgelm_val_5k_references.jsonl"),
     ]
     rejects = []
-    made = [entry.row for entry in get_source("judgelm").entries(files, rejects.append)]
+    made = [entry.row for entry in SOURCES["judgelm"].entries(files, rejects.append)]
     # question 1 has a judgment with reference alone, 2 one without, 3 none
     found = [(row["question_id"], row["score"], row["score_w_reference"]) for row in made]
     assert found == [("1", None, [3, 4]), ("2", [8, 7], None)]
@@ -129,8 +129,3 @@ def test_a_file_of_another_schema_is_refused_with_its_fields(entries):
     for name, lacks in (("helpsteer3", "context, response1.*"), ("arena", "conversation_a, conversation_b and ")):
         with pytest.raises(InputError, match=f"no row of {name}: it lacks {lacks}has the fields chosen, rejected"):
             entries(name, HH)
-
-
-def test_an_unknown_schema_is_refused():
-    with pytest.raises(ConfigError, match="source 'helpsteer' does not exist; did you mean helpsteer3"):
-        get_source("helpsteer")
