@@ -23,7 +23,7 @@ WORDS = ["a", "big", "red", "fox", "jumps", "over", "the", "lazy", "dog", "becau
 @pytest.fixture(scope="module")
 def input_rows():
     rng = random.Random(0)
-    text = lambda most: " ".join(rng.choice(WORDS) for _ in range(rng.randint(0, most)))  # noqa: E731
+    text = lambda most: " ".join(rng.choice(WORDS) for _ in range(rng.randint(1, most)))  # noqa: E731
     return [{"id": f"p{i}", "question": text(12), "answer_1": text(60), "answer_2": text(60)} for i in range(PAIRS)]
 
 

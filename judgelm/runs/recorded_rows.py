@@ -56,7 +56,7 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], beside: st
     columns = {
         name: _one_of(path, f"--column {name}", present)
         for name in recorded
-        if name not in given.columns and (present := [each for each in recorded[name] if _folded(each) in free])
+        if name not in own and (present := [each for each in recorded[name] if _folded(each) in free])
     }
     used = [f"--column {name}={column}" for name, column in columns.items()]
     used += [f"--sheet {sheet}"] if sheet not in (None, given.sheet) else []

@@ -54,7 +54,7 @@ def test_tables_of_spreadsheets_are_judged(cli, tmp_path, content):
         ("a.csv", b"question,answer\nq,a\n", "expected 2 answers, got 1; judgelm modes shows which --mode judges"),
         ("a.csv", b"question,answer_1,answer_2\n", "no rows below the header"),
         ("a.csv", b"question,answer_1,answer_2\nq,a, b, c\n", "quote cells that hold separators"),
-        ("a.xlsx", b"PK\x03\x04 and more", "damaged or no Excel workbook"),
+        ("a.xlsx", b"PK\x03\x04 and more", "damaged or not an Excel workbook"),
         ("a.txt", TABLE.encode(), "or give a table the ending .csv or .tsv"),
     ],
 )

@@ -45,7 +45,7 @@ def engine(request):
     if request.param in ("vllm", "openai", "ray"):  # as expensive to start as they are in use
         yield request.getfixturevalue(f"{request.param}_engine")
         return
-    judge = "3 1 4 1 5 9 2 6 5 3 5 8 9 7 9"
+    judge = "3 1 since 4 1 5 9 2 6 5 3 5 8 9 7 9"
     model = judge if request.param == "scripted" else str(request.getfixturevalue("tiny_judge"))
     engine = load_engine(request.param, EngineOptions(model=model))
     yield engine

@@ -114,7 +114,7 @@ def _check(words: list[str], mentioned: bool) -> None:
     elif program == "bash":
         if len(arguments) != 1 or not (ROOT / arguments[0]).is_file():
             raise SnippetError("expected bash SCRIPT.sh")
-    elif program == "pip":
+    elif program == "pip" or words[:2] == ["uv", "pip"]:
         _check_extras(arguments)
     elif program == "mkdocs":
         if arguments[:1] not in (["build"], ["serve"]):

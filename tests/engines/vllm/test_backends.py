@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+import sys
 from multiprocessing.spawn import get_preparation_data
 from pathlib import Path
 
@@ -127,6 +128,7 @@ def test_an_adapter_and_4_bits_set_what_the_table_says(tiny_model, tmp_path, mon
 def test_processes_are_spawned_and_do_not_run_the_main_module_again(tiny_model, monkeypatch):
     monkeypatch.delenv("VLLM_WORKER_MULTIPROC_METHOD", raising=False)
     main = {"init_main_from_name", "init_main_from_path"}
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "script.py", raising=False)  # pytest-xdist has no file
     with quiet_start(str(tiny_model), multiprocessing=True):
         assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
         assert not main & get_preparation_data("core").keys()
