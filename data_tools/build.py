@@ -4,7 +4,8 @@
     python data_tools/build.py --config configs/data/build.yaml seed=1 out=data/seed1 epochs=3
 
 Reads JudgeLM rows, PandaLM rows, preference sets and plain rows. Writes OUT/train.*, OUT/validation.*, nested subsets
-OUT/train-3500.*, OUT/README.md (a data set card), OUT/build.json (options and counts) and OUT/left_out.jsonl (every row that was left out, and why). `judgelm.data.builder.options` explains the options.
+OUT/train-3500.*, OUT/README.md (a data set card), OUT/build.json (options and counts) and OUT/left_out.jsonl (every row
+that was left out, and why). `judgelm.data.builder.options` explains the options.
 """
 
 import sys
