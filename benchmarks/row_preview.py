@@ -304,13 +304,13 @@ def _changes(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]
     old, new = _WORD.findall(before), _WORD.findall(after)
     if len(old) == len(new):
         differs = [old_word != other for old_word, other in zip(old, new, strict=True)]
-        return _pieces(old, differs), _pieces(new, differs)
+        return _diff_pieces(old, differs), _diff_pieces(new, differs)
     old_differs, new_differs = [True] * len(old), [True] * len(new)
     for start, other, size in SequenceMatcher(a=old, b=new, autojunk=False).get_matching_blocks():
         old_differs[start : start + size] = new_differs[other : other + size] = [False] * size
-    return _pieces(old, old_differs), _pieces(new, new_differs)
+    return _diff_pieces(old, old_differs), _diff_pieces(new, new_differs)
 
 
-def _pieces(words: Iterable[str], differs: Iterable[bool]) -> list[DiffPiece]:
+def _diff_pieces(words: Iterable[str], differs: Iterable[bool]) -> list[DiffPiece]:
     together = groupby(zip(words, differs, strict=True), key=lambda item: item[1])
     return [DiffPiece("".join(word for word, _ in run), changed) for changed, run in together]

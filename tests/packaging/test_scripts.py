@@ -13,7 +13,7 @@ from tests.support.snippet_commands import check_shell
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path for folder in ("recipes", "study") for path in (ROOT / "configs" / folder).glob("*.sh"))
-PROGRAMS = ("judgelm", "judgelm-batch", "python", "accelerate")
+PROGRAMS = ("hf", "judgelm", "judgelm-batch", "python", "accelerate")
 RECORDED = """#!/bin/bash
 printf '%s\\0' "${0##*/}" "$@" $'\\n' >> "$RECORD"
 """
