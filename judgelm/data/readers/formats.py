@@ -8,6 +8,7 @@ import codecs
 import csv
 import io
 import json
+import logging
 import re
 import zlib
 from collections import Counter, defaultdict
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain, groupby, islice, repeat
 from typing import IO, Any
 from xml.etree.ElementTree import ParseError
@@ -25,6 +26,8 @@ from judgelm.bounds import MAX_ROW_BYTES, MAX_ROW_LINES, megabytes
 from judgelm.data.readers.rows import Reject, Row, escape_bad_bytes, has_bad_bytes, too_long, truncate_raw
 from judgelm.data.readers.values import RowDecoder, cell_value, infinite_number, is_json, plain_value, raw_text
 from judgelm.errors import InputError
+
+log = logging.getLogger("judgelm.data")
 
 _BATCH_ROWS = 1024
 _VALUE_BYTES = 8
@@ -233,6 +236,8 @@ def _rows_of(sheet: Any) -> Iterator[Sequence[Any]]:
 def _sheet_lines(file: str, values: Any, formulas: Any, places: dict[int, int]) -> Iterator[bytes]:
     """The lines of a sheet's rows as CSV; `places` gets the number of a row's first line -> the row's number."""
     merged, line = _MergedCells(values), 1
+    if merged.count:
+        _say_once(f"{file}: merged cells over several rows: {merged.count:,}; the text of each is read in all of them")
     for number, (stored, written) in enumerate(zip(_rows_of(values), _rows_of(formulas), strict=True), 1):
         if number > _SHEET_ROWS:
             raise ValueError(f"more than {_SHEET_ROWS:,} rows")
@@ -256,10 +261,19 @@ _LONGEST_TAG = 200
 _MERGED = re.compile(rb"""<(?:\w+:)?mergeCell\s[^>]*?\bref=["']([A-Z]+)(\d+):[A-Z]+(\d+)["']""")
 
 
+@cache
+def _say_once(message: str) -> None:
+    """Warn once in a process, however often a file is read."""
+    log.warning(message)
+
+
 class _MergedCells:
     """The merged cells of a sheet, whose text spreadsheets keep in the first row alone.
 
     openpyxl leaves them out of what it streams, so they are taken from the sheet's XML, at whose end they are.
+
+    Attributes:
+        count: merged cells over several rows.
     """
 
     def __init__(self, sheet: Any) -> None:
@@ -274,6 +288,8 @@ class _MergedCells:
                 for column, first, last in _MERGED.findall(text):
                     if first != last:
                         self._begins[int(first)].add((column_index_from_string(column.decode()) - 1, int(last)))
+
+        self.count = sum(map(len, self._begins.values()))
 
     def filled(self, number: int, texts: list[str]) -> list[str]:
         """A row's texts with those of the merged cells that began above it; an empty row stays empty."""
