@@ -101,8 +101,9 @@ class CalibrationScores:
 
 
 class Gain(NamedTuple):
-    """The numbers with the temperature minus those without it, over the same pairs; below 0 is better."""
+    """The temperature, and the numbers with it minus those without it, over the same pairs; below 0 is better."""
 
+    temperature: Estimate
     brier: Estimate
     log_loss: Estimate
     error: Estimate
@@ -130,33 +131,32 @@ def calibration_study(
     if not used:
         raise _nothing_to_measure(rows)
     everything = slice_of(used)
-    resampling = options.resampling
     fitted, rest = _split(everything, options)
     before = quality("as judged, all pairs", everything, options)
-    temperature, change = None, None
-    after = [] if fitted is None else [quality("as judged, rest", rest, options)]
+    after, change = [], None
     if fitted is not None:
-        temperature = fit_temperature(fitted.outcome, fitted.probability, fitted.clusters, resampling)
-    if temperature is not None:
-        scaled = rest.scaled(temperature.value)
-        after.append(quality("temperature, rest", scaled, options))
-        change = gain(rest, scaled, options)
+        after.append(quality("as judged, rest", rest, options))
+        temperature = fit_temperature(fitted.outcome, fitted.probability, fitted.clusters, options.resampling)
+        if temperature is not None:
+            scaled = rest.scaled(temperature.value)
+            after.append(quality("temperature, rest", scaled, options))
+            change = gain(temperature, rest, scaled, options)
     sides = {} if fitted is None else {"fitted_on": fitted.outcome.size, "rest": rest.outcome.size}
     return StudyResult(
         study="calibration",
         title="Calibration of the judge's probabilities",
         protocol=_protocol(options),
-        findings=tuple(_findings(before, temperature, change)),
+        findings=tuple(_findings(before, change)),
         counts=_counts(judgments, labelled, rows, used) | sides,
         tables=(
             score_table([before, *after]),
-            *(gain_table(temperature, change) if temperature is not None and change is not None else ()),
+            *([] if change is None else [LAYOUTS.table("gains", [(*change,)])]),
             reliability_table([before, *after]),
         ),
         figures=tuple(figures(before, after)),
         warnings=(
             *_warnings(before, rows),
-            *_unfitted(fitted, temperature, options),
+            *_unfitted(fitted, change, options),
             *labelled.notes(),
             *texts.notes(),
         ),
@@ -194,7 +194,7 @@ def means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums[:, :-1] / sums[:, -1:]
 
 
-def gain(before: Slice, after: Slice, options: CalibrationOptions) -> Gain:
+def gain(temperature: Estimate, before: Slice, after: Slice, options: CalibrationOptions) -> Gain:
     """Differences resampled together."""
     resampling = options.resampling
     losses = proper_losses(after.outcome, after.probability) - proper_losses(before.outcome, before.probability)
@@ -207,7 +207,7 @@ def gain(before: Slice, after: Slice, options: CalibrationOptions) -> Gain:
         return (errors_of_sums(sums[:, width:]) - errors_of_sums(sums[:, :width]))[:, None]
 
     [error] = estimate(np.hstack(cells), difference, before.clusters, resampling)
-    return Gain(brier, log_loss, error)
+    return Gain(temperature, brier, log_loss, error)
 
 
 def slice_of(rows: Sequence[JoinedPair]) -> Slice:
@@ -269,7 +269,7 @@ def _protocol(options: CalibrationOptions) -> str:
     )
 
 
-def _findings(before: CalibrationScores, temperature: Estimate | None, change: Gain | None) -> list[str]:
+def _findings(before: CalibrationScores, change: Gain | None) -> list[str]:
     overconfidence = before.overconfidence
     side = "not sure enough" if overconfidence.high < 0 else "neither too sure nor too unsure"
     side = "too sure" if overconfidence.low > 0 else side
@@ -280,24 +280,24 @@ def _findings(before: CalibrationScores, temperature: Estimate | None, change: G
         f"probabilities would show {before.error.by_chance:.3f} by chance. Brier score {format_number(before.brier)}, "
         "where always answering 0.5 has 0.250.",
     ]
-    if temperature is not None and change is not None:
+    if change is not None:
         loss = change.log_loss
         verdict = "lowers" if loss.high < 0 else "raises" if loss.low > 0 else "does not clearly change"
         lines.append(
-            f"The best temperature is {format_number(temperature, '.2f')}; above 1 means too sure. On the rest it "
-            f"{verdict} the log loss: {format_number(loss, '+.3f')}."
+            f"The best temperature is {format_number(change.temperature, '.2f')}; above 1 means too sure. On the rest "
+            f"it {verdict} the log loss: {format_number(loss, '+.3f')}."
         )
     return lines
 
 
-def _unfitted(fitted: Slice | None, temperature: Estimate | None, options: CalibrationOptions) -> list[str]:
+def _unfitted(fitted: Slice | None, change: Gain | None, options: CalibrationOptions) -> list[str]:
     """Why there is no temperature; empty where there is one, or none was asked for."""
     if fitted is None:
         few = "There are too few questions to fit a temperature on some and measure it on others, so none is fitted."
         return [few] if options.fit_share > 0 else []
     low, high = TEMPERATURES
     none = f"No temperature from {low:g} to {high:g} is best on the pairs it was to be fitted on, so none is used."
-    return [none] if temperature is None else []
+    return [none] if change is None else []
 
 
 def _warnings(before: CalibrationScores, rows: Sequence[JoinedPair]) -> list[str]:
@@ -317,11 +317,6 @@ def score_table(qualities: Sequence[CalibrationScores]) -> Table:
             for each in qualities
         ],
     )
-
-
-def gain_table(temperature: Estimate, change: Gain) -> tuple[Table]:
-    """Effect of the temperature over the pairs it was not fitted on."""
-    return (LAYOUTS.table("gains", [(temperature, *change)]),)
 
 
 def reliability_table(qualities: Sequence[CalibrationScores]) -> Table:
