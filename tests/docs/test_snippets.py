@@ -4,6 +4,7 @@ How blocks are marked is said in `tests/support/snippets.py`. Blocks of a client
 environment by `tests/conformance/test_documented_clients.py`.
 """
 
+import csv
 import json
 import os
 import re
@@ -37,10 +38,18 @@ MANY_COMMANDS = {"command-line.md", "quick-start.md", "reports.md", "studies.md"
 NOT_RUN_OF_README = {
     "make": "minutes of training",
     "pip": "installs",
+    "install": "downloads a judge",
     "accelerate": "trains a model of seven billion parameters",
-    "export": "is for the pipeline that follows it",
+    "train": "minutes of training",
+    "OPENAI_API_KEY=unused": "is for the client that follows",
+    "--gpus": "needs GPUs",
+    "my-model": "needs a model with a chat template",
+    "my-reward-model": "needs a reward model",
+    "answers.jsonl": "needs criteria",
+    "agents.jsonl": "needs trajectories",
+    "--votes": "needs a judge that reasons first",
 }
-"""Programs of README.md's blocks, which carry no mark, and why they are only parsed."""
+"""Words of README.md's commands, whose blocks carry no mark, and why they are only parsed."""
 
 PANDALM = ROOT.parent / "shared/data/pandalm/testset-v1.json"
 ADDRESS = re.compile(r"http://(?:127\.0\.0\.1|localhost):8000/v1")
@@ -207,25 +216,33 @@ def _serving(command: str, folder: Path) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_readmes_commands_run_on_a_real_judge(tmp_path, tiny_judge):
-    """Its blocks carry no mark: of a block, the commands are run that neither install nor train."""
+    """Its blocks carry no mark: run are the Python code, and all commands but those of NOT_RUN_OF_README."""
     (tmp_path / "my-judge").symlink_to(tiny_judge)
-    write_pairs(tmp_path / "pairs.jsonl", 6)
-    labels = [{"id": str(place), "winner": 1 + place % 2} for place in range(6)]
-    (tmp_path / "labelled.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in labels))
+    rows = [json.loads(line) for line in write_pairs(tmp_path / "pairs.jsonl", 6).read_text().splitlines()]
+    labels = [{"id": row["id"], "winner": 1 + place % 2} for place, row in enumerate(rows)]
+    for name, table in (("pairs.csv", rows), ("labelled.csv", labels)):
+        with (tmp_path / name).open("w", newline="") as file:
+            writer = csv.DictWriter(file, table[0])
+            writer.writeheader()
+            writer.writerows(table)
     programs = []
     for one in snippets(README):
+        if one.language == "python":
+            _run(replace(one, text=one.text.replace("Judge()", 'Judge("my-judge")')), tmp_path)
+            programs.append("python")
+            continue
         for words in commands(one.text):
-            if words[0] in NOT_RUN_OF_README or words[:3] == ["judgelm", "judges", "install"]:
+            if not NOT_RUN_OF_README.keys().isdisjoint(words):
                 continue
-            if words[:2] == ["judgelm", "tune"]:
-                continue  # it needs a model with a chat template
             if words[:2] == ["judgelm", "serve"]:
                 with _serving(f"{shlex.join(words)} --port 0", tmp_path) as address:
-                    _run(replace(one, text=f"curl -sf {address}/models | grep -q gpt-4"), tmp_path)
+                    _run(replace(one, text=f"curl -sf {address}/models | grep -q judgelm"), tmp_path)
             else:
                 _run(replace(one, text=shlex.join(words)), tmp_path)
             programs.append(" ".join(words[:2]))
-    assert programs == ["judgelm-batch pairs.jsonl", "judgelm report", "judgelm serve"]
+    assert programs == [
+        "python", "judgelm-batch pairs.csv", "judgelm report", "judgelm export", "judgelm judges", "judgelm serve",
+    ]  # fmt: skip
     assert (tmp_path / "report.html").is_file()
 
 
