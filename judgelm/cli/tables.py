@@ -77,10 +77,12 @@ def _metrics_table(evaluation: Evaluation) -> Table:
     for name in _ROWS:
         estimates = [getattr(treatment, name, None) for treatment in treatments]
         rows.append((names.get(name, name), *map(_cell, estimates)))
+        if name == "accuracy":
+            decided = [None if treatment is None else treatment.decided for treatment in treatments]
+            rows.append(("agreement, pairs with a winner", *map(_cell_with_n, decided)))
     for rule, other in evaluation.other_rules.items():
         agreements = (other.excluded, other.as_tie)
-        shown = [_cell(treatment) + ("" if treatment is None else f", n = {treatment.n}") for treatment in agreements]
-        rows.append((f"agreement, {RULE_NAMES[rule]}", *shown))
+        rows.append((f"agreement, {RULE_NAMES[rule]}", *map(_cell_with_n, agreements)))
     if evaluation.as_tie.position is not None:
         for name in _POSITION:
             estimates = [getattr(treatment.position, name, None) if treatment else None for treatment in treatments]
@@ -102,6 +104,10 @@ def _probability_table(scores: ProbabilityScores) -> Table:
 
 def _cell(estimate: Estimate | None) -> str:
     return "-" if estimate is None else "{} ({})".format(*_cells(estimate))
+
+
+def _cell_with_n(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else f"{_cell(estimate)}, n = {estimate.n}"
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str]:

@@ -147,8 +147,6 @@ def _environment() -> Environment:
         "failure_names": wording.FAILURE_NAMES,
         "winner_names": wording.WINNER_NAMES,
         "rule_names": RULE_NAMES,
-        "position_sentence": wording.position_sentence,
-        "human_sentence": wording.human_sentence,
     }
     return environment
 

@@ -53,14 +53,12 @@ def score_figure(scores: ScoreHistogram) -> str:
     """Histogram of scores for the answer shown first and the answer shown second."""
     first, second = f"shown first (mean {scores.mean_first:.2f})", f"shown second (mean {scores.mean_second:.2f})"
     with mpl.rc_context(STYLE):
-        figure = Canvas(figsize=(6.2, 3.3), layout="constrained")
+        figure = Canvas(figsize=(4.6, 2.9), layout="constrained")
         axes = figure.add_subplot()
         score_bars(axes, np.array(scores.edges), {first: scores.first, second: scores.second})
-        rest = (
-            f"; {scores.not_finite} replies with a score that is not finite are left out" if scores.not_finite else ""
-        )
+        rest = f"\n{scores.not_finite} replies with a non-finite score are left out" if scores.not_finite else ""
         axes.set(xlabel=f"Score (points on the judge's scale){rest}", ylabel="Answers scored (count)")
-        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         return svg(figure, "Histogram of the judge's scores by the place an answer was shown at")
 
 

@@ -60,8 +60,9 @@ def headline(evaluation: Evaluation) -> list[str]:
             *evaluation.notes,
         ]
     sentences = [
-        f"The judge names the labelled winner in {percent(shown.accuracy.value)} of {shown.n:,} pairs "
-        f"(95 % interval {bounds(shown.accuracy)}{_rule_words(evaluation)}).",
+        f"The judge agrees with the label in {percent(shown.accuracy.value)} of {shown.n:,} pairs "
+        f"(95 % interval {bounds(shown.accuracy)}{_rule_words(evaluation)}){_decided_words(shown)}.",
+        *_tie_sentence(shown),
         _baseline_sentence(shown),
         *_other_rules(evaluation),
         _failure_sentence(evaluation),
@@ -106,23 +107,43 @@ def _rule_words(evaluation: Evaluation) -> str:
     return "" if evaluation.as_tie.position is None else f"; order rule: {RULE_NAMES[evaluation.order_rule]}"
 
 
+def _decided_words(shown: PairMetrics) -> str:
+    decided = shown.decided
+    if decided is None or decided.n == shown.n:
+        return ""
+    return (
+        f", and in {percent(decided.value)} of the {decided.n:,} pairs with a winner "
+        f"(95 % interval {bounds(decided)})"
+    )
+
+
+def _tie_sentence(shown: PairMetrics) -> Iterator[str]:
+    (_, missed, _), (_, hits, _), (_, missed_too, _) = shown.confusion
+    labelled = sum(shown.confusion[1])
+    if labelled:
+        yield (
+            f"A labelled tie counts as correct only if the judge says tie ({hits:,} of {labelled:,}). "
+            f"A tie on a pair with a winner counts as wrong ({missed + missed_too:,} of {shown.n - labelled:,})."
+        )
+
+
 def _other_rules(evaluation: Evaluation) -> Iterator[str]:
     """The agreement under each other rule."""
     for rule, agreement in evaluation.other_rules.items():
         accuracy = agreement.excluded if evaluation.failures == "excluded" else agreement.as_tie
         if accuracy is not None:
             figure = f"{percent(accuracy.value)} ({bounds(accuracy)}, n = {accuracy.n:,})"
-            yield f"With the order rule “{RULE_NAMES[rule]}” it names the winner in {figure}."
+            yield f"With the order rule “{RULE_NAMES[rule]}” agreement is {figure}."
 
 
 def _baseline_sentence(shown: PairMetrics) -> str:
     always = f"always answering “{WINNER_NAMES[shown.majority_label]}” ({percent(shown.majority.value)})"
     gain = f"{points(shown.gain.value)} (95 % interval {bounds(shown.gain)})"
     if shown.gain.low > 0:
-        return f"That is better than {always}: {gain}."
+        return f"Agreement is better than {always}: {gain}."
     if shown.gain.high < 0:
-        return f"That is worse than {always}: {gain}."
-    return f"That is not significantly different from {always}: {gain}."
+        return f"Agreement is worse than {always}: {gain}."
+    return f"Agreement is not significantly different from {always}: {gain}."
 
 
 def _failure_sentence(evaluation: Evaluation) -> str:

@@ -7,13 +7,13 @@ Source of these scores: Gneiting and Raftery (2007), Strictly Proper Scoring Rul
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.metrics.agreement import LABELS, confusion, confusion_cells, position_cells, scores_of_confusion
-from judgelm.metrics.resampling import Estimate, Resampling, estimate, mean, share, widened
+from judgelm.metrics.resampling import Estimate, Resampling, estimate, mean, ratio, share, widened
 from judgelm.records import Judgment, Winner
 from judgelm.studies.pair_labels import JoinedPair, order_labels, winner_of
 
@@ -38,6 +38,7 @@ class PairMetrics:
         gain: accuracy minus `majority`, resampled together.
         confusion: counts; row i is the label `LABELS[i]`, column j the judge's answer `LABELS[j]`.
         position: None unless pairs were judged in both orders.
+        decided: accuracy over the pairs whose label names a winner; None if all labels are ties.
     """
 
     n: int
@@ -50,6 +51,7 @@ class PairMetrics:
     gain: Estimate
     confusion: tuple[tuple[int, ...], ...]
     position: PositionEstimates | None
+    decided: Estimate | None = None
 
 
 def pair_metrics(
@@ -77,11 +79,14 @@ def pair_metrics(
         matrices = sums.reshape(-1, 3, 3)
         agreement = scores_of_confusion(matrices)
         majority = matrices[:, commonest].sum(axis=1) / matrices.sum(axis=(1, 2))
-        return np.column_stack([agreement, majority, agreement[:, 0] - majority])
+        winners = matrices[:, [0, 2]]
+        decided = ratio(winners[:, 0, 0] + winners[:, 1, 2], winners.sum(axis=(1, 2)))
+        return np.column_stack([agreement, majority, agreement[:, 0] - majority, decided])
 
-    accuracy, precision, recall, f1, majority, gain = estimate(
+    accuracy, precision, recall, f1, majority, gain, decided = estimate(
         confusion_cells(truth, judged), scores, clusters, resampling
     )
+    winner_clusters = [pair.cluster for pair in pairs if pair.truth != 0]
     return PairMetrics(
         n=len(pairs),
         accuracy=widened(accuracy, clusters),
@@ -93,6 +98,7 @@ def pair_metrics(
         gain=gain,
         confusion=tuple(tuple(row) for row in matrix.tolist()),
         position=_position(pairs, resampling, failure),
+        decided=widened(replace(decided, n=len(winner_clusters)), winner_clusters) if winner_clusters else None,
     )
 
 

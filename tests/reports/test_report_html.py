@@ -44,7 +44,9 @@ def test_nothing_is_loaded(run):
 def test_verdict_in_words(run):
     text = body(run.html()).replace("\u00a0", " ")
     # a and c right, b wrong, d failed: 2 of 3; as ties 2 of 4
-    assert "names the labelled winner in 66.7 % of 3 pairs" in text
+    assert "agrees with the label in 66.7 % of 3 pairs" in text
+    assert "and in 50.0 % of the 2 pairs with a winner" in text
+    assert "only if the judge says tie (1 of 1)" in text
     assert "1 of 4 judgments failed (25.0 %). Failures are excluded here" in text
     assert "counted as ties, they would give an agreement of 50.0 %" in text
     assert "With only 3 pairs, rely on the intervals" in text

@@ -51,6 +51,14 @@ def test_both_failure_treatments_are_computed():
     assert result.headline is result.excluded
 
 
+def test_labelled_ties_are_left_out_of_the_agreement_over_pairs_with_a_winner():
+    judged = [once("a", 8, 3), once("b", 5, 5), once("c", 8, 3), once("d", 2, 9)]
+    metrics = evaluate(judged, labels(a=1, b="tie", c="tie", d=1)).excluded
+    # a and b right: 2 of 4; of a and d, which have a winner, a: 1 of 2
+    assert (metrics.accuracy.value, metrics.decided.value, metrics.decided.n) == (0.5, 0.5, 2)
+    assert evaluate([once("a", 8, 3)], labels(a="tie")).excluded.decided is None
+
+
 def test_all_failed_has_no_excluded_numbers():
     result = evaluate([failed("a")], labels(a=1))
     assert (result.excluded, result.headline, result.scores, result.as_tie.accuracy.value) == (None, None, None, 0)

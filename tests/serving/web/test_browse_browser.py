@@ -100,7 +100,7 @@ def test_labels_by_keyboard_and_mouse_and_what_they_say(page, files, tmp_path):
     has(page, "browse-place", "Item 4 of 4 listed")
     # right about a, b and c in the given order; b flips, so that its mean of both orders is a tie
     has(page, "browse-findings", "100.0\u00a0% of 3 pairs (95 % interval")
-    has(page, "browse-findings", "it names the winner in 66.7\u00a0%")
+    has(page, "browse-findings", "agreement is 66.7\u00a0%")
     page.keyboard.press("k")
     has(page, "browse-place", "your label: tie")
     page.keyboard.press("u")
