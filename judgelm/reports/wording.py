@@ -112,8 +112,7 @@ def _decided_words(shown: PairMetrics) -> str:
     if decided is None or decided.n == shown.n:
         return ""
     return (
-        f", and in {percent(decided.value)} of the {decided.n:,} pairs with a winner "
-        f"(95 % interval {bounds(decided)})"
+        f", and in {percent(decided.value)} of the {decided.n:,} pairs with a winner (95 % interval {bounds(decided)})"
     )
 
 
