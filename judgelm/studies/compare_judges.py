@@ -31,7 +31,7 @@ from judgelm.studies.pair_labels import (
     questions_of,
 )
 from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates, pair_metrics
-from judgelm.studies.result import Bars, Figure, HeatMap, Layouts, Row, StudyResult, Table, bars, columns, forest, table
+from judgelm.studies.result import Bars, Figure, Layouts, Row, StudyResult, Table, bars, columns, forest, table
 from judgelm.studies.sentences import excerpt, few_pairs_sentence, file_slug, format_number, format_points, format_share
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
@@ -419,7 +419,7 @@ def figures(
     comparisons: Sequence[PairedComparison],
     groups: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Figure]:
-    """Agreements, differences, kappas, order effects, and agreement by group."""
+    """Agreements, differences, and agreement by group."""
     truths = votes.truths(votes.common).tolist()
     commonest = max(truths.count(label) for label in _VERDICTS) / len(truths)
     agreements = [(result.name, result.common) for result in results]
@@ -428,38 +428,11 @@ def figures(
         [(f"{result.first} − {result.second}", result.difference) for result in comparisons],
         **LAYOUTS.figure("paired-differences"),
     )
-    yield _kappa_map(results, comparisons)
-    yield from _order_bars(results)
     names = [result.name for result in results]
     for group, members in groups.items():
         values = list(group_by_value(votes.common, members.get).items())
         if len(values) > 1:
             yield _group_bars(votes, names, group, values)
-
-
-def _kappa_map(results: Sequence[JudgeAgreement], comparisons: Sequence[PairedComparison]) -> HeatMap:
-    names = (*(result.name for result in results), "labels")
-    kappas = {frozenset({result.name, "labels"}): result.kappa for result in results}
-    kappas |= {frozenset({result.first, result.second}): result.kappa for result in comparisons}
-    cells = {key: None if kappa is None else kappa.value for key, kappa in kappas.items()}
-    return HeatMap(
-        name="kappa",
-        title="Cohen's kappa between judges, and with the labels",
-        x_label="Judge",
-        y_label="Judge",
-        value_label="Kappa (1 is complete agreement, 0 is chance)",
-        rows=names,
-        columns=names,
-        values=tuple(tuple(None if a == b else cells[frozenset({a, b})] for b in names) for a in names),
-    )
-
-
-def _order_bars(results: Sequence[JudgeAgreement]) -> Iterator[Bars]:
-    positions = {result.name: None if result.alone is None else result.alone.position for result in results}
-    shares = {name: _order_shares(position) for name, position in positions.items() if position is not None}
-    if not shares:
-        return
-    yield bars(shares, ("same answer", "leans to first", "leans to second"), **LAYOUTS.figure("orders"))
 
 
 def _group_bars(

@@ -24,7 +24,7 @@ from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import grouped
 from judgelm.studies.pair_metrics import PairMetrics
-from judgelm.studies.result import Bars, Figure, Lines, Row, Series, StudyResult, Table, bars, columns, table
+from judgelm.studies.result import Lines, Row, Series, StudyResult, Table, columns, table
 from judgelm.studies.sentences import format_share
 
 
@@ -181,7 +181,7 @@ def _shown_to_authors(shown: Shown) -> Shown:
 
 
 def paper_tables(runs: Mapping[int, Sequence[TableRun]], prices: CostPrices | None = None) -> StudyResult:
-    """The tables that have runs, with figures for scaling and position bias.
+    """The tables that have runs, with a figure for scaling.
 
     Args:
         runs: number of a table of the paper -> its rows.
@@ -195,8 +195,6 @@ def paper_tables(runs: Mapping[int, Sequence[TableRun]], prices: CostPrices | No
         raise ValueError("no runs to lay out")
     ordered = sorted(runs.items())
     prices = prices or CostPrices()
-    biases = [_biases(table_number, rows) for table_number, rows in ordered if table_number in (5, 6)]
-    figures: list[Figure | None] = [_scaling(runs[4]) if 4 in runs else None, *biases]
     return StudyResult(
         study="judgelm",
         title="JudgeLM's tables for these judges",
@@ -215,7 +213,7 @@ def paper_tables(runs: Mapping[int, Sequence[TableRun]], prices: CostPrices | No
             _efficiency(rows, prices) if table_number == 3 else _measured(table_number, rows)
             for table_number, rows in ordered
         ),
-        figures=tuple(figure for figure in figures if figure is not None),
+        figures=(_scaling(runs[4]),) if 4 in runs else (),
         warnings=tuple(
             warning
             for table_number, rows in ordered
@@ -420,22 +418,6 @@ def _number(text: str) -> float | None:
         return float(plain.removesuffix("k")) * factor
     except ValueError:
         return None
-
-
-def _biases(table_number: int, rows: Sequence[TableRun]) -> Bars | None:
-    """Position bias of each row; None where no run was judged in both orders."""
-    judged = [run for run in rows if metric_value(run, "delta") is not None]
-    if not judged:
-        return None
-    names = {"toward_first": "toward 1st", "toward_second": "toward 2nd", "delta": "delta"}
-    return bars(
-        {name: [metric_value(run, key) for run in judged] for key, name in names.items()},
-        [_name(table_number, run) for run in judged],
-        name=f"position-bias-{table_number}",
-        title=f"Position bias ({LAYOUTS[table_number].title.lower()})",
-        x_label="Judge",
-        y_label="Share of pairs",
-    )
 
 
 def _best(table_number: int, rows: Sequence[TableRun]) -> str:

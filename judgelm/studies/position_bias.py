@@ -19,13 +19,11 @@ from judgelm.studies.pair_labels import by_id, orders_of
 from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
 from judgelm.studies.result import (
     DEFAULT_RESAMPLING,
-    Bars,
     Cell,
     Forest,
     Layouts,
     StudyResult,
     Table,
-    bars,
     columns,
     forest,
     table,
@@ -127,7 +125,7 @@ def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling 
             "scores_not_at_the_replys_beginning": everything.by_hand,
         },
         tables=(_table(rows),),
-        figures=(_forest(rows), _bars(rows)),
+        figures=(_forest(rows),),
         warnings=tuple(_warnings(rows)),
     )
 
@@ -171,18 +169,6 @@ def _forest(rows: Sequence[_Measured]) -> Forest:
         [(row.name, row.position.consistency) for row in rows if row.position is not None],
         **LAYOUTS.figure("consistency"),
         no_effect=1.0,
-    )
-
-
-def _bars(rows: Sequence[_Measured]) -> Bars:
-    positions = {row.name: row.position for row in rows if row.position is not None}
-    return bars(
-        {
-            "toward 1st": [position.toward_first for position in positions.values()],
-            "toward 2nd": [position.toward_second for position in positions.values()],
-        },
-        positions,
-        **LAYOUTS.figure("leaning"),
     )
 
 

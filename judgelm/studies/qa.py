@@ -28,14 +28,13 @@ from judgelm.studies.qa_scores import (
     judge_table,
     judged_everywhere_table,
     model_preferences,
-    preference_figure,
     preference_table,
     score_table,
     slug,
     type_figure,
     type_shares,
 )
-from judgelm.studies.result import Bars, Figure, Layouts, Lines, Row, Series, StudyResult, Table, columns, table
+from judgelm.studies.result import Bars, Layouts, Row, StudyResult, Table, columns, table
 from judgelm.studies.sentences import format_number, format_points, format_share
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
@@ -88,23 +87,18 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     people = any(answer.human is not None for answer in answers)
     types = _types_judge(answers, main, options, counting if people else None)
     tables = [score_table(answers, main, counting), judged_everywhere_table(answers, runs, counting)]
-    figures: list[Figure] = []
     if people:
-        thresholds, line = threshold_table(answers, counting)
-        tables += [human_table(answers, main, counting), thresholds, prompt_table(answers, runs, counting)]
-        figures.append(line)
+        tables.append(human_table(answers, main, counting))
+        tables += [threshold_table(answers, counting), prompt_table(answers, runs, counting)]
     by_type, type_bars = _types(answers, types, counting, people=people)
     own, siblings = _preferences(answers, main, options, counting)
     tables.append(by_type)
-    figures.append(type_bars)
     if own:
         tables.append(preference_table(own, kind="self", source="QA-Judge, Table 6"))
-        figures.append(preference_figure(own, kind="self"))
     if siblings:
         included = "includes" if options.sibling_others else "leaves out"
         note = f"Of a sibling the others are all judges but itself, which {included} the answering model's own."
         tables.append(preference_table(siblings, kind="sibling", source="QA-Judge, Table 13", note=note))
-        figures.append(preference_figure(siblings, kind="sibling"))
     tables += [judge_table(answers, runs), authors_table(answers, runs, counting, people=people)]
     return StudyResult(
         study="qa",
@@ -113,7 +107,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
         findings=_findings(answers, main, counting, own, people=people),
         counts=_counts(answers, runs),
         tables=tuple(table for table in tables if table is not None),
-        figures=tuple(figures),
+        figures=(type_bars,),
         warnings=_warnings(answers, runs, own),
     )
 
@@ -324,22 +318,11 @@ def human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Co
     )
 
 
-def threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> tuple[Table, Lines]:
+def threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> Table:
     """F1 binarised at six thresholds against people (Table 10)."""
-    by_threshold = {
-        f"F1 ≥ {threshold:g}": correlations(answers, f1_at(threshold), counting) for threshold in F1_THRESHOLDS
-    }
-    thresholds = _table(
-        by_threshold, name="f1-thresholds", title="Correlation of F1 with people's labels", source="QA-Judge, Table 10"
-    )
-    line = Lines(
-        name="f1-thresholds-average",
-        title="Correlation of F1 with people's labels, averaged over answering models",
-        x_label="F1 that counts as correct from",
-        y_label="Pearson correlation",
-        series=(Series(name="average", x=F1_THRESHOLDS, y=tuple(each.average.mean for each in by_threshold.values())),),
-    )
-    return thresholds, line
+    by_threshold = {f"F1 ≥ {cut:g}": correlations(answers, f1_at(cut), counting) for cut in F1_THRESHOLDS}
+    title = "Correlation of F1 with people's labels"
+    return _table(by_threshold, name="f1-thresholds", title=title, source="QA-Judge, Table 10")
 
 
 def _table(by_labelling: Mapping[str, Correlations], *, name: str, title: str, source: str) -> Table:

@@ -394,18 +394,3 @@ def preference_table(rows: Sequence[ModelPreference], *, kind: str, source: str,
         "other judges calls it incorrect; so the thresholds are cumulative. Answers that some judge gave no label are "
         f"left out. {note}".strip(),
     )
-
-
-def preference_figure(rows: Sequence[ModelPreference], *, kind: str) -> Bars:
-    """The shares of `preference_table`, a bar for each threshold."""
-    return bars(
-        {
-            f"{round(100 * threshold)} % of the others say incorrect": [row.shares[index].share for row in rows]
-            for index, threshold in enumerate(PREFERENCE_THRESHOLDS)
-        },
-        [row.model for row in rows],
-        name=f"{kind}-preference-shares",
-        title=f"{kind.capitalize()}-preference: answers with EM 0 that one judge alone calls correct",
-        x_label="answering model",
-        y_label="share of answers with EM 0",
-    )

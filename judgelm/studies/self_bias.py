@@ -31,7 +31,7 @@ from judgelm.metrics.ratings import (
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.self_bias import BiasFit, debiased, mean_of
 from judgelm.metrics.true_win_rate import FEWEST_STRATUM_LABELS, Stratum, TooFewLabels, stratified_mean
-from judgelm.studies.result import Bars, Cell, HeatMap, Layouts, Row, StudyResult, Table, bars, columns, table
+from judgelm.studies.result import Cell, HeatMap, Layouts, Row, StudyResult, Table, columns, table
 from judgelm.studies.self_bias_fits import (
     Fits,
     Progress,
@@ -72,13 +72,12 @@ def study_self_bias(
     progress(f"means from few labels, {options.draws} draws for each judge")
     powered, problems = few_label_table(paired, options)
     progress("tables and their intervals")
-    scores, bars = correlations(paired, options.reference)
     tables = [
         *_fit_tables(paired, fits),
         debiased_table(paired, fits.main, options.resampling),
         powered,
         panel_table(paired, options.resampling),
-        scores,
+        correlation_table(paired, options.reference),
         agreement_table(ratings.frame, options.resampling),
         attention_table(ratings.frame, options.resampling),
         coverage_table(ratings.frame, paired, options.reference),
@@ -90,7 +89,7 @@ def study_self_bias(
         findings=tuple(findings(fits, powered)),
         counts=_counts(ratings, paired, options.reference) | {"fits that failed": len(fits.failed)},
         tables=tuple(table for table in tables if table is not None and table.rows),
-        figures=(*forests(paired, fits), *heat_maps(paired, options.reference), bars),
+        figures=(*forests(paired, fits), *heat_maps(paired, options.reference)),
         warnings=tuple(_warnings(ratings, paired, fits, problems)),
     )
 
@@ -365,15 +364,17 @@ def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str)
     return LAYOUTS.table("coverage", rows)
 
 
-def correlations(paired: PairedRatings, reference: str) -> tuple[Table, Bars]:
+def correlation_table(paired: PairedRatings, reference: str) -> Table:
     """Tie-corrected Spearman of each judge with the reference, per dimension."""
-    judges = by_family(paired, paired.judges)
     by_judge_and_dimension = {
         (judge, dimension): rank_correlation(rows["rating"].to_numpy(), rows["reference"].to_numpy())
         for (judge, dimension), rows in paired.frame.groupby(["judge", "dimension"])
     }
-    correlation_table = table(
-        [(judge, *(by_judge_and_dimension.get((judge, name)) for name in paired.dimensions)) for judge in judges],
+    return table(
+        [
+            (judge, *(by_judge_and_dimension.get((judge, name)) for name in paired.dimensions))
+            for judge in by_family(paired, paired.judges)
+        ],
         columns("text", judge="Judge"),
         columns("number", ((name, name) for name in paired.dimensions)),
         name="correlations",
@@ -381,15 +382,6 @@ def correlations(paired: PairedRatings, reference: str) -> tuple[Table, Bars]:
         source="Play Favorites, Figure 5",
         note="Ties have their mean rank. Empty: fewer than four ratings, or one side is constant.",
     )
-    figure = bars(
-        {name: [by_judge_and_dimension.get((judge, name)) for judge in judges] for name in paired.dimensions},
-        judges,
-        name="correlations-figure",
-        title=correlation_table.title,
-        x_label="judge",
-        y_label="Spearman's correlation",
-    )
-    return correlation_table, figure
 
 
 def agreement_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:

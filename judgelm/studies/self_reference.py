@@ -384,8 +384,6 @@ def _figures(answers: JudgedAnswers, results: Correlations) -> tuple[Figure, ...
         drawn.append(_scatter(answers, dataset, index))
         for method in answers.methods:
             drawn += _heat_maps(answers, dataset, method, index)
-        if change := _change_map(answers, dataset, index):
-            drawn.append(change)
     partial = forest(
         [
             (f"{dataset}, {judge}", result.g_j_given_a.estimate, METHOD_NAMES[method])
@@ -415,43 +413,20 @@ def _scatter(answers: JudgedAnswers, dataset: str, index: int) -> Lines:
 
 
 def _heat_maps(answers: JudgedAnswers, dataset: str, method: Method, index: int) -> list[HeatMap]:
-    """Figures 2 and 13-17: accuracy and own-class F1 in the four parts, a row for each judge."""
+    """Figures 2 and 13-17: accuracy in the four parts, a row for each judge."""
     judges = tuple(judge for judge in answers.judges if answers.of(judge, method, dataset))
     if not judges:
         return []
     cells = [four_way_cells(answers, judge, method, dataset) for judge in judges]
-
-    def draw(name: str, label: str, values: list[tuple[float | None, ...]]) -> HeatMap:
-        return HeatMap(
-            name=f"{name}-{method}-{index}",
-            title=f"{label}, {dataset}, {METHOD_NAMES[method]}",
+    return [
+        HeatMap(
+            name=f"four-way-accuracy-{method}-{index}",
+            title=f"accuracy, {dataset}, {METHOD_NAMES[method]}",
             x_label="judge's own answer and agent's answer",
             y_label="judge",
-            value_label=label,
+            value_label="accuracy",
             rows=judges,
             columns=WAYS,
-            values=tuple(values),
+            values=tuple(tuple(point(cell.accuracy) for cell in row) for row in cells),
         )
-
-    return [
-        draw("four-way-accuracy", "accuracy", [tuple(point(cell.accuracy) for cell in row) for row in cells]),
-        draw("four-way-f1", "own-class F1", [tuple(point(cell.own_class_f1) for cell in row) for row in cells]),
     ]
-
-
-def _change_map(answers: JudgedAnswers, dataset: str, index: int) -> HeatMap | None:
-    """Change by self-reference in the four parts, which shows the loss on D_J-; None without both methods."""
-    changes = {judge: pair[1] for judge in answers.judges if (pair := change_of(answers, judge, dataset))}
-    if not changes:
-        return None
-    return HeatMap(
-        name=f"four-way-change-{index}",
-        title=f"Accuracy, self-reference minus CoT, {dataset}",
-        x_label="judge's own answer and agent's answer",
-        y_label="judge",
-        value_label="change of accuracy",
-        rows=tuple(changes),
-        columns=WAYS,
-        values=tuple(tuple(point(cell) for cell in change.accuracies) for change in changes.values()),
-        centred=True,
-    )

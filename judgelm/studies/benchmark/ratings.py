@@ -20,7 +20,6 @@ from judgelm.metrics.correlation import grade_correlation
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict, LabelVerdict
 from judgelm.studies.benchmark.scoring_rules import LAYOUTS, JoinedJudgment, Report, by_subset
-from judgelm.studies.result import bars
 from judgelm.studies.sentences import format_number, format_share
 
 _NUMBERS = (
@@ -71,7 +70,6 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
     values = {name: [getattr(numbers, key) for key, _ in _NUMBERS] for name, numbers in correlations.items()}
     rows = [(name, correlations[name].n, *numbers) for name, numbers in values.items()]
     grade_table = LAYOUTS.table("correlations", rows)
-    figure = bars(values, [heading for _, heading in _NUMBERS], **LAYOUTS.figure("correlations-figure"))
     judge, *others = (numbers.pearson for numbers in correlations.values())
     findings = []
     if judge is not None:
@@ -79,7 +77,7 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
     if itself := [pearson.value for pearson in others if pearson is not None]:
         findings.append(f"GPT-4's own gradings correlate by {min(itself):.3f} to {max(itself):.3f}.")
     undefined = [f"{name}: no correlation ({numbers.why})." for name, numbers in correlations.items() if numbers.why]
-    return Report(findings, [grade_table], [figure], undefined)
+    return Report(findings, [grade_table], warnings=undefined)
 
 
 def _gpt4_scores(joined: JoinedJudgment) -> tuple[float, ...]:
@@ -122,18 +120,13 @@ def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampli
             for name, n, judged, lexical in (everything, *groups)
         ],
     )
-    figure = bars(
-        {"accuracy": [group.judged.accuracy for group in groups]},
-        [group.name for group in groups],
-        **LAYOUTS.figure("by-model"),
-    )
     shares = {
         f"Accuracy over {everything.n:,} answers": everything.judged.accuracy,
         "F1 of correct": everything.judged.f1,
         "Accuracy of lexical match": everything.lexical.accuracy if everything.lexical else None,
     }
     findings = [f"{name}: {format_share(share)}." for name, share in shares.items() if share is not None]
-    return Report(findings, [answers], [figure])
+    return Report(findings, [answers])
 
 
 def _group(name: str, members: Sequence[JoinedJudgment], resampling: Resampling) -> _Group:
