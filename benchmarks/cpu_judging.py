@@ -38,7 +38,7 @@ from judgelm.engines.model_files import load_tokenizer
 from judgelm.engines.vllm import quiet_imports
 from judgelm.machine import look_at_devices
 from judgelm.modes import Pairwise
-from judgelm.modes.flow import Mode
+from judgelm.modes.mode import Mode
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Completion, Sample
 from judgelm.runs.runner import judge

@@ -23,7 +23,7 @@ import numpy as np
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.metrics.resampling import Resampling, share
-from judgelm.modes.multi import Reward
+from judgelm.modes.reward import Reward
 from judgelm.records import Prompt, Sample, Winner
 from judgelm.runs.runner import judge
 

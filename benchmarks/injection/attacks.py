@@ -19,7 +19,7 @@ import numpy as np
 
 from judgelm.engines.base import Engine
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.modes.flow import Mode
+from judgelm.modes.mode import Mode
 from judgelm.parsing.scores import parse_pair
 from judgelm.prompts.catalog import Template
 from judgelm.prompts.sanitization import role_markers, special_tokens

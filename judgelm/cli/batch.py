@@ -18,6 +18,7 @@ from judgelm.cli.options import (
     ModeFlags,
 )
 from judgelm.errors import ConfigError, InputError
+from judgelm.modes import MODES, mode_type
 
 if TYPE_CHECKING:
     from judgelm.judge import Judge
@@ -32,7 +33,7 @@ def batch(
     mode: Annotated[
         str,
         typer.Option(
-            help=f"Mode: {', '.join(options.MODE_NAMES)}; see judgelm modes.",
+            help=f"Mode: {', '.join(MODES)}; see judgelm modes.",
             autocompletion=options.modes,
             rich_help_panel="How to judge",
         ),
@@ -135,13 +136,13 @@ def batch(
             raise ConfigError("--mode-arg criteria=... and --criteria set the same option; keep one of them")
         chosen["criteria"] = read_criteria(criteria)
     mode = checked_mode(mode, chosen, judge_options, model=model, is_default=options.is_default(context, "mode"))
-    if self_answers is not None and mode != "ssr" and chosen.get("self_reference") != "guided":
+    if self_answers is not None and not mode_type(mode).uses_self_answers(chosen):
         way = "--mode ssr, or --mode correctness --mode-arg self_reference=guided"
         raise ConfigError(f"--self-answers: mode {mode} shows the judge none of its own answers; use {way}")
     check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
     arguments = judge_options.judge_arguments()
-    if mode == "reward" and judge_options.template is None:
-        arguments["reading"] = judge_options.reading or "reward"  # other models are refused before they are loaded
+    if (needed := mode_type(mode).reading) and judge_options.template is None:
+        arguments["reading"] = judge_options.reading or needed  # other models are refused before they are loaded
     cluster = workers.cluster()
     both = cascade_of(job, cascade, cascade_band, mode=mode, model=model, adapter=judge_options.adapter)
 

@@ -11,6 +11,7 @@ from judgelm.cli import options
 from judgelm.cli.commands import described_fields, help_and_epilog
 from judgelm.cli.console import JsonOut, PlainConsole, is_stdout, write_json
 from judgelm.cli.options import ModeFlags
+from judgelm.modes import CARD_FIELDS, MODES, mode_type
 
 
 def modes_command(
@@ -29,9 +30,7 @@ def modes_command(
 
     Exit codes: 0 done, 1 usage error.
     """
-    from judgelm.modes import MODES, mode_type
-
-    shown = MODES if name is None else {name: mode_type(name)}
+    shown = {known: mode_type(known) for known in (MODES if name is None else (name,))}
     write_json(json_out, {known: _row(kind) for known, kind in shown.items()})
     if not is_stdout(json_out):
         out = PlainConsole()
@@ -64,7 +63,6 @@ def _print_one(kind: Any, out: PlainConsole) -> None:
 def _row(kind: Any) -> dict[str, Any]:
     """The description of a mode, as `--json` writes it."""
     from judgelm.data.samples import count_range_text
-    from judgelm.modes import CARD_FIELDS
 
     answers = getattr(kind, "answers", None)
     meanings = described_fields(kind)

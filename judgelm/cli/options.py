@@ -11,6 +11,7 @@ from judgelm.cli.console import EXIT_FAILURES, JsonOut, console, is_stdout, load
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError, InputError
+from judgelm.modes import CARD_FIELDS, MODES, mode_type
 from judgelm.parsing.scores import LabelRule, OrderRule
 from judgelm.yaml_files import parse_yaml, read_yaml
 
@@ -20,24 +21,15 @@ if TYPE_CHECKING:
     from judgelm.studies.result import StudyResult
 
 
-MODE_NAMES = (
-    "pair", "reasoned", "single", "multi", "multimodal", "rubric", "checklist", "correctness", "qa", "ssr",
-    "conversation", "chat", "trajectory", "reward",
-)  # fmt: skip
-"""The keys of `judgelm.modes.MODES`, for help that does not wait for that module."""
-
-
 def modes() -> list[str]:
     """Ways of judging."""
-    return list(MODE_NAMES)
+    return list(MODES)
 
 
 def mode_args(ctx: typer.Context) -> list[str]:
     """The options of the mode that the line names, each up to its `=`."""
-    from judgelm.modes import CARD_FIELDS, MODES
-
-    kind = MODES.get(ctx.params.get("mode") or "pair")
-    names = [] if kind is None else [field.name for field in fields(cast(Any, kind))]
+    name = ctx.params.get("mode") or "pair"
+    names = [field.name for field in fields(cast(Any, mode_type(name)))] if name in MODES else []
     return [f"{name}=" for name in names if name not in CARD_FIELDS]
 
 

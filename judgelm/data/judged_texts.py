@@ -21,11 +21,10 @@ from judgelm.data.labelled_pair import LabelledPair
 from judgelm.engines.base import ImageError
 from judgelm.engines.images import image_bytes
 from judgelm.errors import InputError
+from judgelm.modes import shown_fields
 from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Judgment, Label, Sample, TextHashes
 
-_CONTEXT = ("context", "options", "pair", "rubric", "criteria", "anchor", "instruction", "input", "follow_ups")
-"""Metadata that modes show beside question and answers."""
 EXCHANGED = "the order of the answers"
 """The `difference` between samples with the same answers in another order."""
 
@@ -40,7 +39,7 @@ def text_hashes(sample: Sample) -> TextHashes:
             dialogue = dialogue_of(sample)
             questions = [turn.question for turn in dialogue]
             answers = [list(side) for side in zip(*(turn.answers for turn in dialogue), strict=True)]
-    shown = {name: metadata[name] for name in _CONTEXT if metadata.get(name) is not None} if metadata else {}
+    shown = {name: metadata[name] for name in shown_fields() if metadata.get(name) is not None} if metadata else {}
     if sample.reference is not None:
         shown["reference"] = sample.reference
     return TextHashes(

@@ -5,7 +5,7 @@ import ctypes
 import importlib.util
 import os
 import threading
-from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
@@ -368,28 +368,6 @@ class AdapterView(EngineView):
         """As the engine, with the adapter's folder and hash."""
         description = self._engine.describe()
         return description | {"model": description["model"] | self._identity}
-
-
-def with_adapter(
-    begin: Callable[[], Generator[list[Request], list[Completion], Result]], adapter: str
-) -> Generator[list[Request], list[Completion], Result]:
-    """A flow whose requests name the adapter, for an engine that is driven for several judges.
-
-    Args:
-        begin: makes the flow.
-        adapter: folder or hub id.
-    """
-    flow = begin()
-    completions: list[Completion] | None = None
-    try:
-        while True:
-            requests = next(flow) if completions is None else flow.send(completions)
-            completions = yield [replace(request, adapter=adapter) for request in requests]
-    except StopIteration as finished:
-        result: Result = finished.value
-        return result
-    finally:
-        flow.close()
 
 
 class LoopThread:

@@ -1,98 +1,116 @@
-"""Ways of judging, one pure generator each, by the name the command line gives them.
+"""Modes: ways of judging, each a pure generator of requests, by the name that users write.
 
-A mode is a frozen dataclass with its own options as fields. Called with a sample it yields lists of requests, is sent
-the completions in the same order, and returns the judgment. It does no I/O and knows no engine.
-
-A released judge judges in the mode `released`, which its card makes (`judgelm.judges.released`).
-`teaching` (a teacher's judgments of training pairs) and `answering` (answers to questions) are driven by the recipes in
-`data_tools/` and are no ways to run a judge, so they have no name here.
+A mode is a frozen dataclass whose fields are its options (`judgelm.modes.mode.BatchMode`). Called with a sample, it
+yields lists of requests, is sent the completions in the same order, and returns the judgment. It does no I/O and knows
+no engine. Importing this package loads no mode, so that commands can print their help quickly.
 """
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from judgelm.errors import ConfigError, not_found
-from judgelm.modes.checklist import Checklist
-from judgelm.modes.conversation import Chat, Conversation
-from judgelm.modes.flow import BatchMode, Flow, Mode, check_finite
-from judgelm.modes.multi import Multi, Reward
-from judgelm.modes.pairwise import Pairwise, Reasoned
-from judgelm.modes.qa import QaCorrectness
-from judgelm.modes.released import ReleasedMode
-from judgelm.modes.rubric import Rubric
-from judgelm.modes.self_reference import Correctness, SelectiveSelfReference
-from judgelm.modes.single import Multimodal, Single
-from judgelm.modes.trajectory import Trajectory
-from judgelm.modes.votes import TEMPERATURE, Voted
 
-MODES: dict[str, type[BatchMode]] = {
-    "pair": Pairwise,
-    "reasoned": Reasoned,
-    "single": Single,
-    "multi": Multi,
-    "multimodal": Multimodal,
-    "rubric": Rubric,
-    "checklist": Checklist,
-    "correctness": Correctness,
-    "qa": QaCorrectness,
-    "ssr": SelectiveSelfReference,
-    "conversation": Conversation,
-    "chat": Chat,
-    "trajectory": Trajectory,
-    "reward": Reward,
+if TYPE_CHECKING:
+    from judgelm.modes.mode import BatchMode
+    from judgelm.modes.pairwise import Pairwise, Reasoned
+
+MODES: dict[str, str] = {
+    "pair": "judgelm.modes.pairwise:Pairwise",
+    "reasoned": "judgelm.modes.pairwise:Reasoned",
+    "single": "judgelm.modes.single:Single",
+    "multi": "judgelm.modes.multi:Multi",
+    "multimodal": "judgelm.modes.multimodal:Multimodal",
+    "rubric": "judgelm.modes.rubric:Rubric",
+    "checklist": "judgelm.modes.checklist:Checklist",
+    "correctness": "judgelm.modes.self_reference:Correctness",
+    "qa": "judgelm.modes.qa:QaCorrectness",
+    "ssr": "judgelm.modes.self_reference:SelectiveSelfReference",
+    "conversation": "judgelm.modes.conversation:Conversation",
+    "chat": "judgelm.modes.follow_up:Chat",
+    "trajectory": "judgelm.modes.trajectory:Trajectory",
+    "reward": "judgelm.modes.reward:Reward",
 }
-
-__all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise", "Reasoned"]
-
-
-SAMPLED: tuple[type[BatchMode], ...] = (Reasoned, Rubric, Correctness, QaCorrectness, ReleasedMode)
-"""Modes whose judge reasons first, so that it can vote (`judgelm.modes.votes`)."""
+"""Name -> module and class of the mode."""
 
 CARD_FIELDS = ("template", "scale", "step", "prompt", "calibration_temperature")
-"""Fields that a mode takes from the judge's card, and that are no options."""
+"""Fields of modes that come from the judge's card and are not options."""
+
+__all__ = ["CARD_FIELDS", "MODES", "BatchMode", "Pairwise", "Reasoned", "build_mode", "make_mode"]
 
 
-def mode_type(name: str) -> type[BatchMode]:
-    """The mode of that name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Import the public classes when they are first used."""
+        modules = {"BatchMode": "mode", "Pairwise": "pairwise", "Reasoned": "pairwise"}
+        if name not in modules:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{modules[name]}"), name)
+
+
+def mode_type(name: str) -> "type[BatchMode]":
+    """Import and return the mode of that name.
 
     Raises:
-        ConfigError: not found; the message lists the available ones.
+        ConfigError: there is no such mode; the message lists the available ones.
     """
     if name not in MODES:
         raise not_found("mode", name, MODES)
-    return MODES[name]
+    module, _, kind = MODES[name].partition(":")
+    return cast("type[BatchMode]", getattr(import_module(module), kind))
 
 
-def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> BatchMode:
-    """A mode with its options checked for name, type and range.
+def shown_fields() -> frozenset[str]:
+    """Return the metadata fields that the prompts of any mode show; see `BatchMode.shown_fields`."""
+    from judgelm.modes.released import ReleasedMode
+
+    return frozenset().union(ReleasedMode.shown_fields, *(mode_type(name).shown_fields for name in MODES))
+
+
+def protocol_of(name: str) -> str:
+    """Return how a mode reaches a pair's verdict, for reports; empty if the mode is unknown or does not say."""
+    return mode_type(name).protocol if name in MODES else ""
+
+
+def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> "BatchMode":
+    """Return a mode with its options checked for name, type and range.
 
     Args:
         name: key of `MODES`.
-        options: fields of the mode.
-        own: those of `CARD_FIELDS`, as far as the mode has them; its defaults without.
+        options: fields of the mode, also `votes` and `vote_rule`.
+        own: values of `CARD_FIELDS`; those that the mode lacks are ignored.
 
     Raises:
-        ConfigError: no such mode or option, or a value that it cannot have.
+        ConfigError: unknown mode or option, or a value out of range.
     """
     return build_mode(mode_type(name), name, options, own or {})
 
 
-def build_mode(kind: type[BatchMode], name: str, options: Mapping[str, Any], own: Mapping[str, Any]) -> BatchMode:
-    """A mode of this type, as `make_mode` makes those of `MODES`; with `votes` above 1 it is asked so many times.
+def build_mode(kind: "type[BatchMode]", name: str, options: Mapping[str, Any], own: Mapping[str, Any]) -> "BatchMode":
+    """Return a mode of this type, as `make_mode` does; with `votes` above 1 the judge is sampled that many times.
 
     Raises:
-        ConfigError: no such option, or a value that it cannot have.
+        ConfigError: unknown option, or a value out of range.
     """
+    from judgelm.modes.mode import check_finite
+    from judgelm.modes.votes import TEMPERATURE, Voted
+
     voting = {key: value for key, value in options.items() if key in ("votes", "vote_rule")}
     options = {key: value for key, value in options.items() if key not in voting}
     if voting.setdefault("votes", 1) != 1:
-        _check_sampled(kind, name, own)
+        if not kind.can_vote(own):
+            names = ", ".join(known for known in MODES if mode_type(known).reasons_first)
+            raise ConfigError(
+                f"votes: in mode {name} the judge begins with its verdict, whose probabilities one pass gives; ask for "
+                f"distribution instead. Judges that reason first vote: released ones, and modes {names}"
+            )
         return Voted(mode=build_mode(kind, name, {"temperature": TEMPERATURE, **options}, own), **voting)
     if "vote_rule" in voting:
-        raise ConfigError("vote_rule without votes: say how many, such as --votes 5")
+        raise ConfigError("vote_rule needs votes; give their number, such as --votes 5")
     has = {field.name for field in fields(cast(Any, kind))}
     known = sorted(has - set(CARD_FIELDS))
     if unknown := sorted(options.keys() - set(known)):
@@ -109,18 +127,3 @@ def build_mode(kind: type[BatchMode], name: str, options: Mapping[str, Any], own
         raise ConfigError(f"mode {name}: {findings}") from error
     check_finite(made, options)
     return made
-
-
-def _check_sampled(kind: type[BatchMode], name: str, own: Mapping[str, Any]) -> None:
-    """See that samples of a mode's judge tell more than one reply.
-
-    Raises:
-        ConfigError: it writes its verdict first.
-    """
-    verdict_first = kind is ReleasedMode and bool(own["prompt"].stop)
-    if kind not in SAMPLED or verdict_first:
-        names = ", ".join(known for known, mode in MODES.items() if mode in SAMPLED)
-        raise ConfigError(
-            f"votes: in mode {name} the judge begins with its verdict, whose probabilities one pass gives; ask for "
-            f"distribution instead. Judges that reason first vote: released ones, and modes {names}"
-        )

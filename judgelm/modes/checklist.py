@@ -26,10 +26,10 @@ from judgelm.bounds import read_text
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import with_usage
 from judgelm.modes.flow import Flow, RequestFlow, interleave
+from judgelm.modes.mode import BatchMode
 from judgelm.modes.multi import ranking
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.readings import read_words
-from judgelm.prompts.catalog import get_template
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, RankingVerdict, Sample, Shown, Verdict, winner_of
 from judgelm.yaml_files import MAX_YAML_BYTES, parse_yaml
 
@@ -118,7 +118,7 @@ def read_criteria(path: Path) -> tuple[Criterion, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checklist:
+class Checklist(BatchMode):
     """Judge answers by criteria, each of them a question of yes or no.
 
     Each criterion is asked about each answer, all in one batch. An entry of `shown` is one of them: `part` is the
@@ -141,6 +141,10 @@ class Checklist:
     answers: ClassVar[tuple[int, int | None]] = (1, None)
     template: ClassVar[str] = "checklist"
     scale: ClassVar[tuple[float, float]] = (0, 1)
+    shown_fields: ClassVar[tuple[str, ...]] = (CRITERIA_FIELD,)
+    protocol: ClassVar[str] = (
+        "Each answer was judged by itself by a checklist; the better one has the higher weighted share"
+    )
 
     criteria: tuple[str | Criterion, ...] = ()
     hard: bool = False
@@ -153,17 +157,13 @@ class Checklist:
         if not 0 <= self.tie_margin <= 1:
             raise ConfigError(f"tie_margin is {self.tie_margin}; it is a difference of two shares, 0 to 1")
 
-    @property
-    def template_sha(self) -> str:
-        """Hash of the prompt's bytes; the criteria are options of the mode or part of the row."""
-        return get_template(self.template).sha
-
     def check(self, sample: Sample) -> None:
         """See that a sample has criteria.
 
         Raises:
             InputError: it has none, or they cannot be used.
         """
+        BatchMode.check(self, sample)
         self.criteria_of(sample)
 
     def criteria_of(self, sample: Sample) -> tuple[Criterion, ...]:

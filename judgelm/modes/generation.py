@@ -17,7 +17,8 @@ from typing import ClassVar, Literal, NamedTuple
 
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import cut_off, failure_of, read_reply, thinking_of, with_usage
-from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, sampling_for
+from judgelm.modes.flow import Flow, RequestFlow
+from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
 from judgelm.modes.qa import QA_ANSWERING, context_of
 from judgelm.modes.self_reference import stops
 from judgelm.parsing.scores import parse_pair, split_score_line
@@ -190,7 +191,7 @@ _ORDER = (0, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TeacherMode:
+class TeacherMode(BatchMode):
     """Ask a teacher about a pair once, as it is given, with its reference if it has one.
 
     Every reply is a judgment of its own, so that one that is paid for is never asked for again since another failed;
@@ -223,11 +224,6 @@ class TeacherMode:
                 "--template judgelm-paper"
             )
         check_above_zero(self, "reason_tokens")
-
-    @property
-    def template_sha(self) -> str:
-        """Hash of the template's bytes for a pair."""
-        return get_template(self.template).sha
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:

@@ -13,20 +13,13 @@ from itertools import permutations as all_orders
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
-from judgelm.modes.completions import Explained, explain, first_failure, graded, read_reply, to_explain, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, requests_of, sampling_for
-from judgelm.modes.readings import (
-    answer_scores,
-    check_reading,
-    conclude_pair,
-    explain_word,
-    read_rewards,
-    read_words,
-    reading_of,
-)
+from judgelm.modes.completions import first_failure, read_reply, with_usage
+from judgelm.modes.flow import Flow, requests_of
+from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
+from judgelm.modes.readings import answer_scores, check_reading, explain_word, read_words, reading_of
+from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.conversation import dialogue_of
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
 from judgelm.records import Judgment, RankingVerdict, Sample, Shown, Unparsed
 
@@ -38,7 +31,7 @@ _SAME_SCORE = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Multi:
+class Multi(BatchMode):
     """Rank two answers or more.
 
     The verdict is a `RankingVerdict` of the mean scores; answers with the same mean are tied. `consistent` is whether
@@ -76,6 +69,7 @@ class Multi:
 
     name: ClassVar[str] = "multi"
     answers: ClassVar[tuple[int, None]] = (2, None)
+    takes_rewards: ClassVar[bool] = True
 
     template: str = "judgelm-v1"
     permutations: int = 1
@@ -100,11 +94,6 @@ class Multi:
             raise ConfigError(
                 f"min_answer_tokens is {self.min_answer_tokens}; the length policy keeps {MIN_ANSWER_TOKENS} anyway"
             )
-
-    @property
-    def template_sha(self) -> str:
-        """Hash of the pair's bytes, which stand for the family: those for more answers are made of the same words."""
-        return get_template(self.template).sha
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
@@ -189,76 +178,6 @@ class Multi:
             scores=means,
             consistent=len(rankings) == 1 if len(read) == len(shown) > 1 else None,
             failure=failure,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reward:
-    """Score each answer by a reward model, one pass an answer; two make a pair, three and more a ranking.
-
-    The model reads question and answer in its own chat template, of a sample with `turns` the dialogue of each
-    assistant. Its numbers have no scale: `scores` holds them as they are, and a single answer's verdict is its number.
-    P(the first of two is better) is the logistic function of the difference (Bradley-Terry).
-
-    Attributes:
-        template: `reward`, in which the model reads a chat of its own.
-        tie_threshold: a pair is a tie where P(first better) is at most this far from 0.5.
-        calibration_temperature: divides the difference of two rewards.
-
-    Raises:
-        ConfigError: a judge that writes text, or options out of range.
-    """
-
-    name: ClassVar[str] = "reward"
-    answers: ClassVar[tuple[int, None]] = (1, None)
-    reference: ClassVar[Literal["ignore"]] = "ignore"
-    criterion: ClassVar[None] = None
-    scale: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
-    step: ClassVar[float] = 1
-
-    template: str = "reward"
-    tie_threshold: float = 0.0
-    calibration_temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the options, and that the judge is a reward model."""
-        if reading_of(self).reading != "reward":
-            raise ConfigError(
-                f"mode reward: the judge is read by template {self.template}, and only a reward model, with a "
-                "sequence-classification head of one number, has rewards; use --mode pair, or name such a model"
-            )
-        check_reading(self)
-        if not 0 <= self.tie_threshold <= 0.5:
-            raise ConfigError(f"tie_threshold is {self.tie_threshold}; it is a distance from 0.5, 0 to 0.5")
-
-    @property
-    def template_sha(self) -> str:
-        """Hash of the template, which has no words."""
-        return get_template(self.template).sha
-
-    def check(self, sample: Sample) -> None:
-        """See that the sample's turns are a dialogue.
-
-        Raises:
-            InputError: they are not.
-        """
-        dialogue_of(sample, referenced=False)
-
-    @with_usage
-    def __call__(self, sample: Sample) -> Flow:
-        """Ask for the number of each answer, and conclude."""
-        readout = yield from read_rewards(sample)
-        if len(sample.answers) == 1:
-            return graded(self, sample, readout.shown[0])
-        if len(sample.answers) == 2:
-            return conclude_pair(self, sample, readout)
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if readout.strengths is None else RankingVerdict(order=ranking(readout.strengths)),
-            shown=readout.shown,
-            scores=readout.strengths,
-            failure=readout.failure,
         )
 
 

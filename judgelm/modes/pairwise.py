@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError
 from judgelm.modes.completions import (
-    PLACES,
-    Reasons,
-    compare_by_label,
-    explain,
     failure_of,
     first_failure,
+    in_sample_order,
+    pair_in_sample_order,
     read_reply,
-    to_explain,
     with_usage,
 )
-from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, pair_orders, requests_of, sampling_for
+from judgelm.modes.flow import Flow, RequestFlow, requests_of
+from judgelm.modes.labels import PLACES, LabelPairMode, compare_by_label
+from judgelm.modes.mode import BatchMode, check_above_zero, check_threshold, pair_orders, sampling_for
 from judgelm.modes.readings import check_reading, conclude_pair, explain_word, read_words, reading_of
+from judgelm.modes.reasons import Reasons, explain, to_explain
 from judgelm.parsing.scores import (
     OrderRule,
     ScoreLines,
@@ -53,12 +53,11 @@ from judgelm.records import (
     winner_of,
 )
 
-_GIVEN = (0, 1)
 _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairwise:
+class Pairwise(BatchMode):
     """Judge a pair of answers.
 
     Where the template reads words (`judgelm.modes.readings`), the verdict is that of P(first better). `letters` then
@@ -98,6 +97,8 @@ class Pairwise:
 
     name: ClassVar[str] = "pair"
     answers: ClassVar[tuple[int, int]] = (2, 2)
+    takes_rewards: ClassVar[bool] = True
+    ignores_id: ClassVar[bool] = True
 
     template: str = "judgelm-v1"
     both_orders: bool = False
@@ -126,20 +127,11 @@ class Pairwise:
             raise ConfigError("order_rule given takes the verdict of the given order alone; leave accept_one_order out")
         if self.reasons == "flips" and not self.both_orders and reading_of(self).reading != "letters":
             raise ConfigError("reasons flips explains pairs whose two orders disagree; add --both-orders")
-        for name in ("tie_threshold", "close_threshold"):
-            if not 0 <= getattr(self, name) <= 0.5:
-                raise ConfigError(
-                    f"{name} is {getattr(self, name)}; it is a distance from a probability of 0.5, 0 to 0.5"
-                )
+        check_threshold(self, "tie_threshold", "close_threshold")
         if self.order_rule == "probability" or self.reasons == "close":
             object.__setattr__(self, "distribution", True)
         if self.distribution or self.retry_unparseable:
             score_lines(self.scale, self.step)  # raises where the scale has too many
-
-    @property
-    def template_sha(self) -> str:
-        """Hash of the template's bytes for a pair."""
-        return get_template(self.template).sha
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
@@ -287,17 +279,7 @@ def _no_probability(shown: Sequence[Shown]) -> Unparsed:
 def _expected(shown: Shown) -> tuple[float, float]:
     """The expected scores of an order, in sample order."""
     assert shown.distribution is not None, "only orders with a distribution have expected scores"
-    return _restored(shown.order, shown.distribution.expected)
-
-
-def in_sample_order(shown: Shown) -> tuple[float, float] | None:
-    """The scores of a shown pair, put back in sample order; None where there are none."""
-    return None if shown.scores is None else _restored(shown.order, shown.scores)
-
-
-def _restored(order: tuple[int, ...], scores: tuple[float, ...]) -> tuple[float, float]:
-    first, second = scores
-    return (first, second) if order == _GIVEN else (second, first)
+    return pair_in_sample_order(shown.order, shown.distribution.expected)
 
 
 def mean_scores(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -310,7 +292,7 @@ read_pair_verdict = partial(read_verdict, labels=PLACES, brackets_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reasoned:
+class Reasoned(LabelPairMode):
     """Judge a pair with a judge that reasons first and ends with `[[1]]` or `[[2]]`.
 
     There is no tie in one order. Where two orders name different answers the verdict is a tie and `consistent` is
@@ -333,8 +315,9 @@ class Reasoned:
     """
 
     name: ClassVar[str] = "reasoned"
-    retry_needs_grammar: ClassVar[bool] = False
     answers: ClassVar[tuple[int, int]] = (2, 2)
+    reasons_first: ClassVar[bool] = True
+    retry_needs_grammar: ClassVar[bool] = False
 
     template: str = "reasoned-chat"
     both_orders: bool = False
@@ -351,11 +334,6 @@ class Reasoned:
         check_above_zero(self, "max_tokens")
         reasoned_template(self.template)
 
-    @property
-    def template_sha(self) -> str:
-        """Hash of the template's bytes for a pair."""
-        return get_template(self.template).sha
-
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Ask for each order, conclude, then ask for the probability of the verdicts.
@@ -363,10 +341,7 @@ class Reasoned:
         Raises:
             InputError: the sample has not exactly two answers.
         """
-        if len(sample.answers) != 2:
-            raise InputError(
-                f"sample {sample.id}: expected 2 answers, got {len(sample.answers)}; reasoned judges pairs"
-            )
+        self.check(sample)
         reference = None if self.reference == "ignore" else sample.reference
         template = get_template(self.template)
         prompts = [template.render(sample, order, reference) for order in pair_orders(self.both_orders)]

@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError, InputError, not_found
-from judgelm.modes.completions import ask_probabilities, failure_of, labelled, read_reply, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, sampling_for
+from judgelm.modes.completions import failure_of, labelled, read_reply, with_usage
+from judgelm.modes.flow import Flow
+from judgelm.modes.labels import ask_probabilities
+from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
 from judgelm.parsing.short_answers import QaRules, check_rules, exact_match, golds_of
 from judgelm.parsing.verdicts import QaLabelRule, label_by, read_label
 from judgelm.prompts.catalog import PromptText, read_texts, sha_of
@@ -134,7 +136,7 @@ def _examples(form: str, shots: Shots) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QaCorrectness:
+class QaCorrectness(BatchMode):
     """Judge one predicted answer as `correct` or `incorrect`.
 
     `sample.answers[0]` is the answer, `sample.reference` the gold answer that the judge is shown, `metadata` may hold
@@ -162,6 +164,8 @@ class QaCorrectness:
     name: ClassVar[str] = "qa"
     answers: ClassVar[tuple[int, int | None]] = (1, 1)
     reference: ClassVar[Literal["use"]] = "use"
+    shown_fields: ClassVar[tuple[str, ...]] = ("context",)
+    reasons_first: ClassVar[bool] = True
 
     shots: Shots = 0
     with_context: bool = False

@@ -22,10 +22,12 @@ from itertools import chain, combinations
 from typing import Literal, NamedTuple, Protocol
 
 from judgelm.errors import ConfigError
-from judgelm.modes.completions import Reasons, explain, failure_of, first_failure, to_explain
-from judgelm.modes.flow import Flow, RequestFlow, SamplingOptions, requests_of, sampling_for
+from judgelm.modes.completions import failure_of, first_failure, in_sample_order
+from judgelm.modes.flow import Flow, RequestFlow, requests_of
+from judgelm.modes.mode import SamplingOptions, sampling_for
+from judgelm.modes.reasons import Reasons, explain, to_explain
 from judgelm.parsing.scores import (
-    LEAST_ASSIGNED,
+    MIN_ASSIGNED,
     ScoreLines,
     grade_distribution,
     pair_distribution,
@@ -57,7 +59,6 @@ _NOT_READ: Mapping[str, tuple[object, ...]] = {
     "temperature": (0,),
 }
 """Options of modes that mean nothing where probabilities are read, and the values that they may have."""
-_REWARD_MODES = ("reward", "pair", "single", "multi")
 
 
 class ReadingMode(Protocol):
@@ -66,32 +67,26 @@ class ReadingMode(Protocol):
     @property
     def template(self) -> str:
         """Id of the template, whose `reading` this is."""
-        ...
 
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
         """The policy for references."""
-        ...
 
     @property
     def scale(self) -> tuple[float, float]:
         """Lowest and highest score."""
-        ...
 
     @property
     def step(self) -> float:
         """Spacing of grades."""
-        ...
 
     @property
     def criterion(self) -> str | None:
         """The user's criterion."""
-        ...
 
     @property
     def calibration_temperature(self) -> float:
         """Divides the difference of two strengths."""
-        ...
 
 
 class Words(NamedTuple):
@@ -178,9 +173,8 @@ def check_reading(mode: ReadingMode) -> str:
 
 def _check_rewarding(mode: ReadingMode) -> None:
     name = str(getattr(mode, "name", ""))
-    if name not in _REWARD_MODES:
-        ways = ", ".join(_REWARD_MODES)
-        raise ConfigError(f"mode {name}: a reward model writes no text; use mode {ways}, which read its number")
+    if not getattr(mode, "takes_rewards", False):
+        raise ConfigError(f"mode {name}: a reward model writes no text; use mode reward, pair, single or multi")
     if (reasons := getattr(mode, "reasons", "none")) != "none":
         raise ConfigError(f"reasons is {reasons}, but a reward model explains nothing; leave it out")
 
@@ -277,7 +271,7 @@ def _word_logprobs(completion: Completion, words: Words, template: Template) -> 
         return Unparsed("engine", "", f"the engine gives no probabilities, which reading {template.reading} needs")
     logprobs = iter(completion.candidate_logprobs)
     masses = [math.fsum(math.exp(next(logprobs)) for _ in spellings) for spellings in words.spellings.values()]
-    if (mass := math.fsum(masses)) < LEAST_ASSIGNED:
+    if (mass := math.fsum(masses)) < MIN_ASSIGNED:
         text = completion.texts[0] if completion.texts else ""
         listed = ", ".join(words.spellings)
         return Unparsed("off_grammar", text, f"only {mass:.2g} of the probability is on {listed}, less than half")
@@ -367,12 +361,10 @@ class ExplainingMode(ReadingMode, SamplingOptions, Protocol):
     @property
     def reasons(self) -> Reasons:
         """The judgments to explain."""
-        ...
 
     @property
     def reason_tokens(self) -> int:
         """Room for a reason."""
-        ...
 
 
 def explain_word(
@@ -395,20 +387,18 @@ class PairReadingMode(ReadingMode, Protocol):
     @property
     def name(self) -> str:
         """The mode's name."""
-        ...
 
     @property
     def tie_threshold(self) -> float:
         """Distance of P(first better) from 0.5 within which the verdict is a tie."""
-        ...
 
 
 def conclude_pair(mode: PairReadingMode, sample: Sample, readout: Readout) -> Judgment:
     """The judgment of two answers; `consistent` is whether the letters of both orders name the same answer."""
     strengths = readout.strengths
     probability = None if strengths is None else first_better(mode, strengths)
-    orders = [shown for shown in readout.shown if len(shown.order) == 2 and shown.scores is not None]
-    winners = [winner_of(_restored(shown)) for shown in orders]
+    orders = [shown for shown in readout.shown if len(shown.order) == 2]
+    winners = [winner_of(scores) for shown in orders if (scores := in_sample_order(shown)) is not None]
     return Judgment(
         sample_id=sample.id,
         mode=mode.name,
@@ -419,9 +409,3 @@ def conclude_pair(mode: PairReadingMode, sample: Sample, readout: Readout) -> Ju
         probability=probability,
         failure=readout.failure,
     )
-
-
-def _restored(shown: Shown) -> tuple[float, float]:
-    assert shown.scores is not None, "only orders that were read"
-    first, second = shown.scores
-    return (first, second) if shown.order == (0, 1) else (second, first)

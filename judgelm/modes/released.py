@@ -14,14 +14,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import ConfigDict
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.completions import compared, graded, read_reply, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, pair_orders, requests_of, sampling_for
-from judgelm.modes.pairwise import in_sample_order, mean_scores
+from judgelm.modes.completions import graded, in_sample_order, read_reply, with_usage
+from judgelm.modes.flow import Flow, requests_of
+from judgelm.modes.labels import compared
+from judgelm.modes.mode import BatchMode, check_above_zero, pair_orders, sampling_for
+from judgelm.modes.pairwise import mean_scores
 from judgelm.parsing.verdicts import StatedVerdict, Statement, settled, unmarked_verdicts
 from judgelm.prompts.catalog import PromptText, sha_of
 from judgelm.records import Completion, Prompt, Sample, Scores, Shown, SpanKind, Unparsed, winner_of
@@ -29,7 +31,7 @@ from judgelm.records import Completion, Prompt, Sample, Scores, Shown, SpanKind,
 PairLabel = Literal["1", "2", "tie"]
 """The better answer's place in the order shown."""
 
-_LONGEST = 64
+_MAX_MARKED = 64
 """Characters between the marks; more is text that happens to follow a mark."""
 _AROUND = " \t*_`\"'.:[]()：。"
 """Characters around a verdict that carry no meaning."""
@@ -121,8 +123,8 @@ class MarkedReply:
         end = 0
         while (mark := text.find(self.before, end)) >= 0:
             start = mark + len(self.before)
-            end = text.find(self.after or "\n", start, start + _LONGEST + len(self.after))
-            if end < 0 and not self.after and len(text) - start <= _LONGEST:
+            end = text.find(self.after or "\n", start, start + _MAX_MARKED + len(self.after))
+            if end < 0 and not self.after and len(text) - start <= _MAX_MARKED:
                 end = len(text)
             if end < 0:
                 end = start
@@ -279,7 +281,7 @@ class ReleasedPrompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasedMode:
+class ReleasedMode(BatchMode):
     """Judge as a released judge does: it names the better of two answers, scores both, or grades one.
 
     Where two orders name different answers the verdict is a tie. An instruction's input that the judge is shown apart
@@ -304,6 +306,7 @@ class ReleasedMode:
     """
 
     name: ClassVar[str] = "released"
+    shown_fields: ClassVar[tuple[str, ...]] = ("rubric", "instruction", "input")
 
     prompt: ReleasedPrompt
     both_orders: bool = False
@@ -333,6 +336,11 @@ class ReleasedMode:
         if self.explain and not prompt.stop:
             raise ConfigError(f"judge {prompt.id} reasons before its verdict anyway; leave explain out")
 
+    @classmethod
+    def can_vote(cls, fixed: Mapping[str, Any]) -> bool:
+        """Return True unless the judge writes its verdict first."""
+        return not fixed["prompt"].stop
+
     @property
     def template(self) -> str:
         """Its id in manifests."""
@@ -355,7 +363,7 @@ class ReleasedMode:
         Raises:
             InputError: another number of answers, a missing reference, or a rubric that is no text.
         """
-        self._check(sample)
+        self.check(sample)
         orders = ((0,),) if self.prompt.answers == 1 else pair_orders(self.both_orders)
         stop = () if self.explain else self.prompt.stop
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=stop)
@@ -367,11 +375,13 @@ class ReleasedMode:
         read = [scores for reply in shown if (scores := in_sample_order(reply)) is not None]
         return replace(judgment, scores=mean_scores(read) if read and judgment.verdict is not None else None)
 
-    def _check(self, sample: Sample) -> None:
-        needed = self.prompt.answers
-        if len(sample.answers) != needed:
-            way = "a pair" if needed == 2 else "one answer"
-            raise InputError(f"sample {sample.id}: {self.template} judges {way}, got {len(sample.answers)} answers")
+    def check(self, sample: Sample) -> None:
+        """Check that a sample has the number of answers that the judge takes, and the reference if it needs one.
+
+        Raises:
+            InputError: it does not.
+        """
+        BatchMode.check(self, sample)
         if sample.reference is None and self.reference == "use":
             raise InputError(
                 f"sample {sample.id}: no reference, which {self.template} is to be shown; give each row one"

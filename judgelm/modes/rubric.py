@@ -29,9 +29,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from judgelm.errors import ConfigError, InputError, not_found
-from judgelm.modes.completions import ask_missing_labels, read_reply, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, sampling_for
+from judgelm.errors import ConfigError, not_found
+from judgelm.modes.completions import read_reply, with_usage
+from judgelm.modes.flow import Flow
+from judgelm.modes.labels import ask_missing_labels
+from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
 from judgelm.parsing.verdicts import parse_level
 from judgelm.prompts.catalog import ONE_ANSWER, PromptText, read_texts, sha_of
 from judgelm.records import GradeVerdict, Judgment, Prompt, Request, Sample, Shown, Unparsed
@@ -162,7 +164,7 @@ PLAY_FAVORITES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rubric:
+class Rubric(BatchMode):
     """Rate one answer.
 
     Each dimension is a request of its own, and an entry of `shown`: `part` is the dimension, `label` the level that
@@ -187,6 +189,7 @@ class Rubric:
     """
 
     name: ClassVar[str] = "rubric"
+    reasons_first: ClassVar[bool] = True
     retry_needs_grammar: ClassVar[bool] = False
     reference: ClassVar[Literal["ignore"]] = "ignore"
     answers: ClassVar[tuple[int, int]] = (1, 1)
@@ -233,8 +236,7 @@ class Rubric:
         Raises:
             InputError: the sample has not exactly one answer.
         """
-        if len(sample.answers) != 1:
-            raise InputError(f"sample {sample.id}: expected 1 answer, got {len(sample.answers)}; use another mode")
+        self.check(sample)
         scales = self.scales()
         sampling = sampling_for(self, sample.id, self.max_tokens)
         prompts = [scale.prompt(sample, chat=self.chat) for scale in scales]

@@ -11,21 +11,13 @@ Source: Self-Reference, equations 2 and 6, section 5.1, Figures 3 and 8 to 11; S
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.completions import (
-    PLACES,
-    ask_missing_labels,
-    ask_probabilities,
-    compare_by_label,
-    failure_of,
-    labelled,
-    read_reply,
-    thinking_of,
-    with_usage,
-)
-from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, pair_orders, sampling_for
+from judgelm.modes.completions import failure_of, labelled, read_reply, thinking_of, with_usage
+from judgelm.modes.flow import Flow, RequestFlow
+from judgelm.modes.labels import PLACES, LabelPairMode, ask_missing_labels, ask_probabilities, compare_by_label
+from judgelm.modes.mode import BatchMode, check_above_zero, pair_orders, sampling_for
 from judgelm.parsing.short_answers import Task, final_answer, majority
 from judgelm.parsing.verdicts import read_verdict
 from judgelm.prompts.self_reference import (
@@ -147,7 +139,7 @@ _read = partial(read_verdict, labels=LABELS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Correctness:
+class Correctness(BatchMode):
     """Judge one answer: `correct` or `incorrect`.
 
     The verdict is a `LabelVerdict`, and `probability` is P(correct). The answer is never cut to fit the window, since
@@ -173,6 +165,8 @@ class Correctness:
     """
 
     name: ClassVar[str] = "correctness"
+    shown_fields: ClassVar[tuple[str, ...]] = ("options", "pair")
+    reasons_first: ClassVar[bool] = True
     retry_needs_grammar: ClassVar[bool] = False
     reference: ClassVar[Literal["ignore"]] = "ignore"
     answers: ClassVar[tuple[int, int]] = (1, 1)
@@ -192,6 +186,11 @@ class Correctness:
     def __post_init__(self) -> None:
         check_above_zero(self, "max_tokens")
         self._solver()  # raises where its options do not fit
+
+    @classmethod
+    def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
+        """Return True for guided self-reference."""
+        return options.get("self_reference") == "guided"
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
@@ -243,7 +242,7 @@ _read_ssr = partial(read_verdict, labels=PLACES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectiveSelfReference:
+class SelectiveSelfReference(LabelPairMode):
     """Judge a pair; the judge's own majority answer is the reference where enough of its answers agree.
 
     The judge answers the question `solves` times in one request. The gate is on where the share of the most common
@@ -278,6 +277,7 @@ class SelectiveSelfReference:
     """
 
     name: ClassVar[str] = "ssr"
+    shown_fields: ClassVar[tuple[str, ...]] = ("options",)
     retry_needs_grammar: ClassVar[bool] = False
     reference: ClassVar[Literal["ignore"]] = "ignore"
     answers: ClassVar[tuple[int, int]] = (2, 2)
@@ -307,6 +307,11 @@ class SelectiveSelfReference:
         check_above_zero(self, "max_tokens")
         self._solver()  # raises where its options do not fit
 
+    @classmethod
+    def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
+        """Return True."""
+        return True
+
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Solve where that is needed, choose the reference, ask for each order, conclude.
@@ -314,8 +319,7 @@ class SelectiveSelfReference:
         Raises:
             InputError: the sample has not exactly two answers, or has too few solves of its own.
         """
-        if len(sample.answers) != 2:
-            raise InputError(f"sample {sample.id}: expected 2 answers, got {len(sample.answers)}; ssr judges pairs")
+        BatchMode.check(self, sample)
         solver = self._solver()
         solved = (solver.saved(sample) or ()) if self.when == "never" else (yield from solver(sample))
         if isinstance(solved, Unparsed):  # a judge that cannot answer the question is not shown the answers

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from judgelm.modes.flow import RequestFlow, Result, Round, interleave, received_by, relayed
+from judgelm.modes.flow import RequestFlow, Result, Round, interleave, map_rounds
 from judgelm.parsing.thinking import CLOSE, OPEN, Separated, Thinking, separate
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
 
@@ -37,8 +37,12 @@ def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestF
     """
     if thinking.mode == "on":
         blocks: _Blocks = {}
-        return relayed(flow, lambda requests: _thought(requests, thinking, blocks))
-    return received_by(flow, lambda _, received: [separated(completion, thinking) for completion in received])
+        return map_rounds(flow, lambda requests: _thought(requests, thinking, blocks))
+
+    def ask(requests: list[Request]) -> Round:
+        return [separated(completion, thinking) for completion in (yield requests)]
+
+    return map_rounds(flow, ask)
 
 
 def separated(completion: Completion, thinking: Thinking) -> Completion:

@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.completions import Explained, graded, labelled, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, interleave, pair_orders
+from judgelm.modes.completions import graded, labelled, with_usage
+from judgelm.modes.flow import Flow, interleave
+from judgelm.modes.mode import BatchMode, check_above_zero, check_threshold, pair_orders
 from judgelm.modes.readings import Readout, conclude_pair, explain_word, read_words, reading_of
+from judgelm.modes.reasons import Explained
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import get_template, sha_of
 from judgelm.prompts.trajectory import match_trajectory, read_trajectory, reference_steps, trajectory_spans
@@ -38,7 +40,7 @@ _PROBE = '[{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trajectory:
+class Trajectory(BatchMode):
     """Judge what an agent did: one trajectory, or two of one task as a pair.
 
     Each task is asked of each trajectory; `Judgment.shown` has one entry for each prompt, with the task as its `part`.
@@ -101,8 +103,7 @@ class Trajectory:
             raise ConfigError(f"tasks {', '.join(self.tasks)}: one is named twice; ask for each once")
         if self.criterion is not None and not self.criterion.strip():
             raise ConfigError("criterion is empty; state it in words, or leave it out")
-        if not 0 <= self.tie_threshold <= 0.5:
-            raise ConfigError(f"tie_threshold is {self.tie_threshold}; it is a distance from a probability, 0 to 0.5")
+        check_threshold(self, "tie_threshold")
         if not self.statements and self.reference == "ignore":
             raise ConfigError("no tasks and no reference leave nothing to judge by; name a task, or show references")
 
@@ -126,8 +127,7 @@ class Trajectory:
             InputError: it does not.
         """
         where, count = f"sample {sample.id}", len(sample.answers)
-        if count not in (1, 2):
-            raise InputError(f"{where}: expected 1 or 2 trajectories, got {count}; use another mode")
+        BatchMode.check(self, sample)
         for number, answer in enumerate(sample.answers, 1):
             try:
                 read_trajectory(answer)

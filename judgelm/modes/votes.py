@@ -16,7 +16,8 @@ from typing import Any, Literal, TypeVar, get_args
 
 from judgelm.errors import ConfigError, not_found, out_of_range
 from judgelm.modes.conversation import VOTE
-from judgelm.modes.flow import BatchMode, ChecksSamples, Flow, Round, interleave, relayed
+from judgelm.modes.flow import Flow, Round, interleave, map_rounds
+from judgelm.modes.mode import BatchMode
 from judgelm.modes.multi import ranking
 from judgelm.records import (
     MAX_REPLIES,
@@ -46,7 +47,7 @@ _CORRECT = ("incorrect", "correct")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Voted:
+class Voted(BatchMode):
     """A mode whose judge reasons first, asked several times.
 
     Under `majority` the most frequent verdict wins (of pairs, two equally frequent ones are a tie; of labels
@@ -107,8 +108,7 @@ class Voted:
         Raises:
             InputError: it cannot.
         """
-        if isinstance(self.mode, ChecksSamples):
-            self.mode.check(sample)
+        self.mode.check(sample)
 
     def __call__(self, sample: Sample) -> Flow:
         """Draw votes until they decide, and join them."""
@@ -118,7 +118,7 @@ class Voted:
             round_mode = replace(
                 mode, seed=mode.seed + len(drawn)
             )  # the votes of one round differ by their place in it
-            drawn += yield from relayed(interleave([round_mode(sample) for _ in range(count)]), _ask_once)
+            drawn += yield from map_rounds(interleave([round_mode(sample) for _ in range(count)]), _ask_once)
         return self._conclude(drawn)
 
     def _next_round(self, drawn: Sequence[Judgment]) -> int:

@@ -310,13 +310,13 @@ compares P(first better), the mean over the orders, with 0.5."""
 LabelRule = Literal["as_judged", OrderRule]
 """Two orders into the label that is compared: an order rule, or `as_judged`, the verdict that the run decided on."""
 
-MOST_VALUES = 100
+MAX_VALUES = 100
 """Scores per answer; two answers have the square of it as score lines."""
 
-LEAST_ASSIGNED = 0.5
+MIN_ASSIGNED = 0.5
 """With less probability on all score lines together, P(first better) would be an invention."""
 
-_LEAST_LISTED = 1e-4
+_MIN_LISTED = 1e-4
 
 
 class ScoreLines(NamedTuple):
@@ -338,7 +338,7 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
     """Every line of two scores that are multiples of `step` on the judge's scale, both ends included.
 
     Raises:
-        ConfigError: the step is not positive, or the scale holds fewer than 2 or more than `MOST_VALUES` of them.
+        ConfigError: the step is not positive, or the scale holds fewer than 2 or more than `MAX_VALUES` of them.
 
     Example:
         >>> score_lines((1, 2), 1).texts
@@ -348,10 +348,10 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
     if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(step) and step > 0):
         raise ConfigError(f"scale {low:g} to {high:g} in steps of {step:g}: the step must be a positive number")
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    if not 2 <= last - first + 1 <= MOST_VALUES:
+    if not 2 <= last - first + 1 <= MAX_VALUES:
         raise ConfigError(
             f"scale {low:g} to {high:g} in steps of {step:g} holds {max(0, last - first + 1)} scores; a distribution "
-            f"or a retry needs 2 to {MOST_VALUES}, so correct scale or step in the model's judge.json"
+            f"or a retry needs 2 to {MAX_VALUES}, so correct scale or step in the model's judge.json"
         )
     numbers = [f"{multiple * step:g}" for multiple in range(first, last + 1)]
     values = tuple(float(text) for text in numbers)
@@ -399,7 +399,7 @@ def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximatio
         return math.fsum(values) / assigned if assigned else math.nan
 
     tie = mean([mass for s1, s2, mass in masses if s1 == s2])
-    listed = [(s1, s2, round(mass, 6)) for s1, s2, mass in masses if mass >= _LEAST_LISTED]
+    listed = [(s1, s2, round(mass, 6)) for s1, s2, mass in masses if mass >= _MIN_LISTED]
     return PairDistribution(
         expected=(mean([s1 * mass for s1, _, mass in masses]), mean([s2 * mass for _, s2, mass in masses])),
         first_better=min(mean([mass for s1, s2, mass in masses if s1 > s2]) + tie / 2, 1.0),  # min keeps a first NaN
@@ -428,7 +428,7 @@ def grade_distribution(scores: Sequence[float], logprobs: Sequence[float], appro
     for score, logprob in zip(scores, logprobs, strict=True):
         masses[score] = masses.get(score, 0.0) + math.exp(logprob)
     assigned = math.fsum(masses.values())
-    listed = [(score, round(mass, 6)) for score, mass in masses.items() if mass >= _LEAST_LISTED]
+    listed = [(score, round(mass, 6)) for score, mass in masses.items() if mass >= _MIN_LISTED]
     return GradeDistribution(
         expected=math.fsum(score * mass for score, mass in masses.items()) / assigned if assigned else math.nan,
         unassigned=max(0.0, 1 - assigned),
@@ -439,7 +439,7 @@ def grade_distribution(scores: Sequence[float], logprobs: Sequence[float], appro
 
 def is_assigned(distribution: PairDistribution) -> bool:
     """True if the score lines have enough probability for P(first better) to mean something."""
-    return 1 - distribution.unassigned >= LEAST_ASSIGNED
+    return 1 - distribution.unassigned >= MIN_ASSIGNED
 
 
 def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) -> float | None:
@@ -449,7 +449,7 @@ def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) 
         orders: (order, distribution in that order); `(1, 0)` showed the answers exchanged.
 
     Returns:
-        In [0, 1]; None where there is no order, or where one has less than `LEAST_ASSIGNED` on its score lines.
+        In [0, 1]; None where there is no order, or where one has less than `MIN_ASSIGNED` on its score lines.
     """
     if not orders or not all(is_assigned(distribution) for _, distribution in orders):
         return None

@@ -31,11 +31,11 @@ from judgelm.records import Sample, Unparsed
 Task = Literal["number", "choice", "preference"]
 """The answer that a question asks for: a number (GSM8K), an option's letter (MMLU-Pro), the better of two answers."""
 
-MOST_LETTERS = 10
+MAX_LETTERS = 10
 """MMLU-Pro has options A to J; so many where a sample does not say."""
 
-_LONGEST_NUMBER = 50
-_MOST_MARKS = 100
+_MAX_NUMBER_LENGTH = 50
+_MAX_MARKS = 100
 """So many that no number follows are a reply that repeats itself: each look behind one may go to the reply's end."""
 
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
@@ -57,7 +57,7 @@ _LETTER_AT_END = re.compile(
 )
 
 
-def final_answer(text: str, task: Task, *, letters: int = MOST_LETTERS, finished: bool = True) -> str | None:
+def final_answer(text: str, task: Task, *, letters: int = MAX_LETTERS, finished: bool = True) -> str | None:
     """The answer that a solution ends in.
 
     Args:
@@ -101,7 +101,7 @@ def canonical_number(text: str) -> str | None:
         None where the text is more or less than one number, or has more than 50 signs.
     """
     plain = text.strip().strip("*_ ").removesuffix(".").removesuffix("%").strip()
-    if len(plain) > _LONGEST_NUMBER or _NUMBER.fullmatch(plain) is None:
+    if len(plain) > _MAX_NUMBER_LENGTH or _NUMBER.fullmatch(plain) is None:
         return None
     digits = re.sub(r"[$€£,\s]", "", plain)
     whole, _, below = digits.partition("/")
@@ -130,7 +130,7 @@ def _written(value: Fraction) -> str:
 def _number(lines: list[str], *, finished: bool) -> str | None:
     """Behind the last mark that a number follows; without any mark the only number of the last line."""
     text = "\n".join(lines).replace("−", "-")
-    for mark in islice(_last_first(_NUMBER_MARK, text), _MOST_MARKS):
+    for mark in islice(_last_first(_NUMBER_MARK, text), _MAX_MARKS):
         if (answer := _number_behind(text[mark.end() :])) is not None:
             return answer
     numbers = _NUMBER.findall(_result(lines[-1])) if finished and lines else []

@@ -345,7 +345,7 @@ def _template(template_id: str, text: Mapping[str, Any]) -> Template:
     return Template(id=template_id, layout=layout, reading=text.get("reading", "score-line"))
 
 
-MOST_LETTERS = len(ascii_uppercase)
+MAX_LETTERS = len(ascii_uppercase)
 """Answers that a prompt of letters can show."""
 
 
@@ -355,8 +355,8 @@ def letters(answers: int) -> str:
     Raises:
         ConfigError: there are more answers than letters.
     """
-    if answers > MOST_LETTERS:
-        raise ConfigError(f"{answers} answers: reading letters names at most {MOST_LETTERS}; use --reading yes-no")
+    if answers > MAX_LETTERS:
+        raise ConfigError(f"{answers} answers: reading letters names at most {MAX_LETTERS}; use --reading yes-no")
     return ascii_uppercase[:answers]
 
 

@@ -31,7 +31,7 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 """OWNER/NAME of a repository on the hub."""
 _LENGTHS = ("max_completion_length",)
 """Facts of a training that judging reads as a number of tokens."""
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 _HUB_TIMEOUT_S = 5.0
 
 
@@ -262,7 +262,7 @@ def _shown_identity(identity: Mapping[str, str]) -> str:
 
 def _read(path: Path) -> Card:
     try:
-        if (size := path.stat().st_size) > _MOST_BYTES:
+        if (size := path.stat().st_size) > _MAX_BYTES:
             raise CardError(f"{size:,} bytes are no card")
         return _FILE.validate_json(path.read_bytes())
     except CardError as error:

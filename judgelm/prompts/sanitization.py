@@ -140,7 +140,7 @@ _ANY_NUMBER = rf"[^\n\[\]<>#{OPENING}{CLOSING}]{{0,20}}?"
 _NUMBER = "[0-9\u2160-\u217f]+"
 _BLANKS = r"[\s\\]*+"
 _ROMAN_FOR = {str(number): chr(0x215F + number) for number in range(1, 10)}
-_FEWEST_LETTERS = 4
+_MIN_LETTERS = 4
 _PLAIN = re.compile(r"[\t\n\r -~]*")
 
 
@@ -212,7 +212,7 @@ def _loose(marker: str) -> str:
     and any short text for `{n}`: `[1]` and `[S]` are ordinary text, `[The_End_of_Assistant_One's_Answer]` is not.
     """
     parts = _PART.findall(marker)
-    wordy = sum(part.isalpha() for part in parts) >= _FEWEST_LETTERS
+    wordy = sum(part.isalpha() for part in parts) >= _MIN_LETTERS
     if wordy:  # signs between letters are among any signs
         words = [index for index, part in enumerate(parts) if _is_word(part)]
         parts = [part for index, part in enumerate(parts) if not words[0] < index < words[-1] or _is_word(part)]
@@ -247,10 +247,10 @@ def _sanitize(marker: str) -> str:
     return sanitized if sanitized != marker else f"{marker[0]} {marker[1:]}"
 
 
-MOST_LINES = 200_000
+MAX_LINES = 200_000
 """Lines of a template in one rendering; a conversation takes some hundreds."""
-_MOST_SECONDS = 5.0
-_MOST_BYTES = 256 << 20
+_MAX_SECONDS = 5.0
+_MAX_BYTES = 256 << 20
 _CHECKED_EVERY_S = 0.002
 _TEXT_ROOM, _TIMES = 100_000, 10
 _WATCHED = 50
@@ -313,15 +313,15 @@ def _bounded() -> Iterator[None]:
     def on_line(frame: FrameType, event: str, _: object) -> Any:
         nonlocal lines, memory, check_at
         lines += 1
-        if lines > MOST_LINES:
-            raise TemplateRuntimeError(f"it runs more than {MOST_LINES:,} lines")
+        if lines > MAX_LINES:
+            raise TemplateRuntimeError(f"it runs more than {MAX_LINES:,} lines")
         if (now := time.thread_time()) > check_at:
-            if now - began > _MOST_SECONDS:
-                raise TemplateRuntimeError(f"it takes more than {_MOST_SECONDS:g} seconds")
+            if now - began > _MAX_SECONDS:
+                raise TemplateRuntimeError(f"it takes more than {_MAX_SECONDS:g} seconds")
             now_used = psutil.Process().memory_info().rss
             memory = memory or now_used
-            if now_used - memory > _MOST_BYTES:
-                raise TemplateRuntimeError(f"it takes more than {_MOST_BYTES >> 20} MB of memory")
+            if now_used - memory > _MAX_BYTES:
+                raise TemplateRuntimeError(f"it takes more than {_MAX_BYTES >> 20} MB of memory")
             check_at = time.thread_time() + _CHECKED_EVERY_S
         return on_line
 

@@ -26,7 +26,7 @@ from string import ascii_uppercase
 from typing import NamedTuple
 
 from judgelm.errors import InputError
-from judgelm.parsing.short_answers import MOST_LETTERS, Task
+from judgelm.parsing.short_answers import MAX_LETTERS, Task
 from judgelm.prompts.catalog import PromptFamily, PromptText, read_texts
 from judgelm.records import Prompt, Sample, SpanKind
 
@@ -72,7 +72,7 @@ def question_of(sample: Sample) -> QuestionText:
     """
     options = _texts(sample, "options")
     if options is None:
-        return QuestionText(sample.question, MOST_LETTERS)
+        return QuestionText(sample.question, MAX_LETTERS)
     if not 2 <= len(options) <= len(ascii_uppercase):
         raise _wrong(sample, "options", f"expected 2 to {len(ascii_uppercase)} texts, got {len(options)}")
     lines = [f"{letter}. {option}" for letter, option in zip(ascii_uppercase, options, strict=False)]

@@ -18,7 +18,6 @@ from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.errors import InputError
 from judgelm.jsonl import Appender, encode_line
 from judgelm.modes import BatchMode
-from judgelm.modes.flow import ChecksSamples
 from judgelm.records import Judgment, Sample
 from judgelm.runs.answers import SelfAnswers, read_self_answers, with_self_answers
 from judgelm.runs.recorded_rows import row_names
@@ -301,7 +300,7 @@ def _open_stream(
         reference=use,
         references=job.references,
         answers=mode.answers,
-        check=mode.check if isinstance(mode, ChecksSamples) else lambda sample: None,
+        check=mode.check,
         reading=job.reading,
         once=True,
         repeats="skip",

@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from judgelm.data.judged_texts import text_hashes
 from judgelm.engines.base import Engine
-from judgelm.modes.flow import Flow, Mode, RequestFlow, Result
+from judgelm.modes.flow import Flow, RequestFlow, Result
+from judgelm.modes.mode import Mode
 from judgelm.modes.thinking import separate_thinking
 from judgelm.parsing.thinking import reply_so_far
 from judgelm.records import (

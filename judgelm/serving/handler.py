@@ -18,10 +18,11 @@ from typing import Any, NamedTuple, TypeVar
 from judgelm.dialects.catalog import DIALECTS, nearest_prompt, normalised, recognise, wants_a_verdict
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Message, Reply, digest
 from judgelm.dialects.replies import in_format
-from judgelm.engines.base import AdapterView, Engine, with_adapter
+from judgelm.engines.base import AdapterView, Engine
 from judgelm.errors import ConfigError, EngineError, InputError, JudgelmError
 from judgelm.judge import Judge
-from judgelm.modes.flow import BatchMode, RequestFlow
+from judgelm.modes.flow import RequestFlow, with_adapter
+from judgelm.modes.mode import BatchMode
 from judgelm.records import Completion, Judgment, Prompt, Request, Role, Sample, Sampling, Span, Unparsed
 from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
 from judgelm.serving.tasks import ModeTask, checked_sample, has_room_for_reason, judge_result, mode_tasks
@@ -89,9 +90,6 @@ _WAYS_OUT = "send a prompt of a known client, describe this one (--prompts FILE)
 _NO_CHAT = "it asks for a verdict, whose form a chat would guess: describe the prompt in a file (--prompts FILE)"
 _LONG_REQUEST = 20_000
 """Characters of a request from which it is parsed outside the event loop, which others wait for: at worst 20 ms."""
-
-_IDLESS = ("pair", "single", "conversation")
-"""Modes in which a sample's id affects draws alone."""
 
 Result = TypeVar("Result")
 
@@ -354,7 +352,7 @@ class JudgeHandler:
 
 def _shareable(sample: Sample, mode: BatchMode) -> Sample:
     """The sample without its id where that affects nothing: equal samples under other ids are then judged once."""
-    greedy = mode.name in _IDLESS and getattr(mode, "temperature", None) == 0
+    greedy = mode.ignores_id and getattr(mode, "temperature", None) == 0
     return replace(sample, id="-") if greedy else sample
 
 

@@ -13,17 +13,16 @@ import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from math import fsum
-from typing import Any, cast
+from typing import Any
 
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import allows_count, count_range_text
 from judgelm.data.sources.registry import recognise
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, digest
 from judgelm.errors import InputError
-from judgelm.modes.flow import BatchMode, ChecksSamples
-from judgelm.parsing.scores import LEAST_ASSIGNED
+from judgelm.modes import BatchMode
+from judgelm.parsing.scores import MIN_ASSIGNED
 from judgelm.records import GradeDistribution, Judgment, PairDistribution, Sample, Shown, Winner
 
 _SOURCE = "question"
@@ -93,15 +92,8 @@ def checked_sample(sample: Sample, mode: BatchMode) -> Sample:
         raise InputError(f'mode {mode.name}: field "reference" is missing, which it judges by')
     if mode.reference == "ignore":
         sample = replace(sample, reference=None)
-    if _checks_samples(type(mode)):
-        cast(ChecksSamples, mode).check(sample)
+    mode.check(sample)
     return sample
-
-
-@cache
-def _checks_samples(kind: type[BatchMode]) -> bool:
-    """Cached: a check against a protocol is slow, and every request needs it."""
-    return issubclass(kind, ChecksSamples)
 
 
 REASON_TOKENS = 256
@@ -298,7 +290,7 @@ def _prompt_scores(shown: Shown) -> _PromptScores:
     """Scores from a prompt's distribution, or from its score line alone where there is no usable one."""
     assert shown.scores is not None, "a prompt without scores says nothing"
     distribution = shown.distribution or shown.grades
-    if distribution is not None and 1 - distribution.unassigned >= LEAST_ASSIGNED:
+    if distribution is not None and 1 - distribution.unassigned >= MIN_ASSIGNED:
         return _of_pair(shown, distribution) if isinstance(distribution, PairDistribution) else _of_grades(distribution)
     scores = tuple(score for _, score in sorted(zip(shown.order, shown.scores, strict=True)))
     first, last = scores[0], scores[-1]

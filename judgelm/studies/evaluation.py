@@ -15,6 +15,7 @@ import numpy as np
 from judgelm.jsonl import json_ready
 from judgelm.metrics.agreement import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.modes import protocol_of
 from judgelm.parsing.scores import LabelRule, OrderRule
 from judgelm.records import Judgment, Label, Winner
 from judgelm.studies.pair_labels import (
@@ -358,8 +359,8 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
             orders += ", by P(first better) from the probabilities of the answers' letters"
         elif rule == "as_judged" and options.run_rule is not None:
             orders += f" (order rule {options.run_rule})"
-    elif any(row.judgment.mode == "checklist" for row in rows):
-        orders = "Each answer was judged by itself by a checklist; the better one has the higher weighted share"
+    elif protocol := next(filter(None, map(protocol_of, {row.judgment.mode for row in rows})), ""):
+        orders = protocol
     elif any(row.judgment.reads_words for row in rows):
         orders = "Each answer was judged by itself; the verdict is that of P(first better)"
     elif any(row.judgment.shown for row in rows):

@@ -6,7 +6,7 @@ from transformers import AutoTokenizer
 
 from benchmarks.tiny_model import make_base
 from judgelm.judge import Judge
-from judgelm.modes.conversation import FollowUp
+from judgelm.modes.follow_up import FollowUp
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.runs.run_files import read_judgments

@@ -4,9 +4,6 @@ import json
 import subprocess
 import sys
 
-from judgelm.cli.options import MODE_NAMES
-from judgelm.modes import MODES
-
 NOT_FOR_HELP = (
     *("torch", "transformers", "huggingface_hub", "datasets", "numpy", "pandas", "scipy", "sklearn"),
     *("statsmodels", "matplotlib", "jinja2", "yaml", "fastapi", "gradio", "ray", "vllm", "httpx"),
@@ -45,10 +42,6 @@ def test_help_imports_nothing_that_judging_needs():
     for line, (printed, loaded) in zip(lines, run(*((line, {}) for line in lines)), strict=True):
         assert printed, line
         assert not loaded, line
-
-
-def test_the_names_of_the_modes_are_those_there_are():
-    assert tuple(MODES) == MODE_NAMES
 
 
 def test_what_can_be_named_is_offered_and_nothing_that_judging_needs_imported():

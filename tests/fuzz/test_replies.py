@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from judgelm.data.sources.layouts import split_review
 from judgelm.judges.released import released_judges
-from judgelm.modes.single import read_gold
+from judgelm.modes.multimodal import read_gold
 from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original, parse_scores
 from judgelm.parsing.short_answers import (
     Task,

@@ -5,8 +5,9 @@ import pytest
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.modes import Pairwise
-from judgelm.modes.conversation import Chat, Conversation, FollowUp, per_order
+from judgelm.modes.conversation import Conversation, per_order
 from judgelm.modes.flow import interleave
+from judgelm.modes.follow_up import Chat, FollowUp
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Shown, Truncation
 from judgelm.runs.runner import drive as run
 from judgelm.runs.runner import judge

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes import MODES, Pairwise, make_mode
+from judgelm.modes import Pairwise, make_mode, mode_type
 from judgelm.modes.conversation import Conversation
 from judgelm.modes.multi import Multi
 from judgelm.modes.single import Single
@@ -201,7 +201,7 @@ def test_options_that_mean_nothing_are_refused(options, message):
 @pytest.mark.parametrize("name", ["pair", "single", "multi", "conversation"])
 def test_the_modes_of_score_lines_can_be_read_by_words(name):
     mode = make_mode(name, {"criterion": "It rhymes."}, {"template": "yes-no", "scale": (1, 5), "step": 1})
-    assert (type(mode), mode.template) == (MODES[name], "yes-no-criterion")
+    assert (type(mode), mode.template) == (mode_type(name), "yes-no-criterion")
 
 
 def test_a_judgment_survives_its_row():

@@ -138,7 +138,7 @@ def test_options_that_do_not_fit_are_refused(judge_name, options, finding):
 
 
 def test_another_number_of_answers_is_refused():
-    with pytest.raises(InputError, match="judges one answer, got 2"):
+    with pytest.raises(InputError, match="expected 1 answer, got 2"):
         judged("prometheus-absolute", "x")
 
 

@@ -9,7 +9,7 @@ from judgelm import Judge
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes import make_mode
-from judgelm.modes.multi import Reward
+from judgelm.modes.reward import Reward
 from judgelm.records import Completion, Sample, Truncation
 from judgelm.runs.runner import judge
 from tests.support.in_process import exit_code
@@ -119,7 +119,7 @@ def test_turns_that_are_no_dialogue_are_refused():
             {"template": "yes-no"},
             "mode reward: the judge is read by template yes-no, and only a reward model",
         ),
-        ("reward", {"tie_threshold": 0.6}, "tie_threshold is 0.6; it is a distance from 0.5, 0 to 0.5"),
+        ("reward", {"tie_threshold": 0.6}, "tie_threshold is 0.6"),
         ("reward", {"calibration_temperature": 0}, "calibration_temperature is 0.0; it must be above 0"),
         ("conversation", {"template": "reward"}, "mode conversation: a reward model writes no text; use mode reward"),
         ("pair", {"template": "reward", "reasons": "all"}, "a reward model explains nothing"),

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.modes.single import Multimodal, Single, multimodal_template, read_gold
+from judgelm.modes.multimodal import Multimodal, multimodal_template, read_gold
+from judgelm.modes.single import Single
 from judgelm.prompts.catalog import get_template
 from judgelm.records import GradeVerdict, Sample
 from tests.support.flows import drive, reply, text_of

@@ -6,13 +6,15 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.judges.released import released_judge
-from judgelm.modes.conversation import Chat, Conversation
+from judgelm.modes.conversation import Conversation
+from judgelm.modes.follow_up import Chat
 from judgelm.modes.multi import Multi
+from judgelm.modes.multimodal import Multimodal
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.qa import QaCorrectness
 from judgelm.modes.rubric import Rubric
 from judgelm.modes.self_reference import Correctness, SelectiveSelfReference
-from judgelm.modes.single import Multimodal, Single
+from judgelm.modes.single import Single
 from judgelm.modes.thinking import separate_thinking
 from judgelm.parsing.thinking import Thinking
 from judgelm.prompts.sanitization import NOT_ASKED

@@ -146,7 +146,7 @@ def test_other_modes_refuse_its_templates():
 @pytest.mark.parametrize(
     ("answers", "options", "finding"),
     [
-        ((text(), text(), text()), {}, "expected 1 or 2 trajectories, got 3"),
+        ((text(), text(), text()), {}, "expected 1 or 2 answers, got 3"),
         ((text(), "Shipped."), {}, "trajectory 2: expected a trajectory"),
         ((text(),), {"tasks": ()}, "a match needs one trajectory and a trajectory as its reference"),
     ],

@@ -122,7 +122,7 @@ def test_the_manifest_has_the_options_of_mode_and_votes():
         ("reasoned", {"votes": "3"}, "votes is 3; it must be a number"),
         ("reasoned", {"votes": 3, "vote_rule": "median"}, "vote_rule 'median' does not exist"),
         ("pair", {"votes": 3}, "mode pair the judge begins with its verdict"),
-        ("reasoned", {"vote_rule": "mean"}, "vote_rule without votes"),
+        ("reasoned", {"vote_rule": "mean"}, "vote_rule needs votes"),
     ],
 )
 def test_votes_that_say_nothing_are_refused(mode, options, message):

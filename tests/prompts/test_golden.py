@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from judgelm.modes.multimodal import multimodal_template
 from judgelm.modes.qa import QA_ANSWERING, qa_template
 from judgelm.modes.rubric import PLAY_FAVORITES, scales_sha
-from judgelm.modes.single import multimodal_template
 from judgelm.prompts.catalog import TEMPLATES, get_template, grading_family, grading_prompt
 from judgelm.prompts.conversation import dialogue_sha, talk_sha
 from judgelm.prompts.self_reference import SELF_REFERENCE, SSR

@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError, RunError
-from judgelm.modes import MODES, Pairwise
+from judgelm.modes import Pairwise, make_mode
 from judgelm.records import GradeVerdict, LabelVerdict, PairVerdict, RankingVerdict, Unparsed
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.panel import Opinion, Panel, aggregate, combine, verdict_text
@@ -92,7 +92,7 @@ def test_a_rerun_adds_only_what_has_changed(tmp_path, run):
 
 
 def test_rankings_and_grades(tmp_path, run):
-    multi, single = MODES["multi"](), MODES["single"]()
+    multi, single = make_mode("multi", {}), make_mode("single", {})
     ranked = [run("a", "9 5 1", mode=multi, answers="abc"), run("b", "8 9 1", mode=multi, answers="abc")]
     found, _, _ = joined(tmp_path, ranked, overwrite=True)
     # 2 1 0 and 1 2 0 points: the first two are tied
@@ -114,7 +114,7 @@ def test_scores_on_different_scales_have_no_mean(tmp_path, run):
 
 
 def test_ids_that_stand_for_different_samples_are_noticed(tmp_path, run):
-    multi = MODES["multi"]()
+    multi = make_mode("multi", {})
     runs = [run("a", "9 5 1", mode=multi, answers="abc"), run("b", "8 9", mode=multi, answers="ab")]
     with pytest.raises(InputError, match='id "p0": the number of answers differs from a\'s'):
         joined(tmp_path, runs)

@@ -13,7 +13,7 @@ from judgelm import Judge
 from judgelm.data.judged_texts import text_hashes
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, RunError
-from judgelm.modes import MODES, Pairwise
+from judgelm.modes import Pairwise, make_mode
 from judgelm.records import Judgment, PairVerdict, Sample, Unparsed
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
 from judgelm.runs.run_files import FinishedIds, input_identities, read_judgments, standing_judgments
@@ -65,7 +65,7 @@ def forget_input(manifest, source):
     ],
 )
 def test_other_texts_under_a_finished_id_are_another_input(batch, tmp_path, change, part):
-    mode = MODES["multi"]() if "answer_3" in change else None
+    mode = make_mode("multi", {}) if "answer_3" in change else None
     batch(pair("0"), pair(), mode=mode)
     before = (tmp_path / "out.jsonl").read_bytes()
     with pytest.raises(RunError, match=f'another input: {part} of id "1" is not what was judged; choose another -o'):

@@ -16,7 +16,8 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.metrics.agreement import two_orders
 from judgelm.metrics.resampling import Resampling
-from judgelm.modes import Multi, Pairwise
+from judgelm.modes import Pairwise
+from judgelm.modes.multi import Multi
 from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.benchmark.study import benchmark_study

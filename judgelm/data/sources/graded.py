@@ -19,7 +19,7 @@ from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise
 from judgelm.data.readers.values import describe
 from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
 from judgelm.errors import InputError
-from judgelm.modes.single import read_gold
+from judgelm.modes.multimodal import read_gold
 from judgelm.records import Label, Sample
 
 SCORES_FIELD = "gpt4_score"

@@ -9,7 +9,7 @@ import gradio as gr
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.judge import Judge
 from judgelm.modes import BatchMode
-from judgelm.modes.conversation import FollowUp
+from judgelm.modes.follow_up import FollowUp
 from judgelm.modes.pairwise import Pairwise
 from judgelm.parsing.scores import score_lines
 from judgelm.records import Judgment, Sample

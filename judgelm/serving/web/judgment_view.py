@@ -25,7 +25,7 @@ from matplotlib.ticker import MaxNLocator
 from judgelm.errors import BusyError, ConfigError, EngineError, JudgelmError
 from judgelm.judges.released import JudgeFormat
 from judgelm.metrics.resampling import Estimate
-from judgelm.parsing.scores import LEAST_ASSIGNED, score_lines
+from judgelm.parsing.scores import MIN_ASSIGNED, score_lines
 from judgelm.records import (
     GradeDistribution,
     GradeVerdict,
@@ -173,7 +173,7 @@ def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
         return notice(str(error))
     drawn = shown.grades or shown.distribution
     assert drawn is not None, "one of the two is there"
-    few = notice(_FEW) if 1 - drawn.unassigned < LEAST_ASSIGNED else ""
+    few = notice(_FEW) if 1 - drawn.unassigned < MIN_ASSIGNED else ""
     if shown.grades is not None:
         grades = shown.grades
         expected = "" if math.isnan(grades.expected) else f"Expected score {grades.expected:.2f}"

@@ -1,0 +1,232 @@
+"""Verdicts by labels in the reply, such as `[[1]]` or `Correct`: comparison of a pair, probabilities, and retries."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from judgelm.modes.completions import first_failure, read_reply
+from judgelm.modes.flow import Flow, RequestFlow, requests_of
+from judgelm.modes.mode import BatchMode, pair_orders, sampling_for
+from judgelm.parsing.scores import MIN_ASSIGNED
+from judgelm.parsing.verdicts import StatedVerdict
+from judgelm.records import (
+    Completion,
+    Judgment,
+    PairVerdict,
+    Prompt,
+    Request,
+    Sample,
+    Sampling,
+    Shown,
+    Unparsed,
+    Winner,
+)
+
+PLACES: Mapping[str, str] = {"1": "1", "2": "2"}
+"""Labels of a pair: the position, in the order shown, of the better answer."""
+
+
+def winner_shown(shown: Shown) -> Winner | None:
+    """Return the winner that the label names, in sample order; None without a label."""
+    if shown.label is None:
+        return None
+    if shown.label == "tie":
+        return "tie"
+    return 1 if shown.order[int(shown.label) - 1] == 0 else 2
+
+
+def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_one_order: bool) -> Judgment:
+    """Return the judgment of a pair by the label of each order; orders that disagree make a tie.
+
+    Args:
+        mode: of the judgment.
+        sample: with two answers.
+        shown: one entry per order.
+        accept_one_order: if one of two orders failed, use the verdict of the other instead of failing.
+    """
+    winners = [winner for reply in shown if (winner := winner_shown(reply)) is not None]
+    failure = None if winners and accept_one_order else first_failure(shown)
+    return Judgment(
+        sample_id=sample.id,
+        mode=mode.name,
+        verdict=None if failure else PairVerdict(winner=winners[0] if len(set(winners)) == 1 else "tie"),
+        shown=tuple(shown),
+        consistent=winners[0] == winners[1] if len(winners) == 2 else None,
+        failure=failure,
+    )
+
+
+class LabelPairMode(BatchMode):
+    """Parent of modes of pairs whose replies end in `1` or `2`, with the options that these modes share."""
+
+    __slots__ = ()
+    both_orders: bool
+    accept_one_order: bool
+    distribution: bool
+    retry_unparseable: bool
+    temperature: float
+    seed: int
+    max_tokens: int
+
+
+def compare_by_label(
+    mode: LabelPairMode,
+    sample: Sample,
+    prompts: Sequence[Prompt],
+    read: Callable[[str], StatedVerdict | Unparsed],
+    *,
+    stop: tuple[str, ...] = (),
+    referenced: bool,
+) -> Flow:
+    """Ask for the label of each order, conclude, and request label probabilities if the mode has `distribution`.
+
+    Args:
+        mode: of the judgment.
+        sample: with two answers.
+        prompts: one per order.
+        read: finds the label in a reply.
+        stop: strings that end a reply.
+        referenced: True if the prompts contain a reference.
+    """
+    room = mode.max_tokens
+    replies = yield requests_of(prompts, sampling_for(mode, sample.id, room, stop=stop))
+    shown = [
+        read_reply(reply, read, max_tokens=room, order=order, referenced=referenced)
+        for order, reply in zip(pair_orders(mode.both_orders), replies, strict=True)
+    ]
+    if mode.retry_unparseable:
+        shown = yield from ask_missing_labels(shown, prompts, [PLACES] * len(shown), max_tokens=room)
+    judgment = compared(mode, sample, shown, accept_one_order=mode.accept_one_order)
+    if not mode.distribution:
+        return judgment
+    values = yield from ask_probabilities(shown, prompts, PLACES, read, max_tokens=room)
+    probability = mean_probability(shown, values, accept_one_order=mode.accept_one_order)
+    return replace(judgment, probability=None if judgment.failure else probability)
+
+
+def ask_probabilities(
+    shown: Sequence[Shown],
+    prompts: Sequence[Prompt],
+    labels: Mapping[str, str],
+    read: Callable[[str], StatedVerdict | Unparsed],
+    *,
+    max_tokens: int,
+) -> RequestFlow[list[float | None]]:
+    """Ask how probable both labels were at the position of each reply's label: P(label | the reply's reasoning).
+
+    Args:
+        shown: all prompts shown.
+        prompts: the prompts, in the same order.
+        labels: two labels -> their words in the prompt.
+        read: finds the label in a reply that has one.
+        max_tokens: token limit of the replies, so that answers are cut in the same way.
+
+    Returns:
+        P(first label) of each prompt, in [0, 1]. None if the reply has no label, the engine gives no probabilities, or
+        both labels have less than `MIN_ASSIGNED` together.
+    """
+    values: list[float | None] = [None] * len(shown)
+    indices = [index for index, reply in enumerate(shown) if reply.label is not None]
+    if not indices:
+        return values
+    completions = yield [
+        _request(index, shown[index].text, prompts[index], labels, read, max_tokens) for index in indices
+    ]
+    for index, completion in zip(indices, completions, strict=True):
+        values[index] = _share_of_first(completion)
+    return values
+
+
+def ask_missing_labels(
+    shown: Sequence[Shown],
+    prompts: Sequence[Prompt],
+    labels: Sequence[Mapping[str, str]],
+    *,
+    max_tokens: int,
+    form: tuple[str, str] = ("[[", "]]"),
+) -> RequestFlow[list[Shown]]:
+    """Ask for the most probable label after each reply without a readable verdict.
+
+    The request continues the reply with the beginning of a verdict, so any judge names a label there, even if it had
+    decided nothing. The result therefore keeps the failure in `repaired`, and reports count it separately.
+
+    Args:
+        shown: all prompts shown.
+        prompts: the prompts, in the same order.
+        labels: for each prompt, labels -> their words in it.
+        max_tokens: token limit of the replies, so that answers are cut in the same way.
+        form: text before and after the word in a verdict.
+
+    Returns:
+        All replies, with the labels that the engine's probabilities give.
+    """
+    replies = list(shown)
+    codes = ("off_grammar", "truncated")
+    failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in codes]
+    if not failed:
+        return replies
+    before, after = form
+    openings = {index: f"{shown[index].text.rstrip()}\n\n{before}".lstrip() for index in failed}
+    sampling = Sampling(max_tokens=1, reserve=max_tokens)
+    completions = yield [
+        Request(
+            key=f"missing {index}",
+            prompt=replace(prompts[index], prefill=openings[index]),
+            sampling=sampling,
+            candidates=tuple(labels[index].values()),
+        )
+        for index in failed
+    ]
+    for index, completion in zip(failed, completions, strict=True):
+        if completion.candidate_logprobs is None:
+            continue
+        _, label = max(zip(completion.candidate_logprobs, labels[index], strict=True))
+        text = f"{openings[index]}{labels[index][label]}{after}"
+        replies[index] = replace(shown[index], text=text, label=label, failure=None, repaired=shown[index].failure)
+    return replies
+
+
+def mean_probability(shown: Sequence[Shown], values: Sequence[float | None], *, accept_one_order: bool) -> float | None:
+    """Return P(the sample's first answer is better), the mean over the orders.
+
+    Args:
+        shown: one entry per order.
+        values: P(the answer shown first is better) in each order, as `ask_probabilities` returns it.
+        accept_one_order: ignore orders without a value; otherwise there is no mean.
+    """
+    known = [
+        value if reply.order[0] == 0 else 1 - value
+        for reply, value in zip(shown, values, strict=True)
+        if value is not None
+    ]
+    if not known or (len(known) < len(values) and not accept_one_order):
+        return None
+    return sum(known) / len(known)
+
+
+def _request(
+    index: int,
+    text: str,
+    prompt: Prompt,
+    labels: Mapping[str, str],
+    read: Callable[[str], StatedVerdict | Unparsed],
+    max_tokens: int,
+) -> Request:
+    """Both words get the case of the word that the judge wrote; if that is mixed, the case of the prompt."""
+    verdict = read(text)
+    assert not isinstance(verdict, Unparsed), "only replies with a label are asked about"
+    cases = ((str.islower, str.lower), (str.isupper, str.upper), (str.istitle, str.title))
+    change = next((change for has, change in cases if has(verdict.written)), str)
+    return Request(
+        key=f"label {index}",
+        prompt=replace(prompt, prefill=text[: verdict.position]),
+        sampling=Sampling(max_tokens=1, reserve=max_tokens),
+        candidates=tuple(change(word) for word in labels.values()),
+    )
+
+
+def _share_of_first(completion: Completion) -> float | None:
+    if completion.candidate_logprobs is None:
+        return None
+    first, second = (math.exp(logprob) for logprob in completion.candidate_logprobs)
+    return first / (first + second) if first + second >= MIN_ASSIGNED else None

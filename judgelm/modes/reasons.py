@@ -1,0 +1,79 @@
+"""Explanations of judgments: the judge continues its own reply, and the verdict does not change.
+
+Source: JudgeLM, section 3.2 (grading, judging, and reasoning): scores first, then the reason.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from judgelm.modes.completions import cut_off, failure_of
+from judgelm.modes.flow import Flow
+from judgelm.records import Completion, Judgment, Prompt, Request, Sampling, Shown, Unparsed
+
+Reasons = Literal["none", "all", "close", "flips"]
+"""Which pairs to explain: `close` are those whose P(first better) is near 0.5, `flips` those whose orders disagree."""
+
+Explained = Literal["none", "all"]
+
+
+def to_explain(judgment: Judgment, reasons: Reasons, close_threshold: float = 0) -> list[int]:
+    """Return the indices of the prompts to explain; none for a judgment without verdict.
+
+    `all` and `close` (P(first better) within `close_threshold` of 0.5) explain the first order that could be read.
+    `flips` explains both orders of a pair if they name different winners.
+    """
+    if judgment.verdict is None:
+        return []
+    if reasons == "flips":
+        return list(range(len(judgment.shown))) if judgment.consistent is False else []
+    near = judgment.probability is not None and abs(judgment.probability - 0.5) <= close_threshold + 1e-9
+    if reasons == "all" or (reasons == "close" and near):
+        return [index for index, shown in enumerate(judgment.shown) if shown.failure is None][:1]
+    return []
+
+
+def _continued(prompt: Prompt, text: str) -> Prompt:
+    return replace(prompt, prefill=f"{prompt.prefill}{text}\n")
+
+
+def explain(
+    judgment: Judgment,
+    indices: Sequence[int],
+    prompts: Sequence[Prompt],
+    sampling: Sampling,
+    ask: Callable[[Prompt, str], Prompt] = _continued,
+) -> Flow:
+    """Ask for reasons and add them to the judgment.
+
+    Args:
+        judgment: with a verdict.
+        indices: of the prompts to explain.
+        prompts: all prompts of the judgment.
+        sampling: of a reason.
+        ask: makes the prompt for the reason from a prompt and the reply to it; by default the reply is continued on
+            the next line.
+    """
+    if not indices:
+        return judgment
+    completions = yield [
+        Request(key=str(index), prompt=ask(prompts[index], judgment.shown[index].text), sampling=sampling)
+        for index in indices
+    ]
+    shown = list(judgment.shown)
+    for index, completion in zip(indices, completions, strict=True):
+        shown[index] = _explained(shown[index], completion, sampling.max_tokens)
+    return replace(judgment, shown=tuple(shown))
+
+
+def _explained(shown: Shown, completion: Completion, max_tokens: int) -> Shown:
+    """Add the reason, or why there is none; an unfinished reason is kept and marked."""
+    if (failure := failure_of(completion)) is not None:
+        return replace(shown, reason_failure=failure)
+    reason = completion.texts[0].strip()
+    if not reason:
+        return replace(shown, reason_failure=Unparsed("off_grammar", "", "nothing follows the score line"))
+    failure = cut_off(completion, max_tokens)
+    if failure is None and completion.truncations != shown.truncations:
+        failure = Unparsed("too_long", "", "the answers were cut further than for the scores, to make room for it")
+    return replace(shown, reason=reason, reason_failure=failure)

@@ -1,0 +1,81 @@
+"""Reward models: each answer gets a number in one pass."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from judgelm.errors import ConfigError
+from judgelm.modes.completions import graded, with_usage
+from judgelm.modes.flow import Flow
+from judgelm.modes.mode import BatchMode, check_threshold
+from judgelm.modes.multi import ranking
+from judgelm.modes.readings import check_reading, conclude_pair, read_rewards, reading_of
+from judgelm.prompts.conversation import dialogue_of
+from judgelm.records import Judgment, RankingVerdict, Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward(BatchMode):
+    """Score each answer by a reward model, one pass an answer; two make a pair, three and more a ranking.
+
+    The model reads question and answer in its own chat template, of a sample with `turns` the dialogue of each
+    assistant. Its numbers have no scale: `scores` holds them as they are, and a single answer's verdict is its number.
+    P(the first of two is better) is the logistic function of the difference (Bradley-Terry).
+
+    Attributes:
+        template: `reward`, in which the model reads a chat of its own.
+        tie_threshold: a pair is a tie where P(first better) is at most this far from 0.5.
+        calibration_temperature: divides the difference of two rewards.
+
+    Raises:
+        ConfigError: a judge that writes text, or options out of range.
+    """
+
+    name: ClassVar[str] = "reward"
+    answers: ClassVar[tuple[int, None]] = (1, None)
+    reference: ClassVar[Literal["ignore"]] = "ignore"
+    reading: ClassVar[Literal["reward"]] = "reward"
+    takes_rewards: ClassVar[bool] = True
+    criterion: ClassVar[None] = None
+    scale: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    step: ClassVar[float] = 1
+
+    template: str = "reward"
+    tie_threshold: float = 0.0
+    calibration_temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the options, and that the judge is a reward model."""
+        if reading_of(self).reading != "reward":
+            raise ConfigError(
+                f"mode reward: the judge is read by template {self.template}, and only a reward model, with a "
+                "sequence-classification head of one number, has rewards; use --mode pair, or name such a model"
+            )
+        check_reading(self)
+        check_threshold(self, "tie_threshold")
+
+    def check(self, sample: Sample) -> None:
+        """See that the sample's turns are a dialogue.
+
+        Raises:
+            InputError: they are not.
+        """
+        BatchMode.check(self, sample)
+        dialogue_of(sample, referenced=False)
+
+    @with_usage
+    def __call__(self, sample: Sample) -> Flow:
+        """Ask for the number of each answer, and conclude."""
+        readout = yield from read_rewards(sample)
+        if len(sample.answers) == 1:
+            return graded(self, sample, readout.shown[0])
+        if len(sample.answers) == 2:
+            return conclude_pair(self, sample, readout)
+        return Judgment(
+            sample_id=sample.id,
+            mode=self.name,
+            verdict=None if readout.strengths is None else RankingVerdict(order=ranking(readout.strengths)),
+            shown=readout.shown,
+            scores=readout.strengths,
+            failure=readout.failure,
+        )
