@@ -67,13 +67,13 @@ demo: $(VENV)/.judging
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/judgelm judges install $(JUDGE) --source index
 	mkdir -p runs/own
 	$(BIN)/judgelm-batch "$(DATA)" -o "$(OWN).jsonl" $(NAMED) $(RULES) --max-failure-rate 1
-	$(BIN)/judgelm show "$(OWN).jsonl" --samples "$(DATA)" -o "$(OWN).html"
+	$(BIN)/judgelm report "$(OWN).jsonl" --samples "$(DATA)" -o "$(OWN).html"
 else
 demo: $(VENV)/.judging
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/judgelm judges install $(JUDGE) --source index
 	mkdir -p runs/demo
 	$(BIN)/judgelm-batch examples/pairs.jsonl -o runs/demo/judgments.jsonl $(NAMED) $(RULES)
-	$(BIN)/judgelm show runs/demo/judgments.jsonl --samples examples/pairs.jsonl --limit 10
+	$(BIN)/judgelm report runs/demo/judgments.jsonl --samples examples/pairs.jsonl --limit 10
 	$(BIN)/judgelm eval runs/demo/judgments.jsonl --labels examples/pairs.jsonl --json runs/demo/eval.json
 	$(BIN)/judgelm report runs/demo/judgments.jsonl --labels examples/pairs.jsonl -o runs/demo/report.html \
 		--title "$(or $(JUDGE),The default judge) on 60 example pairs"

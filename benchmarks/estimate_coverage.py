@@ -1,4 +1,4 @@
-"""Coverage of `judgelm estimate`'s 95 % intervals, on simulated judges of known error.
+"""Coverage of `judgelm study estimate`'s 95 % intervals, on simulated judges of known error.
 
     python -m benchmarks.estimate_coverage
 

@@ -1,15 +1,14 @@
-"""`judgelm-batch`, pairs in and judgments out, and `judgelm panel`, which joins runs."""
+"""`judgelm-batch`: pairs in, judgments out."""
 
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from judgelm.cli import options
 from judgelm.cli.commands import add_command
-from judgelm.cli.console import EXIT_FAILURES, Results, console, result_table, run_app, write_json
+from judgelm.cli.console import EXIT_FAILURES, Results, console, run_app, write_json
 from judgelm.cli.options import (
     ClusterOptions,
     ColumnOptions,
@@ -17,12 +16,11 @@ from judgelm.cli.options import (
     JudgeOptions,
     ModeFlags,
 )
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError
 from judgelm.modes import MODES, mode_type
 
 if TYPE_CHECKING:
     from judgelm.judge import Judge
-    from judgelm.runs.session import PanelStats, RunStats
 
 
 def batch(
@@ -33,7 +31,7 @@ def batch(
     mode: Annotated[
         str,
         typer.Option(
-            help=f"Mode: {', '.join(MODES)}; see judgelm modes.",
+            help=f"Mode: {', '.join(MODES)}; see judgelm judges modes.",
             autocompletion=options.modes,
             rich_help_panel="How to judge",
         ),
@@ -198,74 +196,3 @@ add_command(app, batch, "batch")
 def main() -> None:
     """Entry point of `judgelm-batch`."""
     run_app(app)
-
-
-def panel_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...")],
-    out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
-    rule: Literal["vote", "mean"] = "vote",
-    families: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
-    quorum: Annotated[int | None, typer.Option(min=1)] = None,
-    overwrite: bool = False,
-    *,
-    results: Results,
-) -> None:
-    """Join several judges' runs over the same samples into one, by vote or by mean score.
-
-    A judge is named by its run file, or its model. Failed and missing judgments are no votes.
-
-    Options:
-        runs: Run files of judgelm-batch, one per judge.
-        out: The joined run file.
-        rule: Count verdicts, or compare mean scores.
-        families: YAML or JSON from each family to a list of its judges; a family has one vote.
-        quorum: Minimum of judges (families) with a verdict; default: more than half.
-        overwrite: Start OUT over.
-
-    Examples:
-        judgelm panel gpt.jsonl llama.jsonl mistral.jsonl -o panel.jsonl
-        judgelm panel a.jsonl b.jsonl c.jsonl -o panel.jsonl --rule mean
-
-    Exit codes: 0 done, 1 usage or input error.
-    """
-    from judgelm.runs.panel import Panel, aggregate
-
-    if out.suffix != ".jsonl":
-        raise InputError(f"-o {out}: the judgments are JSONL; give it the ending .jsonl")
-    panel = Panel(
-        runs=tuple(runs),
-        out=out,
-        rule=rule,
-        families={} if families is None else options.read_families(families),
-        quorum=quorum,
-        overwrite=overwrite,
-    )
-    stats, counts = aggregate(panel)
-    write_json(results.json_out, stats.row() | asdict(counts))
-    if results.quiet:
-        return
-    console.print(_judges(counts))
-    console.print(_summary(stats, counts))
-    if not counts.same_input:
-        console.message("the runs read different files; they are joined by id", label="note:", style="bold yellow")
-    console.print(f"judgments in {out}")
-
-
-def _judges(counts: "PanelStats") -> Table:
-    rows = []
-    for name, judge in counts.judges.items():
-        share = f"{judge.same / judge.verdicts:.1%} of {judge.verdicts}" if judge.verdicts else "no verdicts"
-        rows.append((name, judge.family, str(judge.verdicts), str(judge.failed), str(judge.missing), share))
-    columns = ("judge", "family", "verdicts", "failed", "missing", "same verdict as the panel")
-    return result_table("judges of the panel", columns, rows, left=2)
-
-
-def _summary(stats: "RunStats", counts: "PanelStats") -> Table:
-    winners = " / ".join(str(stats.winners[key]) for key in ("1", "tie", "2"))
-    rows = [("joined", str(stats.judged))]
-    rows += [("first / tie / second better", winners)] if stats.winners else []
-    rows += [(label, str(count)) for label, count in stats.labels.most_common()]
-    rows += [("ranked", str(stats.rankings))] if stats.rankings else []
-    rows += [("graded, mean", f"{stats.grades}, {stats.grade_sum / stats.grades:.2f}")] if stats.grades else []
-    rows += [("undecided", str(sum(stats.failures.values()))), ("unanimous", str(counts.unanimous))]
-    return result_table("judgments", ("", ""), rows)

@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args, get_origin
@@ -47,6 +47,7 @@ class Commands:
         examples: text behind the list of commands.
         alone: `module:function` of the command without the name of one.
         otherwise: the command that an unknown name is an argument of.
+        panels: titles in the help, each by the first command of its panel.
     """
 
     help: str
@@ -54,6 +55,7 @@ class Commands:
     examples: str | None = None
     alone: str | None = None
     otherwise: str | None = None
+    panels: Mapping[str, str] = field(default_factory=dict)
 
     def load(self, name: str) -> Any:
         """The group of that name."""
@@ -107,7 +109,9 @@ class LazyGroup(TyperGroup):
         if place is None:
             return None
         text = place.help if isinstance(place, Commands) else _first_sentence(place)
-        return TyperCommand(cmd_name, short_help=text)
+        names = list(self.table.places)
+        panels = [title for name, title in self.table.panels.items() if names.index(name) <= names.index(cmd_name)]
+        return TyperCommand(cmd_name, short_help=text, rich_help_panel=panels[-1] if panels else None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command itself, about to be called, or to complete its own arguments."""

@@ -167,7 +167,7 @@ def run_app(app: typer.Typer) -> None:
         error.show(message)  # type: ignore[attr-defined]
         echo(message.getvalue().rstrip("\n"), err=True)
         if getattr(getattr(error, "param", None), "name", None) == "labels":
-            echo("The verdicts of a run without labels: judgelm show RUN --samples PAIRS", err=True)
+            echo("Without labels, judgelm report RUN --samples PAIRS prints the verdicts", err=True)
         sys.exit(EXIT_USAGE)  # click's own code for these is 2, which here means "too many failures"
     sys.exit(code if isinstance(code, int) else 0)
 

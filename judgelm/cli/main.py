@@ -64,9 +64,12 @@ _STUDIES = {
     "calibration": "study.pairs:calibration_command",
     "compare-judges": "study.pairs:compare_judges_command",
     "leaderboard": "study.pairs:leaderboard_command",
+    "estimate": "study.estimate:estimate_command",
+    "panel": "study.panel:panel_command",
 }
 _JUDGES = {
     "show": "judges:show_command",
+    "modes": "modes:modes_command",
     "words": "judges:words_command",
     "new": "judges:new_command",
     "install": "judges:install_command",
@@ -76,30 +79,24 @@ COMMANDS = Commands(
     {
         "batch": "batch:batch",
         "compare": "compare:compare_command",
+        "serve": "serve:serve",
+        "web": "serve:web",
+        "eval": "eval:eval_command",
+        "report": "report:report_command",
+        "export": "export:export_command",
+        "study": Commands("Analyse runs: tables, figures and a page for each study.", _STUDIES),
         "tune": "tune:tune_command",
         "train": "training:train_command",
-        "eval": "eval:eval_command",
-        "report": "eval:report_command",
-        "estimate": "eval:estimate_command",
-        "show": "eval:show",
-        "export": "export:export_command",
-        "doctor": "doctor:doctor",
-        "modes": "modes:modes_command",
-        "judges": Commands(
-            "List the judges that are known by name, or show or install one of them.",
-            _JUDGES,
-            alone="judges:list_judges",
-            otherwise="show",
-        ),
-        "panel": "batch:panel_command",
-        "serve": "serve:serve",
-        "prompts": Commands(
-            "Describe judge prompts of your own, for judgelm serve --prompts.", {"suggest": "serve:suggest_command"}
-        ),
-        "web": "serve:web",
         "data": Commands("Make training data for judges.", _DATA),
-        "study": Commands("Analyses of judgments: tables, figures and a page.", _STUDIES),
+        "judges": Commands(
+            "List, show and install the judges known by name.", _JUDGES, alone="judges:list_judges", otherwise="show"
+        ),
+        "prompts": Commands(
+            "Describe your own judge prompts for judgelm serve --prompts.", {"suggest": "serve:suggest_command"}
+        ),
+        "doctor": "doctor:doctor",
     },
+    panels={"batch": "Judge", "eval": "Check a judge", "tune": "Make a judge", "judges": "More"},
 )
 
 

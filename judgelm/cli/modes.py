@@ -1,4 +1,4 @@
-"""`judgelm modes`: the ways of judging and their options."""
+"""`judgelm judges modes`: the ways of judging and their options."""
 
 from dataclasses import MISSING, Field, fields
 from typing import Annotated, Any, cast
@@ -24,9 +24,9 @@ def modes_command(
         name: Show this mode's options; without it, all modes.
 
     Examples:
-        judgelm modes
-        judgelm modes ssr
-        judgelm modes --json -
+        judgelm judges modes
+        judgelm judges modes ssr
+        judgelm judges modes --json -
 
     Exit codes: 0 done, 1 usage error.
     """
@@ -46,7 +46,7 @@ def _print_all(modes: dict[str, Any], out: PlainConsole) -> None:
         row = _row(kind)
         table.add_row(name, row["judges"], row["answers"])
     out.print(table)
-    out.print("judgelm modes MODE shows one mode's options.")
+    out.print("judgelm judges modes MODE shows one mode's options.")
 
 
 def _print_one(kind: Any, out: PlainConsole) -> None:

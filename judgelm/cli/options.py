@@ -421,8 +421,8 @@ ControlOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoringOptions(LabelOptions):
-    """The options of both commands.
+class ScoringFlags(LabelOptions):
+    """The options of `eval` and `report`, without the labels.
 
     Options:
         judgments: A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.
@@ -438,7 +438,6 @@ class ScoringOptions(LabelOptions):
     """
 
     judgments: Annotated[Path, typer.Argument()]
-    labels: LabelsOption
     reversed_: Annotated[Path | None, typer.Option("--reversed")] = None
     protocol: Literal["judgelm", "pandalm"] = "judgelm"
     failures: Literal["excluded", "as_tie"] | None = None
@@ -451,6 +450,13 @@ class ScoringOptions(LabelOptions):
     control: ControlOption = None
     bootstrap: Annotated[int, typer.Option(min=100)] = 2000
     seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions(ScoringFlags):
+    """The options of a comparison with labels."""
+
+    labels: LabelsOption
 
     def check_files(self) -> None:
         """Refuse files that are missing, exchanged or of no known format, before statistics are loaded.

@@ -352,7 +352,7 @@ class SampleStream:
                 raise row.field_error(f"answer_{index}", "is another text than that in answers; leave one of them out")
         if self.answers is not None and not allows_count(len(sample.answers), self.answers):
             finding = f"expected {count_range_text(self.answers)}, got {len(sample.answers)}"
-            raise row.error(f"{finding}; judgelm modes shows which --mode judges how many")
+            raise row.error(f"{finding}; judgelm judges modes shows which --mode judges how many")
         # Hashes cost about 80 MB per million ids, the ids themselves twice that. Should two ids ever share a 64-bit
         # hash (in a million, one chance in tens of millions), the later row is a reject or gets "-2": seen, not lost.
         id_hash = hash(sample.id)

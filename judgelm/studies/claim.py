@@ -112,7 +112,7 @@ def _chosen(named: Mapping[str, tuple[str, ...]], model: str | None, against: st
             raise InputError(f"win rate: no judged pair has an answer of {name}; available: {available}")
     if model is None and len(models) > 2:
         raise InputError(
-            f"win rate: the pairs are of {len(models)} models; choose one with judgelm estimate --model ({available})"
+            f"win rate: the pairs have answers of {len(models)} models; choose one with --model ({available})"
         )
     return model or next((name for name in models if name != against), models[0])
 

@@ -48,9 +48,9 @@ def test_the_manifest_records_the_names(run):
     [
         ("eval", "RUN", "-l", "TABLE", *CODE),
         ("report", "RUN", "-l", "TABLE", "-o", "FOLDER/page.html", *CODE),
-        ("show", "RUN", "-s", "TABLE"),
+        ("report", "RUN", "-s", "TABLE"),
         ("export", "RUN", "-s", "TABLE"),
-        ("estimate", "RUN", "-l", "TABLE", "-s", "TABLE", *CODE),
+        ("study", "estimate", "RUN", "-l", "TABLE", "-s", "TABLE", *CODE),
         ("study", "compare-judges", "RUN", "RUN", "--name", "x", "--name", "y", "-l", "TABLE", "-o", "FOLDER/s", *CODE),
     ],
     ids=lambda command: command[0],
@@ -72,8 +72,8 @@ def test_a_file_of_labels_takes_only_the_columns_that_it_has(cli, run, tmp_path)
 def test_names_of_two_files_go_to_the_file_that_has_them(cli, run, table, tmp_path):
     labels = write_rows(tmp_path / "labels.jsonl", [{"key": row[0], "choice": 1} for row in ROWS])
     own = ("--column", "id=key", "--column", "winner=choice")
-    assert cli("judgelm", "estimate", run, "-l", labels, "-s", table, *own)[0] == 0
-    code, _, error = cli("judgelm", "estimate", run, "-l", labels, "-s", table, "--column", "winner=chosen")
+    assert cli("judgelm", "study", "estimate", run, "-l", labels, "-s", table, *own)[0] == 0
+    code, _, error = cli("judgelm", "study", "estimate", run, "-l", labels, "-s", table, "--column", "winner=chosen")
     assert (code, "--column winner=chosen: neither" in error) == (1, True)
 
 
@@ -91,21 +91,21 @@ def test_other_columns_are_another_run(batch, run, table):
 def test_a_title_above_the_header_does_not_hide_the_names(cli, batch, table, tmp_path):
     table.write_text(f"Our first evaluation\n{table.read_text()}")
     assert batch(table, *NAMES)[0] == 0
-    code, out, error = cli("judgelm", "show", tmp_path / "out.jsonl", "-s", table)
+    code, out, error = cli("judgelm", "report", tmp_path / "out.jsonl", "-s", table)
     assert (code, "4 pairs" in out, "--column id=Nr" in error) == (0, True, True), error
 
 
 def test_a_panel_knows_the_names_of_its_runs(cli, batch, run, table, tmp_path):
     batch(table, *NAMES, out=tmp_path / "other.jsonl")
-    assert cli("judgelm", "panel", run, tmp_path / "other.jsonl", "-o", tmp_path / "panel.jsonl")[0] == 0
-    assert cli("judgelm", "show", tmp_path / "panel.jsonl", "-s", table)[0] == 0
+    assert cli("judgelm", "study", "panel", run, tmp_path / "other.jsonl", "-o", tmp_path / "panel.jsonl")[0] == 0
+    assert cli("judgelm", "report", tmp_path / "panel.jsonl", "-s", table)[0] == 0
 
 
 def test_a_sheet_is_recorded_with_the_run(cli, batch, workbook, tmp_path):
     code, _, error = batch(workbook, *NAMES)
     assert (code, "those with cells are: Sheet, Pairs; choose one with --sheet" in error) == (1, True)
     assert batch(workbook, *NAMES, "--sheet", "2")[0] == 0
-    code, out, error = cli("judgelm", "show", tmp_path / "out.jsonl", "-s", workbook)
+    code, out, error = cli("judgelm", "report", tmp_path / "out.jsonl", "-s", workbook)
     assert (code, "4 pairs" in out) == (0, True), error
     assert "--sheet 2" in error
 

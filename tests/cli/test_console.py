@@ -113,7 +113,7 @@ def test_commands_print_hostile_names_escaped(cli, tmp_path, hostile):
         (1, ("batch", hostile, "-o", out, "--mode", HOSTILE)),
         (1, ("batch", hostile, "-o", out, "--config", f"missing{HOSTILE}")),
         (2, ("eval", out, "--labels", hostile)),  # one of four rows cannot be read
-        (2, ("show", out, "--samples", hostile)),
+        (2, ("report", out, "--samples", hostile)),
         (2, ("report", out, "--labels", hostile, "-o", tmp_path / f"{HOSTILE.replace('/', '_')}.html")),
         (0, ("data", "sample", hostile, "--size", "2", "-o", tmp_path / f"s{hostile.name}")),
         (0, ("data", "sample", hostile, "--per", "category", "1", "-o", tmp_path / f"p{hostile.name}")),
@@ -129,7 +129,7 @@ def test_commands_print_hostile_names_escaped(cli, tmp_path, hostile):
 def test_json_for_machines_keeps_the_ids(cli, tmp_path, hostile):
     out = tmp_path / "out.jsonl"
     cli("judgelm", "batch", hostile, "-o", out, "--engine", "scripted", "--model", "8 6")
-    _, shown, _ = cli("judgelm", "show", out, "--json", "-")
+    _, shown, _ = cli("judgelm", "report", out, "--json", "-")
     assert [row["id"] for row in json.loads(shown)] == [f"{HOSTILE}{index}" for index in range(3)]
 
 

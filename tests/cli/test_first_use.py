@@ -51,7 +51,11 @@ def test_tables_of_spreadsheets_are_judged(cli, tmp_path, content):
             b"frage,eins,zwei\nq,a,b\n",
             "call them question, answer_1, answer_2 (in a table by its first line)",
         ),
-        ("a.csv", b"question,answer\nq,a\n", "expected 2 answers, got 1; judgelm modes shows which --mode judges"),
+        (
+            "a.csv",
+            b"question,answer\nq,a\n",
+            "expected 2 answers, got 1",
+        ),
         ("a.csv", b"question,answer_1,answer_2\n", "no rows below the header"),
         ("a.csv", b"question,answer_1,answer_2\nq,a, b, c\n", "quote cells that hold separators"),
         ("a.xlsx", b"PK\x03\x04 and more", "damaged or not an Excel workbook"),

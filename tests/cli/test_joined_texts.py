@@ -47,12 +47,12 @@ def test_labels_of_exchanged_outputs_are_turned_round_and_said(cli, judged):
     assert (found["excluded"]["accuracy"]["value"], found["counts"]["joined"]) == (1.0, 3)
     assert found["notes"] == ["3 of 3 rows have the answers in another order than judged; they are turned round."]
     assert found["win_rate"]["model"] == "old"  # wrote the answers that were judged as the first
-    code, out, _ = cli("judgelm", "show", judged / "run.jsonl", "-s", labels)
+    code, out, _ = cli("judgelm", "report", judged / "run.jsonl", "-s", labels)
     words = " ".join(out.split())
     assert code == 0
     assert "The verdict is the label in 3 of 3 labelled pairs." in words
     assert "turned round" in words
-    code, out, _ = cli("judgelm", "estimate", judged / "run.jsonl", "-l", labels, "--json", "-")
+    code, out, _ = cli("judgelm", "study", "estimate", judged / "run.jsonl", "-l", labels, "--json", "-")
     estimates = json.loads(out)
     assert estimates["model"] == "old"
     assert "turned round" in estimates["warnings"][-1]
@@ -60,7 +60,7 @@ def test_labels_of_exchanged_outputs_are_turned_round_and_said(cli, judged):
     assert (code, "turned round" in (judged / "report.html").read_text()) == (0, True), err
 
 
-@pytest.mark.parametrize("command", ["eval", "report", "estimate"])
+@pytest.mark.parametrize("command", ["eval", "report", "study estimate"])
 def test_labels_of_other_texts_end_with_1(cli, judged, command):
     ids = [json.loads(line)["id"] for line in (judged / "run.jsonl").read_text().splitlines()]
     rows = [
@@ -68,7 +68,7 @@ def test_labels_of_other_texts_end_with_1(cli, judged, command):
         for name, (question, answers) in zip(ids, QUESTIONS.items(), strict=True)
     ]
     more = ("-o", judged / "report.html") if command == "report" else ()
-    code, _, err = cli("judgelm", command, judged / "run.jsonl", "-l", labels_of(judged, rows), *more)
+    code, _, err = cli("judgelm", *command.split(), judged / "run.jsonl", "-l", labels_of(judged, rows), *more)
     assert code == 1
     assert "3 of 3 rows have other texts than those judged under the same id" in " ".join(err.split())
     assert 'answer 1 differs, here "?"' in " ".join(err.split())
@@ -84,8 +84,8 @@ def test_studies_of_models_compare_the_rows(cli, judged):
     cli("judgelm-batch", run, "-o", judged / "a.jsonl", *ENGINE, "8 6", "-q")
     other = labels_of(judged, [row | {"output_1": "x"} for row in pairs], "other.json")
     cli("judgelm-batch", other, "-o", judged / "b.jsonl", *ENGINE, "8 6", "-q")
-    for command in (("study", "compare-judges"), ("panel",)):
-        more = ("-l", labels_of(judged, [row | {"preference": 1.0} for row in pairs])) if len(command) == 2 else ()
+    for command in (("study", "compare-judges"), ("study", "panel")):
+        more = ("-l", labels_of(judged, [row | {"preference": 1.0} for row in pairs])) if "panel" not in command else ()
         code, _, err = cli("judgelm", *command, judged / "a.jsonl", judged / "b.jsonl", *more, "-o", judged / "c.jsonl")
         assert (code, "b: 3 of 3 judgments are not of the texts" in " ".join(err.split())) == (1, True), err
 
@@ -131,9 +131,9 @@ JOINS = {
         "--self-answers",
         "{own}",
     ),
-    "show": ("judgelm", "show", "run.jsonl", "--samples", "{rows}"),
+    "show": ("judgelm", "report", "run.jsonl", "--samples", "{rows}"),
     "export": ("judgelm", "export", "run.jsonl", "--samples", "{rows}", "-o", "run.csv"),
-    "estimate": ("judgelm", "estimate", "run.jsonl", "--labels", "pairs.jsonl", "--samples", "{rows}"),
+    "estimate": ("judgelm", "study", "estimate", "run.jsonl", "--labels", "pairs.jsonl", "--samples", "{rows}"),
     "reversed": ("judgelm", "eval", "run.jsonl", "--labels", "pairs.jsonl", "--reversed", "{reversed}"),
 }
 
@@ -169,7 +169,7 @@ def test_a_panel_of_runs_without_a_common_id_is_refused(cli, run_of_four):
     rows = rows_named(run_of_four, "rows.jsonl", OTHERS)
     assert cli("judgelm-batch", rows, "-o", run_of_four / "other.jsonl", *ENGINE, "8 6", "-q")[0] == 0
     runs = (run_of_four / "run.jsonl", run_of_four / "other.jsonl")
-    code, _, err = cli("judgelm", "panel", *runs, "-o", run_of_four / "panel.jsonl")
+    code, _, err = cli("judgelm", "study", "panel", *runs, "-o", run_of_four / "panel.jsonl")
     assert (code, "no id is in two of the runs" in " ".join(err.split())) == (1, True), err
 
 

@@ -1,4 +1,4 @@
-"""`judgelm-batch --mode`: other ways of judging than pairs, with scripts and with a small judge; `judgelm modes`."""
+"""`judgelm-batch --mode`: other ways of judging than pairs; `judgelm judges modes`."""
 
 import json
 from pathlib import Path
@@ -157,18 +157,18 @@ def test_thinking_is_kept_apart_counted_and_shown(batch, cli, pairs, tmp_path):
 
 
 def test_modes_are_listed_and_one_modes_options_shown(cli):
-    code, out, _ = cli("judgelm", "modes")
+    code, out, _ = cli("judgelm", "judges", "modes")
     assert (code, "ssr" in out, "2 answers" in out) == (0, True, True)
-    code, out, _ = cli("judgelm", "modes", "ssr")
+    code, out, _ = cli("judgelm", "judges", "modes", "ssr")
     assert code == 0
     assert "least agreement for the gate" in " ".join(out.split())
     assert "--mode-arg tau=" in out
-    flat = " ".join(cli("judgelm", "modes", "chat")[1].split())
+    flat = " ".join(cli("judgelm", "judges", "modes", "chat")[1].split())
     assert "show the answers a second time, exchanged." in flat  # said by the pair mode, from which chat is made
     assert "--both-orders" in flat
     assert not {"Raises", "Attributes"} & set(flat.split())
-    code, _, err = cli("judgelm", "modes", "srr")
+    code, _, err = cli("judgelm", "judges", "modes", "srr")
     assert (code, "did you mean ssr?" in err) == (1, True)
-    _, out, _ = cli("judgelm", "modes", "ssr", "--json", "-")
+    _, out, _ = cli("judgelm", "judges", "modes", "ssr", "--json", "-")
     [tau] = [one for one in json.loads(out)["ssr"]["options"] if one["name"] == "tau"]
     assert (tau["flag"], tau["default"]) == ("--mode-arg tau=", 0.8)

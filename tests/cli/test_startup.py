@@ -34,8 +34,8 @@ def run(*calls):
 
 def test_help_imports_nothing_that_judging_needs():
     commands = (
-        *("--help", "--version", "eval --help", "report --help", "panel --help", "modes --help", "study qa --help"),
-        *("study judgelm --help", "data --help", "data build --help", "data import --help"),
+        *("--help", "--version", "eval --help", "report --help", "study panel --help", "study qa --help"),
+        *("study judgelm --help", "data --help", "data build --help", "data import --help", "judges modes --help"),
         *("train --help", "export --help", "judges --help", "judges install --help"),
     )
     lines = ["judgelm-batch --help", *(f"judgelm {words}" for words in commands)]
@@ -50,7 +50,7 @@ def test_what_can_be_named_is_offered_and_nothing_that_judging_needs_imported():
         "judgelm study cal": "calibration",
         "judgelm eval --proto": "--protocol",
         "judgelm eval --protocol p": "pandalm",
-        "judgelm modes m": "multi multimodal",
+        "judgelm judges modes m": "multi multimodal",
         "judgelm-batch --mode s": "single ssr",
         "judgelm-batch --reasons c": "close",
         "judgelm-batch pai": "",  # nothing of ours, so that bash goes on to file names

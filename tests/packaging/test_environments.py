@@ -136,7 +136,7 @@ def test_the_base_needs_no_torch_and_names_what_a_command_needs(environment, pai
     plain.pip("install", str(plain.checkout))
     out = tmp_path / "out.jsonl"
     judge_by_script(plain, pairs, out)
-    assert "3 first better" in plain.run("judgelm", "show", out, "--samples", pairs)
+    assert "3 first better" in plain.run("judgelm", "report", out, "--samples", pairs)
     parquet = tmp_path / "pairs.parquet"
     parquet.write_bytes(b"PAR1")
     scripted = ("--engine", "scripted", "--model", "8 6")

@@ -60,7 +60,7 @@ def test_several_models_ask_for_a_choice():
     assert (claim.counts.used, claim.counts.other_models, claim.opponent) == (6, 6, "c")
     assert claim_win_rate(judged, {}, samples, ClaimOptions(model="a")).opponent is None
     for options, finding in (
-        (ClaimOptions(), r"of 3 models; choose one with judgelm estimate --model \(a, c, b\)"),
+        (ClaimOptions(), r"of 3 models; choose one with --model \(a, c, b\)"),
         (ClaimOptions(model="z"), "no judged pair has an answer of z; available: a, c, b"),
         (ClaimOptions(model="b", against="c"), "no judged pair of b against c"),
     ):

@@ -1,4 +1,4 @@
-"""`judgelm estimate`, and its place in `eval` and `report`."""
+"""`judgelm study estimate`, and its place in `eval` and `report`."""
 
 import json
 
@@ -31,7 +31,7 @@ def files(tmp_path):
 
 def test_the_estimates_are_printed_with_their_intervals(cli, files):
     labels = ("-l", files / "labelled.jsonl", "-s", files / "pairs.jsonl")
-    command = ("judgelm", "estimate", files / "run.jsonl", *labels, "--width", "0.2", "--control", "length")
+    command = ("judgelm", "study", "estimate", files / "run.jsonl", *labels, "--width", "0.2", "--control", "length")
     code, out, err = cli(*command)
     assert code == 0, err
     for text in ("win rate of a against b", "Rogan-Gladen", "PPI++", "labels alone", "20 points wide needs about"):
@@ -59,6 +59,8 @@ def test_eval_and_report_control_and_estimate(cli, files):
 
 
 def test_a_model_that_is_not_there_is_refused_with_those_that_are(cli, files):
-    code, _, err = cli("judgelm", "estimate", files / "run.jsonl", "-l", files / "labelled.jsonl", "--model", "z")
+    code, _, err = cli(
+        "judgelm", "study", "estimate", files / "run.jsonl", "-l", files / "labelled.jsonl", "--model", "z"
+    )
     assert code == 1
     assert "no judged pair has an answer of z; available: a, b" in " ".join(err.split())

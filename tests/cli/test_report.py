@@ -1,3 +1,5 @@
+"""`judgelm report` without labels; with labels see test_eval.py."""
+
 import json
 
 import pytest
@@ -23,7 +25,7 @@ def judged(batch, tmp_path):
 
 
 def test_verdicts_beside_their_questions_and_labels(cli, judged):
-    code, out, _ = cli("judgelm", "show", judged / "out.jsonl", "--samples", judged / "pairs.jsonl")
+    code, out, _ = cli("judgelm", "report", judged / "out.jsonl", "--samples", judged / "pairs.jsonl")
     lines = [line.split() for line in out.splitlines() if line.strip()]
     assert code == 0
     assert ["first", "better", "-", "agree", "first", "better", "What", "is", "2", "+", "2?"] in lines
@@ -34,14 +36,14 @@ def test_verdicts_beside_their_questions_and_labels(cli, judged):
     assert "Both orders give the same winner in 1 of 2 pairs." in out
     assert "The verdict is the label in 2 of 3 labelled pairs." in out
     assert "\x1b" not in out
-    code, out, _ = cli("judgelm", "show", judged / "out.jsonl", "--limit", "1")  # ids stand for questions
+    code, out, _ = cli("judgelm", "report", judged / "out.jsonl", "--limit", "1")  # ids stand for questions
     assert (code, "sum" in out, "city" in out, "label" in out) == (0, True, False, False)
     assert "2 more: see --limit" in out
 
 
 def test_the_page_lists_every_pair_with_its_replies(cli, judged):
     page = judged / "verdicts.html"
-    code, _, err = cli("judgelm", "show", judged / "out.jsonl", "-s", judged / "pairs.jsonl", "-o", page, "-q")
+    code, _, err = cli("judgelm", "report", judged / "out.jsonl", "-s", judged / "pairs.jsonl", "-o", page, "-q")
     html = page.read_text()
     assert (code, err) == (0, "")
     assert html.count('<details class="pair">') == 3
@@ -52,7 +54,7 @@ def test_the_page_lists_every_pair_with_its_replies(cli, judged):
 
 
 def test_the_rows_as_json(cli, judged):
-    code, out, _ = cli("judgelm", "show", judged / "out.jsonl", "-s", judged / "pairs.jsonl", "--json", "-")
+    code, out, _ = cli("judgelm", "report", judged / "out.jsonl", "-s", judged / "pairs.jsonl", "--json", "-")
     rows = {row["id"]: row for row in json.loads(out)}
     assert code == 0
     assert rows["bird"] == {
@@ -64,6 +66,20 @@ def test_the_rows_as_json(cli, judged):
 def test_a_run_of_single_answers_is_refused(cli, batch, tmp_path):
     (tmp_path / "one.jsonl").write_text('{"id": "1", "question": "q", "answer": "a"}\n')
     batch(tmp_path / "one.jsonl", "--mode", "single", reply="8")
-    code, _, err = cli("judgelm", "show", tmp_path / "out.jsonl")
+    code, _, err = cli("judgelm", "report", tmp_path / "out.jsonl")
     assert code == 1
     assert "mode single names no winner; give a run over pairs" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        (("--control", "length"), "--control needs labels"),
+        (("--beside", "other.jsonl"), "--beside needs labels"),
+        (("--reversed", "other.jsonl"), "--reversed needs labels"),
+        (("-l", "pairs.jsonl", "--samples", "pairs.jsonl"), "--samples is for a report without labels"),
+    ],
+)
+def test_options_of_the_other_report_are_refused(cli, tmp_path, options, refused):
+    code, _, err = cli("judgelm", "report", tmp_path / "out.jsonl", *options)
+    assert (code, refused in " ".join(err.split())) == (1, True), err

@@ -1,0 +1,193 @@
+"""`judgelm report`: a page on a run, against labels or of its verdicts alone."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from judgelm.cli.console import PlainConsole, Results, console, printable, printed_rejects, write_text
+from judgelm.cli.options import ScoringFlags, ScoringOptions, is_default
+from judgelm.errors import ConfigError, InputError
+from judgelm.records import Judgment, Label, PairVerdict, Sample, failure_name
+
+_WINNERS = {1: "first better", 2: "second better", "tie": "tie"}
+_CONSISTENT = {True: "agree", False: "differ", None: "-"}
+
+
+def report_command(
+    context: typer.Context,
+    scoring: ScoringFlags,
+    labels: Annotated[Path | None, typer.Option("--labels", "-l", metavar="FILE")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    title: str | None = None,
+    beside: Annotated[Path | None, typer.Option(metavar="RUN")] = None,
+    samples: Annotated[Path | None, typer.Option("--samples", "-s", metavar="FILE")] = None,
+    limit: Annotated[int, typer.Option(min=1)] = 100,
+    *,
+    results: Results,
+) -> None:
+    """Write an HTML report against labels, or print a run's verdicts.
+
+    With `--labels` the report has the metrics, figures and every disagreement, order flip and failure. Without labels
+    the verdicts of a run over pairs are printed; `-o` also writes them as a page.
+
+    Options:
+        labels: Labels or teacher scores: JudgeLM, PandaLM or plain rows.
+        out: The HTML file; default with labels: report.html.
+        title: Title of the page.
+        beside: With labels: another judge's run on the same pairs, to compare.
+
+    Without labels:
+        samples: The judged pairs, to print their questions.
+        limit: Maximum number of verdicts to print.
+
+    Examples:
+        judgelm report judgments.jsonl --samples pairs.jsonl
+        judgelm report judgments.jsonl --samples pairs.jsonl -o verdicts.html
+        judgelm report judgments.jsonl --labels labelled.jsonl -o report.html
+        judgelm report judgments.jsonl -l labelled.jsonl --beside other.jsonl
+
+    Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (--max-reject-rate).
+    """
+    if labels is None:
+        need_labels = ("beside", *(ScoringFlags.__annotations__.keys() - {"judgments"}))
+        _refuse(context, need_labels, "needs labels; add --labels FILE or leave it out")
+        _report_verdicts(scoring, samples, limit, out=out, title=title, results=results)
+        return
+    _refuse(context, ["samples", "limit"], "is for a report without labels; leave it out")
+    if beside is not None and not beside.is_file():
+        raise InputError(f"{beside}: no such file; give the run of another judge as --beside")
+    options = ScoringOptions(labels=labels, **{field.name: getattr(scoring, field.name) for field in fields(scoring)})
+    _report_agreement(options, out or Path("report.html"), title, beside, results)
+
+
+def _refuse(context: typer.Context, names: Iterable[str], finding: str) -> None:
+    if given := [name for name in names if not is_default(context, name)]:
+        raise ConfigError(f"--{given[0].rstrip('_').replace('_', '-')} {finding}")
+
+
+def _report_agreement(
+    options: ScoringOptions, out: Path, title: str | None, beside: Path | None, results: Results
+) -> None:
+    options.check_files()
+    from judgelm.cli.evaluation import compare_with, score  # scikit-learn and matplotlib take seconds to load
+    from judgelm.reports.html import render_report
+    from judgelm.reports.study import page_table
+
+    scored = score(options)
+    compared = None if beside is None else compare_with(options, scored, beside)
+    page = render_report(
+        scored.evaluation,
+        judgments=scored.judgments,
+        samples=scored.labelled.samples or None,
+        labels=scored.labelled.labels,
+        manifest=scored.manifest,
+        control=scored.control,
+        claim=scored.claim,
+        beside=compared,
+        judges=None if compared is None else page_table(compared.tables[0], ""),
+        title=title or f"{options.judgments.stem} against {options.labels.stem}",
+    )
+    write_text(out, page)
+    results.write(None if results.json_out is None else scored.to_json())
+    if not results.quiet:
+        console.print(f"report in {out}")
+    options.check_rejected(options.labels, scored.labelled.rejected, scored.labelled.read)
+
+
+def _report_verdicts(
+    options: ScoringFlags, samples: Path | None, limit: int, *, out: Path | None, title: str | None, results: Results
+) -> None:
+    from judgelm.data.judged_texts import TextComparison
+    from judgelm.data.labelled_set import LabelledSet, match_labels, read_labelled_set
+    from judgelm.runs.run_files import read_judgments, read_manifest
+
+    judgments, run = options.judgments, read_judgments(options.judgments)
+    labelled, texts = LabelledSet(samples={}, labels={}, groups={}), TextComparison()
+    if samples is not None:
+        with printed_rejects("row left out") as rejects:
+            reading = options.reading_of(samples, judgments)
+            rows_given = read_labelled_set(str(samples), on_reject=rejects, reading=reading)
+        labelled, texts = match_labels(run, rows_given, name=str(samples))
+        texts = replace(texts, without_row=len(run.keys() - labelled.samples.keys()))
+    pairs, labels = labelled.samples, labelled.labels
+    rows = [_row(judgment, pairs.get(name), labels.get(name)) for name, judgment in run.items()]
+    summary = [*_summary(rows), *labelled.notes(), *texts.notes()]
+    if results.write(rows):
+        _print_verdicts(rows, summary, limit)
+    if out is not None:
+        from judgelm.reports.html import render_verdicts  # loads scikit-learn and matplotlib
+
+        title, manifest = title or f"Verdicts of {judgments.stem}", read_manifest(judgments) or {}
+        page = render_verdicts(run, samples=pairs, labels=labels, manifest=manifest, title=title, summary=summary)
+        write_text(out, page)
+        if not results.quiet:
+            console.message(f"page in {out}")
+    if samples is not None:
+        options.check_rejected(samples, labelled.rejected, labelled.read)
+
+
+def _row(judgment: Judgment, sample: Sample | None, label: Label | None) -> dict[str, Any]:
+    """A verdict, as `--json` writes it.
+
+    Raises:
+        InputError: the judgment is not of a pair.
+    """
+    if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
+        raise InputError(f"judgment {judgment.sample_id}: mode {judgment.mode} names no winner; give a run over pairs")
+    return {
+        "id": judgment.sample_id,
+        "question": None if sample is None else sample.question,
+        "winner": judgment.winner,
+        "probability": judgment.probability,
+        "consistent": judgment.consistent,
+        "failure": None if judgment.failure is None else judgment.failure.code,
+        "label": None if label is None else label.winner,
+    }
+
+
+def _print_verdicts(rows: list[dict[str, Any]], summary: list[str], limit: int) -> None:
+    out, has_label = PlainConsole(), any(row["label"] is not None for row in rows)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("verdict", "P(first)", "orders", *(["label"] if has_label else [])):
+        table.add_column(name, min_width=13 if name in ("verdict", "label") else len(name))
+    table.add_column("question", no_wrap=True, max_width=max(20, out.width - (54 if has_label else 38)))
+    for row in rows[:limit]:
+        verdict = _WINNERS.get(row["winner"], failure_name(row["failure"] or "failed"))
+        probability = "-" if row["probability"] is None else f"{row['probability']:.2f}"
+        label = [_WINNERS.get(row["label"], "-")] if has_label else []
+        cells = (verdict, probability, _CONSISTENT[row["consistent"]], *label, _one_line(row["question"] or row["id"]))
+        table.add_row(*(Text(cell, overflow="ellipsis", no_wrap=True) for cell in cells))
+    out.print(table)
+    if len(rows) > limit:
+        out.print(f"{len(rows) - limit:,} more: see --limit")
+    for sentence in summary:
+        out.print(sentence)
+
+
+def _one_line(text: str) -> str:
+    """Text of a data set in one line, with what a terminal would obey escaped."""
+    return printable(" ".join(text.splitlines()).replace("\t", " "))
+
+
+def _summary(rows: list[dict[str, Any]]) -> list[str]:
+    """Counts of the run in a few sentences."""
+    winners = Counter(row["winner"] for row in rows)
+    ties = "1 tie" if winners["tie"] == 1 else f"{winners['tie']:,} ties"
+    failed = f", {winners[None]:,} failed" if winners[None] else ""
+    sentences = [f"{len(rows):,} pairs: {winners[1]:,} first better, {ties}, {winners[2]:,} second better{failed}."]
+    if any(row["probability"] is not None for row in rows):
+        sentences.append("P(first) is the judge's probability that the first answer is better.")
+    both = [row["consistent"] for row in rows if row["consistent"] is not None]
+    if both:
+        sentences.append(f"Both orders give the same winner in {sum(both):,} of {len(both):,} pairs.")
+    compared = [row["winner"] == row["label"] for row in rows if row["label"] is not None]
+    if compared:
+        sentences.append(f"The verdict is the label in {sum(compared):,} of {len(compared):,} labelled pairs.")
+    return sentences

@@ -1,0 +1,66 @@
+"""`judgelm study estimate`: a model's win rate, corrected by labels on some of the pairs."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from judgelm.cli.console import Results, printed_rejects
+from judgelm.cli.options import ControlOption, LabelOptions, LabelsOption
+
+
+def estimate_command(
+    judgments: Annotated[Path, typer.Argument()],
+    labels: LabelsOption,
+    samples: Annotated[Path | None, typer.Option("--samples", "-s", metavar="FILE")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    against: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    width: Annotated[float | None, typer.Option(min=0.001, max=1.0)] = None,
+    control: ControlOption = None,
+    *,
+    rows: LabelOptions,
+    results: Results,
+) -> None:
+    """Estimate how often a model really beats another: by the judge, the labels, Rogan-Gladen and PPI++.
+
+    The labelled pairs must be a random part of those judged. A tie is half a win.
+
+    Options:
+        judgments: A run file of judgelm-batch over pairs.
+        samples: The pairs that were judged, where the labels file lacks some.
+        model: Model whose wins are counted; default: the first of two.
+        against: Only pairs against this model.
+        width: Also say how many labels an interval this wide (0.1: 10 points) needs.
+
+    Examples:
+        judgelm study estimate run.jsonl --labels labelled.jsonl --samples pairs.jsonl
+        judgelm study estimate run.jsonl -l some.jsonl -s pairs.jsonl --width 0.1
+        judgelm study estimate run.jsonl -l some.jsonl -s pairs.jsonl --control length
+
+    Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
+    """
+    from judgelm.cli.evaluation import load_labels, load_manifest
+    from judgelm.cli.tables import print_claim  # statsmodels takes seconds to load
+    from judgelm.data.judged_texts import match_samples
+    from judgelm.data.labelled_set import match_labels
+    from judgelm.data.samples import SampleStream
+    from judgelm.runs.run_files import read_judgments
+    from judgelm.studies.claim import ClaimOptions, claim_win_rate
+
+    run = read_judgments(judgments)
+    loaded = load_labels(labels, "auto", load_manifest(judgments), rows.reading_of(labels, judgments, beside=samples))
+    labelled, texts = match_labels(run, loaded, name=str(labels))
+    pairs = dict(labelled.samples)
+    if samples is not None:
+        with printed_rejects("row left out") as rejects:
+            reading = rows.reading_of(samples, judgments, beside=labels)
+            stream = SampleStream([str(samples)], on_reject=rejects, reading=reading)
+            given = {sample.id: sample for sample in stream}
+        pairs |= match_samples(run, given, name=str(samples))[0]
+    options = ClaimOptions(model=model, against=against, control=control, width=width)
+    claim = claim_win_rate(run, labelled.labels, pairs, options)
+    claim = replace(claim, warnings=(*claim.warnings, *replace(labelled, samples=pairs).notes(), *texts.notes()))
+    if results.write(claim.to_json()):
+        print_claim(claim)
+    rows.check_rejected(labels, labelled.rejected, labelled.read)

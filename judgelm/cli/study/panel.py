@@ -1,0 +1,86 @@
+"""`judgelm study panel`: several judges' runs joined into one."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from judgelm.cli.console import Results, console, result_table, write_json
+from judgelm.cli.options import read_families
+from judgelm.errors import InputError
+
+if TYPE_CHECKING:
+    from judgelm.runs.session import PanelStats, RunStats
+
+
+def panel_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...")],
+    out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
+    rule: Literal["vote", "mean"] = "vote",
+    families: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    quorum: Annotated[int | None, typer.Option(min=1)] = None,
+    overwrite: bool = False,
+    *,
+    results: Results,
+) -> None:
+    """Join several judges' runs over the same samples into one, by vote or by mean score.
+
+    A judge is named by its run file, or its model. Failed and missing judgments are no votes.
+
+    Options:
+        runs: Run files of judgelm-batch, one per judge.
+        out: The joined run file.
+        rule: Count verdicts, or compare mean scores.
+        families: YAML or JSON from each family to a list of its judges; a family has one vote.
+        quorum: Minimum of judges (families) with a verdict; default: more than half.
+        overwrite: Start OUT over.
+
+    Examples:
+        judgelm study panel gpt.jsonl llama.jsonl mistral.jsonl -o panel.jsonl
+        judgelm study panel a.jsonl b.jsonl c.jsonl -o panel.jsonl --rule mean
+
+    Exit codes: 0 done, 1 usage or input error.
+    """
+    from judgelm.runs.panel import Panel, aggregate
+
+    if out.suffix != ".jsonl":
+        raise InputError(f"-o {out}: the judgments are JSONL; give it the ending .jsonl")
+    panel = Panel(
+        runs=tuple(runs),
+        out=out,
+        rule=rule,
+        families={} if families is None else read_families(families),
+        quorum=quorum,
+        overwrite=overwrite,
+    )
+    stats, counts = aggregate(panel)
+    write_json(results.json_out, stats.row() | asdict(counts))
+    if results.quiet:
+        return
+    console.print(_judges(counts))
+    console.print(_summary(stats, counts))
+    if not counts.same_input:
+        console.message("the runs read different files; they are joined by id", label="note:", style="bold yellow")
+    console.print(f"judgments in {out}")
+
+
+def _judges(counts: "PanelStats") -> Table:
+    rows = []
+    for name, judge in counts.judges.items():
+        share = f"{judge.same / judge.verdicts:.1%} of {judge.verdicts}" if judge.verdicts else "no verdicts"
+        rows.append((name, judge.family, str(judge.verdicts), str(judge.failed), str(judge.missing), share))
+    columns = ("judge", "family", "verdicts", "failed", "missing", "same verdict as the panel")
+    return result_table("judges of the panel", columns, rows, left=2)
+
+
+def _summary(stats: "RunStats", counts: "PanelStats") -> Table:
+    winners = " / ".join(str(stats.winners[key]) for key in ("1", "tie", "2"))
+    rows = [("joined", str(stats.judged))]
+    rows += [("first / tie / second better", winners)] if stats.winners else []
+    rows += [(label, str(count)) for label, count in stats.labels.most_common()]
+    rows += [("ranked", str(stats.rankings))] if stats.rankings else []
+    rows += [("graded, mean", f"{stats.grades}, {stats.grade_sum / stats.grades:.2f}")] if stats.grades else []
+    rows += [("undecided", str(sum(stats.failures.values()))), ("unanimous", str(counts.unanimous))]
+    return result_table("judgments", ("", ""), rows)
