@@ -9,13 +9,7 @@ import typer
 from judgelm.cli import options
 from judgelm.cli.commands import add_command
 from judgelm.cli.console import EXIT_FAILURES, Results, console, run_app, write_json
-from judgelm.cli.options import (
-    ClusterOptions,
-    ColumnOptions,
-    Config,
-    JudgeOptions,
-    ModeFlags,
-)
+from judgelm.cli.options import ClusterOptions, ColumnOptions, Config, JudgeOptions, ModeFlags
 from judgelm.errors import ConfigError
 from judgelm.modes import MODES, mode_type
 

@@ -13,13 +13,7 @@ from judgelm.cli import options
 from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, result_table
 from judgelm.cli.data.answers import collect_answers, shown_questions
 from judgelm.cli.options import JudgeOptions, LabelOptions
-from judgelm.data.answers import (
-    AnswerGenerator,
-    build_generator,
-    pair_of_models,
-    parse_generator,
-    read_model_answers,
-)
+from judgelm.data.answers import AnswerGenerator, build_generator, pair_of_models, parse_generator, read_model_answers
 from judgelm.data.labelled_set import LabelledSet, match_labels
 from judgelm.data.readers.files import input_files
 from judgelm.data.readers.rows import row_suffix

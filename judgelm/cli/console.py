@@ -366,8 +366,7 @@ def json_default(value: Any) -> Any:
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")]
 JsonOut = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="FILE", help="Also write all results as JSON; - is standard output."),
+    Path | None, typer.Option("--json", metavar="FILE", help="Also write all results as JSON; - is standard output.")
 ]
 
 

@@ -77,8 +77,7 @@ def _fitting(judge: "ReleasedJudge", vram: float) -> "ReleasedJudge":
 
 
 def show_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_card_names)],
-    json_out: JsonOut = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_card_names)], json_out: JsonOut = None
 ) -> None:
     """Show a judge: weights, licences, memory, its tasks, and what was verified.
 

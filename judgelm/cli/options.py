@@ -62,7 +62,6 @@ def card_names() -> list[str]:
 
 
 JUDGING, _MODEL = "How to judge", "Model and engine"
-_MOST_NUMBER = 2**63
 _PAIR_EXAMPLES = {
     "--engine-arg": "gpu_memory_utilization=0.9",
     "--mode-arg": "k=5",

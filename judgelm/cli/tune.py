@@ -171,9 +171,7 @@ def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
         raise InputError(f"{job.labels}: labels without texts; give a file with questions, answers and labels")
     names = list(pairs)[:limit]
     return replace(
-        labelled,
-        samples={name: pairs[name] for name in names},
-        labels={name: labelled.labels[name] for name in names},
+        labelled, samples={name: pairs[name] for name in names}, labels={name: labelled.labels[name] for name in names}
     )
 
 

@@ -63,9 +63,7 @@ def compare_judges_command(
 
 
 def position_bias_command(
-    judgments: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN")],
-    *,
-    output: StudyOutput,
+    judgments: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN")], *, output: StudyOutput
 ) -> None:
     """Effect of the order of answers on a judge's verdicts, for each file or pair of files; no labels.
 
