@@ -25,7 +25,7 @@ from judgelm.cluster.pool import StepResult, WorkerLost, WorkerPool, WorkerReady
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import gpus_each
 from judgelm.errors import EngineError
-from judgelm.prompts.sanitization import NOT_ASKED
+from judgelm.parsing.thinking import NOT_ASKED
 from judgelm.records import Completion, Request
 
 log = logging.getLogger("judgelm.cluster")

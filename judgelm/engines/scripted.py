@@ -18,8 +18,7 @@ from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.candidates import longest_candidate
 from judgelm.errors import EngineError, ModelError
 from judgelm.jsonl import parse_json
-from judgelm.parsing.thinking import Thinking
-from judgelm.prompts.sanitization import NOT_ASKED
+from judgelm.parsing.thinking import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import prompt_key
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling
 

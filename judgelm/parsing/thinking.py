@@ -1,12 +1,9 @@
-r"""Thinking models' replies: the thinking that precedes the reply is separated from it.
+r"""Separate a model's thinking from the reply that follows it.
 
-Three forms are read: `<think> ... </think>`, Mistral's `[THINK] ... [/THINK]`, and Harmony's channels
-(`<|channel|>analysis<|message|> ... <|channel|>final<|message|>`), also as a decoder without special tokens leaves them
-(`analysis ... assistantfinal`). Thinking without an end leaves no reply.
-
-`judgelm.modes.thinking` separates every reply once, before any mode or parser reads it. Engines return a reply with the
-block's opening, even where the chat template wrote it into the prompt (`judgelm.prompts.sanitization.opening_of`), so
-that a block without an end is always recognised.
+Three forms are supported: `<think> ... </think>`, Mistral's `[THINK] ... [/THINK]`, and Harmony's channels
+(`<|channel|>analysis<|message|> ... <|channel|>final<|message|>`), also without their special tokens (`analysis ...
+assistantfinal`). Engines return replies with the block's opening, even if the chat template wrote it into the prompt,
+so that unfinished thinking is recognised; it leaves no reply.
 """
 
 import re
@@ -19,7 +16,7 @@ OPEN, CLOSE = "<think>", "</think>"
 _TAGS = ((OPEN, CLOSE), ("[THINK]", "[/THINK]"))
 _BLANK = re.compile(r"\s*")
 _MARK = re.compile(r"[<\[]|\A\s*(?:analysis|final)")
-"""A reply in which this is not found holds no thinking."""
+"""Replies without a match contain no thinking."""
 
 _CONTEXT = 200
 _SENTENCE_ENDS = ".!?…。！？)]}*_>|"
@@ -42,13 +39,13 @@ _STRIPPED_NEXT = re.compile("assistant(?:analysis|commentary)")
 
 
 class Separated(NamedTuple):
-    """A reply taken apart: `block + reply` is all of it, but for the end marker of a channel.
+    """A reply in two parts: `block + reply` is the whole text without the end marker of a channel.
 
     Attributes:
-        block: everything before the reply, tags and blanks included; empty where there is no thinking.
-        thinking: the text of the block; None where it says nothing.
-        reply: what is left for a parser.
-        closed: whether the thinking has an end; without one there is no reply.
+        block: everything before the reply, with tags and spaces; empty without thinking.
+        thinking: text of the block; None if it is empty.
+        reply: the rest, for a parser.
+        closed: False if the thinking has no end, and so no reply follows.
     """
 
     block: str
@@ -58,16 +55,14 @@ class Separated(NamedTuple):
 
 
 def separate(text: str, *, bare: bool = True) -> Separated:
-    """Take the thinking off a reply.
+    """Separate thinking and reply.
 
-    A reply that begins with an opening tag is thinking up to the last closing tag that stands as a block: one that
-    begins its line, or ends a sentence or its line. A tag in a running sentence is a quotation, since a judge may speak
-    of what an answer holds.
+    The thinking ends at the last closing tag that begins its line, or ends a sentence or its line. A tag within a
+    sentence is a quotation from an answer.
 
     Args:
         text: the reply.
-        bare: whether a reply that does not begin with an opening tag may be thinking up to a closing one: a server's
-            chat template may have opened the block.
+        bare: accept thinking without an opening tag, because a server's chat template may have written it.
     """
     if not _MARK.search(text):
         return Separated("", None, text)  # nearly always
@@ -87,7 +82,7 @@ def separate(text: str, *, bare: bool = True) -> Separated:
 
 
 def reply_so_far(text: str) -> str:
-    """The part of an unfinished reply that is not thinking."""
+    """Return the part of an unfinished reply that is not thinking."""
     begun = text.lstrip()
     openings = (*(opening for opening, _ in _TAGS), *_BEGUN)
     if begun == "analysis" or any(len(begun) < len(opening) and opening.startswith(begun) for opening in openings):
@@ -96,7 +91,6 @@ def reply_so_far(text: str) -> str:
 
 
 def _last_close(text: str, closing: str) -> int | None:
-    """Where the last closing tag begins that stands as a block."""
     start = text.rfind(closing)
     while start >= 0 and not _ends_block(text, start, start + len(closing)):
         start = text.rfind(closing, 0, start)
@@ -104,7 +98,6 @@ def _last_close(text: str, closing: str) -> int | None:
 
 
 def _ends_block(text: str, start: int, end: int) -> bool:
-    """True if a closing tag is no quotation within a sentence."""
     before = text[max(0, start - _CONTEXT) : start].rpartition("\n")[2]
     behind = text[end : end + _CONTEXT]
     said, follows = before.rstrip(), behind.lstrip()
@@ -114,17 +107,15 @@ def _ends_block(text: str, start: int, end: int) -> bool:
         return False
     if said[-1] in _SENTENCE_ENDS or (follows.startswith("<") and not follows.startswith(CLOSE)):
         return True
-    # "so 8 6</think>": glued to the last word, and a line's end or a new sentence follows
+    # "so 8 6</think>": directly after the last word, and before a line end or a new sentence
     return before == said and said[-1] not in ",;:(" and not behind.lstrip(" \t")[:1].islower()
 
 
 def _between(text: str, opening: str, closing: str) -> list[str]:
-    """The blocks of a text that begins behind an opening tag."""
     return re.split(rf"{re.escape(closing)}\s*{re.escape(opening)}", text)
 
 
 def _separate_channels(text: str, *, bare: bool) -> Separated | None:
-    """A reply in Harmony's channels, with or without its special tokens; None where it is in none."""
     begun = _CHANNELS.match(text)
     if begun is None and (stripped := _separate_stripped(text)) is not None:
         return stripped
@@ -152,7 +143,7 @@ def _separate_stripped(text: str) -> Separated | None:
 
 def _after_blanks(text: str, position: int) -> int:
     blanks = _BLANK.match(text, position)
-    assert blanks is not None, "it matches nothing too"
+    assert blanks is not None, "the pattern also matches an empty string"
     return blanks.end()
 
 
@@ -162,14 +153,13 @@ def _joined(parts: list[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinking:
-    """The thinking of an engine's judge.
+    """Thinking settings of an engine.
 
     Attributes:
-        mode: the argument for its chat template.
-        max_tokens: room for the thinking, beside the room that each mode gives the reply.
-        resumes: whether the engine knows the prompt as the model reads it and lets a reply go on behind thinking that
-            stands there. Then a judge that is asked to think writes its thinking first, up to its end, and the reply
-            in a request of its own, with the reply's own stop strings, grammar, candidates and forced beginning.
+        mode: argument for the chat template.
+        max_tokens: token limit of the thinking, in addition to the limit of the reply.
+        resumes: whether the engine can continue a reply after given thinking. The reply is then a second request, with
+            its own stop strings, grammar, candidates and prefill.
     """
 
     mode: ThinkingMode = "absent"
@@ -177,11 +167,15 @@ class Thinking:
     resumes: bool = False
 
     def within(self, window: int | None) -> "Thinking":
-        """At most half of the judge's window is for thinking."""
+        """Return these settings with at most half of the judge's window for thinking."""
         if window is None or self.max_tokens <= window // 2:
             return self
         return Thinking(mode=self.mode, max_tokens=max(1, window // 2), resumes=self.resumes)
 
     def described(self) -> dict[str, dict[str, str | int]]:
-        """The entry in manifests; empty where `mode` is `absent`."""
+        """Return the entry for manifests; empty if `mode` is `absent`."""
         return {} if self.mode == "absent" else {"thinking": {"asked": self.mode, "max_tokens": self.max_tokens}}
+
+
+NOT_ASKED = Thinking()
+"""Settings of engines that pass nothing about thinking to the chat template."""

@@ -1,44 +1,30 @@
-"""Candidate text can neither close its own block nor become a token or a role of a chat.
+"""Sanitizing untrusted text, so that an answer can neither end its block nor become a special token or a chat role.
 
 An answer that contains `[The End of Assistant 1's Answer]`, `### Response:` or `</s>` could pretend that its block has
-ended and write the judge's verdict itself. Confusables of such markers, in any case, with other blanks or signs in
-their place, invisible characters, accents, full-width or foreign letters, digits and brackets, are sanitized by
-exchanging their brackets and hashes for plain characters; the words stay readable. How many were sanitized is counted
-in the judgment. Folding a text to what it looks like in plain letters only finds imitations and never changes a text: a
-rare mistake costs nothing where no marker is imitated.
+ended and write the verdict itself. Such markers and their confusables (other case, spaces or signs, invisible
+characters, accents, full-width or foreign letters, digits and brackets) are sanitized: brackets and hashes become plain
+characters, and the words stay readable. Judgments count them. Folding to plain letters is only used to find confusables
+and never changes the text.
 
-Special and added tokens in untrusted text are matched exactly, since only the literal text becomes the token. Some
-tokenizers look for them after folding the text (full-width letters made plain): there their confusables count too. Role
-markers that are plain text (`[INST]`, `USER:`) are read off the chat template itself; those with brackets or hashes
-count with their confusables.
-
-A chat template comes with the model, and its loops may be endless. transformers runs templates in jinja's sandbox,
-which bounds neither time nor memory. Here the lines that a template runs, the memory that the process gains meanwhile
-and the length of the text are bounded. A single operation is not interrupted; powers, of which one can take for ever,
-are refused. Counting lines slows a rendering down (0.4 instead of 0.01 ms for a short template), so it ends once a
-template has rendered 50 conversations, and goes on for those that are longer than all before.
+Special and added tokens are matched exactly, because only the literal text becomes a token. Some tokenizers fold the
+text first; for them confusables count as well. Plain-text role markers (`[INST]`, `USER:`) are read from a rendering of
+the chat template.
 """
 
 import json
 import re
-import sys
-import time
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import psutil
-from jinja2 import Environment, TemplateError, TemplateRuntimeError
+from jinja2 import TemplateError
 
-from judgelm.parsing.thinking import CLOSE, OPEN, Thinking
-from judgelm.records import ThinkingMode
+from judgelm.prompts.chat_rendering import render_chat
 
 _TABLES: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("confusables.toml").read_text(encoding="utf-8")
@@ -47,13 +33,12 @@ _SIGNS, _LETTERS, _COMPOSED, _OTHERS, _DIGIT_FOR, ROMAN = (
     _TABLES[name] for name in ("signs", "letters", "composed", "others", "digits", "roman")
 )
 OPENING, CLOSING = "\u27e6", "\u27e7"
-"""What every other bracket is folded to: it passes for a square one and for an angle bracket alike."""
+"""Other brackets are folded to these, which match square and angle brackets."""
 _QUOTES = frozenset("\u201a\u201e\u2e42\u301d\u301e\u301f")
-"""Quotation marks that Unicode counts as brackets."""
+"""Quotation marks that Unicode classifies as brackets."""
 _TABLE = str.maketrans({odd: plain for table in (_SIGNS, _LETTERS) for plain, odds in table.items() for odd in odds})
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufffc\ufffd")
-_DRAWN_BLANK = {"\u2800": " "}
-"""The braille pattern without dots is drawn as a blank."""
+_DRAWN_BLANK = {"\u2800": " "}  # braille pattern without dots
 _HIDDEN = frozenset(("Cf", "Cc", "Cn", "Co", "Cs", "Mc", "Me", "Mn"))
 
 _NAMED = re.compile(
@@ -64,18 +49,18 @@ _NAMED = re.compile(
 
 @lru_cache(maxsize=4096)
 def plain_form(character: str) -> str:
-    """The plain text that a character looks like; empty for an invisible one."""
+    """Return the plain text that a character looks like; empty for an invisible character."""
     if character in _DRAWN_BLANK:
         return _DRAWN_BLANK[character]
     if "\u2160" <= character <= "\u217f":
         return character
-    # ´ has a confusable of its own, and would else become a blank with an accent
+    # decomposition would turn ´ into a space with an accent, so its confusable comes first
     decomposed = unicodedata.normalize("NFKD", character.translate(_TABLE)).translate(_TABLE)
     return "".join(_letter(part) for part in decomposed if not is_invisible(part))
 
 
 def is_invisible(character: str) -> bool:
-    """True for what no reader sees in a marker: a mark, filler, placeholder, control or unassigned character."""
+    """Return True for characters that readers do not see: marks, fillers, placeholders, control, unassigned."""
     if character.isspace():
         return False
     return unicodedata.category(character) in _HIDDEN or character in _FILLERS
@@ -83,7 +68,7 @@ def is_invisible(character: str) -> bool:
 
 @cache
 def beginnings(sign: str) -> str:
-    """Every character whose plain form holds a bracket, a hash or what is taken for it; they are few in most texts."""
+    """Return all characters whose plain form contains this bracket or hash, or something taken for it."""
     odd = _SIGNS[sign] + _COMPOSED[sign] + _OTHERS.get(sign, "")
     if sign == "#":
         return odd
@@ -92,7 +77,7 @@ def beginnings(sign: str) -> str:
 
 
 def _letter(character: str) -> str:
-    """The digit, the letter of the name (`ø`, small capitals, letters in boxes), TR39's letter, number or bracket."""
+    """Take the digit, the letter in the Unicode name, TR39's letter, the number or the bracket."""
     if character.isascii():
         return character
     if character.isdecimal():
@@ -107,19 +92,19 @@ def _letter(character: str) -> str:
     category = unicodedata.category(character)
     if category in ("Ps", "Pe") and character not in _QUOTES:
         return OPENING if category == "Ps" else CLOSING
-    return "-" if category == "Lm" else confusable  # a mark of length or the like, which stands between letters
+    return "-" if category == "Lm" else confusable  # a modifier letter, such as a length mark
 
 
 @cache
 def _unicode_confusables() -> dict[str, str]:
-    """Characters -> the ASCII sign that Unicode's table (TR39) has as their confusable."""
+    """Characters -> their ASCII confusable in Unicode TR39."""
     table = json.loads(files("confusable_homoglyphs").joinpath("confusables.json").read_text("utf-8"))
     pairs = ((odd, plain["c"]) for odd, plains in table.items() for plain in plains)
     return {odd: plain for odd, plain in pairs if plain.isascii() and len(plain) == len(odd) == 1}
 
 
 def fold(text: str) -> tuple[str, list[int]]:
-    """A text as it looks, and where in the text each of its characters stood."""
+    """Return a text in plain letters, and for each of its characters the index in the original text."""
     folded: list[str] = []
     origin: list[int] = []
     for index, character in enumerate(text):
@@ -145,11 +130,11 @@ _PLAIN = re.compile(r"[\t\n\r -~]*")
 
 
 class Sanitizer:
-    """Finds confusables of given markers in a text and sanitizes them.
+    """Find confusables of markers in a text and sanitize them.
 
     Args:
-        markers: marker texts; `{n}` in one stands for any number, so that `Assistant 7` cannot open a block either.
-        exact: whether only the literal text counts (special tokens), not its look-alikes.
+        markers: marker texts; `{n}` matches any number, so that `Assistant 7` cannot open a block either.
+        exact: match only the literal text (special tokens), not its confusables.
     """
 
     def __init__(self, markers: Iterable[str], *, exact: bool = False) -> None:
@@ -162,7 +147,7 @@ class Sanitizer:
         self._exact = exact
 
     def __call__(self, text: str) -> tuple[str, int]:
-        """The sanitized text and how many markers were found in it."""
+        """Return the sanitized text and the number of markers in it."""
         if self._find is None or (self._begins is not None and not self._may_begin(text)):
             return text, 0
         if self._exact or _PLAIN.fullmatch(text):
@@ -170,14 +155,12 @@ class Sanitizer:
         return self._sanitize_folded(text)
 
     def _may_begin(self, text: str) -> bool:
-        """True if a text has the first character of a marker or what looks like it; most have not."""
         assert self._begins is not None
-        if text.isascii():  # to look for a few characters one by one is faster than for a set of them
+        if text.isascii():  # faster than a regular expression for a few characters
             return any([begin in text for begin in self._ascii_begins])
         return self._begins.search(text) is not None
 
     def _sanitize_folded(self, text: str) -> tuple[str, int]:
-        """Search in a folded copy of the text and sanitize the same places in the text itself."""
         assert self._find is not None
         folded, origin = fold(text)
         pieces: list[str] = []
@@ -193,12 +176,12 @@ class Sanitizer:
 
 @cache
 def sanitizer_for(markers: tuple[str, ...]) -> Sanitizer:
-    """The sanitizer of a template's markers, made once."""
+    """Return the cached sanitizer of these markers."""
     return Sanitizer(markers)
 
 
 def _beginnings(markers: list[str]) -> str | None:
-    """The first characters of all markers, and what looks like them; None where one could be a letter."""
+    """Return the first characters of all markers and their confusables; None if a marker begins with a letter."""
     firsts = {marker[0] for marker in markers}
     if not firsts <= {"[", "#", "<"}:
         return None
@@ -206,14 +189,14 @@ def _beginnings(markers: list[str]) -> str | None:
 
 
 def _loose(marker: str) -> str:
-    """A pattern for a marker and what looks like it.
+    """Return a pattern for a marker and its confusables.
 
-    Blanks may stand between its letters. In a marker of several letters any signs may, a digit may stand for a letter,
-    and any short text for `{n}`: `[1]` and `[S]` are ordinary text, `[The_End_of_Assistant_One's_Answer]` is not.
+    Spaces between characters are allowed. Markers of several letters may also contain other signs, digits instead of
+    letters, and short text for `{n}`: `[1]` and `[S]` are ordinary text, `[The_End_of_Assistant_One's_Answer]` is not.
     """
     parts = _PART.findall(marker)
     wordy = sum(part.isalpha() for part in parts) >= _MIN_LETTERS
-    if wordy:  # signs between letters are among any signs
+    if wordy:
         words = [index for index, part in enumerate(parts) if _is_word(part)]
         parts = [part for index, part in enumerate(parts) if not words[0] < index < words[-1] or _is_word(part)]
     pattern = _look(parts[0], wordy)
@@ -229,7 +212,6 @@ def _is_word(part: str) -> bool:
 
 
 def _look(part: str, wordy: bool) -> str:
-    """A pattern for a letter, sign or number of a marker."""
     if part == "{n}":
         return _ANY_NUMBER if wordy else _NUMBER
     if part in _BRACKETS:
@@ -247,95 +229,6 @@ def _sanitize(marker: str) -> str:
     return sanitized if sanitized != marker else f"{marker[0]} {marker[1:]}"
 
 
-MAX_LINES = 200_000
-"""Lines of a template in one rendering; a conversation takes some hundreds."""
-_MAX_SECONDS = 5.0
-_MAX_BYTES = 256 << 20
-_CHECKED_EVERY_S = 0.002
-_TEXT_ROOM, _TIMES = 100_000, 10
-_WATCHED = 50
-_FILE = "<template>"  # jinja's name for a template that is no file
-_ERRORS = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RuntimeError, MemoryError)
-
-
-_rendered: dict[str, tuple[int, int]] = {}
-"""Conversations that each template rendered, and the characters of the longest."""
-
-
-def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: object) -> str:
-    """The conversation in the tokenizer's chat template, as one string; `options` go to `apply_chat_template`.
-
-    Raises:
-        TemplateError: the template fails or refuses the messages, or needs more than a template may.
-        ValueError: the tokenizer has none.
-    """
-    template = getattr(tokenizer, "chat_template", None)
-    if isinstance(template, str) and _has_power(template):
-        raise TemplateRuntimeError("it computes a power, which no chat needs")
-    given = sum(len(str(message.get("content"))) for message in messages)
-    rendered, longest = _rendered.get(str(template), (0, 0))
-    try:
-        with nullcontext() if rendered >= _WATCHED and given <= longest else _bounded():
-            text: str = tokenizer.apply_chat_template(messages, tokenize=False, **options)
-    except TemplateError:
-        raise
-    except _ERRORS as error:
-        if template is None:
-            raise
-        raise TemplateRuntimeError(f"{type(error).__name__}: {error}") from error
-    _rendered[str(template)] = (rendered + 1, max(longest, given))
-    if len(text) > _TEXT_ROOM + _TIMES * given:
-        raise TemplateRuntimeError(f"it makes a text of {len(text):,} characters out of {given:,}")
-    return text
-
-
-@lru_cache(maxsize=64)
-def _has_power(template: str) -> bool:
-    """True if an expression has `**`, other than before the arguments of a call."""
-    before = ""
-    for _, kind, value in Environment().lex(template):
-        if kind == "operator" and value == "**" and before not in ("(", ","):
-            return True
-        before = before if kind == "whitespace" else value
-    return False
-
-
-@contextmanager
-def _bounded() -> Iterator[None]:
-    """Context in which templates of this thread run at most so many lines and gain so much memory.
-
-    Raises:
-        TemplateRuntimeError: in the template, at its next line.
-    """
-    lines, began = 0, time.thread_time()
-    memory, check_at = 0, began + _CHECKED_EVERY_S  # memory is read only once a template takes that long
-
-    def on_line(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal lines, memory, check_at
-        lines += 1
-        if lines > MAX_LINES:
-            raise TemplateRuntimeError(f"it runs more than {MAX_LINES:,} lines")
-        if (now := time.thread_time()) > check_at:
-            if now - began > _MAX_SECONDS:
-                raise TemplateRuntimeError(f"it takes more than {_MAX_SECONDS:g} seconds")
-            now_used = psutil.Process().memory_info().rss
-            memory = memory or now_used
-            if now_used - memory > _MAX_BYTES:
-                raise TemplateRuntimeError(f"it takes more than {_MAX_BYTES >> 20} MB of memory")
-            check_at = time.thread_time() + _CHECKED_EVERY_S
-        return on_line
-
-    def on_call(frame: FrameType, event: str, _: object) -> Any:
-        return on_line if frame.f_code.co_filename == _FILE else None
-
-    tracer = sys.gettrace()
-    sys.settrace(on_call)
-    try:
-        yield
-    finally:
-        sys.settrace(tracer)
-
-
 _SENTINELS = ("zq0qz", "zq1qz", "zq2qz", "zq3qz")
 _SIGNED = re.compile(
     r"(?<!#)#{2,}+[^\S\n]*\w[\w ]{0,30}:?|<{1,2}[^<>\n]{1,40}>{1,2}|\[[^\[\]\n]{1,40}\]"  # ### User:  <<SYS>>  [/INST]
@@ -344,7 +237,7 @@ _WORD_BEFORE_CONTENT = re.compile(r"(?<!\w)(\w+:)\s*$")
 
 
 class SpecialTokenSanitizer:
-    """Takes a tokenizer's special tokens out of untrusted text, and in a chat the role markers too.
+    """Sanitize a tokenizer's special tokens in untrusted text, and for a chat its role markers as well.
 
     Args:
         tokenizer: a transformers fast tokenizer.
@@ -358,7 +251,7 @@ class SpecialTokenSanitizer:
             self._of_tokens.append(Sanitizer(folded))
 
     def __call__(self, text: str, *, chat: bool) -> tuple[str, int]:
-        """The sanitized text, and how many tokens and markers were in it."""
+        """Return the sanitized text and the number of tokens and markers in it."""
         total = 0
         for sanitizer in (*self._of_tokens, *(self._of_roles if chat else ())):
             text, count = sanitizer(text)
@@ -373,16 +266,15 @@ class SpecialTokenSanitizer:
 
 
 def special_tokens(tokenizer: Any) -> set[str]:
-    """Special and added tokens; a blank or a plain word that was added to a vocabulary is text like any other."""
+    """Return special and added tokens, except added spaces and plain words."""
     added = (token for token in tokenizer.get_added_vocab() if not token.isspace() and not token.isalnum())
     return {*tokenizer.all_special_tokens, *added}
 
 
 def role_markers(tokenizer: Any) -> set[str]:
-    """Text that the chat template writes around messages and plain text could imitate; empty without a template.
+    """Return plain-text markers that the chat template writes around messages; empty without a template.
 
-    Found by rendering a conversation: whatever stands in brackets or behind hashes between the messages, and a word
-    with a colon right before one.
+    A rendered conversation shows them: text in brackets or after hashes, and a word with a colon before a message.
     """
     for roles in (("system", "user", "assistant", "user"), ("user", "assistant", "user")):
         messages = [{"role": role, "content": text} for role, text in zip(roles, _SENTINELS, strict=False)]
@@ -401,7 +293,7 @@ def _markers(piece: str) -> Iterator[str]:
 
 
 def _found_when_folded(tokenizer: Any) -> Iterator[str]:
-    """Tokens that the tokenizer also finds where a look-alike stands, since it folds the text before it looks."""
+    """Yield tokens that the tokenizer also finds in a confusable, because it folds the text first."""
     normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
     if normalizer is None:
         return
@@ -417,23 +309,3 @@ def _variants(token: str) -> tuple[str, ...]:
     hidden = "".join(f"{sign}\u200b" for sign in token)
     accented = "".join(f"{sign}\u0301" for sign in token)
     return wide, token.upper(), token.lower(), hidden, accented, "".join(f"{sign}\0" for sign in token)
-
-
-NO_THINKING = f"\n{CLOSE}\n\n"
-"""Ends a block that a chat template has opened, where the judge is not to think."""
-
-_OPENED = re.compile(rf"{OPEN}\s*\Z")
-
-
-NOT_ASKED = Thinking()
-
-
-def opening_of(prompt: str) -> str:
-    """The opened block, blanks included, that a prompt ends in; empty where it ends in none."""
-    match = _OPENED.search(prompt, max(0, len(prompt) - 64))
-    return "" if match is None else match[0]
-
-
-def template_arguments(mode: ThinkingMode) -> dict[str, bool]:
-    """Arguments for chat templates: `enable_thinking` (Qwen, GLM, SmolLM), `thinking` (DeepSeek, Granite)."""
-    return {} if mode == "absent" else dict.fromkeys(("enable_thinking", "thinking"), mode == "on")

@@ -17,13 +17,8 @@ from jinja2 import TemplateError
 
 from judgelm.errors import ConfigError
 from judgelm.parsing.thinking import OPEN
-from judgelm.prompts.sanitization import (
-    NO_THINKING,
-    SpecialTokenSanitizer,
-    opening_of,
-    render_chat,
-    template_arguments,
-)
+from judgelm.prompts.chat_rendering import NO_THINKING, opening_of, render_chat, template_arguments
+from judgelm.prompts.sanitization import SpecialTokenSanitizer
 from judgelm.records import Prompt, Span, StepPlace, ThinkingMode, Truncation, Unparsed
 
 MIN_ANSWER_TOKENS = 16

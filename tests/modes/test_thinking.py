@@ -16,8 +16,7 @@ from judgelm.modes.rubric import Rubric
 from judgelm.modes.self_reference import Correctness, SelectiveSelfReference
 from judgelm.modes.single import Single
 from judgelm.modes.thinking import separate_thinking
-from judgelm.parsing.thinking import Thinking
-from judgelm.prompts.sanitization import NOT_ASKED
+from judgelm.parsing.thinking import NOT_ASKED, Thinking
 from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span
 from judgelm.runs.runner import judge
 from tests.support import thinking_model

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from judgelm.errors import ConfigError
 from judgelm.parsing.thinking import Thinking
-from judgelm.prompts.sanitization import opening_of, render_chat
+from judgelm.prompts.chat_rendering import opening_of, render_chat
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt, Span
 
@@ -64,7 +64,7 @@ def test_a_template_gives_what_transformers_gives(render, tokenizer, template, t
         ("{% for i in range(1000000000) %}{% endfor %}", "Range too big"),
         ("{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
         ("{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}", "200,000 lines"),
-        ("{% for i in range(30000) %}{{ messages[0].content }}{% endfor %}", "a text of 480,000 characters out of 19"),
+        ("{% for i in range(30000) %}{{ messages[0].content }}{% endfor %}", "renders 480,000 characters from 19"),
         ("{{ messages[0].content * 10000000000000 }}", "MemoryError"),
         ("{{ '%9999999999999d' % 1 }}", "Error"),
         ("{{ messages[7].content }}", "no element 7"),

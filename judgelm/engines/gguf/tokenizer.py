@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from judgelm.engines.gguf.header import GgufFile
 from judgelm.errors import ModelError
-from judgelm.prompts.sanitization import render_chat
+from judgelm.prompts.chat_rendering import render_chat
 
 _BEGIN_BY_DEFAULT = frozenset(
     {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken", "chameleon"}

@@ -30,7 +30,7 @@ from judgelm.engines.openai.requests import (
 from judgelm.engines.openai.servers import HELLO, EndpointPool, ServerCapabilities, discover_servers
 from judgelm.errors import ConfigError, EngineError
 from judgelm.parsing.thinking import separate
-from judgelm.prompts.sanitization import opening_of, template_arguments
+from judgelm.prompts.chat_rendering import opening_of, template_arguments
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Completion, FinishReason, Request, Sampling, ThinkingMode
 

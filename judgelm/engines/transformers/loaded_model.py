@@ -52,8 +52,7 @@ from judgelm.engines.transformers.layers import pack
 from judgelm.engines.weights import adapter_vocabulary, check_weights, first_not_finite, safe_unpickling
 from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.machine import driver_cuda, driver_too_old, usable_gpus
-from judgelm.parsing.thinking import Thinking
-from judgelm.prompts.sanitization import NOT_ASKED
+from judgelm.parsing.thinking import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import Truncator
 
 _DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

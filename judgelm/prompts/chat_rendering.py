@@ -1,0 +1,122 @@
+"""Rendering of chat templates with bounds on time, memory and length, and their arguments for thinking.
+
+A chat template comes with the model, and its loops may be endless. transformers renders templates in jinja's sandbox,
+which bounds neither time nor memory. Here the number of template lines, the gained memory and the length of the text
+are bounded, and powers are refused because a single one can take forever. Counting lines slows a short template from
+0.01 to 0.4 ms. So a template that has rendered 50 conversations is only checked for conversations longer than those.
+"""
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+import psutil
+from jinja2 import Environment, TemplateError, TemplateRuntimeError
+
+from judgelm.parsing.thinking import CLOSE, OPEN
+from judgelm.records import ThinkingMode
+
+MAX_LINES = 200_000
+"""Template lines per rendering; a conversation takes a few hundred."""
+_MAX_SECONDS = 5.0
+_MAX_BYTES = 256 << 20
+_CHECKED_EVERY_S = 0.002
+_TEXT_ROOM, _TIMES = 100_000, 10
+_WATCHED = 50
+_FILE = "<template>"  # jinja's name for a template that is no file
+_ERRORS = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RuntimeError, MemoryError)
+
+_rendered: dict[str, tuple[int, int]] = {}
+"""Template -> number of conversations it rendered, and characters of the longest."""
+
+
+def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: object) -> str:
+    """Return the conversation in the tokenizer's chat template; `options` go to `apply_chat_template`.
+
+    Raises:
+        TemplateError: the template fails, refuses the messages, or exceeds a bound.
+        ValueError: the tokenizer has no chat template.
+    """
+    template = getattr(tokenizer, "chat_template", None)
+    if isinstance(template, str) and _has_power(template):
+        raise TemplateRuntimeError("it computes a power, which chat templates may not")
+    given = sum(len(str(message.get("content"))) for message in messages)
+    rendered, longest = _rendered.get(str(template), (0, 0))
+    try:
+        with nullcontext() if rendered >= _WATCHED and given <= longest else _bounded():
+            text: str = tokenizer.apply_chat_template(messages, tokenize=False, **options)
+    except TemplateError:
+        raise
+    except _ERRORS as error:
+        if template is None:
+            raise
+        raise TemplateRuntimeError(f"{type(error).__name__}: {error}") from error
+    _rendered[str(template)] = (rendered + 1, max(longest, given))
+    if len(text) > _TEXT_ROOM + _TIMES * given:
+        raise TemplateRuntimeError(f"it renders {len(text):,} characters from {given:,} characters of messages")
+    return text
+
+
+@lru_cache(maxsize=64)
+def _has_power(template: str) -> bool:
+    """Return True if an expression has a `**` other than that of keyword arguments."""
+    before = ""
+    for _, kind, value in Environment().lex(template):
+        if kind == "operator" and value == "**" and before not in ("(", ","):
+            return True
+        before = before if kind == "whitespace" else value
+    return False
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    """Raise TemplateRuntimeError from the next template line of this thread once a bound is exceeded."""
+    lines, began = 0, time.thread_time()
+    memory, check_at = 0, began + _CHECKED_EVERY_S  # reading the memory is slow, so short renderings skip it
+
+    def on_line(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines, memory, check_at
+        lines += 1
+        if lines > MAX_LINES:
+            raise TemplateRuntimeError(f"it runs more than {MAX_LINES:,} lines")
+        if (now := time.thread_time()) > check_at:
+            if now - began > _MAX_SECONDS:
+                raise TemplateRuntimeError(f"it takes more than {_MAX_SECONDS:g} seconds")
+            now_used = psutil.Process().memory_info().rss
+            memory = memory or now_used
+            if now_used - memory > _MAX_BYTES:
+                raise TemplateRuntimeError(f"it takes more than {_MAX_BYTES >> 20} MB of memory")
+            check_at = time.thread_time() + _CHECKED_EVERY_S
+        return on_line
+
+    def on_call(frame: FrameType, event: str, _: object) -> Any:
+        return on_line if frame.f_code.co_filename == _FILE else None
+
+    tracer = sys.gettrace()
+    sys.settrace(on_call)
+    try:
+        yield
+    finally:
+        sys.settrace(tracer)
+
+
+NO_THINKING = f"\n{CLOSE}\n\n"
+"""Closes the thinking block that a chat template opened, for judges that are not to think."""
+
+_OPENED = re.compile(rf"{OPEN}\s*\Z")
+
+
+def opening_of(prompt: str) -> str:
+    """Return the opening of a thinking block that a prompt ends in, with the spaces after it; empty without one."""
+    match = _OPENED.search(prompt, max(0, len(prompt) - 64))
+    return "" if match is None else match[0]
+
+
+def template_arguments(mode: ThinkingMode) -> dict[str, bool]:
+    """Return the arguments of chat templates: `enable_thinking` (Qwen, GLM, SmolLM), `thinking` (DeepSeek, Granite)."""
+    return {} if mode == "absent" else dict.fromkeys(("enable_thinking", "thinking"), mode == "on")
