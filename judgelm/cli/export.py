@@ -123,7 +123,7 @@ def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, ro
 def _cell_texts(chosen: str, *, escape_formulas: bool) -> CellTexts:
     unwanted = {"csv": NOT_IN_CSV, "parquet": NOT_IN_PARQUET, "xlsx": NOT_IN_XLSX}[chosen]
     longest = MAX_XLSX_CELL if chosen == "xlsx" else None
-    return CellTexts(unwanted=unwanted, longest=longest, escape_formulas=escape_formulas)
+    return CellTexts(unwanted=unwanted, max_units=longest, escape_formulas=escape_formulas)
 
 
 def _table(rows: Sequence[_Row]) -> tuple[list[str], list[list[object]]]:

@@ -18,7 +18,7 @@ from statsmodels.stats.proportion import proportion_confint
 from judgelm.metrics.correlation import kappas
 from judgelm.metrics.resampling import (
     LEVEL,
-    MOST_UNDEFINED,
+    MAX_UNDEFINED,
     Clusters,
     Estimate,
     Flags,
@@ -133,8 +133,8 @@ def human_agreement(
     if not votes or min(map(len, votes)) < 2:
         raise ValueError("votes: at least one pair, and two votes on each, are needed")
     rows = [
-        (float(np.mean([own == vote for vote in ballot])), _pairwise(ballot), 1.0)
-        for own, ballot in zip(judged, votes, strict=True)
+        (float(np.mean([own == vote for vote in pair_votes])), _pairwise(pair_votes), 1.0)
+        for own, pair_votes in zip(judged, votes, strict=True)
     ]
     judge, human, difference = estimate(np.array(rows), _means, clusters, resampling)
     return HumanAgreement(
@@ -146,8 +146,8 @@ def human_agreement(
     )
 
 
-def _pairwise(ballot: Sequence[int]) -> float:
-    return float(np.mean([a == b for a, b in combinations(ballot, 2)]))
+def _pairwise(pair_votes: Sequence[int]) -> float:
+    return float(np.mean([a == b for a, b in combinations(pair_votes, 2)]))
 
 
 def _means(sums: Floats) -> Floats:
@@ -156,8 +156,8 @@ def _means(sums: Floats) -> Floats:
 
 
 def _fleiss(votes: Sequence[Sequence[int]]) -> float | None:
-    alike = len({vote for ballot in votes for vote in ballot}) == 1
-    if alike or len({len(ballot) for ballot in votes}) > 1:
+    alike = len({vote for pair_votes in votes for vote in pair_votes}) == 1
+    if alike or len({len(pair_votes) for pair_votes in votes}) > 1:
         return None
     counts, _ = aggregate_raters(np.array(votes))
     return float(fleiss_kappa(counts))
@@ -252,7 +252,7 @@ def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resa
         warnings.simplefilter("ignore")  # a judge that gives one label throughout is no mistake of the caller's
         value = float(cohen_kappa_score(first, second, labels=LABELS))
     samples = kappas(bootstrap_sums(cells, clusters, resampling).reshape(-1, 3, 3), quadratic=False)
-    return estimate_of(value, samples, first.size, MOST_UNDEFINED)
+    return estimate_of(value, samples, first.size, MAX_UNDEFINED)
 
 
 def position_cells(given: Ints, swapped: Ints) -> Floats:

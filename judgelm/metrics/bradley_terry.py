@@ -33,7 +33,7 @@ from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Res
 
 ELO_PER_LOGIT = 400 / np.log(10)
 ELO_MEAN = 1000.0
-_REACH = 60.0
+_MAX_SHIFT = 60.0
 """Logits within which the bound of an open interval is searched."""
 _TOLERANCE = 1e-6
 
@@ -242,7 +242,7 @@ def _fit(design: Floats, sums: Floats) -> Floats | None:
             coefficients = _maximum(rows, sums[drawn])
         except (Warning, np.linalg.LinAlgError, FloatingPointError):
             return None
-    finite = np.isfinite(coefficients).all() and np.abs(rows @ coefficients).max() < FARTHEST
+    finite = np.isfinite(coefficients).all() and np.abs(rows @ coefficients).max() < MAX_LOGIT
     return np.concatenate([[0.0], coefficients]) if finite else None
 
 
@@ -333,7 +333,7 @@ def _improbable_shift(data: _Data, margins: Floats, index: int, outside: Flags, 
     def excess(shift: float) -> float:
         return float((shares @ log_expit(towards + shift)).sum() - np.log((1 - LEVEL) / 2))
 
-    return float(ELO_PER_LOGIT * brentq(excess, -_REACH - towards.max(), _REACH))
+    return float(ELO_PER_LOGIT * brentq(excess, -_MAX_SHIFT - towards.max(), _MAX_SHIFT))
 
 
 def _ranked(
@@ -359,5 +359,5 @@ def _ranked(
     return tuple(ratings)
 
 
-FARTHEST = 15.0
+MAX_LOGIT = 15.0
 """Logits beyond which a fit is taken to diverge; odds of three million to 1."""

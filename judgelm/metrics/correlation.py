@@ -23,7 +23,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from judgelm.metrics.resampling import (
     LEVEL,
-    MOST_UNDEFINED,
+    MAX_UNDEFINED,
     Basis,
     Clusters,
     Estimate,
@@ -378,9 +378,9 @@ def grade_correlation(
     kappa, weighted_kappa = _kappas(x, z, clusters, resampling)
     return GradeCorrelation(
         n=n,
-        pearson=estimate_of(stats.pearsonr(x, y).statistic, pearsons(tables, rows, columns), n, MOST_UNDEFINED),
-        kendall=estimate_of(stats.kendalltau(x, y).statistic, kendalls(tables), n, MOST_UNDEFINED),
-        spearman=estimate_of(stats.spearmanr(x, y).statistic, spearmans(tables), n, MOST_UNDEFINED),
+        pearson=estimate_of(stats.pearsonr(x, y).statistic, pearsons(tables, rows, columns), n, MAX_UNDEFINED),
+        kendall=estimate_of(stats.kendalltau(x, y).statistic, kendalls(tables), n, MAX_UNDEFINED),
+        spearman=estimate_of(stats.spearmanr(x, y).statistic, spearmans(tables), n, MAX_UNDEFINED),
         kappa=kappa,
         weighted_kappa=weighted_kappa,
     )
@@ -398,7 +398,7 @@ def _kappas(
 
     def kappa(weights: Literal["quadratic"] | None) -> Estimate:
         value = cohen_kappa_score(x.astype(int), z.astype(int), labels=levels.astype(int), weights=weights)
-        return estimate_of(value, kappas(tables, quadratic=weights is not None), len(x), MOST_UNDEFINED)
+        return estimate_of(value, kappas(tables, quadratic=weights is not None), len(x), MAX_UNDEFINED)
 
     return kappa(None), kappa("quadratic")
 
@@ -446,9 +446,9 @@ def kendalls(tables: Floats) -> Floats:
     total = tables.sum(axis=(1, 2))
     above = np.zeros_like(tables)  # of each cell, how many are in rows before it and columns before it
     above[:, 1:, 1:] = tables.cumsum(axis=1).cumsum(axis=2)[:, :-1, :-1]
-    beside = np.zeros_like(tables)  # and how many in rows before it and columns behind it
-    beside[:, 1:, :-1] = tables[:, :, ::-1].cumsum(axis=1).cumsum(axis=2)[:, :-1, -2::-1]
-    balance = (tables * (above - beside)).sum(axis=(1, 2))
+    below = np.zeros_like(tables)  # and how many in rows before it and columns behind it
+    below[:, 1:, :-1] = tables[:, :, ::-1].cumsum(axis=1).cumsum(axis=2)[:, :-1, -2::-1]
+    balance = (tables * (above - below)).sum(axis=(1, 2))
     pairs = total * (total - 1) / 2
     tied = [(counts * (counts - 1) / 2).sum(axis=1) for counts in (tables.sum(axis=2), tables.sum(axis=1))]
     scale = (pairs - tied[0]) * (pairs - tied[1])

@@ -15,7 +15,7 @@ import scipy.linalg
 from judgelm.metrics.resampling import Floats, Ints
 
 _STEP_TOLERANCE = 1e-8
-_MOST_HALVINGS = 40
+_MAX_HALVINGS = 40
 
 
 class OrderedLogit(NamedTuple):
@@ -136,7 +136,7 @@ class _Likelihood:
 def _uphill(likelihood: _Likelihood, start: Floats, value: float, step: Floats) -> tuple[Floats, float, bool]:
     """The step, halved until the log-likelihood does not fall by more than rounding; False where none does."""
     slack = 1e-12 * abs(value)
-    for halvings in range(_MOST_HALVINGS):
+    for halvings in range(_MAX_HALVINGS):
         parameters = start + step / 2**halvings
         reached = likelihood.value(parameters)
         if reached >= value - slack:

@@ -388,7 +388,7 @@ def rank_correlation(judged: Floats, reference: Floats) -> Estimate | None:
     return Estimate(value=value, low=float(low), high=float(high), n=n)
 
 
-MOST_MIXED = 64
+MAX_MIXED_PANELS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,7 +457,7 @@ def usual_panels(paired: PairedRatings) -> list[tuple[str, ...]]:
     for judge in paired.judges:
         by_family.setdefault(_kin(paired, judge), []).append(judge)
     families = [tuple(members) for members in by_family.values()]
-    mixed = list(product(*families)) if np.prod([len(members) for members in families]) <= MOST_MIXED else []
+    mixed = list(product(*families)) if np.prod([len(members) for members in families]) <= MAX_MIXED_PANELS else []
     singles = [(judge,) for judge in paired.judges]
     return list(dict.fromkeys(map(tuple, [*singles, *families, *mixed, tuple(paired.judges)])))
 

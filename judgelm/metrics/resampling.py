@@ -19,7 +19,7 @@ LEVEL = 0.95
 _MAX_DRAWS = 1 << 22
 """Counts that are held at once, 32 MiB; and as much again, as floats."""
 RESAMPLES = 2000
-MOST_UNDEFINED = 0.05
+MAX_UNDEFINED = 0.05
 """Share of resamples without a value above which a correlation or a fit has no interval."""
 
 Floats = NDArray[np.float64]
@@ -88,17 +88,17 @@ def interval(samples: Floats, level: float = LEVEL) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def estimate_of(value: float, samples: Floats, n: int, most_undefined: float = 1.0) -> Estimate:
+def estimate_of(value: float, samples: Floats, n: int, max_undefined: float = 1.0) -> Estimate:
     """A number with the interval of its resamples, shape (resamples,), without those in which it is undefined (NaN).
 
     Args:
         value: the number.
         samples: its bootstrap values.
         n: rows that it rests on.
-        most_undefined: share of undefined resamples above which the bounds are NaN: the rest would describe other data.
+        max_undefined: share of undefined resamples above which the bounds are NaN: the rest would describe other data.
     """
     defined = samples[~np.isnan(samples)]
-    enough = defined.size and np.isnan(samples).mean() <= most_undefined
+    enough = defined.size and np.isnan(samples).mean() <= max_undefined
     low, high = interval(defined) if enough else (float("nan"), float("nan"))
     return Estimate(value=float(value), low=low, high=high, n=n)
 

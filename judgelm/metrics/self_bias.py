@@ -358,7 +358,7 @@ def mean_of(frame: pd.DataFrame, column: str, resampling: Resampling) -> Estimat
     return mean(frame[column].to_numpy(float), list(frame["item"]), resampling)
 
 
-_MOST_STEPS = 100
+_MAX_STEPS = 100
 
 
 def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
@@ -413,7 +413,7 @@ def _maximised(design: Design, levels: NDArray[np.intp]) -> OrderedLogit:
     """
     present = np.unique(levels, return_inverse=True)[1]
     different, counts = np.unique(np.column_stack([design.matrix, present]), axis=0, return_counts=True)
-    return ordered_logit(different[:, -1].astype(int), different[:, :-1], counts, max_steps=_MOST_STEPS)
+    return ordered_logit(different[:, -1].astype(int), different[:, :-1], counts, max_steps=_MAX_STEPS)
 
 
 def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> Flags:

@@ -20,7 +20,7 @@ from statsmodels.regression.linear_model import OLS
 
 from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, normal_estimate, widened
 
-FEWEST_STRATUM_LABELS = 2
+MIN_STRATUM_LABELS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +83,9 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
     A stratum whose completions are all labelled, or whose judge gives one score only, has nothing to gain from
     ratings: there the weight of the ratings is 0, which is the classical estimate.
     """
-    if len(stratum.labels) < FEWEST_STRATUM_LABELS:
+    if len(stratum.labels) < MIN_STRATUM_LABELS:
         raise TooFewLabels(
-            f"stratum {stratum.name}: {len(stratum.labels)} labels; a variance needs {FEWEST_STRATUM_LABELS}"
+            f"stratum {stratum.name}: {len(stratum.labels)} labels; a variance needs {MIN_STRATUM_LABELS}"
         )
     useful = powered and len(stratum.rated_only) > 0 and np.ptp(np.r_[stratum.rated, stratum.rated_only]) > 0
     if not useful:
@@ -114,7 +114,7 @@ def power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> flo
     return float(np.clip(covariance / ((1 + n / m) * spread), 0, 1))
 
 
-FEWEST_LABELS = 10
+MIN_LABELS = 10
 _STEP = 1e-6
 
 
@@ -191,8 +191,8 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
     known = pairs.labelled
     n = int(known.sum())
     verdicts, judge = (_estimate(values, pairs.clusters) for values in (pairs.verdicts, pairs.proxy))
-    if n < FEWEST_LABELS:
-        reason = f"{n} labels are fewer than {FEWEST_LABELS}"
+    if n < MIN_LABELS:
+        reason = f"{n} labels are fewer than {MIN_LABELS}"
         return TrueWinRate(
             verdicts=verdicts,
             judge=judge,
@@ -221,7 +221,7 @@ def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
     """Labels with which the PPI++ interval of these pairs is at most this wide, from the labels at hand.
 
     Args:
-        pairs: at least `FEWEST_LABELS` with a label.
+        pairs: at least `MIN_LABELS` with a label.
         width: from the lower to the upper bound, above 0.
 
     Returns:
@@ -231,11 +231,11 @@ def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
         ValueError: too few labels to know the spread, or a width that is not above 0.
     """
     known = pairs.labelled
-    if known.sum() < FEWEST_LABELS or width <= 0:
-        raise ValueError(f"labels needed: expected {FEWEST_LABELS} labels and a width above 0")
+    if known.sum() < MIN_LABELS or width <= 0:
+        raise ValueError(f"labels needed: expected {MIN_LABELS} labels and a width above 0")
     spread = np.cov(pairs.labels[known], pairs.proxy[known])
     effect = _design_effect(pairs)
-    counts = np.arange(FEWEST_LABELS, len(known) + 1)
+    counts = np.arange(MIN_LABELS, len(known) + 1)
     rest = len(known) - counts
     variance = float(np.var(pairs.proxy, ddof=1))
     weights = np.clip(spread[0, 1] * rest / ((counts + rest) * variance), 0, 1) if variance > 0 else 0 * counts

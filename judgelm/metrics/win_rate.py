@@ -28,7 +28,7 @@ from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 from statsmodels.tools.sm_exceptions import PerfectSeparationWarning
 
-from judgelm.metrics.bradley_terry import FARTHEST, comparable_models
+from judgelm.metrics.bradley_terry import MAX_LOGIT, comparable_models
 from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Resampling, mean, normal_estimate, widened
 
 
@@ -64,12 +64,12 @@ def fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable])
     if not fit.converged:
         return "the regression did not converge"
     coefficients, covariance = np.asarray(fit.params), np.asarray(fit.cov_params())
-    if not np.isfinite(covariance).all() or np.abs(design @ coefficients).max() > FARTHEST:
+    if not np.isfinite(covariance).all() or np.abs(design @ coefficients).max() > MAX_LOGIT:
         return "the regression has no finite solution (its terms separate the preferences)"
     return FractionalLogit(coefficients=coefficients, covariance=covariance)
 
 
-FEWEST = 10
+MIN_PAIRS = 10
 """Pairs below which nothing is fitted."""
 _TIE = 0.5
 
@@ -148,8 +148,8 @@ def length_controlled(
         The estimate with a 95 % interval (on the logit scale), or why there is none.
     """
     n = len(preferences)
-    if n < FEWEST:
-        return f"{n} comparisons are fewer than {FEWEST}"
+    if n < MIN_PAIRS:
+        return f"{n} comparisons are fewer than {MIN_PAIRS}"
     deltas = lengths[:, 0] - lengths[:, 1]
     spread = float(np.std(deltas, ddof=1))
     if spread == 0:
@@ -266,8 +266,8 @@ def control_style(
         return f"no pair differs in {', '.join(differences.constant)}, or all by the same"
     fitted, strengths = _strengths(preferences, models)
     n = int(fitted.sum())
-    if n < FEWEST:
-        return f"{n} pairs are fewer than {FEWEST}"
+    if n < MIN_PAIRS:
+        return f"{n} pairs are fewer than {MIN_PAIRS}"
     design = np.column_stack([strengths, differences.values[fitted]])
     keys = list(compress(clusters, fitted))
     fit = fit_logit(preferences[fitted], design, keys)

@@ -30,7 +30,7 @@ class CellTexts:
 
     Attributes:
         unwanted: characters that the format cannot hold; each becomes U+FFFD.
-        longest: maximum UTF-16 units of a cell; None is no limit.
+        max_units: maximum UTF-16 units of a cell; None is no limit.
         escape_formulas: whether an apostrophe goes before what a spreadsheet would compute.
         replaced: cells with characters that were replaced.
         cut: cells that were cut.
@@ -38,7 +38,7 @@ class CellTexts:
     """
 
     unwanted: re.Pattern[str] = field(default=NOT_IN_CSV)
-    longest: int | None = None
+    max_units: int | None = None
     escape_formulas: bool = False
     replaced: int = 0
     cut: int = 0
@@ -62,13 +62,13 @@ class CellTexts:
         return value
 
     def fitted(self, value: object) -> object:
-        """The value of one cell; a text as `storable` makes it, cut to the longest, with its formula escaped."""
+        """The value of one cell; a text as `storable` makes it, cut to the max_units, with its formula escaped."""
         value = self.storable(value)
         if not isinstance(value, str):
             return value
-        if self.longest is not None and len(value) > self.longest // 2 and utf16_units(value) > self.longest:
+        if self.max_units is not None and len(value) > self.max_units // 2 and utf16_units(value) > self.max_units:
             self.cut += 1
-            value = _cut(value, self.longest)
+            value = _cut(value, self.max_units)
         if is_formula(value):
             self.formulas += 1
             return f"'{value}" if self.escape_formulas else value
@@ -80,7 +80,7 @@ class CellTexts:
         if self.replaced:
             notes.append(f"{_cells(self.replaced)} characters that the format cannot hold; they are U+FFFD there")
         if self.cut:
-            notes.append(f"{_cells(self.cut)} more than {self.longest:,} UTF-16 units; the end is cut, and marked")
+            notes.append(f"{_cells(self.cut)} more than {self.max_units:,} UTF-16 units; the end is cut, and marked")
         return notes
 
     def formula_note(self, way_out: str) -> list[str]:
@@ -98,8 +98,8 @@ def _cells(count: int) -> str:
     return "1 cell has" if count == 1 else f"{count:,} cells have"
 
 
-def _cut(text: str, longest: int) -> str:
+def _cut(text: str, max_units: int) -> str:
     """The beginning of a text and its full length, within so many UTF-16 units."""
     mark = f" [... {len(text):,} characters in all]"
-    encoded = text.encode("utf-16-le")[: 2 * (longest - len(mark))]
+    encoded = text.encode("utf-16-le")[: 2 * (max_units - len(mark))]
     return encoded.decode("utf-16-le", errors="ignore") + mark

@@ -17,7 +17,7 @@ from judgelm.records import Judgment, Label, Sample, failure_name
 from judgelm.reports import plots, wording
 from judgelm.reports.pairs import (
     KINDS,
-    LIST_CAP,
+    MAX_LISTED,
     clipped,
     failure_examples,
     list_pairs,
@@ -32,7 +32,7 @@ from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.result import StudyResult
 from judgelm.studies.style_control import ControlledAgreement
 
-GROUP_CAP = 60
+MAX_GROUPS = 60
 _FOLDER = Path(__file__).parent
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _FACTS = ("model", "mode", "template", "engine")
@@ -55,7 +55,7 @@ def render_report(
     title: str,
     control: ControlledAgreement | None = None,
     claim: WinRateClaim | str | None = None,
-    beside: StudyResult | None = None,
+    comparison: StudyResult | None = None,
     judges: Mapping[str, object] | None = None,
 ) -> str:
     """The report as one self-contained HTML document; the same input gives the same text.
@@ -69,7 +69,7 @@ def render_report(
         title: plain text.
         control: agreement controlled for style, where it was asked for.
         claim: the win rate of two models, or why there is none; None where the pairs name no models.
-        beside: `compare_judges` of this run and another judge's.
+        comparison: `compare_judges` of this run and another judge's.
         judges: its first table, as `judgelm.reports.study.page_table` makes it.
     """
     listed = list_pairs(evaluation, judgments, samples or {}, labels)
@@ -91,7 +91,7 @@ def render_report(
         examples=failure_examples(evaluation, judgments),
         listed=listed,
         pairs_csv=base64.b64encode(pairs_csv(listed).encode(errors="replace")).decode(),
-        beside=beside,
+        comparison=comparison,
         judges=judges,
         has_samples=samples is not None,
         control=control,
@@ -142,7 +142,7 @@ def _environment() -> Environment:
     }
     environment.globals |= {
         "kinds": KINDS,
-        "list_cap": LIST_CAP,
+        "max_listed": MAX_LISTED,
         "failure_name": failure_name,
         "failure_names": wording.FAILURE_NAMES,
         "winner_names": wording.WINNER_NAMES,
@@ -152,7 +152,7 @@ def _environment() -> Environment:
 
 
 def _group_table(name: str, rows: tuple[GroupRow, ...]) -> dict[str, object]:
-    return {"name": name, "rows": rows[:GROUP_CAP], "left_out": max(0, len(rows) - GROUP_CAP)}
+    return {"name": name, "rows": rows[:MAX_GROUPS], "left_out": max(0, len(rows) - MAX_GROUPS)}
 
 
 def _own_text(name: str) -> Markup:

@@ -12,9 +12,9 @@ from judgelm.reports.wording import WINNER_NAMES
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import pair_winner, scores_behind
 
-LIST_CAP = 500
-TEXT_CAP = 20_000
-EXAMPLE_CAP = 400
+MAX_LISTED = 500
+MAX_TEXT = 20_000
+MAX_EXAMPLE = 400
 KINDS = ("disagreement", "order flip", "failure")
 
 
@@ -66,7 +66,7 @@ def list_pairs(
     judgments: Mapping[str, Judgment],
     samples: Mapping[str, Sample],
     labels: Mapping[str, Label],
-    cap: int = LIST_CAP,
+    cap: int = MAX_LISTED,
 ) -> PairList:
     """At most `cap` pairs of each kind, the surest disagreements first; a pair of two kinds is one entry."""
     wrong = [pair.sample_id for pair in evaluation.disagreements]
@@ -126,7 +126,7 @@ def pairs_csv(listed: PairList) -> str:
 
 
 def list_verdicts(
-    judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], labels: Mapping[str, Label], cap: int = LIST_CAP
+    judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], labels: Mapping[str, Label], cap: int = MAX_LISTED
 ) -> PairList:
     """The first `cap` pairs of a run, whatever their verdict; their labels, where there are any."""
     listed: list[ListedPair] = []
@@ -158,7 +158,7 @@ def score_text(scores: Sequence[float] | None) -> str:
     return "–" if scores is None else "\u00a0:\u00a0".join(f"{round(score, 2):g}" for score in scores)
 
 
-def clipped(text: str, cap: int = TEXT_CAP) -> str:
+def clipped(text: str, cap: int = MAX_TEXT) -> str:
     """The text, or its first `cap` characters and how much of it is missing."""
     left = len(text) - cap
     return text if left <= 0 else f"{text[:cap]}\n[… {left:,} more characters are not shown]"
@@ -173,7 +173,7 @@ def failure_examples(
         judgment = judgments[key]
         failure = judgment.failure or next((shown.failure for shown in judgment.shown if shown.failure), None)
         if failure is not None and len(examples[failure.code]) < each:
-            examples[failure.code].append((key, clipped(failure.text, EXAMPLE_CAP)))
+            examples[failure.code].append((key, clipped(failure.text, MAX_EXAMPLE)))
     return examples
 
 
@@ -202,7 +202,7 @@ def _failure_text(failure: Unparsed | None) -> str:
     if failure is None:
         return ""
     why = failure.why or (failure.text if failure.code == "engine" else "")
-    return f"{failure_name(failure.code)}: {clipped(why, EXAMPLE_CAP)}".rstrip(": ")
+    return f"{failure_name(failure.code)}: {clipped(why, MAX_EXAMPLE)}".rstrip(": ")
 
 
 def _distribution_text(distribution: PairDistribution) -> str:

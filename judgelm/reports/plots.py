@@ -105,11 +105,11 @@ COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK)
 """Okabe and Ito's, without yellow, which white paper swallows; marker, dash and hatch tell apart what shares one."""
 
 DOTS_PER_INCH = 150
-MOST_ROWS = 80
+MAX_DRAWN_ROWS = 80
 """Rows of a forest or a heat map and categories of bars that are drawn; the figure says how many are not."""
 
-_MOST_LABELS = 60
-_LONGEST = 38
+_MAX_LABELS = 60
+_MAX_NAME = 38
 _WIDE_IN = 6.5
 _SOFT = "#566072"
 _LUMINANCE = (0.2126, 0.7152, 0.0722)
@@ -194,7 +194,7 @@ def _lines(figure: Lines) -> Canvas:
 def _point_labels(axes: Axes, series: Series, y: NDArray[np.float64]) -> None:
     """Names beside points, as many as can be read."""
     for index, (x, height, label) in enumerate(zip(series.x, y, series.labels, strict=False)):
-        if index < _MOST_LABELS and np.isfinite(height):
+        if index < _MAX_LABELS and np.isfinite(height):
             axes.annotate(_short(label), (x, float(height)), xytext=(5, 4), textcoords="offset points", fontsize=7.5)
 
 
@@ -242,13 +242,13 @@ def _draw_bars(
         axes.bar(at, lengths, width, edgecolor="white", **look)
         axes.errorbar(at, heights, yerr=errors, **whiskers)
     for position in at[~np.isfinite(heights)]:
-        beside: _Look = {"ha": "left", "va": "center"} if flat else {"ha": "center", "va": "bottom", "rotation": 90}
+        placement: _Look = {"ha": "left", "va": "center"} if flat else {"ha": "center", "va": "bottom", "rotation": 90}
         xy, shift = ((0.0, position), (3, 0)) if flat else ((position, 0.0), (0, 3))
-        axes.annotate("undefined", xy, xytext=shift, textcoords="offset points", fontsize=7.5, color=_SOFT, **beside)
+        axes.annotate("undefined", xy, xytext=shift, textcoords="offset points", fontsize=7.5, color=_SOFT, **placement)
 
 
 def _forest(figure: Forest) -> Canvas:
-    rows = figure.rows[:MOST_ROWS]
+    rows = figure.rows[:MAX_DRAWN_ROWS]
     _, left_out = _drawn(tuple(row.label for row in figure.rows))
     canvas, axes = _canvas(figure.title, 7.6, 1.5 + 0.3 * len(rows))
     groups = list(dict.fromkeys(row.group for row in figure.rows))
@@ -370,9 +370,9 @@ def _wrapped(label: str, axes: Axes) -> str:
 
 def _drawn(names: Sequence[str]) -> tuple[list[str], str]:
     """The names that are drawn, and a line that says how many are not."""
-    left_out = len(names) - MOST_ROWS
-    remark = f"\n(the first {MOST_ROWS} of {len(names):,}; study.json has all)" if left_out > 0 else ""
-    return [_short(name) for name in names[:MOST_ROWS]], remark
+    left_out = len(names) - MAX_DRAWN_ROWS
+    remark = f"\n(the first {MAX_DRAWN_ROWS} of {len(names):,}; study.json has all)" if left_out > 0 else ""
+    return [_short(name) for name in names[:MAX_DRAWN_ROWS]], remark
 
 
 def _number(value: float, *, fine: bool = False) -> str:
@@ -385,7 +385,7 @@ def _number(value: float, *, fine: bool = False) -> str:
 
 def _short(text: str) -> str:
     text = _clean(text)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_NAME else text[: _MAX_NAME - 1] + "…"
 
 
 def _clean(text: str) -> str:

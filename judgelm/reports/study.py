@@ -101,7 +101,7 @@ def _page(result: StudyResult, drawn: list[tuple[Figure, Drawn]]) -> str:
         study=result,
         tables=[page_table(table, _table_path(table.name)) for table in result.tables],
         figures=[_page_figure(figure, pictures) for figure, pictures in drawn],
-        most_rows=MOST_ROWS,
+        max_rows=MAX_PAGE_ROWS,
         n_files=2 + len(result.tables) + 2 * len(result.figures),
     )
 
@@ -168,7 +168,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a study's result holds {type(value).__name__}, which is not JSON")
 
 
-MOST_ROWS = 2000
+MAX_PAGE_ROWS = 2000
 """Rows of a table that its page holds; its CSV file has all."""
 
 UNDEFINED = "–"
@@ -217,7 +217,7 @@ def table_notes(result: StudyResult) -> list[str]:
 def page_table(table: Table, path: str) -> dict[str, Any]:
     """A table for the page's template; `path` is its CSV file's, relative to the page."""
     kinds = [column.kind for column in table.columns]
-    rows = [[shown(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in table.rows[:MOST_ROWS]]
+    rows = [[shown(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in table.rows[:MAX_PAGE_ROWS]]
     return {
         "name": table.name,
         "title": table.title,

@@ -13,7 +13,7 @@ import numpy as np
 from judgelm.errors import InputError
 from judgelm.jsonl import json_ready
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.metrics.true_win_rate import FEWEST_LABELS, JudgedPairs, TrueWinRate, labels_needed, true_win_rate
+from judgelm.metrics.true_win_rate import MIN_LABELS, JudgedPairs, TrueWinRate, labels_needed, true_win_rate
 from judgelm.metrics.win_rate import Control, StyleControl, control_style
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.leaderboard import leaderboard_study, matches_of_run
@@ -316,8 +316,8 @@ def _has_answers(sample: Sample | None) -> bool:
 
 
 def _needed(columns: JudgedPairs, width: float) -> int | str:
-    if columns.labelled.sum() < FEWEST_LABELS:
-        return f"at least {FEWEST_LABELS} labels are needed to know how much labels and judge differ"
+    if columns.labelled.sum() < MIN_LABELS:
+        return f"at least {MIN_LABELS} labels are needed to know how much labels and judge differ"
     needed = labels_needed(columns, width)
     if needed is None:
         return f"even a label on each of the {len(columns.labels):,} pairs leaves a wider interval; judge more pairs"

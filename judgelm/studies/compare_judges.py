@@ -264,7 +264,7 @@ def paired_comparisons(votes: AlignedVotes, names: Sequence[str]) -> list[Paired
 
 
 FEW_PAIRS = 100
-_MOST_SENTENCES = 6
+_MAX_SENTENCES = 6
 
 
 def _protocol(options: CompareOptions) -> str:
@@ -291,12 +291,12 @@ def _findings(
 ) -> list[str]:
     lines = [
         f"Over the {len(votes.common):,} pairs that every judge labelled, agreement with the labels is "
-        + "; ".join(f"{result.name} {format_share(result.common)}" for result in results[:_MOST_SENTENCES])
+        + "; ".join(f"{result.name} {format_share(result.common)}" for result in results[:_MAX_SENTENCES])
         + "."
     ]
     dependent = len(set(votes.members(votes.common))) < len(votes.common)
     taken = ", pairs of one question taken for independent" if dependent else ""
-    for pair in comparisons[:_MOST_SENTENCES]:
+    for pair in comparisons[:_MAX_SENTENCES]:
         low, high, test = pair.difference.low, pair.difference.high, pair.test
         verdict = "is ahead of" if low > 0 else "is behind" if high < 0 else "does not differ clearly from"
         lines.append(
@@ -305,8 +305,8 @@ def _findings(
             f"{test.only_first + test.only_second:,} pairs only one is right: {pair.first} on {test.only_first:,}, "
             f"{pair.second} on {test.only_second:,} (McNemar p = {test.p_value:.2g}{taken})."
         )
-    if len(comparisons) > _MOST_SENTENCES:
-        lines.append(f"{len(comparisons) - _MOST_SENTENCES} more pairs of judges are in the table of differences.")
+    if len(comparisons) > _MAX_SENTENCES:
+        lines.append(f"{len(comparisons) - _MAX_SENTENCES} more pairs of judges are in the table of differences.")
     return lines
 
 
@@ -331,7 +331,7 @@ def _warnings(
     return lines
 
 
-_MOST_BARS = 12
+_MAX_BARS = 12
 _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 
 
@@ -441,13 +441,13 @@ def _group_bars(
     group: str,
     values: Sequence[tuple[str, list[str]]],
 ) -> Bars:
-    largest = values[:_MOST_BARS]
+    largest = values[:_MAX_BARS]
     return bars(
         {name: [votes.agreement(name, ids) for _, ids in largest] for name in names},
         [value for value, _ in largest],
         name=f"agreement-by-{file_slug(group)}",
         title=f"Agreement by {group}"
-        + (f", the {_MOST_BARS} largest of {len(values)}" if len(values) > _MOST_BARS else ""),
+        + (f", the {_MAX_BARS} largest of {len(values)}" if len(values) > _MAX_BARS else ""),
         x_label=group,
         y_label="Agreement (share of pairs, 0 to 1)",
     )

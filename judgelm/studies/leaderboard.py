@@ -218,7 +218,7 @@ def _match(verdict: _Verdict, sample: Sample) -> Match:
     return Match(first=first, second=second, preference=preference, question=sample.question, ordered=order is not None)
 
 
-_FEWEST_COMMON = 3
+_MIN_COMMON_MODELS = 3
 _NOTE = (
     "Elo: 400 points are odds of 10 to 1; the mean of all rated models is 1000. Intervals are 95 %, from resamples of "
     "questions; rank from and to bound the rank in the same resamples. Win rate: mean P(better) over the model's own "
@@ -285,7 +285,7 @@ def _agreement_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table | N
         points = {row.model: row.elo.value for row in ratings.rated}
         their_points = {row.model: row.elo.value for row in others.rated}
         common = [model for model in points if model in their_points]
-        if len(common) >= _FEWEST_COMMON:
+        if len(common) >= _MIN_COMMON_MODELS:
             sides = [points[model] for model in common], [their_points[model] for model in common]
             tau, rho = kendalltau(*sides).statistic, spearmanr(*sides).statistic
             rows.append((judge.judge, other.judge, float(rho), float(tau), len(common)))
@@ -340,7 +340,7 @@ def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
     return lines
 
 
-_MOST_SENTENCES = 6
+_MAX_SENTENCES = 6
 _FAR = 0.1
 """AlpacaEval warns of the same difference."""
 _FAR_NOTE = f"moves the win rate by more than {100 * _FAR:g} points: few answers are about as long"
@@ -443,10 +443,10 @@ def _duel_forest(duels: Sequence[Mapping[str, Cell]]) -> Forest:
 
 
 def _duel_findings(duels: Sequence[Mapping[str, Cell]]) -> Iterator[str]:
-    for duel in duels[:_MOST_SENTENCES]:
+    for duel in duels[:_MAX_SENTENCES]:
         rate, equal = duel["win_rate"], duel["length_controlled_winrate"]
         assert isinstance(rate, Estimate), "every duel has one"
         controlled = f"; at equal length {format_share(equal)}" if isinstance(equal, Estimate) else ""
         yield f"{duel['annotator']}: {duel['model']} against {duel['baseline']}: {format_share(rate)}{controlled}."
-    if len(duels) > _MOST_SENTENCES:
-        yield f"{len(duels) - _MOST_SENTENCES} more pairs of models are in the table."
+    if len(duels) > _MAX_SENTENCES:
+        yield f"{len(duels) - _MAX_SENTENCES} more pairs of models are in the table."

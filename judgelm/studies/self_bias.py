@@ -30,7 +30,7 @@ from judgelm.metrics.ratings import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.self_bias import BiasFit, debiased, mean_of
-from judgelm.metrics.true_win_rate import FEWEST_STRATUM_LABELS, Stratum, TooFewLabels, stratified_mean
+from judgelm.metrics.true_win_rate import MIN_STRATUM_LABELS, Stratum, TooFewLabels, stratified_mean
 from judgelm.studies.result import Cell, HeatMap, Layouts, Row, StudyResult, Table, columns, table
 from judgelm.studies.self_bias_fits import (
     Fits,
@@ -304,7 +304,7 @@ def _stratum(name: str, labelled: pd.DataFrame, rest: pd.DataFrame) -> Stratum:
 
 def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> Stratum:
     """A stratum of which only a random part of the labels is shown, at least two."""
-    count = min(len(rows), max(FEWEST_STRATUM_LABELS, round(part * len(rows))))
+    count = min(len(rows), max(MIN_STRATUM_LABELS, round(part * len(rows))))
     shown = np.zeros(len(rows), dtype=bool)
     shown[generator.choice(len(rows), size=count, replace=False)] = True
     return _stratum("drawn", rows[shown], rows[~shown])

@@ -24,7 +24,7 @@ from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling
 from judgelm.records import Judgment, Sample
 from judgelm.studies.sentences import format_points, format_share
 
-LEAST_DECIDED = 20
+MIN_DECIDED = 20
 """Fewest labelled pairs with a winner that a choice can rest on."""
 
 _SAME = 1e-9
@@ -217,7 +217,7 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
     """Choose a candidate, and measure the choice; the order of the candidates does not matter.
 
     Raises:
-        InputError: fewer than `LEAST_DECIDED` decided pairs, or fewer questions than folds.
+        InputError: fewer than `MIN_DECIDED` decided pairs, or fewer questions than folds.
     """
     check_labels(labels, options.folds)
     folds = _folds(labels.questions, options)
@@ -273,9 +273,9 @@ def check_labels(labels: TuningLabels, folds: int) -> None:
         InputError: see `tune`.
     """
     decided, questions = int((labels.truth != 0).sum()), len(set(labels.questions))
-    if decided < LEAST_DECIDED:
+    if decided < MIN_DECIDED:
         raise InputError(
-            f"labels: {decided} pairs have a label that names a winner, and a choice needs {LEAST_DECIDED}; label more "
+            f"labels: {decided} pairs have a label that names a winner, and a choice needs {MIN_DECIDED}; label more "
             "pairs (50 to 200 are usual)"
         )
     if questions < folds:

@@ -107,7 +107,7 @@ def test_last_session_gives_the_speed(run):
 
 
 def test_long_text_is_cut_and_said(run):
-    run.samples["b"] = Sample(id="b", question="q" * (pairs.TEXT_CAP + 7), answers=("x", "y"))
+    run.samples["b"] = Sample(id="b", question="q" * (pairs.MAX_TEXT + 7), answers=("x", "y"))
     assert "[… 7 more characters are not shown]" in run.html()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from judgelm.errors import RunError
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.study import MOST_ROWS, page_table, shown, table_csv, table_notes, write_study
+from judgelm.reports.study import MAX_PAGE_ROWS, page_table, shown, table_csv, table_notes, write_study
 from judgelm.studies.result import Column, Lines, Series, StudyResult, Table
 from tests.support.studies import render_study
 
@@ -161,9 +161,9 @@ def test_the_page_says_what_it_holds():
 
 
 def test_a_long_table_is_cut_on_the_page_and_whole_in_its_file():
-    table = replace(TABLE, rows=tuple((str(place), HALF, place) for place in range(MOST_ROWS + 5)))
+    table = replace(TABLE, rows=tuple((str(place), HALF, place) for place in range(MAX_PAGE_ROWS + 5)))
     found = page_table(table, "tables/agreement.csv")
-    assert (len(found["rows"]), found["total"]) == (MOST_ROWS, MOST_ROWS + 5)
-    assert len(table_csv(table).splitlines()) == MOST_ROWS + 6
+    assert (len(found["rows"]), found["total"]) == (MAX_PAGE_ROWS, MAX_PAGE_ROWS + 5)
+    assert len(table_csv(table).splitlines()) == MAX_PAGE_ROWS + 6
     html = render_study(replace(RESULT, tables=(table,)))
     assert "first 2,000 of 2,005 rows" in html

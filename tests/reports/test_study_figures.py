@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.plots import MOST_ROWS, draw
+from judgelm.reports.plots import MAX_DRAWN_ROWS, draw
 from judgelm.studies.result import Bars, Forest, ForestRow, Group, HeatMap, Lines, Series
 
 NASTY = '<script>alert(1)</script> "&" $x^2$ \x00\ud800 模型'
@@ -91,11 +91,11 @@ def test_names_are_text_and_nothing_else(figure):
 
 
 def test_long_lists_are_cut_and_that_is_said():
-    rows = tuple(ForestRow(label=f"judge {place}", estimate=about(0.1)) for place in range(MOST_ROWS + 20))
+    rows = tuple(ForestRow(label=f"judge {place}", estimate=about(0.1)) for place in range(MAX_DRAWN_ROWS + 20))
     found = texts(draw(replace(FOREST, rows=rows)).svg)
-    assert f"(the first {MOST_ROWS} of {MOST_ROWS + 20}; study.json has all)" in found
-    assert f"judge {MOST_ROWS - 1}" in found
-    assert f"judge {MOST_ROWS}" not in found
+    assert f"(the first {MAX_DRAWN_ROWS} of {MAX_DRAWN_ROWS + 20}; study.json has all)" in found
+    assert f"judge {MAX_DRAWN_ROWS - 1}" in found
+    assert f"judge {MAX_DRAWN_ROWS}" not in found
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def agreement(judgments, rows):
 def test_order_exchange_and_duplication_of_rows_change_nothing(pairs, data):
     hits, count = agreement_by_hand(pairs)
     judgments = [judgment_of(index, verdict) for index, (verdict, _) in enumerate(pairs)]
-    votes = [(index, vote) for index, (_, ballot) in enumerate(pairs) for vote in ballot]
+    votes = [(index, vote) for index, (_, pair_votes) in enumerate(pairs) for vote in pair_votes]
     if data.draw(st.booleans(), label="the whole file twice"):
         votes *= 2
     rows = data.draw(st.permutations([label_row(*vote, exchanged=data.draw(st.booleans())) for vote in votes]))
@@ -87,7 +87,7 @@ def test_order_exchange_and_duplication_of_rows_change_nothing(pairs, data):
 def test_a_renamed_or_repeated_row_is_refused_or_noted_where_it_changes_the_agreement(pairs, data):
     expected = agreement_by_hand(pairs)
     judgments = [judgment_of(index, verdict) for index, (verdict, _) in enumerate(pairs)]
-    rows = [label_row(index, vote) for index, (_, ballot) in enumerate(pairs) for vote in ballot]
+    rows = [label_row(index, vote) for index, (_, pair_votes) in enumerate(pairs) for vote in pair_votes]
     index = data.draw(st.integers(0, len(rows) - 1))
     names = st.sampled_from([*(sample_of(other).id for other in range(len(pairs))), "unknown"])
     if data.draw(st.booleans(), label="rename"):

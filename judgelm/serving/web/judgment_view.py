@@ -398,7 +398,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-TEXT_CAP = 20_000
+MAX_TEXT = 20_000
 """Characters of one text that the page shows."""
 
 _WAYS_OUT: tuple[tuple[type[JudgelmError], str], ...] = (
@@ -409,8 +409,8 @@ _WAYS_OUT: tuple[tuple[type[JudgelmError], str], ...] = (
 
 def text_block(text: str, *, title: str, note: str = "") -> str:
     """A titled text with its line ends and blanks."""
-    left = len(text) - TEXT_CAP
-    shown = text if left <= 0 else f"{text[:TEXT_CAP]}\n[… {left:,} more characters are not shown]"
+    left = len(text) - MAX_TEXT
+    shown = text if left <= 0 else f"{text[:MAX_TEXT]}\n[… {left:,} more characters are not shown]"
     aside = f" <small>{escape(note)}</small>" if note else ""
     return (
         f'<section class="jl-text"><h4>{escape(title)}{aside}</h4><div class="jl-raw">{escape(shown)}</div></section>'
