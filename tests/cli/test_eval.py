@@ -199,7 +199,7 @@ def test_another_judge_stands_beside_the_first(cli, judged):
     assert code == 0, said
     page = (judged / "two.html").read_text()
     assert "out does not differ clearly from other" in page
-    assert '<a href="#beside">' in page
+    assert '<a href="#comparison">' in page
     code, _, said = cli(*asked, "--beside", judged / "nowhere.jsonl")
     assert (code, "nowhere.jsonl: no such file" in said) == (1, True)
 
