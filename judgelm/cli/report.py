@@ -90,7 +90,7 @@ def _report_agreement(
         manifest=scored.manifest,
         control=scored.control,
         claim=scored.claim,
-        beside=compared,
+        comparison=compared,
         judges=None if compared is None else page_table(compared.tables[0], ""),
         title=title or f"{options.judgments.stem} against {options.labels.stem}",
     )

@@ -119,7 +119,7 @@ def test_slices_that_are_too_small_are_said_and_left_out():
 
 
 def test_a_fit_that_did_not_converge_is_counted_and_stands_in_the_table_without_a_number(monkeypatch):
-    monkeypatch.setattr("judgelm.metrics.self_bias._MOST_STEPS", 2)
+    monkeypatch.setattr("judgelm.metrics.self_bias._MAX_STEPS", 2)
     result = study()
     why = "the search for the estimates did not converge"
     assert result.counts["fits that failed"] == 2
