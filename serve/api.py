@@ -14,8 +14,9 @@ from judgelm import Judge
 from judgelm.cli.console import echo, printable
 from judgelm.errors import JudgelmError
 from judgelm.serving.app import create_app
+from judgelm.serving.chat import check_chat
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.handler import HandlerOptions, JudgeHandler, check_chat
+from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings, bind, public_name
 

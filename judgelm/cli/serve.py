@@ -120,13 +120,15 @@ def serve(
     require("uvicorn", extra="serve")
     require("prometheus_client", extra="serve")
     from judgelm.dialects.catalog import DIALECTS
-    from judgelm.dialects.prompt_file import LearnedPrompts, read_prompts
+    from judgelm.dialects.learned_prompts import LearnedPrompts
+    from judgelm.dialects.prompt_file import read_prompts
     from judgelm.serving.access import KnownHosts
     from judgelm.serving.app import create_app
+    from judgelm.serving.chat import check_chat
     from judgelm.serving.engine_worker import EngineWorker
-    from judgelm.serving.handler import HandlerOptions, JudgeHandler, check_chat
+    from judgelm.serving.handler import HandlerOptions, JudgeHandler
     from judgelm.serving.judges import adapter_handlers, read_adapters
-    from judgelm.serving.middleware import RequestLog
+    from judgelm.serving.request_log import RequestLog
     from judgelm.serving.server import Server, uvicorn_config
     from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, bind, check_exposure, public_name, read_keys
 
@@ -209,7 +211,7 @@ def answer_file(
     from judgelm.dialects.catalog import DIALECTS
     from judgelm.dialects.prompt_file import read_prompts
     from judgelm.jsonl import Appender, read_jsonl
-    from judgelm.serving.batch_files import answer_rows, read_requests
+    from judgelm.serving.batch_requests import answer_rows, read_requests
     from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler
 
@@ -263,7 +265,7 @@ def suggest_command(
     Places where prompts of a kind differ become slots, named by the words before them. Names and form of the reply are
     guesses: read the file before you serve it.
     """
-    from judgelm.dialects.prompt_file import read_learned, suggested_prompts, written
+    from judgelm.dialects.learned_prompts import read_learned, suggested_prompts, written
 
     if out.exists() and not overwrite:
         raise ConfigError(f"-o {out}: exists already; add --overwrite to replace it, or choose another -o")
@@ -369,8 +371,9 @@ def web(
         from judgelm.serving.access import KnownHosts
         from judgelm.serving.engine_worker import EngineWorker
         from judgelm.serving.settings import bind, check_exposure
-        from judgelm.serving.web.page import create_page, serve_page, web_app
+        from judgelm.serving.web.page import create_page
         from judgelm.serving.web.runs import open_runs
+        from judgelm.serving.web.web_app import serve_page, web_app
 
         names = allowed_host or []
         check_exposure(host, password, no_auth=no_auth, way_out="add --password", allowed_hosts=names)

@@ -6,7 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from judgelm.dialects import benchmarks, eval_frameworks, instruction_following, judge_models
+from judgelm.dialects import (
+    benchmarks,
+    deepeval,
+    inspect_ai,
+    instruction_following,
+    judge_models,
+    openevals,
+    promptfoo,
+    ragas,
+)
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeTask, Message
 from judgelm.dialects.prompt_file import read_prompts
 from judgelm.dialects.splits import Pattern
@@ -15,7 +24,11 @@ _AROUND = "\ufeff \t\n"
 
 DIALECTS: tuple[Dialect, ...] = (
     *benchmarks.DIALECTS,
-    *eval_frameworks.DIALECTS,
+    *deepeval.DIALECTS,
+    *promptfoo.DIALECTS,
+    *ragas.DIALECTS,
+    *openevals.DIALECTS,
+    *inspect_ai.DIALECTS,
     *instruction_following.DIALECTS,
     *judge_models.DIALECTS,
     *read_prompts(Path(__file__).with_name("langchain.yaml")),

@@ -3,12 +3,11 @@
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Render, Reply, TokenLogprobs, digest
-from judgelm.errors import InputError
 from judgelm.records import Winner
 
 _LOWEST, _HIGHEST = 1.0, 10.0  # the judge's own scale
@@ -148,6 +147,11 @@ _PHRASES = re.compile(
 )
 _NUMBERS = re.compile(r"\d+(?:[.,/]\d+)*")
 _SPACES = re.compile(r"\s+")
+
+
+def json_text(row: Mapping[str, object]) -> str:
+    """Return `row` as JSON with non-ASCII characters unescaped."""
+    return json.dumps(row, ensure_ascii=False)
 
 
 def format_number(value: float, digits: int = 2) -> str:
@@ -299,152 +303,3 @@ def verdict_logprobs(
 def safe_log(probability: float) -> float:
     """Natural log of a probability, at least -100."""
     return max(math.log(probability), _LEAST_LOGPROB) if probability > 0 else _LEAST_LOGPROB
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "null": (type(None),),
-    "number": (int, float), "integer": (int,),
-}  # fmt: skip
-_CHECKED = {"type", "enum", "const", "properties", "required", "additionalProperties", "items", "minimum", "maximum"}
-_ABOUT = {"title", "description", "default", "examples", "format", "$schema", "$id", "$defs", "definitions"}
-_DEEPEST = 32
-_LONGEST_SCHEMA = 20_000
-
-_NOUN = re.compile(r"\b(assistant|answer|response|model|output|option|candidate)s?\b")
-_NAMES: dict[str, Winner] = {
-    "a": 1, "1": 1, "first": 1, "b": 2, "2": 2, "second": 2,
-    "tie": "tie", "c": "tie", "draw": "tie", "equal": "tie", "both": "tie", "neither": "tie",
-}  # fmt: skip
-
-
-def in_format(reply: Reply, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """The reply as the request's `response_format` demands it; unchanged where it has none, or calls a function.
-
-    Raises:
-        InputError: the reply cannot be written so, or calls no function where one is demanded; the message says why.
-    """
-    if request.forced_tool is not None and reply.tool is None:
-        raise InputError(
-            f'"tool_choice": a prompt of {task.dialect} is answered in text and not by a call; leave tool_choice out'
-        )
-    if reply.tool is not None or (request.schema is None and not request.json_object):
-        return reply
-    if len(str(request.schema)) > _LONGEST_SCHEMA:
-        raise InputError(
-            f'"response_format": the schema has more than {_LONGEST_SCHEMA} characters; give a smaller one'
-        )
-    drawn = results_per_reply(request, result)
-    texts = tuple(_text(text, task, request, one) for text, one in zip(reply.texts, drawn, strict=True))
-    return reply if texts == reply.texts else replace(reply, texts=texts, logprobs=())
-
-
-def _text(text: str, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    finding = _misfit(text, request.schema)
-    if not finding:
-        return text
-    row = None if request.schema is None else _row(task, result, request.schema)
-    written = None if row is None else json.dumps(row, ensure_ascii=False)
-    if written is None or _misfit(written, request.schema):
-        raise InputError(
-            f'"response_format": the client of this prompt ({task.dialect}) is answered with {text!r:.80}: {finding}; '
-            "leave response_format out, or ask for a field with the choices A and B (and tie) and texts beside it"
-        )
-    return written
-
-
-def _misfit(text: str, schema: Mapping[str, Any] | None) -> str:
-    """Why a text is not JSON of the schema (None: any object); empty where it is."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return "that is not JSON"
-    if not isinstance(value, dict):
-        return "that is not a JSON object"
-    return "" if schema is None else _finding(value, schema, "the reply", _DEEPEST)
-
-
-def _finding(value: Any, schema: object, place: str, depth: int) -> str:
-    """Why a value is not of a schema, as far as replies need schemas; a schema with other keywords fits nothing."""
-    if not isinstance(schema, Mapping) or depth == 0:
-        return f"the schema of {place} is not supported"
-    if unknown := sorted(str(name) for name in schema.keys() - _CHECKED - _ABOUT):
-        return f"the schema of {place} has {unknown[0][:40]!r}, which is not supported"
-    kinds = schema.get("type")
-    names = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
-    if kinds is not None and not any(_is_of(value, str(name)) for name in names):
-        return f"{place} is not of type {kinds!r:.60}"
-    choices = [schema["const"]] if "const" in schema else schema.get("enum")
-    if choices is not None and not (isinstance(choices, list) and value in choices):
-        return f"{place} is {value!r:.40}, which is not among the schema's choices"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        least, most = schema.get("minimum", value), schema.get("maximum", value)
-        if not (_is_of(least, "number") and _is_of(most, "number") and least <= value <= most):
-            return f"{place} is {value}, outside of the schema's range"
-    return _inner_finding(value, schema, place, depth)
-
-
-def _inner_finding(value: Any, schema: Mapping[str, Any], place: str, depth: int) -> str:
-    """As `_finding`, for what is in an object or a list."""
-    if isinstance(value, list) and "items" in schema:
-        findings = (_finding(item, schema["items"], f"an item of {place}", depth - 1) for item in value)
-        return next(filter(None, findings), "")
-    if not isinstance(value, dict):
-        return ""
-    fields, required = schema.get("properties", {}), schema.get("required", [])
-    if not isinstance(fields, Mapping) or not isinstance(required, list):
-        return f"the schema of {place} is not supported"
-    if missing := [name for name in required if name not in value]:
-        return f"{place} has no {missing[0]!r:.40}"
-    if schema.get("additionalProperties") is False and (others := value.keys() - fields.keys()):
-        return f"{place} has {min(others)!r}, which the schema forbids"
-    known = [name for name in value if name in fields]
-    findings = (_finding(value[name], fields[name], f"field {name!r:.40}", depth - 1) for name in known)
-    return next(filter(None, findings), "")
-
-
-def _is_of(value: Any, name: str) -> bool:
-    return isinstance(value, _TYPES.get(name, ())) and (name == "boolean" or not isinstance(value, bool))
-
-
-def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """An object with the verdict and texts; None where a field has another meaning, or none is the verdict."""
-    row: dict[str, Any] = {}
-    fields, verdicts = schema.get("properties"), 0
-    for name, field in fields.items() if isinstance(fields, Mapping) else ():
-        if not isinstance(field, Mapping):
-            return None
-        if field.get("type") == "string" and "enum" not in field:
-            row[name] = scores_and_reason(result, None)
-            continue
-        verdict = _verdict(task, result, field)
-        if verdict is None:
-            return None
-        row[name], verdicts = verdict, verdicts + 1
-    return row if verdicts == 1 else None
-
-
-def _verdict(task: JudgeTask, result: JudgeResult, field: Mapping[str, Any]) -> Any:
-    """The verdict as a field wants it: one of the names of the answers, or a grade; None where it is neither."""
-    choices = field.get("enum")
-    if task.kind == "pair" and isinstance(choices, list):
-        names = _winners(choices)
-        return None if names is None else names[winner_with_ties(task, result, ties="tie" in names)]
-    is_number = choices is None and field.get("type") in ("number", "integer")
-    if task.kind != "grade" or task.scale is None or not is_number:
-        return None
-    low, high = task.scale
-    if (field.get("minimum", low), field.get("maximum", high)) != (low, high):
-        return None  # grades of another scale than the prompt's
-    grade = rescale(expected_grade(result), task.scale, whole=field["type"] == "integer")
-    return int(grade) if field["type"] == "integer" else round(grade, 2)
-
-
-def _winners(choices: Sequence[object]) -> dict[Winner, object] | None:
-    """The choice for each winner; None where one cannot be told, or one is missing."""
-    names: dict[Winner, object] = {}
-    for choice in choices:
-        winner = _NAMES.get(_NOUN.sub(" ", str(choice).casefold().replace("_", " ")).strip(" []()"))
-        if winner is None or winner in names or isinstance(choice, bool):
-            return None
-        names[winner] = choice
-    return names if {1, 2} <= names.keys() else None

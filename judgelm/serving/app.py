@@ -16,13 +16,16 @@ from judgelm.errors import JudgelmError
 from judgelm.package import VERSION
 from judgelm.serving.access import ApiKeys, KnownHosts
 from judgelm.serving.batch_files import BatchFiles
-from judgelm.serving.handler import JudgeHandler, UnjudgedError
+from judgelm.serving.chat_response import UnjudgedError
+from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, from_judgelm_error, from_routing_error, json_response, shutdown_error
 from judgelm.serving.judges import ServedJudges, adapter_routes
-from judgelm.serving.middleware import Metrics, RequestLog, RequestMiddleware, Traffic
+from judgelm.serving.metrics import Metrics
+from judgelm.serving.middleware import RequestMiddleware, Traffic
 from judgelm.serving.native_routes import native_routes
 from judgelm.serving.openai_routes import CompletionHandler, openai_routes
-from judgelm.serving.other_apis import other_routes
+from judgelm.serving.request_log import RequestLog
+from judgelm.serving.responses_and_messages import other_routes
 from judgelm.serving.schemas import ERRORS, replies
 from judgelm.serving.settings import ServerSettings
 

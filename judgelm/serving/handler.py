@@ -16,56 +16,19 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from judgelm.dialects.catalog import DIALECTS, nearest_prompt, normalised, recognise, wants_a_verdict
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Message, Reply, digest
-from judgelm.dialects.replies import in_format
-from judgelm.engines.base import AdapterView, Engine
-from judgelm.errors import ConfigError, EngineError, InputError, JudgelmError
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
+from judgelm.dialects.reply_format import in_format
+from judgelm.engines.base import AdapterView
+from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow, with_adapter
 from judgelm.modes.mode import BatchMode
-from judgelm.records import Completion, Judgment, Prompt, Request, Role, Sample, Sampling, Span, Unparsed
+from judgelm.records import Judgment, Prompt, Sample
+from judgelm.serving.chat import chat_flow, chat_response, stable_text
+from judgelm.serving.chat_response import ChatResponse, UnjudgedError, UnrecognisedError
 from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
-from judgelm.serving.tasks import ModeTask, checked_sample, has_room_for_reason, judge_result, mode_tasks
-
-
-class UnrecognisedError(InputError):
-    """No dialect knows the prompt, and ordinary chats are off."""
-
-
-class UnjudgedError(JudgelmError):
-    """The judge gave no readable verdict: never a tie, never a score.
-
-    Attributes:
-        failure: why.
-    """
-
-    def __init__(self, failure: Unparsed) -> None:
-        wrote = f"; it wrote {failure.text!r}" if failure.text and failure.why else ""
-        super().__init__(f"no verdict ({failure.code}): {failure.why or failure.text or 'no reason known'}{wrote}")
-        self.failure = failure
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatResponse:
-    """The reply to a client, with its costs and notes.
-
-    Attributes:
-        reply: for the client.
-        dialect: its name; None where the model answered as in an ordinary chat.
-        prompt_tokens: read by the judge, over all requests.
-        completion_tokens: written by the judge.
-        notes: in words, doubt about the split, inexact values, truncations, reasons that failed.
-        thinking: of each text, the model's thinking before it; empty where there is none.
-        finish_reasons: of an ordinary chat, `stop` or `length` of each text; a verdict always ends with `stop`.
-    """
-
-    reply: Reply
-    dialect: str | None
-    prompt_tokens: int
-    completion_tokens: int
-    notes: tuple[str, ...] = ()
-    thinking: tuple[str, ...] = ()
-    finish_reasons: tuple[str, ...] = ()
+from judgelm.serving.judge_result import judge_result
+from judgelm.serving.tasks import ModeTask, checked_sample, has_room_for_reason, mode_tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,122 +339,3 @@ def _unrecognised(way_out: str) -> UnrecognisedError:
 def _canonical(options: Mapping[str, Any]) -> str:
     """A mode's options as text, the same for the same options."""
     return json.dumps(options, sort_keys=True)
-
-
-_MOST_TOKENS = 512
-_USUAL_TEMPERATURE = 1.0  # where the client does not say, as the API has it
-_HALF = "\ufffd"  # decoded from a character whose last bytes are still missing
-_ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatFlow:
-    """A flow of one request that ends in its completion."""
-
-    request: Request
-
-    def __call__(self) -> RequestFlow[Completion]:
-        """Yield the request; return its completion."""
-        [completion] = yield [self.request]
-        return completion
-
-
-def chat_flow(request: ChatRequest) -> ChatFlow:
-    """The flow of a chat request.
-
-    Without a seed of the client the seed is a hash of the messages, so that the same request gives the same reply.
-
-    Raises:
-        InputError: an unknown role, or a reply format that is not supported.
-    """
-    if request.forced_tool is not None or request.schema is not None or request.json_object:
-        raise InputError(
-            '"tool_choice", "response_format": no dialect knows this prompt, and ordinary chats do not support '
-            "functions or schemas; request plain text"
-        )
-    temperature = _USUAL_TEMPERATURE if request.temperature is None else request.temperature
-    message_hash = digest("\0".join(message.role + message.text for message in request.messages))
-    sampling = Sampling(
-        max_tokens=request.max_tokens or _MOST_TOKENS,
-        temperature=temperature,
-        stop=request.stop,
-        n=request.n,
-        seed=0 if temperature == 0 else (int(message_hash[:8], 16) if request.seed is None else request.seed % 2**32),
-    )
-    return ChatFlow(request=Request(key="chat", prompt=_prompt(request), sampling=sampling))
-
-
-def chat_response(completion: Completion, request: ChatRequest) -> ChatResponse:
-    """The model's own answer.
-
-    Raises:
-        UnjudgedError: the model gave none.
-    """
-    reasons = completion.finish_reasons
-    if failure := next((reason for reason in reasons if reason in ("error", "too_long")), None):
-        raise UnjudgedError(Unparsed("engine" if failure == "error" else "too_long", "", completion.error))
-    return ChatResponse(
-        reply=Reply(texts=completion.texts),
-        dialect=None,
-        prompt_tokens=completion.prompt_tokens,
-        completion_tokens=completion.completion_tokens,
-        notes=chat_notes(request),
-        thinking=completion.thinking,
-        finish_reasons=tuple("length" if reason == "thinking" else reason for reason in reasons),
-    )
-
-
-def chat_notes(request: ChatRequest) -> tuple[str, ...]:
-    """Notes on the answer of an ordinary chat."""
-    notes = ["no dialect knows this prompt, so the model answered it as in an ordinary chat"]
-    if request.logprobs:
-        notes.append("log-probabilities are not given in an ordinary chat")
-    if request.ignored:
-        notes.append(f"not supported in an ordinary chat and ignored: {', '.join(request.ignored)}")
-    return tuple(notes)
-
-
-def check_chat(engine: Engine) -> None:
-    """Check that the engine can chat, before a worker drives it: a chat is submitted and aborted.
-
-    Raises:
-        ConfigError: it cannot; the message says why.
-    """
-    hello = chat_flow(ChatRequest(messages=(Message(role="user", text="Hello"),), max_tokens=1)).request
-    try:
-        engine.submit([hello])
-    except EngineError as error:
-        raise ConfigError(f"--chat: {error}; or leave --chat out") from error
-    engine.abort([hello.key])
-
-
-def stable_text(text: str, stop: Sequence[str]) -> str:
-    """The beginning of an unfinished reply that no later token can change.
-
-    Half a character and a possible beginning of a stop text are left out at the end.
-    """
-    text = text.rstrip(_HALF)
-    stopped = Sampling(max_tokens=1, stop=tuple(stop)).cut_at_stop(text)
-    text = text if stopped is None else stopped
-    begun = max((size for mark in stop for size in range(1, len(mark)) if text.endswith(mark[:size])), default=0)
-    return text[: len(text) - begun]
-
-
-def _prompt(request: ChatRequest) -> Prompt:
-    if request.plain:
-        return Prompt(spans=(Span(request.messages[0].text, "question"),))
-    spans: list[Span] = []
-    for index, message in enumerate(request.messages):
-        role = _role(index, message)
-        if spans and spans[-1].role == role:  # neighbours of one role become one message
-            spans.append(Span("\n\n", "question", role))
-        spans.append(Span(message.text, "question", role))
-    return Prompt(spans=tuple(spans), chat=True)
-
-
-def _role(index: int, message: Message) -> Role:
-    if message.role not in _ROLES:
-        raise InputError(
-            f'"messages", {index}: role {message.role!r} is unknown in an ordinary chat; available: {", ".join(_ROLES)}'
-        )
-    return _ROLES[message.role]

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from judgelm.errors import BusyError, ConfigError, EngineError, InputError, JudgelmError, ShutdownError
-from judgelm.serving.handler import UnjudgedError, UnrecognisedError
+from judgelm.serving.chat_response import UnjudgedError, UnrecognisedError
 from judgelm.serving.settings import ServerSettings
 
 log = logging.getLogger("judgelm.serving")

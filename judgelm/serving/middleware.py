@@ -1,33 +1,23 @@
 """Access, shutdown, metrics, the request log and traces of all requests."""
 
 import asyncio
-import json
 import logging
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from logging.handlers import WatchedFileHandler
-from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from judgelm.errors import RunError
 from judgelm.serving.access import ApiKeys, KnownHosts
-from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.http_errors import CLOSE, HttpError, shutdown_error
+from judgelm.serving.metrics import Metrics
+from judgelm.serving.request_log import RequestLog, RequestRecord
 
 log = logging.getLogger("judgelm.serving")
 
 PROBES = ("/health", "/healthz", "/livez", "/readyz")
 """Routes that need no key, and answer during shutdown."""
-
-_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
 @dataclass(slots=True)
@@ -43,149 +33,6 @@ class Traffic:
     in_flight: int = 0
     batches: int = 0
     closing: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRecord:
-    """Facts on a request whose reply has ended. Routes set `judge`, `dialect`, `error` and `tokens` in its state.
-
-    Attributes:
-        id: the reply's `X-Request-Id`.
-        method: of HTTP.
-        route: its path's template, so that it contains no text of a client.
-        status: of the reply; 0 where none began.
-        judge: the judge's own name; empty where the route has none.
-        dialect: empty where the route has none, `none` where no dialect knew the prompt.
-        error: code of the error in the reply; empty without.
-        duration_s: from the request's headers to the end of its reply.
-        prompt_tokens: read by the judge; None where nothing was judged.
-        completion_tokens: written by the judge.
-        failures: codes of judgments without a readable verdict, as in `records.Unparsed`.
-    """
-
-    id: str
-    method: str
-    route: str
-    status: int
-    judge: str
-    dialect: str
-    error: str
-    duration_s: float
-    prompt_tokens: int | None
-    completion_tokens: int
-    failures: tuple[str, ...]
-
-
-class Metrics:
-    """The counters of one server in Prometheus' format, separate from those of others in this process."""
-
-    def __init__(self, worker: EngineWorker) -> None:
-        self._registry = registry = CollectorRegistry(auto_describe=True)
-        registry.register(_WorkerCollector(worker))
-        self._requests = Counter(
-            "judgelm_requests", "Requests answered.", ("route", "status", "dialect", "judge"), registry=registry
-        )
-        self._seconds = Histogram(
-            "judgelm_request_seconds", "From a request's headers to the end of its reply.", ("route",),
-            buckets=_BUCKETS_S, registry=registry,
-        )  # fmt: skip
-        about_failures = "Judgments without a readable verdict, by failure code."
-        self._failures = Counter("judgelm_failures", about_failures, ("code", "judge"), registry=registry)
-        about_errors = "Requests refused or failed, by the code of the reply."
-        self._errors = Counter("judgelm_errors", about_errors, ("code",), registry=registry)
-        self._prompt_tokens = Counter(
-            "judgelm_prompt_tokens", "Tokens that the judge read.", ("judge",), registry=registry
-        )
-        self._completion_tokens = Counter(
-            "judgelm_completion_tokens", "Tokens that the judge wrote.", ("judge",), registry=registry
-        )
-
-    def count(self, record: RequestRecord) -> None:
-        """Count a request whose reply has ended."""
-        self._requests.labels(record.route, str(record.status), record.dialect, record.judge).inc()
-        self._seconds.labels(record.route).observe(record.duration_s)
-        if record.error:
-            self._errors.labels(record.error).inc()
-        for code in record.failures:
-            self._failures.labels(code, record.judge).inc()
-        if record.prompt_tokens is not None:
-            self._prompt_tokens.labels(record.judge).inc(record.prompt_tokens)
-            self._completion_tokens.labels(record.judge).inc(record.completion_tokens)
-
-    def text(self) -> bytes:
-        """All counters in Prometheus' text format."""
-        return generate_latest(self._registry)
-
-
-class _WorkerCollector:
-    """The worker's own counts, read on demand."""
-
-    def __init__(self, worker: EngineWorker) -> None:
-        self._worker = worker
-
-    def collect(self) -> Iterator[Metric]:
-        counts = self._worker.counts
-        yield GaugeMetricFamily(
-            "judgelm_waiting", "Judgments in flight, those in the engine included.", self._worker.in_flight
-        )
-        for name, meaning, count in (
-            ("asked", "Judgments requested.", counts.submitted),
-            ("joined", "Of them, judgments that waited for an equal one in flight.", counts.joined),
-            ("refused", "Judgments refused because the queue was full.", counts.refused),
-            ("answered", "Judgments that ended with a result.", counts.answered),
-            ("failed", "Judgments that ended with an error.", counts.failed),
-            ("dropped", "Judgments dropped because no client waited for them.", counts.dropped),
-        ):
-            yield CounterMetricFamily(f"judgelm_{name}", meaning, count)
-
-
-class _LogFile(WatchedFileHandler):
-    """A file whose errors are one line on stderr."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
-        """Report the error that is being handled."""
-        log.error("the request log %s: %s", self.baseFilename, sys.exception())
-
-
-class RequestLog:
-    """Appends a line of JSON for each request to a file, which may be rotated: it is reopened after a rename.
-
-    A line that cannot be written, as on a full disk, is reported on stderr and costs no request; what it held is tried
-    again with the next line.
-
-    Args:
-        path: of the file.
-        texts: whether bodies of requests and replies are written too.
-
-    Raises:
-        RunError: the file cannot be opened.
-    """
-
-    def __init__(self, path: Path, *, texts: bool = False) -> None:
-        self.texts = texts
-        try:
-            self._handler = _LogFile(path, encoding="utf-8")
-        except OSError as error:
-            raise RunError(f"{path}: cannot write the request log: {error.strerror}; choose another file") from error
-
-    def write(self, record: RequestRecord, bodies: tuple[bytes, bytes] | None) -> None:
-        """Write a request's line; `bodies` are its body and the reply's, None leaves them out."""
-        row: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        for name in ("id", "method", "route", "status", "judge", "dialect", "error"):
-            row[name] = getattr(record, name)
-        row["ms"] = round(record.duration_s * 1000, 1)
-        row |= {"prompt_tokens": record.prompt_tokens or 0, "completion_tokens": record.completion_tokens}
-        if bodies is not None:
-            row |= {"request": bodies[0].decode(errors="replace"), "reply": bodies[1].decode(errors="replace")}
-        line = json.dumps(row, ensure_ascii=False)
-        self._handler.handle(logging.LogRecord("judgelm.requests", logging.INFO, "", 0, line, None, None))
-
-    def close(self) -> None:
-        """Close the file."""
-        try:
-            self._handler.close()
-        except OSError as error:
-            log.error("the request log %s: %s", self._handler.baseFilename, error)
 
 
 class RequestMiddleware:

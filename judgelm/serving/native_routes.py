@@ -20,7 +20,8 @@ from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.judge import expected_score, first_better
 from judgelm.records import Judgment, Prompt, Sample
 from judgelm.runs.runner import judgment_row
-from judgelm.serving.handler import Explanation, JudgeHandler, UnjudgedError
+from judgelm.serving.chat_response import UnjudgedError
+from judgelm.serving.handler import Explanation, JudgeHandler
 from judgelm.serving.http_errors import HttpError, read_json, strict_json, typed_field, wait_for_answer
 from judgelm.serving.judges import ServedJudges
 from judgelm.serving.openai_routes import model_name

@@ -9,7 +9,17 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.dialects import benchmarks, catalog, eval_frameworks, instruction_following, judge_models
+from judgelm.dialects import (
+    benchmarks,
+    catalog,
+    deepeval,
+    inspect_ai,
+    instruction_following,
+    judge_models,
+    openevals,
+    promptfoo,
+    ragas,
+)
 from judgelm.dialects.contract import Dialect
 from judgelm.dialects.splits import Pattern, latest_split, resolve_split
 from tests.support import captures
@@ -20,7 +30,7 @@ TIMES = 8  # four times the text; quadratic time would be sixteen times as long
 NOISE_S = 0.05
 
 
-FAMILIES = (benchmarks, eval_frameworks, instruction_following, judge_models)
+FAMILIES = (benchmarks, deepeval, inspect_ai, instruction_following, judge_models, openevals, promptfoo, ragas)
 BLOCKS = tuple(
     (f"[The Start of Assistant {name}'s Answer]", f"[The End of Assistant {name}'s Answer]") for name in "12AB"
 )

@@ -9,16 +9,10 @@ import pytest
 import yaml
 
 from judgelm.dialects.contract import ChatRequest, Message, Tool
-from judgelm.dialects.prompt_file import (
-    LearnedPrompts,
-    read_learned,
-    read_prompts,
-    shared_parts,
-    suggested_prompts,
-    written,
-)
+from judgelm.dialects.learned_prompts import LearnedPrompts, read_learned, shared_parts, suggested_prompts, written
+from judgelm.dialects.prompt_file import read_prompts
 from judgelm.errors import ConfigError
-from judgelm.serving.handler import UnrecognisedError
+from judgelm.serving.chat_response import UnrecognisedError
 from tests.support.known_judge import CHANCES, handler_of, of_quality
 
 PAIR = """

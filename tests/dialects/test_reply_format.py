@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Reply, TokenLogprobs
-from judgelm.dialects.replies import in_format
+from judgelm.dialects.reply_format import in_format
 from judgelm.errors import InputError
 from judgelm.records import Sample
 

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from judgelm.errors import ConfigError
 from judgelm.serving.access import EVERYONE, ApiKeys, KnownHosts
 from judgelm.serving.settings import check_exposure
-from judgelm.serving.web.page import web_app
+from judgelm.serving.web.web_app import web_app
 from tests.support.served import CHAT, error_of, review, served
 from tests.support.served import raw_reply as raw
 

@@ -11,7 +11,7 @@ from judgelm.dialects.contract import ChatRequest, Message
 from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.records import Sample
 from judgelm.serving import handler as desk_module
-from judgelm.serving.handler import UnjudgedError, UnrecognisedError
+from judgelm.serving.chat_response import UnjudgedError, UnrecognisedError
 from judgelm.serving.tasks import ModeTask, headed_question, read_task
 from tests.support import captures
 from tests.support.known_judge import KnownEngine, handler_of, opinion, quality

@@ -9,16 +9,10 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.records import Completion
+from judgelm.serving.chat import chat_flow, check_chat, stable_text
+from judgelm.serving.chat_response import UnjudgedError, UnrecognisedError
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.handler import (
-    HandlerOptions,
-    JudgeHandler,
-    UnjudgedError,
-    UnrecognisedError,
-    chat_flow,
-    check_chat,
-    stable_text,
-)
+from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
 from tests.support.known_judge import handler_of

@@ -13,7 +13,7 @@ from judgelm.records import (
     Truncation,
     Unparsed,
 )
-from judgelm.serving.tasks import judge_result, likeliest_winner
+from judgelm.serving.judge_result import judge_result, likeliest_winner
 
 PAIR = JudgeTask(dialect="x", kind="pair", sample=sample_of("q", ("a", "b")))
 GRADE = JudgeTask(dialect="x", kind="grade", sample=sample_of("q", ("a",)), scale=(1, 5))

@@ -6,8 +6,9 @@ import pytest
 
 from judgelm.dialects.contract import Reply, TokenLogprobs
 from judgelm.errors import EngineError
-from judgelm.serving.handler import ChatResponse
-from judgelm.serving.openai_routes import Envelope, completion_body, header_text
+from judgelm.serving.chat_response import ChatResponse
+from judgelm.serving.openai_format import Envelope, completion_body
+from judgelm.serving.openai_routes import header_text
 from tests.support import captures
 from tests.support.known_judge import KnownEngine, quality
 from tests.support.served import CHAT, error_of, prompt, review, served

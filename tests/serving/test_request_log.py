@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.errors import RunError
-from judgelm.serving.middleware import RequestLog
+from judgelm.serving.request_log import RequestLog
 from tests.support.served import CHAT, review, served, until
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from judgelm.dialects.contract import Reply, TokenLogprobs
-from judgelm.serving.handler import ChatResponse
-from judgelm.serving.openai_routes import Envelope, stream_events
+from judgelm.serving.chat_response import ChatResponse
+from judgelm.serving.openai_format import Envelope, stream_events
 from tests.support.known_judge import KnownEngine
 from tests.support.served import CHAT, error_of, review, served
 

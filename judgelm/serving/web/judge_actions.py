@@ -14,16 +14,8 @@ from judgelm.modes.pairwise import Pairwise
 from judgelm.parsing.scores import score_lines
 from judgelm.records import Judgment, Sample
 from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
-from judgelm.serving.web.judgment_view import (
-    alert,
-    busy,
-    judgment_panel,
-    live_reasons,
-    notice,
-    partial_text,
-    text_block,
-    text_failure,
-)
+from judgelm.serving.web.judgment_view import judgment_panel, live_reasons, text_failure
+from judgelm.serving.web.markup import alert, busy, notice, partial_text, text_block
 
 SAMPLE_ID = "page"
 """Id of every sample of the page; judgments here are greedy, so no seed depends on it."""

@@ -28,7 +28,8 @@ def chromium_browser():
 def serve_judge():
     """Serves the page of a judge with runs; gives its address. All are closed when the session ends."""
     from judgelm.serving.engine_worker import EngineWorker
-    from judgelm.serving.web.page import create_page, web_app
+    from judgelm.serving.web.page import create_page
+    from judgelm.serving.web.web_app import web_app
     from tests.support.browser import served
 
     with contextlib.ExitStack() as opened:

@@ -4,7 +4,8 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import GradeVerdict, Judgment, Shown
-from judgelm.serving.web.runs import PAGE, Filter, OpenRun, start_browsing, verdict_counts
+from judgelm.serving.web.browse_state import PAGE, Filter, start_browsing, verdict_counts
+from judgelm.serving.web.runs import OpenRun
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from judgelm.parsing.scores import score_lines
 from judgelm.records import GradeDistribution, PairDistribution
-from judgelm.serving.web.judgment_view import grade_bars, heat_map, score_bars
+from judgelm.serving.web.charts import grade_bars, heat_map, score_bars
 
 TEN = score_lines((1, 10), 1).values
 

@@ -6,8 +6,9 @@ import pytest
 
 from judgelm.cli.evaluation import score
 from judgelm.cli.options import ScoringOptions
-from judgelm.serving.web.browse import agreement_html, judge_agreement
-from judgelm.serving.web.runs import Filter, OpenRun, item_lines, label_lines, start_browsing
+from judgelm.serving.web.browse_state import Filter, item_lines, label_lines, start_browsing
+from judgelm.serving.web.label_agreement import agreement_html, judge_agreement
+from judgelm.serving.web.runs import OpenRun
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, write_run
 
 

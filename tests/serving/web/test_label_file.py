@@ -11,7 +11,9 @@ import pytest
 
 from judgelm.data.labelled_set import read_labels
 from judgelm.errors import InputError, RunError
-from judgelm.serving.web.runs import LabelFile, of_upload, open_run, start_browsing
+from judgelm.serving.web.browse_state import start_browsing
+from judgelm.serving.web.label_file import LabelFile, of_upload
+from judgelm.serving.web.runs import open_run
 from tests.support.judged_items import pair_judgment, write_run
 
 JUDGMENTS = [pair_judgment(key, 1) for key in "abc"]

@@ -2,8 +2,9 @@
 
 import pytest
 
-from judgelm.serving.web.browse import MOST_POINTS, agreement_growth, evaluate_labels, progress_html
-from judgelm.serving.web.runs import OpenRun, start_browsing
+from judgelm.serving.web.browse_state import start_browsing
+from judgelm.serving.web.label_agreement import MOST_POINTS, agreement_growth, evaluate_labels, progress_html
+from judgelm.serving.web.runs import OpenRun
 from tests.support.judged_items import failed_judgment, pair_judgment
 
 

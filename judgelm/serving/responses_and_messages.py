@@ -17,9 +17,10 @@ from starlette.responses import Response
 
 from judgelm.dialects.request_body import read_chat
 from judgelm.errors import InputError
-from judgelm.serving.handler import ChatResponse
+from judgelm.serving.chat_response import ChatResponse
 from judgelm.serving.http_errors import HttpError
-from judgelm.serving.openai_routes import CompletionHandler, chat_logprobs
+from judgelm.serving.openai_format import chat_logprobs
+from judgelm.serving.openai_routes import CompletionHandler
 
 RESPONSES = "/v1/responses"
 MESSAGES = "/v1/messages"

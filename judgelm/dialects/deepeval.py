@@ -1,0 +1,177 @@
+"""DeepEval's G-Eval."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from judgelm.dialects.contract import (
+    ChatRequest,
+    Dialect,
+    JudgeResult,
+    JudgeTask,
+    Reply,
+    TokenLogprobs,
+    ambiguity_note,
+    last_text,
+    sample_of,
+    template_dialect,
+)
+from judgelm.dialects.replies import (
+    expected_grade,
+    explanation,
+    grade_text,
+    is_fulfilled,
+    rescale,
+    results_per_reply,
+    same_reply,
+    verdict_logprobs,
+)
+from judgelm.dialects.splits import TEMPLATES, Pattern
+from judgelm.records import Sample
+
+# DeepEval's G-Eval: the steps it asks for out of a criterion, the grade it then asks for, and its strict form. The
+# order and choice of the fields is the user's, so they are split by the list of their names, which the prompt holds.
+_FIELDS = (
+    *("Input", "Actual Output", "Expected Output", "Context", "Retrieval Context", "Metadata", "Tags"),
+    *("Expected Tools", "Tools Called"),
+)
+_OUTPUT = "Actual Output"
+_CONTEXTS = ("Context", "Retrieval Context")
+_WANTED = re.compile(
+    r"You are an evaluator\. Given the following [^\n]+, assess the response below and return a JSON object with two "
+    r"fields:\n\n- `\"score\"`: an integer between (\d+) and (\d+), "
+)
+_STEPS_START = "\n---\n\nEvaluation Steps:\n"
+_CASE_START = "\n\nTest Case:\n"
+_NAMES_START = "\n\nParameters:\n"
+_GRADE_END = re.compile(
+    r"\n\n---\n\*\*Example JSON:\*\*\n\{\n  \"reason\": \"[^\"\n]*\",\n  \"score\": \d+\n\}\n\nJSON:\s*\Z"
+)
+_STRICT = TEMPLATES["deepeval-geval-strict"]
+_STRICT_STEPS = "\nEvaluation Steps:\n"
+_STEPS = (
+    "Read the given fields and note what the criteria ask for.",
+    "Compare the actual output with what the criteria ask for, and with the other fields.",
+    "Lower the score for every point in which the actual output falls short of the criteria.",
+)
+_FAINTEST = 0.01
+"""The client leaves out tokens that are less probable than this."""
+
+_stripped_user = last_text("user", strip=str.rstrip)
+
+
+def _recognise_grade(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("user")
+    wanted = _WANTED.match(texts[0]) if texts else None
+    end = _GRADE_END.search(texts[0]) if texts else None
+    if texts is None or wanted is None or end is None:
+        return None
+    steps, _, rest = texts[0][: end.start()].partition(_STEPS_START)[2].partition(_CASE_START)
+    fields, _, names = rest.rpartition(_NAMES_START)  # where a part is missing, there are no fields
+    sample, why = _sample_in_fields(fields, _names(names.partition("\n")[0]), steps)
+    if sample is None:
+        return None
+    if _CASE_START in rest:
+        why = "a text holds the line that starts the test case"
+    scale = (float(wanted[1]), float(wanted[2]))
+    return JudgeTask(dialect="deepeval-geval", kind="grade", sample=sample, scale=scale, doubt=why)
+
+
+def _recognise_strict(request: ChatRequest) -> JudgeTask | None:
+    text = _stripped_user(request)
+    split = None if text is None else _STRICT.split(text)
+    names = _names(split.values["names"]) if split else ()
+    if split is None or not names:
+        return None
+    _, _, body = split.values["steps"].partition(_STRICT_STEPS)
+    steps, start, fields = body.partition(f"\n\n{names[0]}:\n")
+    sample, why = _sample_in_fields(start[2:] + fields, names, steps)
+    if sample is None:
+        return None
+    if start in fields:
+        why = "a text holds the line that starts the first field"
+    return JudgeTask(dialect="deepeval-geval-strict", kind="label", sample=sample, doubt=why or ambiguity_note(split))
+
+
+def _names(line: str) -> tuple[str, ...]:
+    """The fields named in "Input, Actual Output, and Expected Output"; none where one is unknown."""
+    names = tuple(re.split(r", and | and |, ", line))
+    return names if all(name in _FIELDS for name in names) and len(set(names)) == len(names) else ()
+
+
+def _sample_in_fields(text: str, names: Sequence[str], steps: str) -> tuple[Sample | None, str]:
+    """The sample in the fields, each of which is its name, its text and a blank line; and the doubt about it."""
+    if _OUTPUT not in names:
+        return None, ""
+    pattern = Pattern("".join(f"{name}:\n{{{_slot(name)}}} \n\n" for name in names))
+    split = pattern.split(text.rstrip("\n") + "\n\n")  # the template decides how many blank lines follow
+    if split is None:
+        return None, ""
+    contexts = [split.values[_slot(name)] for name in _CONTEXTS if name in names]
+    sample = sample_of(
+        split.values.get(_slot("Input"), ""),
+        (split.values[_slot(_OUTPUT)],),
+        split.values.get(_slot("Expected Output")),
+        criterion=steps.strip(),
+        context="\n\n".join(contexts) or None,
+    )
+    return sample, ambiguity_note(split)
+
+
+def _slot(name: str) -> str:
+    return name.lower().replace(" ", "_")
+
+
+def _render_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
+    """The grade; as a whole number with the probabilities of all where these are asked for, else with decimals."""
+    assert task.scale is not None
+    scale = task.scale
+    drawn = results_per_reply(request, result)
+    texts = tuple(_graded(each, grade_text(each, scale, whole=request.logprobs)) for each in drawn)
+    if not request.logprobs:
+        return Reply(texts=texts)
+    grade = grade_text(drawn[0], scale, whole=True)
+    probabilities = {grade: 0.0} | {str(whole): share for whole, share in _whole_grades(result, scale).items()}
+    before_end = verdict_logprobs(texts[0].removesuffix("}"), grade, probabilities, request.top_logprobs)
+    end = TokenLogprobs(token="}", logprob=0.0, candidates=(("}", 0.0),)[: request.top_logprobs])
+    return Reply(texts=texts, logprobs=(*before_end, end))
+
+
+def _graded(result: JudgeResult, grade: str) -> str:
+    """No digits beside the grade: the client takes the last token that looks like it."""
+    reason = json.dumps(explanation(result, digits=False), ensure_ascii=False)
+    return f'{{"reason": {reason}, "score": {grade}}}'
+
+
+def _whole_grades(result: JudgeResult, scale: tuple[float, float]) -> Mapping[int, float]:
+    """Whole grades of the client with their probabilities, whose mean is the expected grade on the client's scale.
+
+    A score that lies between two whole grades is shared by both. Grades that the client would leave out are left out.
+    """
+    shares: dict[int, float] = {}
+    for score, share in result.grades or ((expected_grade(result), 1.0),):
+        rescaled = rescale(score, scale)
+        below = math.floor(rescaled)
+        for grade, part in ((below, 1 - (rescaled - below)), (below + 1, rescaled - below)):
+            shares[grade] = shares.get(grade, 0.0) + part * share
+    likely = {grade: share for grade, share in shares.items() if share >= _FAINTEST}
+    total = sum(likely.values())
+    return {grade: share / total for grade, share in likely.items()}
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    Dialect(name="deepeval-geval", recognise=_recognise_grade, render=_render_grade),
+    Dialect(
+        name="deepeval-geval-strict",
+        recognise=_recognise_strict,
+        render=same_reply(lambda task, result: _graded(result, "1" if is_fulfilled(result) else "0")),
+        templates=(_STRICT,),
+    ),
+    template_dialect(
+        "deepeval-geval-steps",
+        "prepare",
+        text=_stripped_user,
+        render=same_reply(lambda task, result: json.dumps({"steps": list(_STEPS)})),
+    ),
+)

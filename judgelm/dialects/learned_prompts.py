@@ -1,0 +1,210 @@
+"""Prompts that no dialect knows: recorded by a server, and turned into suggestions for a prompt file."""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from judgelm.bounds import read_text
+from judgelm.dialects.contract import ChatRequest, digest
+from judgelm.dialects.prompt_file import PromptMessage
+from judgelm.dialects.splits import literal
+from judgelm.errors import ConfigError
+
+log = logging.getLogger("judgelm.dialects")
+MOST_LEARNED = 200
+_LONGEST = 100_000
+_LEAST_SHARED = 40
+_NEAR = 80
+"""Characters before a slot in which its name is looked for."""
+
+_ANSWER = r"\b(?:response|answer|output|assistant|reply|completion|candidate|submission|model)\w*\W{0,3}"
+_NAMED = tuple(
+    (name, re.compile(pattern, re.I))
+    for name, pattern in {
+        "question": r"\b(?:question|instruction|prompt|query|input|ticket|task|user)\b",
+        "answer": _ANSWER,
+        "answer_1": _ANSWER + r"(?:a|1|one)\b",
+        "answer_2": _ANSWER + r"(?:b|2|two)\b",
+        "reference": r"\b(?:reference|gold|ground truth|expected)\b.{0,12}",
+        "criterion": r"\b(?:criteri\w+|rubric)\b",
+    }.items()
+)
+_PIECE = re.compile(r"^[^:\n]{1,40}:[ \t]?|<[^<>\n]{1,40}>|[^\n<]+|\n|<", re.M)
+"""A label at the start of a line, a tag, the rest of a line, a line end."""
+
+_BEFORE_SLOT = re.compile(r".*[>\])}\"'`=|]\s*", re.S)
+_BEHIND_SLOT = re.compile(r"\s*[<\[\"'`|].*", re.S)
+"""A common beginning of pieces that differ ends with a mark, and a common end begins with one: no word is cut."""
+
+
+def shared_parts(texts: Sequence[str]) -> list[str]:
+    """The fixed texts that some texts have in common, around the places where they differ: one more than places.
+
+    Texts are compared by lines, of which labels and tags are pieces of their own.
+    """
+    rows = [_PIECE.findall(text) for text in texts]
+    parts, begins = [""], [0] * len(rows)
+    for run in [*_common_runs(rows), [tuple(map(len, rows))]]:
+        gaps = ["".join(row[begin:end]) for row, begin, end in zip(rows, begins, run[0], strict=True)]
+        fixed = "".join(rows[0][run[0][0] : run[-1][0] + 1])
+        if any(gaps):
+            before, behind = _marked_ends(gaps)
+            parts[-1] += before
+            parts.append(behind + fixed)
+        else:
+            parts[-1] += fixed
+        begins = [place + 1 for place in run[-1]]
+    return parts
+
+
+def _common_runs(rows: Sequence[Sequence[str]]) -> list[list[tuple[int, ...]]]:
+    """Pieces with a word that all texts have, next to each other in each: their places in each text."""
+    places: list[tuple[int, ...]] = [(index,) for index in range(len(rows[0]))]
+    for row in rows[1:]:
+        pieces = [rows[0][place[0]] for place in places]
+        blocks = SequenceMatcher(None, pieces, row).get_matching_blocks()
+        places = [(*places[block.a + k], block.b + k) for block in blocks for k in range(block.size)]
+    runs: list[list[tuple[int, ...]]] = []
+    for place in places:
+        if runs and all(before + 1 == now for before, now in zip(runs[-1][-1], place, strict=True)):
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return [run for run in runs if any(re.search(r"\w", rows[0][place[0]]) for place in run)]
+
+
+def _marked_ends(texts: Sequence[str]) -> tuple[str, str]:
+    """The beginning and the end that texts have in common, as far as they end, and begin, with a mark."""
+    before = _BEFORE_SLOT.match(_common_start(texts))
+    rest = [text[len(before[0]) if before else 0 :] for text in texts]
+    behind = _BEHIND_SLOT.search(_common_start([text[::-1] for text in rest])[::-1])
+    return before[0] if before else "", behind[0] if behind else ""
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    columns = zip(*texts, strict=False)
+    return "".join(column[0] for column in takewhile(lambda column: len(set(column)) == 1, columns))
+
+
+class LearnedPrompts:
+    """Records requests that no dialect knows, one JSON line each, for `suggested_prompts`.
+
+    A prompt that is there already is not written again. Nothing is written beyond `MOST_LEARNED` prompts, or of one
+    that is longer than `_LONGEST` characters.
+
+    Args:
+        path: of the file, readable by its owner alone; earlier lines stay, and count.
+
+    Raises:
+        ConfigError: the file cannot be opened, or holds other lines.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot write: {error.strerror}; name another file for --learn") from error
+        self._path = path
+        self._known = {digest(repr(messages)) for messages in read_learned(path)}
+
+    def __call__(self, request: ChatRequest) -> None:
+        """Record a request."""
+        messages = tuple(PromptMessage(role=message.role, text=message.text) for message in request.messages)
+        key = digest(repr(messages))
+        if key in self._known or len(self._known) >= MOST_LEARNED or sum(len(m.text) for m in messages) > _LONGEST:
+            return
+        self._known.add(key)
+        row = {"messages": [{"role": message.role, "text": message.text} for message in messages]}
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        except OSError as error:  # as on a full disk: it costs no request
+            log.error("--learn %s: %s", self._path, error)
+
+
+def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:
+    """The prompts of a file of `LearnedPrompts`.
+
+    Raises:
+        ConfigError: it cannot be read, or a line is none of them.
+    """
+    try:
+        rows = [json.loads(line)["messages"] for line in read_text(path).splitlines()]
+        return [tuple(PromptMessage(**message) for message in row) for row in rows]
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read: {error.strerror}; name the file of judgelm serve --learn") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"{path}: a line is no prompt that --learn wrote ({error}); name another file") from error
+
+
+def suggested_prompts(prompts: Sequence[Sequence[PromptMessage]]) -> list[dict[str, Any]]:
+    """Entries of a prompt file for the kinds of prompts among some, as plain values, to be checked by the user.
+
+    Prompts are of one kind where they have the same roles and at least `_LEAST_SHARED` characters in common. Slots get
+    their names by the words before them, and the reply its form by the words that ask for it.
+    """
+    kinds: list[list[Sequence[PromptMessage]]] = []
+    for prompt in prompts:
+        kind = next((kind for kind in kinds if _is_alike(kind[0], prompt)), None)
+        kinds.append([prompt]) if kind is None else kind.append(prompt)
+    return [_suggested(kind, f"prompt-{index + 1}") for index, kind in enumerate(kinds) if len(kind) > 1]
+
+
+def _is_alike(first: Sequence[PromptMessage], second: Sequence[PromptMessage]) -> bool:
+    if [message.role for message in first] != [message.role for message in second]:
+        return False
+    pairs = zip(first, second, strict=True)
+    return sum(len("".join(shared_parts([a.text, b.text]))) for a, b in pairs) >= _LEAST_SHARED
+
+
+def _suggested(kind: Sequence[Sequence[PromptMessage]], name: str) -> dict[str, Any]:
+    columns = [[message.text.strip() for message in column] for column in zip(*kind, strict=True)]
+    named: list[str] = []
+    messages = []
+    for message, column in zip(kind[0], columns, strict=True):
+        first, *rest = shared_parts(column)
+        text, before = literal(first), first
+        for anchor in rest:
+            named.append(_slot_name(before, named))
+            text += f"{{{named[-1]}}}{literal(anchor)}"
+            before = anchor
+        messages.append({"role": message.role, "text": text})
+    whole = "\n".join(message["text"] for message in messages)
+    return {"name": name, "prompt": messages, "reply": _suggested_reply(whole, named)}
+
+
+def _slot_name(before: str, taken: Sequence[str]) -> str:
+    words = before[-_NEAR:]
+    found = [(match.end(), name) for name, pattern in _NAMED for match in pattern.finditer(words)]
+    name = max(found, default=(0, f"text_{len(taken) + 1}"))[1]
+    return name if name not in taken else f"text_{len(taken) + 1}"
+
+
+def _suggested_reply(text: str, slots: Sequence[str]) -> dict[str, Any]:
+    brackets = "[[{verdict}]]" if "[[" in text else "{verdict}"
+    if "answer_2" in slots:
+        tie = {"tie": "C"} if "[[C]]" in text else {}
+        return {"pair": {"first": "A", "second": "B"} | tie, "text": f"{{reason}}\n{brackets}"}
+    scale = re.search(r"\b(\d+)\s*(?:to|-|–|and)\s*(\d+)\b", text)
+    return {"grade": [int(scale[1]), int(scale[2])] if scale else [1, 10], "text": f"{{reason}}\n{brackets}"}
+
+
+def written(prompts: Sequence[Mapping[str, Any]]) -> str:
+    """Entries of a prompt file as YAML, texts of several lines as blocks."""
+
+    class Dumper(yaml.SafeDumper):
+        """Writes texts as they are."""
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(list(prompts), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10_000)

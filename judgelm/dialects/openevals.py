@@ -1,0 +1,181 @@
+"""openevals' and agentevals' evaluators."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from judgelm.dialects.contract import (
+    AMBIGUOUS,
+    ChatRequest,
+    Dialect,
+    JudgeResult,
+    JudgeTask,
+    Reply,
+    sample_of,
+    user_text,
+)
+from judgelm.dialects.replies import (
+    expected_grade,
+    explanation,
+    format_number,
+    is_fulfilled,
+    json_text,
+    rescale,
+    results_per_reply,
+)
+from judgelm.dialects.splits import Pattern, TemplateSplit
+
+# openevals: any prompt with the texts between tags, and a schema or a forced function called `score`. The kind of the
+# schema's `score` (boolean, number in [0, 1], one of some numbers) says what is wanted. Some of the client's own
+# prompts look for a fault: there a true or high score says that the answer is bad, while a judge's high grade says that
+# it is good; so it is turned round.
+_FUNCTION = "score"
+_MET = "criteria in the prompt are met"
+"""Stands in every description of `score` that the client writes."""
+
+_FAULTS = (
+    "You are an expert content moderator evaluating opinions for toxicity.",
+    "You are an expert evaluator assessing whether text contains biased or unfair content.",
+    "You are an expert evaluator assessing sensitive personal information is contained.",
+    "You are an expert conversation evaluator. You will be shown a response from an AI agent.\n"
+    "Your task is to assess whether the agent returned a blank, empty, or low-effort response.",
+)
+"""Beginnings of the client's own prompts that look for a fault: TOXICITY, FAIRNESS, PII_LEAKAGE, LAZINESS."""
+
+_TAGS = (("input", "output"), ("inputs", "outputs"))
+_REFERENCE_END = "\n</reference_outputs>"
+
+
+def _recognise_openevals(request: ChatRequest) -> JudgeTask | None:
+    schema = _score_schema(request)
+    if schema is None or request.roles not in (("user",), ("system", "user")):
+        return None
+    text = request.messages[-1].text
+    split = next((split for tags in _TAGS if (split := _split_tags(text, *tags)) is not None), None)
+    if split is None:
+        return None
+    values, doubt = split
+    return _scored_task("openevals", schema, values, doubt)
+
+
+def _scored_task(dialect: str, schema: Mapping[str, Any], values: Mapping[str, str], doubt: str) -> JudgeTask:
+    """The task that the schema of the verdict asks for."""
+    score = schema["properties"]["score"]
+    criterion = values["before"].strip()
+    sample = sample_of(values["question"], (values["answer"],), values.get("reference"), criterion=criterion)
+    choices = tuple(float(choice) for choice in score.get("enum", ()))
+    facts = {
+        "choices": choices,
+        "reasoning": "reasoning" in schema["properties"],
+        "fault": criterion.startswith(_FAULTS),
+    }
+    if score["type"] == "boolean":
+        return JudgeTask(dialect=dialect, kind="label", sample=sample, facts=facts, doubt=doubt)
+    scale = (min(choices), max(choices)) if choices else (0.0, 1.0)
+    return JudgeTask(dialect=dialect, kind="grade", sample=sample, scale=scale, facts=facts, doubt=doubt)
+
+
+def _score_schema(request: ChatRequest) -> Mapping[str, Any] | None:
+    """The client's schema of the verdict, given as such or as the function's parameters; None where it is another."""
+    schema = request.schema
+    if request.forced_tool == _FUNCTION:
+        schema = next((tool.parameters for tool in request.tools if tool.name == _FUNCTION), None)
+    properties = schema.get("properties") if schema is not None else None
+    if not isinstance(properties, Mapping) or not set(properties) <= {"reasoning", "score"}:
+        return None
+    score = properties.get("score")
+    if not isinstance(score, Mapping) or _MET not in str(score.get("description")):
+        return None
+    choices = score.get("enum", [])
+    numbers = isinstance(choices, list) and all(
+        isinstance(choice, int | float) and not isinstance(choice, bool) for choice in choices
+    )
+    return schema if score.get("type") == "boolean" or (score.get("type") == "number" and numbers) else None
+
+
+def _split_tags(text: str, question: str, answer: str) -> tuple[Mapping[str, str], str] | None:
+    """The texts between the tags, and the doubt about them; with the reference where the last block is one."""
+    start, end = f"<{question}>\n", f"\n</{answer}>"
+    before, opened, rest = text.partition(start)
+    body = opened + rest
+    last, last_reference = body.rfind(end), body.rfind(_REFERENCE_END)
+    template = f"<{question}>\n{{question}}\n</{question}>\n\n<{answer}>\n{{answer}}\n</{answer}>"
+    split: TemplateSplit | None = None
+    if last_reference > last:
+        whole = Pattern(template + "\n\n{lead}:\n\n<reference_outputs>\n{reference}\n</reference_outputs>")
+        split = whole.split(body[: last_reference + len(_REFERENCE_END)])
+    if split is None:
+        split = Pattern(template).split(body[: last + len(end)])
+    if split is None:
+        return None
+    several = split.ambiguous or body.count(start) > 1 or (last_reference < last and body.count(end) > 1)
+    return {**split.values, "before": before}, AMBIGUOUS if several else ""
+
+
+def _render_openevals(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
+    """JSON as the schema wants it, in a call where the function is forced."""
+    texts = tuple(_openevals_text(task, drawn) for drawn in results_per_reply(request, result))
+    if request.forced_tool == _FUNCTION:
+        return Reply(tool=_FUNCTION, arguments=texts[0])
+    return Reply(texts=texts)
+
+
+def _openevals_text(task: JudgeTask, result: JudgeResult) -> str:
+    score = _openevals_score(task, result)
+    if not task.facts["reasoning"]:
+        return json_text({"score": score})
+    if task.facts["fault"] and result.correct is not None:
+        result = replace(result, correct=1 - result.correct)  # that the criterion is met
+    # the schema demands this sentence at the end of the reasoning
+    reasoning = f"{explanation(result)} Thus, the score should be: {json.dumps(score)}."
+    return json_text({"reasoning": reasoning, "score": score})
+
+
+def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
+    """True or false, a number with four decimals at the most, or the choice that is nearest (of two the lower one)."""
+    fault = bool(task.facts["fault"])
+    if task.kind == "label":
+        return is_fulfilled(result) != fault
+    assert task.scale is not None
+    low, high = task.scale
+    score = rescale(expected_grade(result), (high, low) if fault else (low, high))
+    choices: tuple[float, ...] = task.facts["choices"]
+    if choices:
+        return min(sorted(choices), key=lambda choice: round(abs(choice - score), 9))
+    return float(format_number(score, 4))
+
+
+# agentevals: openevals' requests about an agent's trajectory, alone or behind a reference. The client writes messages
+# between tags of their roles, as one text. There is no question: the goal is the user's first message.
+_REFERENCE_TRAJECTORY, _TRAJECTORY = "<reference_trajectory>\n", "<trajectory>\n"
+_TRAJECTORY_END = "\n</trajectory>"
+_FIRST_USER = re.compile(r"(?:<system>\n.*?\n</system>\n\n)?<user>\n(.*?)\n</user>", re.DOTALL)
+_BOTH = Pattern(
+    _REFERENCE_TRAJECTORY + "{reference}\n</reference_trajectory>{lead}" + _TRAJECTORY + "{answer}" + _TRAJECTORY_END
+)
+_ALONE = Pattern(_TRAJECTORY + "{answer}" + _TRAJECTORY_END)
+
+
+def _recognise_agentevals(request: ChatRequest) -> JudgeTask | None:
+    schema, text = _score_schema(request), user_text(request)
+    if schema is None or text is None:
+        return None
+    tags = {_REFERENCE_TRAJECTORY: _BOTH, _TRAJECTORY: _ALONE}
+    starts = {place: pattern for tag, pattern in tags.items() if (place := text.find(tag)) >= 0}
+    if not starts:
+        return None
+    start, end = min(starts), text.rfind(_TRAJECTORY_END) + len(_TRAJECTORY_END)
+    split = starts[start].split(text[start:end])
+    if split is None or _REFERENCE_TRAJECTORY in text[end:]:
+        return None
+    first = _FIRST_USER.match(split.values["answer"])
+    values = {**split.values, "before": text[:start], "question": first[1] if first else ""}
+    return _scored_task("agentevals", schema, values, AMBIGUOUS if split.ambiguous else "")
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    Dialect(name="openevals", recognise=_recognise_openevals, render=_render_openevals),
+    Dialect(name="agentevals", recognise=_recognise_agentevals, render=_render_openevals),
+)

@@ -1,0 +1,132 @@
+"""promptfoo's model-graded assertions."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+from judgelm.dialects.contract import (
+    ChatRequest,
+    Dialect,
+    JudgeResult,
+    JudgeTask,
+    ambiguity_note,
+    last_text,
+    sample_of,
+    template_dialect,
+)
+from judgelm.dialects.replies import (
+    best_answer,
+    each_reply,
+    explanation,
+    grade_text,
+    is_fulfilled,
+    json_text,
+    same_reply,
+    winner_of_two,
+)
+from judgelm.dialects.splits import TEMPLATES, Pattern
+
+# promptfoo's model-graded assertions: llm-rubric, closed QA, factuality, G-Eval and select-best. The prompts of
+# llm-rubric and select-best show no question.
+_bare_user, _bare_system = last_text("user", strip=str.strip), last_text("system", strip=str.strip)
+_REPLY_STEPS = (
+    "Note what the criteria ask of a reply.",
+    "Check the reply against each of these points.",
+    "Lower the score for every point that the reply does not meet.",
+)
+_BEST = (
+    "You are comparing multiple pieces of text to see which best fits the following criteria: {criterion}\n\n"
+    "Here are the pieces of text:\n\n\n"
+)
+_BEST_END = "\n\n\nOutput the index of the text that best fits the criteria. You must output a single integer."
+_MOST_TEXTS = 64
+"""A prompt of more is not of this dialect: thousands of imitated texts must not stop a server."""
+
+
+def _recognise_best(request: ChatRequest) -> JudgeTask | None:
+    """Texts are counted by their indices, as many as there are in a row."""
+    text = _bare_system(request)
+    if text is None:
+        return None
+    most = 0
+    while most <= _MOST_TEXTS and f'<Text index="{most}">\n' in text:
+        most += 1
+    if most > _MOST_TEXTS:
+        return None
+    for count in range(most, 1, -1):
+        if (split := _best_template(count).split(text)) is not None:
+            answers = tuple(split.values[f"text_{index}"] for index in range(count))
+            return JudgeTask(
+                dialect="promptfoo-select-best",
+                kind="pair" if count == 2 else "choice",
+                sample=sample_of("", answers, criterion=split.values["criterion"]),
+                doubt=ambiguity_note(split),
+            )
+    return None
+
+
+def _best_template(count: int) -> Pattern:
+    texts = "\n\n".join(f'<Text index="{index}">\n{{text_{index}}}\n</Text>' for index in range(count))
+    return Pattern(_BEST + texts + _BEST_END)
+
+
+def _rubric_text(task: JudgeTask, result: JudgeResult) -> str:
+    """`score` is the probability that the rubric is fulfilled; `pass` decides unless the user sets a threshold."""
+    passes = is_fulfilled(result)
+    score = round(result.correct, 4) if result.correct is not None else float(passes)
+    return json_text({"reason": explanation(result), "pass": passes, "score": score})
+
+
+def _closed_qa_text(task: JudgeTask, result: JudgeResult) -> str:
+    """The letter once, on the last line; the prompt wants it twice, the client reads the last."""
+    return f"{explanation(result)}\n{'Y' if is_fulfilled(result) else 'N'}"
+
+
+def _factuality_text(task: JudgeTask, result: JudgeResult) -> str:
+    """`C` (the same details) or `D` (a disagreement): a probability of being correct says no more."""
+    return json_text({"category": "C" if is_fulfilled(result) else "D", "reason": explanation(result)})
+
+
+def _promptfoo_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """Minified, with decimals (the client takes them); the prompt wants no score within the reason."""
+    reason = json.dumps(explanation(result, digits=False), ensure_ascii=False)
+    return f'{{"score":{grade_text(result, task.scale)},"reason":{reason}}}'
+
+
+def _best_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """The index alone; of equals the one whose hash is lowest, whatever the order shown."""
+    pair = len(task.sample.answers) == 2
+    return str(winner_of_two(task, result) - 1 if pair else best_answer(task, result))
+
+
+def _system_and_user(name: str, text: Callable[[JudgeTask, JudgeResult], str]) -> Dialect:
+    """A label by a prompt in the user's message, below a system message of its own template."""
+    system = TEMPLATES[f"{name}-system"]
+    dialect = template_dialect(
+        name,
+        "label",
+        text=last_text("system", "user", strip=str.strip),
+        accepts=lambda request, split: system.split(request.messages[0].text.strip()) is not None,
+        render=same_reply(text),
+    )
+    return replace(dialect, templates=(*dialect.templates, system))
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    _system_and_user("promptfoo-llm-rubric", _rubric_text),
+    template_dialect("promptfoo-closedqa", "label", text=_bare_system, render=same_reply(_closed_qa_text)),
+    _system_and_user("promptfoo-factuality", _factuality_text),
+    template_dialect("promptfoo-g-eval", "grade", text=_bare_user, scale=(0, 10), render=each_reply(_promptfoo_grade)),
+    template_dialect(
+        "promptfoo-g-eval-steps",
+        "prepare",
+        text=_bare_user,
+        render=same_reply(lambda task, result: json.dumps({"steps": list(_REPLY_STEPS)}, separators=(",", ":"))),
+    ),
+    Dialect(
+        name="promptfoo-select-best",
+        recognise=_recognise_best,
+        render=each_reply(_best_text),
+        templates=(_best_template(2),),
+    ),
+)

@@ -1,0 +1,170 @@
+"""ragas' metrics."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, sample_of
+from judgelm.dialects.replies import (
+    each_reply,
+    expected_grade,
+    explanation,
+    is_fulfilled,
+    json_text,
+    rescale,
+    same_reply,
+)
+from judgelm.dialects.splits import Pattern
+
+# ragas: three metrics with prompts of their own, whose texts stand escaped in a JSON object behind the instruction and
+# whose reply's schema says which metric it is; and the discrete metric, whose prompt is the user's altogether: texts
+# are found by the usual labels at the start of a line, and what is found stays in doubt.
+_RAGAS_KINDS = {
+    "ragas-aspect-critic": "AspectCriticOutput",
+    "ragas-simple-criteria": "SimpleCriteriaOutput",
+    "ragas-rubrics": "ScoreFeedback",
+}
+"""Titles of the replies' schemas."""
+
+_SCHEMA_START = (
+    "\nPlease return the output in a JSON format that complies with the following schema as specified in JSON Schema:\n"
+)
+_TEXTS_START = "\nNow perform the same with the following input\ninput: "
+_RANGE = re.compile(
+    r"(?P<word>(?i:\b(?:scores?|scoring|rated?|rating|scale|grades?|from|between)\b)[^\d\n]{0,30})?"
+    r"\b(?P<low>\d+)\s*(?:to|-|–|and|through)\s*(?P<high>\d+)\b"
+)
+_HIGHEST = 100
+"""Ranges beyond it are of something else, such as years."""
+
+_LEVEL = re.compile(r"score_?(\d+)_description")
+_USUAL_RANGE = (0.0, 5.0)
+"""Of criteria that name none; the client's documents use it."""
+
+_LABELS = {
+    "question": ("Question", "User Input", "User input", "Input", "Query", "Prompt", "Instruction"),
+    "answer": ("Response", "Answer", "Output", "Model response", "Prediction", "Submission"),
+    "reference": ("Reference", "Expected answer", "Expected", "Ground truth", "Ground Truth", "Target", "Gold answer"),
+}
+_GOOD = frozenset({"pass", "passed", "correct", "yes", "true", "accurate", "good", "acceptable", "valid", "1"})
+
+
+def _recognise_ragas(name: str, request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("user")
+    if texts is None:
+        return None
+    front, _, shown = texts[0].rpartition(_TEXTS_START)
+    instruction, _, wanted = front.partition(_SCHEMA_START)
+    schema, row = _object(wanted), _object(shown)
+    if schema is None or row is None or str(schema.get("title")) != _RAGAS_KINDS[name]:
+        return None
+    if not isinstance(row.get("response"), str):
+        return None  # a whole dialogue: there is no one answer to judge
+    criterion = re.split(r"\nCriteria Definition: |\n\nScoring Rubrics:\n", instruction, maxsplit=1)[-1].strip()
+    contexts = row.get("retrieved_contexts") or row.get("reference_contexts")
+    joined = "\n\n".join(str(context) for context in contexts) if isinstance(contexts, list) else None
+    question, reference = (
+        text if isinstance(text := row.get(key), str) else None for key in ("user_input", "reference")
+    )
+    sample = sample_of(question or "", (row["response"],), reference, criterion=criterion, context=joined)
+    if name == "ragas-aspect-critic":
+        return JudgeTask(dialect=name, kind="label", sample=sample)
+    scale = _levels(instruction, row.get("rubrics")) if name == "ragas-rubrics" else _range(criterion)
+    return JudgeTask(dialect=name, kind="grade", sample=sample, scale=scale)
+
+
+def _object(text: str) -> Mapping[str, Any] | None:
+    """The JSON object at the start of a text."""
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text)
+    except json.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _range(criterion: str) -> tuple[float, float]:
+    """The range that a criterion names, such as "0 to 5": one behind a word for scoring goes before any other."""
+    ranges = [match for match in _RANGE.finditer(criterion) if float(match["low"]) < float(match["high"]) <= _HIGHEST]
+    if not ranges:
+        return _USUAL_RANGE
+    best = max(ranges, key=lambda match: bool(match["word"]))
+    return float(best["low"]), float(best["high"])
+
+
+def _levels(instruction: str, own: object) -> tuple[float, float]:
+    """The lowest and highest level of the rubric, which stands in the instruction or with the texts."""
+    keys = list(own) if isinstance(own, Mapping) else instruction.split("\n")
+    levels = [float(match[1]) for key in keys if (match := _LEVEL.match(str(key)))]
+    return (min(levels), max(levels)) if len(set(levels)) > 1 else (1.0, 5.0)
+
+
+def _aspect_text(task: JudgeTask, result: JudgeResult) -> str:
+    return json_text({"reason": explanation(result), "verdict": 1 if is_fulfilled(result) else 0})
+
+
+def _ragas_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """Whole numbers: the client refuses others."""
+    assert task.scale is not None
+    words = "feedback" if task.dialect == "ragas-rubrics" else "reason"
+    return json_text(
+        {words: explanation(result), "score": int(rescale(expected_grade(result), task.scale, whole=True))}
+    )
+
+
+def _recognise_discrete(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("system", "user")
+    if texts is None or '"DiscreteResponseModel"' not in texts[0]:
+        return None
+    inner: Any = _object(texts[0][texts[0].find("{") :])
+    for name in ("properties", "value", "enum"):
+        inner = inner.get(name) if isinstance(inner, Mapping) else None
+    if not isinstance(inner, list):
+        return None
+    good = [value for value in inner if str(value).lower() in _GOOD]
+    bad = [value for value in inner if str(value).lower() not in _GOOD]
+    if len(good) != 1 or len(bad) != 1 or (parts := _labelled(texts[1], inner)) is None:
+        return None
+    sample = sample_of(parts.get("question", ""), (parts["answer"],), parts.get("reference"))
+    doubt = "the prompt is the user's own: its texts were found by usual labels"
+    facts = {"good": good[0], "bad": bad[0]}
+    return JudgeTask(dialect="ragas-discrete", kind="label", sample=sample, facts=facts, doubt=doubt)
+
+
+def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None:
+    """The texts behind "Question: " and the like, each at the start of a line; None where no answer is found."""
+    text = "\n" + prompt
+    starts = {}
+    for part, labels in _LABELS.items():
+        matches = [(start, label) for label in labels if (start := text.find(f"\n{label}: ")) >= 0]
+        if matches:
+            starts[part] = min(matches)
+    if "answer" not in starts:
+        return None
+    order = sorted(starts, key=lambda part: starts[part])
+    split = Pattern("{lead}" + "".join(f"\n{starts[part][1]}: {{{part}}}" for part in order)).split(text)
+    if split is None:
+        return None
+    texts = {part: split.values[part] for part in order}
+    ahead, line_end, last_line = texts[order[-1]].rpartition("\n")
+    if line_end and all(re.search(rf"\b{re.escape(str(value))}\b", last_line) for value in values):
+        texts[order[-1]] = ahead  # "Answer with pass or fail."
+    return texts
+
+
+def _discrete_text(task: JudgeTask, result: JudgeResult) -> str:
+    return json_text({"reason": explanation(result), "value": task.facts["good" if is_fulfilled(result) else "bad"]})
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    *(
+        Dialect(
+            name=name,
+            recognise=partial(_recognise_ragas, name),
+            render=same_reply(_aspect_text) if name == "ragas-aspect-critic" else each_reply(_ragas_grade),
+        )
+        for name in _RAGAS_KINDS
+    ),
+    Dialect(name="ragas-discrete", recognise=_recognise_discrete, render=same_reply(_discrete_text)),
+)

@@ -1,0 +1,182 @@
+"""The result of a client's task, computed from the judge's judgment."""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from judgelm.dialects.contract import JudgeResult, JudgeTask
+from judgelm.parsing.scores import MIN_ASSIGNED
+from judgelm.records import GradeDistribution, Judgment, PairDistribution, Shown, Winner
+
+_LOWEST, _HIGHEST = 1.0, 10.0
+_DIGITS = 9
+"""Of probabilities and scores: no noise of floats where a half, or a client's limit, decides."""
+
+Line = tuple[tuple[float, ...], float]
+"""Scores in the order that the client shows, and their probability."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PromptScores:
+    """Scores of one prompt, in the order that the client shows.
+
+    Attributes:
+        lines: score lines with their probabilities, which need not sum to 1.
+        expected: mean of each answer's score.
+        first_better: P(the first is better), ties counted half; of a pair.
+        tie: P(both have the same score); of a pair.
+        note: why this is the score line alone; empty where it is a distribution.
+    """
+
+    lines: tuple[Line, ...]
+    expected: tuple[float, ...]
+    first_better: float = 0.5
+    tie: float = 0.0
+    note: str = ""
+
+
+def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, float], draws: int) -> JudgeResult:
+    """The result of a task, from a judgment with a verdict.
+
+    Args:
+        task: of the client.
+        judgment: of the mode task that `mode_tasks` made of it; its `sample_id` seeds the draws.
+        scale: lowest and highest score of the judge.
+        draws: number of score lines to draw.
+    """
+    prompts = [_of_words(judgment, scale)] if judgment.reads_words else []
+    prompts = prompts or [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
+    notes = [task.doubt, *(scores.note for scores in prompts)]
+    notes += [note for shown in judgment.shown for note in _notes(shown)]
+    lines = _on_ten((line for scores in prompts for line in scores.lines), scale)
+    columns = zip(*(scores.expected for scores in prompts), strict=True)
+    expected = tuple(_to_ten(_mean(column), scale) for column in columns)
+    pair = len(expected) == 2
+    first_better = _mean([scores.first_better for scores in prompts]) if pair else None
+    tie = _mean([scores.tie for scores in prompts]) if pair else None
+    single = task.kind in ("grade", "label")
+    above = [share for scores, share in lines if scores[0] > (_LOWEST + _HIGHEST) / 2]
+    return JudgeResult(
+        winner=None if first_better is None or tie is None else likeliest_winner(first_better, tie),
+        scores=expected,
+        first_better=first_better,
+        tie=tie,
+        draws=_drawn(lines, judgment.sample_id, draws),
+        grades=tuple((score, share) for (score,), share in lines) if single else (),
+        correct=round(fsum(above), _DIGITS) if single else None,
+        reason=judgment.reason,
+        notes=tuple(dict.fromkeys(note for note in notes if note)),
+    )
+
+
+def _of_words(judgment: Judgment, scale: tuple[float, float]) -> _PromptScores:
+    """Scores of the whole judgment; of a pair, P(first better) stands for the best and the worst score."""
+    assert judgment.scores is not None, "checked before"
+    if judgment.probability is None:
+        return _PromptScores(lines=((judgment.scores, 1.0),), expected=judgment.scores)
+    low, high = scale
+    first = judgment.probability
+    scores = judgment.scores
+    if any(len(shown.order) == 1 and shown.grades is None for shown in judgment.shown):  # rewards have no scale
+        scores = (low + (high - low) * first, high - (high - low) * first)
+    return _PromptScores(lines=(((high, low), first), ((low, high), 1 - first)), expected=scores, first_better=first)
+
+
+def likeliest_winner(first_better: float, tie: float) -> Winner:
+    """The likeliest of three: the first is better, the second is, or a tie; a tie where both are equally likely.
+
+    Args:
+        first_better: P(the first is better), ties counted half, in [0, 1].
+        tie: P(both have the same score), in [0, 1].
+    """
+    first, second = first_better - tie / 2, 1 - first_better - tie / 2
+    lead = round(first - second, _DIGITS)
+    if lead == 0 or round(tie - max(first, second), _DIGITS) > 0:
+        return "tie"
+    return 1 if lead > 0 else 2
+
+
+def _prompt_scores(shown: Shown) -> _PromptScores:
+    """Scores from a prompt's distribution, or from its score line alone where there is no usable one."""
+    assert shown.scores is not None, "a prompt without scores says nothing"
+    distribution = shown.distribution or shown.grades
+    if distribution is not None and 1 - distribution.unassigned >= MIN_ASSIGNED:
+        return _of_pair(shown, distribution) if isinstance(distribution, PairDistribution) else _of_grades(distribution)
+    scores = tuple(score for _, score in sorted(zip(shown.order, shown.scores, strict=True)))
+    first, last = scores[0], scores[-1]
+    return _PromptScores(
+        lines=((scores, 1.0),),
+        expected=scores,
+        first_better=0.5 if first == last else float(first > last),
+        tie=float(first == last),
+        note=_why_alone(shown, distribution),
+    )
+
+
+def _why_alone(shown: Shown, distribution: PairDistribution | GradeDistribution | None) -> str:
+    if distribution is not None:
+        share = 1 - distribution.unassigned
+        return f"score lines have {share:.2g} of the probability together; the one written stands for all"
+    if len(shown.order) > 2:
+        return "three and more answers are judged by the score line alone, without probabilities"
+    return "the engine gives no probabilities; the score line written stands for all"
+
+
+def _of_pair(shown: Shown, distribution: PairDistribution) -> _PromptScores:
+    swapped = shown.order == (1, 0)
+    first, second = distribution.expected
+    listed = [(s1, s2, share) for s1, s2, share in distribution.likeliest] or [(first, second, 1.0)]
+    whole = fsum(share for _, _, share in listed)
+    return _PromptScores(
+        lines=tuple(((s2, s1) if swapped else (s1, s2), share / whole) for s1, s2, share in listed),
+        expected=(second, first) if swapped else (first, second),
+        first_better=1 - distribution.first_better if swapped else distribution.first_better,
+        tie=distribution.tie,
+    )
+
+
+def _of_grades(distribution: GradeDistribution) -> _PromptScores:
+    listed = distribution.likeliest or ((distribution.expected, 1.0),)
+    whole = fsum(share for _, share in listed)
+    return _PromptScores(
+        lines=tuple(((score,), share / whole) for score, share in listed), expected=(distribution.expected,)
+    )
+
+
+def _notes(shown: Shown) -> list[str]:
+    """Notes on truncated answers, inexact probabilities and a missing reason."""
+    notes = [f"an answer was cut from {cut.tokens_before} to {cut.tokens_after} tokens" for cut in shown.truncations]
+    distribution = shown.distribution or shown.grades
+    if distribution is not None and distribution.approximation:
+        notes.append(f"the probabilities are not exact: {distribution.approximation}")
+    if (lack := shown.reason_failure) is not None:
+        notes.append(f"the judge's reason: {lack.code}{f', {lack.why or lack.text}' if lack.why or lack.text else ''}")
+    return notes
+
+
+def _on_ten(lines: Iterable[Line], scale: tuple[float, float]) -> tuple[Line, ...]:
+    """The lines of all prompts on 1 to 10, equal ones put together, likeliest first; their probabilities sum to 1."""
+    shares: dict[tuple[float, ...], float] = {}
+    for scores, share in lines:
+        line = tuple(_to_ten(score, scale) for score in scores)
+        shares[line] = shares.get(line, 0.0) + share
+    whole = fsum(shares.values())
+    return tuple(
+        sorted(((scores, share / whole) for scores, share in shares.items()), key=lambda line: (-line[1], line[0]))
+    )
+
+
+def _to_ten(score: float, scale: tuple[float, float]) -> float:
+    low, high = scale
+    return round(_LOWEST + (score - low) / (high - low) * (_HIGHEST - _LOWEST), _DIGITS)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(fsum(values) / len(values), _DIGITS)
+
+
+def _drawn(lines: Sequence[Line], seed: str, count: int) -> tuple[tuple[float, ...], ...]:
+    """Score lines by their probabilities; the first ones stay the same when more are drawn."""
+    draw = random.Random(f"draws {seed}")
+    return tuple(draw.choices([scores for scores, _ in lines], [share for _, share in lines], k=count))

@@ -1,0 +1,212 @@
+"""A position in a run, its filter and the user's labels."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from judgelm.errors import InputError
+from judgelm.jsonl import encode_line
+from judgelm.records import Judgment, Winner
+from judgelm.runs.runner import judgment_row
+from judgelm.serving.web.runs import FAILED, OpenRun, flips, is_pair, verdict_word
+
+ANY = "any"
+PAGE = 20
+"""Items in the list at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Conditions on the listed items; all must hold.
+
+    Attributes:
+        verdict: a verdict in a word (`1`, `tie`, `failed`, ...).
+        category: of the sample.
+        failure: code of the judgment's failure.
+        orders: `agree`, `disagree` (the verdict flips with the order), or `one` where that is unknown.
+        other: `same` or `different` verdicts of the two judges.
+        label: `labelled`, `not labelled`, or `against the judge`.
+        text: contained in the id, question, an answer, the reference, a reply or a reason; case does not matter.
+    """
+
+    verdict: str = ANY
+    category: str = ANY
+    failure: str = ANY
+    orders: str = ANY
+    other: str = ANY
+    label: str = ANY
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowseState:
+    """A position in a run; every step makes a new state.
+
+    Attributes:
+        run: the judgments to browse.
+        other: another judge's of the same items.
+        labels: of the user, by sample id; they include those of the run's label file.
+        notes: on that file, in words.
+        filter: which items are listed.
+        listed: their ids, in the run's order.
+        position: of the current one among them.
+    """
+
+    run: OpenRun
+    other: OpenRun | None = None
+    labels: Mapping[str, Winner] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    filter: Filter = Filter()
+    listed: tuple[str, ...] = ()
+    position: int = 0
+
+    @property
+    def current(self) -> str | None:
+        """Id of the item that is shown; None where the filter leaves none."""
+        return self.listed[self.position] if self.listed else None
+
+    @property
+    def page(self) -> tuple[str, ...]:
+        """The ids of the list's page with the current item."""
+        start = self.position - self.position % PAGE
+        return self.listed[start : start + PAGE]
+
+    def filtered(self, by: Filter) -> "BrowseState":
+        """The state with the items that pass a filter; the current one stays if it is among them."""
+        listed = tuple(key for key in self.run.judgments if self._passes(key, by))
+        position = listed.index(self.current) if self.current in listed else 0
+        return replace(self, filter=by, listed=listed, position=position)
+
+    def at(self, key: str) -> "BrowseState":
+        """The state at an item; unchanged where it is not listed."""
+        return replace(self, position=self.listed.index(key)) if key in self.listed else self
+
+    def moved(self, steps: int) -> "BrowseState":
+        """The state some items forward or back, within the list."""
+        return replace(self, position=max(0, min(len(self.listed) - 1, self.position + steps)))
+
+    def labelled(self, winner: Winner | None) -> "BrowseState":
+        """The state with a label for the current item (None removes it), saved in the run's file, at the next item.
+
+        Raises:
+            InputError: there is no item, or it is no pair.
+            RunError: the label cannot be saved; it is not given.
+        """
+        if self.current is None:
+            raise InputError("no item is listed; change the filters first")
+        if not is_pair(self.run.judgments[self.current], self.run.samples.get(self.current)):
+            raise InputError("only pairs of answers are labelled here, and this is none; filter for pairs")
+        saved = {} if self.run.label_file is None else self.run.label_file.put(self.current, winner)
+        labels = {key: value for key, value in {**self.labels, **saved}.items() if key != self.current}
+        if winner is None:
+            return replace(self, labels=labels)
+        return replace(self, labels=labels | {self.current: winner}).moved(1)
+
+    def _passes(self, key: str, by: Filter) -> bool:
+        judgment, sample = self.run.judgments[key], self.run.samples.get(key)
+        return (
+            by.verdict in (ANY, verdict_word(judgment))
+            and by.category in (ANY, sample.category if sample is not None else None)
+            and by.failure in (ANY, judgment.failure.code if judgment.failure is not None else None)
+            and by.orders in (ANY, _orders(judgment))
+            and by.other in (ANY, self.comparison(key))
+            and (by.label == ANY or by.label in self._label_state(key))
+            and (not by.text.strip() or by.text.strip().casefold() in self._text(key))
+        )
+
+    def comparison(self, key: str) -> str | None:
+        """`same` or `different` verdicts of the two judges; None where one of them has none."""
+        theirs = None if self.other is None else self.other.judgments.get(key)
+        if theirs is None:
+            return None
+        words = {verdict_word(self.run.judgments[key]), verdict_word(theirs)}
+        if FAILED in words:
+            return None
+        return "same" if len(words) == 1 else "different"
+
+    def _label_state(self, key: str) -> tuple[str, ...]:
+        if key not in self.labels:
+            return ("not labelled",)
+        judged = self.run.judgments[key].winner
+        return ("labelled", "against the judge") if judged not in (None, self.labels[key]) else ("labelled",)
+
+    def _text(self, key: str) -> str:
+        judgment, sample = self.run.judgments[key], self.run.samples.get(key)
+        texts = [key, *(shown.text for shown in judgment.shown), *(shown.reason or "" for shown in judgment.shown)]
+        if sample is not None:
+            texts += [sample.question, *sample.answers, sample.reference or ""]
+        return "\n".join(texts).casefold()
+
+
+def start_browsing(
+    run: OpenRun, *, other: OpenRun | None = None, labels: Mapping[str, Winner] | None = None
+) -> BrowseState:
+    """The state of a run with all items, at the first, with the saved labels.
+
+    Args:
+        run: to browse.
+        other: another judge's.
+        labels: earlier ones, which stay on the page alone; a saved label of the same item has precedence.
+
+    Raises:
+        InputError: the other run has none of the items, or the run's file of labels cannot be read.
+    """
+    if other is not None and not run.judgments.keys() & other.judgments.keys():
+        raise InputError(
+            f"{other.name} and {run.name} have no id in common; give another judge's run on the same items"
+        )
+    saved, notes = _saved_labels(run)
+    return BrowseState(run=run, other=other, labels={**(labels or {}), **saved}, notes=notes).filtered(Filter())
+
+
+def _saved_labels(run: OpenRun) -> tuple[Mapping[str, Winner], tuple[str, ...]]:
+    """The labels of the run's file, and notes on its damage."""
+    if run.label_file is None:
+        return {}, ()
+    winners, torn = run.label_file.read()
+    if not torn:
+        return winners, ()
+    return winners, (f"The last line of {run.label_file.path} is incomplete and was skipped: give that label again.",)
+
+
+def verdict_counts(browsing: BrowseState) -> dict[str, int]:
+    """Numbers of items by verdict, and of those that flip with the order; over all items, not the listed ones."""
+    judgments = browsing.run.judgments.values()
+    counted = Counter(
+        verdict_word(each) if is_pair(each, None) or each.verdict is None else "graded" for each in judgments
+    )
+    known = [flipped for judgment in judgments if (flipped := flips(judgment)) is not None]
+    return dict(counted) | ({"judged in both orders": len(known), "flip with the order": sum(known)} if known else {})
+
+
+def _orders(judgment: Judgment) -> str:
+    flipped = flips(judgment)
+    return "one" if flipped is None else "disagree" if flipped else "agree"
+
+
+def label_lines(browsing: BrowseState) -> Iterator[bytes]:
+    """The labels as rows for `judgelm eval --labels`; with the texts where all of them are known."""
+    samples = browsing.run.samples
+    whole = all(key in samples and len(samples[key].answers) == 2 for key in browsing.labels)
+    for key, winner in browsing.labels.items():
+        row: dict[str, object] = {"id": key, "winner": winner}
+        if whole:
+            sample = samples[key]
+            first, second = sample.answers
+            row |= {"question": sample.question, "answer_1": first, "answer_2": second}
+            row |= {"reference": sample.reference, "category": sample.category}
+        yield encode_line(row)
+
+
+def item_lines(browsing: BrowseState) -> Iterator[bytes]:
+    """The listed items: rows of the run with their texts, the other judge's verdict and the label, where known."""
+    for key in browsing.listed:
+        row: dict[str, object] = dict(judgment_row(browsing.run.judgments[key]))
+        if (sample := browsing.run.samples.get(key)) is not None:
+            row |= {"question": sample.question, "answers": list(sample.answers), "reference": sample.reference}
+            row |= {"category": sample.category}
+        if browsing.other is not None and key in browsing.other.judgments:
+            row["other_verdict"] = verdict_word(browsing.other.judgments[key])
+        if key in browsing.labels:
+            row["label"] = browsing.labels[key]
+        yield encode_line(row)

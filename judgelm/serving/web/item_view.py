@@ -1,0 +1,128 @@
+"""HTML of the current item and of the list of items."""
+
+from judgelm.judges.released import JudgeFormat
+from judgelm.records import Judgment, Sample
+from judgelm.reports.wording import FAILURE_NAMES, WINNER_NAMES
+from judgelm.serving.web.browse import _BEGINNING
+from judgelm.serving.web.browse_state import BrowseState, verdict_counts
+from judgelm.serving.web.judgment_view import doubts, judgment_panel, verdict_details, verdict_sentence
+from judgelm.serving.web.markup import notice, panel, sentences, side_by_side, text_block
+from judgelm.serving.web.runs import flips, verdict_name, verdict_word
+
+HIDDEN = "hidden until you have labelled it"
+
+
+def texts_html(browsing: BrowseState) -> str:
+    """The texts of the current item: the question, the answers side by side, a reference."""
+    if browsing.current is None:
+        return notice("No item passes the filters. Widen them.")
+    sample = browsing.run.samples.get(browsing.current)
+    return notice("The texts of this item are not known.") if sample is None else _texts(sample)
+
+
+def judgment_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
+    """The judgment of the current item, and the other judge's beside it.
+
+    Args:
+        browsing: whose current item it is.
+        judge: its scale is the charts'; a run whose scores it does not hold is drawn as far as it does.
+        blind: whether to hide judgments of an item without label.
+    """
+    key = browsing.current
+    if key is None:
+        return ""
+    if blind and key not in browsing.labels:
+        return notice(f"The judgment is {HIDDEN}.")
+    panels = [judgment_panel(browsing.run.judgments[key], judge)]
+    if browsing.other is not None:
+        panels.append(_beside(browsing, key, browsing.other.judgments.get(key)))
+    return "".join(panels)
+
+
+def position_text(browsing: BrowseState) -> str:
+    """The position of the current item in the list, and its label."""
+    key = browsing.current
+    if key is None:
+        return f"0 of {len(browsing.run.judgments):,} items listed"
+    label = "not labelled" if key not in browsing.labels else WINNER_NAMES[browsing.labels[key]]
+    return f"Item {browsing.position + 1:,} of {len(browsing.listed):,} listed · {key} · your label: {label}"
+
+
+def list_choices(browsing: BrowseState, *, blind: bool) -> list[tuple[str, str]]:
+    """The page of the list: text and id of each item."""
+    return [(_line(browsing, key, blind=blind), key) for key in browsing.page]
+
+
+def run_overview(browsing: BrowseState) -> str:
+    """The run in numbers, with notes on its files."""
+    run = browsing.run
+    counts = ", ".join(f"{count:,} {verdict_name(word)}" for word, count in verdict_counts(browsing).items())
+    lines = [f"{run.name}: {len(run.judgments):,} judgments: {counts}."]
+    failed = [f"{code}: {FAILURE_NAMES[code]}" for code in run.failures]
+    notes = (*run.notes, *browsing.notes)
+    return sentences(lines) + (notice(*notes) if notes else "") + sentences(failed)
+
+
+def _line(browsing: BrowseState, key: str, *, blind: bool) -> str:
+    """The verdict and other marks in one line, the beginning of the question in the next."""
+    judgment = browsing.run.judgments[key]
+    marks = []
+    if not blind or key in browsing.labels:
+        marks.append(_short(verdict_word(judgment)))
+        marks += [] if judgment.probability is None else [f"P {judgment.probability:.2f}"]
+        marks += ["flips"] if flips(judgment) else []
+        marks += ["differs"] if browsing.comparison(key) == "different" else []
+    if key in browsing.labels:
+        marks.append(f"you: {_short(str(browsing.labels[key]))}")
+    sample = browsing.run.samples.get(key)
+    beginning = " ".join((key if sample is None else sample.question)[:200].split())[:_BEGINNING]
+    return f"{' · '.join(marks)}\n{beginning}" if marks else beginning
+
+
+def _short(word: str) -> str:
+    """A verdict in a word for the list; of a pair, the answer in words."""
+    return {"1": "first", "2": "second"}.get(word, word)
+
+
+def _texts(sample: Sample) -> str:
+    turns = sample.metadata.get("turns")
+    models = sample.answer_models or ("",) * len(sample.answers)
+    answers = [
+        text_block(answer, title=f"Answer {index}", note=model)
+        for index, (answer, model) in enumerate(zip(sample.answers, models, strict=True), 1)
+    ]
+    question = text_block(sample.question, title="Question", note=sample.category or "")
+    if isinstance(turns, list) and len(turns) > 1:
+        question = _earlier_turns(turns[:-1]) + question
+    reference = "" if sample.reference is None else text_block(sample.reference, title="Reference")
+    return question + side_by_side(answers) + reference
+
+
+def _earlier_turns(turns: list[object]) -> str:
+    """The turns before the last, which is the sample's own question and answers."""
+    blocks = []
+    for index, turn in enumerate(turns, 1):
+        if not isinstance(turn, dict):
+            continue
+        blocks.append(text_block(str(turn.get("question", "")), title=f"Turn {index}: the user"))
+        answers = turn.get("answers")
+        blocks.append(
+            side_by_side(
+                text_block(str(answer), title=f"Turn {index}: assistant {position_text}")
+                for position_text, answer in enumerate(answers if isinstance(answers, list) else [], 1)
+            )
+        )
+    return "".join(blocks)
+
+
+def _beside(browsing: BrowseState, key: str, theirs: Judgment | None) -> str:
+    assert browsing.other is not None, "checked by the caller"
+    if theirs is None:
+        return panel(sentences(["No judgment of this item."]), title=browsing.other.name)
+    word = {"same": "The same verdict.", "different": "Another verdict."}.get(browsing.comparison(key) or "", "")
+    reason = "" if theirs.reason is None else text_block(theirs.reason, title="Its reason")
+    return panel(
+        sentences([verdict_sentence(theirs), word, *verdict_details(theirs), *doubts(theirs)]),
+        reason,
+        title=browsing.other.name,
+    )

@@ -1,0 +1,152 @@
+"""Agreement of a run with the user's labels and with another judge."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from judgelm.metrics.agreement import cohens_kappa
+from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.records import Label
+from judgelm.reports.wording import bounds, headline, percent
+from judgelm.serving.web.browse_state import BrowseState
+from judgelm.serving.web.charts import agreement_curve
+from judgelm.serving.web.markup import panel, sentences
+from judgelm.serving.web.runs import OpenRun
+from judgelm.studies.evaluation import Evaluation, evaluate
+from judgelm.studies.pair_labels import label_of
+
+
+def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
+    """Agreement with the labels, their file, and agreement with the other judge."""
+    labelled = sum(key in browsing.run.judgments for key in browsing.labels)
+    evaluation = evaluate_labels(browsing, browsing.run)
+    caveat = "" if blind else " Labels given with the judge's verdict in view agree with it more than they should."
+    curve = "" if evaluation is None else growth_html(browsing, evaluation)
+    none_yet = ["No labels yet: the judge's agreement with yours will stand here."]
+    words = none_yet if evaluation is None else headline(evaluation)
+    parts = [panel(sentences(words), curve, title=f"Your labels ({labelled:,})")]
+    file = browsing.run.label_file
+    saved = "" if file is None else f"Each is saved at once in {file.path}, which judgelm eval --labels reads."
+    parts.append(f'<div class="jl-small">{sentences([caveat if labelled else "", saved])}</div>')
+    if browsing.other is not None:
+        parts.append(panel(sentences(judge_agreement(browsing)), title="The other judge"))
+    return "".join(parts)
+
+
+def judge_agreement(browsing: BrowseState) -> list[str]:
+    """Agreement of the two judges on the items with a verdict of both."""
+    other = browsing.other
+    if other is None:
+        return []
+    compared = {
+        key: comparison for key in browsing.run.judgments if (comparison := browsing.comparison(key)) is not None
+    }
+    joined = browsing.run.judgments.keys() & other.judgments.keys()
+    lines = [
+        f"{browsing.run.name} and {other.name} share {len(joined):,} items; "
+        f"{len(browsing.run.judgments) - len(joined):,} are only in the first and "
+        f"{len(other.judgments) - len(joined):,} only in the second."
+    ]
+    if not compared:
+        return [*lines, "No item has a verdict from both judges.", *_labels_beside(browsing)]
+    clusters = _clusters(browsing, list(compared))
+    same = share(np.array([comparison == "same" for comparison in compared.values()]), clusters, Resampling())
+    lines.append(f"Of {same.n:,} items with two verdicts {percent(same.value)} have the same ({_interval(same)}).")
+    return [*lines, *_kappa(browsing, list(compared)), *_labels_beside(browsing)]
+
+
+def _labels_beside(browsing: BrowseState) -> list[str]:
+    """The agreement of each of the two judges with the labels, one below the other; nothing without labels."""
+    assert browsing.other is not None, "checked by the caller"
+    evaluations = {run.name: evaluate_labels(browsing, run) for run in (browsing.run, browsing.other)}
+    return [
+        f"With your labels, {name}: {agreement_words(evaluation)}."
+        for name, evaluation in evaluations.items()
+        if evaluation is not None
+    ]
+
+
+def _kappa(browsing: BrowseState, keys: list[str]) -> list[str]:
+    """Cohen's kappa over the pairs among the items; nothing without pairs."""
+    assert browsing.other is not None, "checked by the caller"
+    sides = [(key, browsing.run.judgments[key].winner, browsing.other.judgments[key].winner) for key in keys]
+    pairs = [(key, first, second) for key, first, second in sides if first is not None and second is not None]
+    if not pairs:
+        return []
+    first = np.array([label_of(winner) for _, winner, _ in pairs])
+    second = np.array([label_of(winner) for _, _, winner in pairs])
+    kappa = cohens_kappa(first, second, _clusters(browsing, [key for key, _, _ in pairs]), Resampling())
+    if kappa is None:
+        return [f"Cohen's kappa over {len(pairs):,} pairs is undefined: too little variation."]
+    limits = "interval undefined" if math.isnan(kappa.low) else f"95 % interval {kappa.low:.2f} to {kappa.high:.2f}"
+    return [f"Cohen's kappa {kappa.value:.2f} ({limits}, n = {kappa.n:,})."]
+
+
+def _clusters(browsing: BrowseState, keys: list[str]) -> list[str] | None:
+    """Items of one question are resampled together, where the questions are known."""
+    questions = browsing.run.questions
+    return [questions.get(key, key) for key in keys] if questions else None
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"95 % interval {bounds(estimate)}"
+
+
+MOST_POINTS = 40
+"""Points of the curve at most; of more labels every so many are drawn, and the last."""
+
+_STOPPING = "Decide beforehand how many pairs you label: a stop when the number looks good makes it too good."
+
+
+def evaluate_labels(browsing: BrowseState, run: OpenRun) -> Evaluation | None:
+    """A run's agreement with the labels made here, by the order rule of `evaluate`; None where no label joins."""
+    labels = {
+        key: Label(sample_id=key, winner=winner) for key, winner in browsing.labels.items() if key in run.judgments
+    }
+    if not labels:
+        return None
+    return evaluate({key: run.judgments[key] for key in labels}, labels, clusters=browsing.run.questions or None)
+
+
+def progress_html(browsing: BrowseState) -> str:
+    """The labels so far in a line beside the buttons: their number, and the agreement with its interval."""
+    evaluation = evaluate_labels(browsing, browsing.run)
+    text = "No labels yet: the agreement appears here with the first."
+    if evaluation is not None:
+        labels = "1 label" if evaluation.counts.joined == 1 else f"{evaluation.counts.joined:,} labels"
+        text = f"{labels}: {agreement_words(evaluation)}."
+    return f'<div class="jl-progress" role="status">{sentences([text])}</div>'
+
+
+def agreement_words(evaluation: Evaluation) -> str:
+    """`agreement 75.0 % (95 % interval 30.1 to 95.4, n = 4)`, or why there is none."""
+    if evaluation.headline is None or evaluation.counts.judged == 0:
+        return "no agreement, since all their judgments failed"
+    accuracy = evaluation.headline.accuracy
+    return f"agreement {percent(accuracy.value)} (95\u00a0% interval {bounds(accuracy)}, n = {accuracy.n:,})"
+
+
+def growth_html(browsing: BrowseState, evaluation: Evaluation) -> str:
+    """The curve of the agreement over the labels in the order given; empty below two judged labels."""
+    labelled = [key for key in browsing.labels if key in browsing.run.judgments]
+    growth = agreement_growth(labelled, evaluation, browsing.run.questions)
+    return agreement_curve(growth) + sentences([_STOPPING]) if len(growth) > 1 else ""
+
+
+def agreement_growth(labelled: list[str], evaluation: Evaluation, questions: Mapping[str, str]) -> list[Estimate]:
+    """Agreement after the first labels, after one more, and so on; failed judgments are left out.
+
+    Args:
+        labelled: ids of the evaluated samples in the order of their labels.
+        evaluation: of all these labels.
+        questions: by sample id; pairs of one question are resampled together. Empty resamples single pairs.
+    """
+    wrong = {each.sample_id for each in evaluation.disagreements}
+    failed = set(evaluation.failed)
+    keys = [key for key in labelled if key not in failed]
+    hits = np.array([key not in wrong for key in keys])
+    clusters = [questions.get(key, key) for key in keys]
+    every = -(-len(keys) // MOST_POINTS) if keys else 1
+    counts = sorted({*range(every, len(keys) + 1, every), len(keys)} - {0})
+    return [share(hits[:count], clusters[:count], Resampling()) for count in counts]

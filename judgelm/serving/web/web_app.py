@@ -1,0 +1,101 @@
+"""The ASGI application that serves the page."""
+
+import hmac
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import gradio as gr
+from fastapi import FastAPI, Request, Response
+from starlette.middleware.base import RequestResponseEndpoint
+from starlette.responses import PlainTextResponse
+
+from judgelm.serving.access import KnownHosts
+from judgelm.serving.server import WatchedServer, uvicorn_config
+
+_GRACE_S = 2
+_LARGEST_UPLOAD = "2gb"
+_HERE = Path(__file__).parent
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'self'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+"""Gradio's own page needs inline scripts and evaluates its templates; the texts shown on it are escaped (`markup`)."""
+
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_PASSWORD_WORDS = "Any user name, and the password of `judgelm web`."
+
+
+def web_app(page: gr.Blocks, *, password: str | None = None, hosts: KnownHosts | None = None) -> FastAPI:
+    """An ASGI application of the page.
+
+    Args:
+        page: from `judgelm.serving.web.page.create_page`.
+        password: required to see the page; None requires none.
+        hosts: by which the page may be used without a password; by default those of this machine alone.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+    known = hosts or KnownHosts("127.0.0.1", way_out="set a password")
+
+    @app.middleware("http")
+    async def guard(request: Request, go_on: RequestResponseEndpoint) -> Response:
+        response: Response
+        refusal = known.refusal(request.scope["headers"]) if password is None else None
+        if refusal is None:
+            response = await go_on(request)
+        else:
+            response = PlainTextResponse(str(refusal), refusal.status, refusal.headers)
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    mounted: FastAPI = gr.mount_gradio_app(
+        app,
+        page,
+        path="/",
+        footer_links=[],
+        run_history=False,
+        auth=None if password is None else (lambda user, text: hmac.compare_digest(text.encode(), password.encode())),
+        auth_message=_PASSWORD_WORDS,
+        show_error=False,
+        max_file_size=_LARGEST_UPLOAD,
+        ssr_mode=False,
+        enable_monitoring=False,
+        pwa=False,
+        mcp_server=False,
+        theme=_theme(),
+        css_paths=[_HERE / "style.css"],
+        head=f"<script>{(_HERE / 'keys.js').read_text(encoding='utf-8')}</script>",
+    )
+    return mounted
+
+
+def _theme() -> gr.themes.Base:
+    """System fonts, blue, and enough contrast for small print and boxes."""
+    own = ["system-ui", "-apple-system", "'Segoe UI'", "Roboto", "sans-serif"]
+    mono = ["ui-monospace", "Menlo", "Consolas", "monospace"]
+    theme: gr.themes.Base = gr.themes.Default(primary_hue=gr.themes.colors.blue, font=own, font_mono=mono)
+    return theme.set(
+        block_info_text_color="*neutral_600",
+        block_info_text_color_dark="*neutral_300",
+        checkbox_border_color="*neutral_500",
+        checkbox_border_color_dark="*neutral_400",
+    )
+
+
+def serve_page(app: FastAPI, bound: socket.socket) -> None:
+    """Serve until Ctrl-C or SIGTERM.
+
+    Args:
+        app: from `web_app`.
+        bound: to the address, see `judgelm.serving.settings.bind`.
+    """
+    config = uvicorn_config(app, lifespan="auto", flush_s=_GRACE_S)
+    with suppress(KeyboardInterrupt):  # raised again by uvicorn after an orderly end
+        WatchedServer(config).run(sockets=[bound])
