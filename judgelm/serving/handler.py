@@ -1,19 +1,17 @@
-"""The handler of client requests: a request in, a reply in the form that the client expects out.
+"""The handler of client requests: recognises the prompt, judges it, and replies in the client's format. No HTTP.
 
-`judgelm.dialects.catalog` finds the dialect of a request, and `tasks` makes the tasks for the judge and the result from
-its judgments; here they are run by the one `EngineWorker`. Tasks of judgelm's own routes run here too, so that all
-callers share one engine. No HTTP.
+All judges of a server, and judgelm's own routes, share one `EngineWorker` and so one engine.
 """
 
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from judgelm.dialects.catalog import DIALECTS, nearest_prompt, normalised, recognise, wants_a_verdict
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
@@ -23,36 +21,19 @@ from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow, with_adapter
 from judgelm.modes.mode import BatchMode
-from judgelm.records import Judgment, Prompt, Sample
+from judgelm.records import Judgment, Sample
 from judgelm.serving.chat import chat_flow, chat_response, stable_text
 from judgelm.serving.chat_response import ChatResponse, UnjudgedError, UnrecognisedError
 from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
 from judgelm.serving.judge_result import judge_result
 from judgelm.serving.tasks import ModeTask, checked_sample, has_room_for_reason, mode_tasks
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """The handler's reading of a request.
-
-    Attributes:
-        dialect: None where the model answers as in an ordinary chat.
-        task: of the client; None of an ordinary chat.
-        mode_tasks: for the judge; none of an ordinary chat or where nothing is judged.
-        prompts: the first prompts of each of them; a reason is requested after them.
-    """
-
-    dialect: str | None
-    task: JudgeTask | None
-    mode_tasks: tuple[ModeTask, ...]
-    prompts: tuple[Prompt, ...]
-
-
 _CACHED_MODES = 256
-_WAYS_OUT = "send a prompt of a known client, describe this one (--prompts FILE), or start the server with --chat"
-_NO_CHAT = "it asks for a verdict, whose form a chat would guess: describe the prompt in a file (--prompts FILE)"
 _LONG_REQUEST = 20_000
-"""Characters of a request from which it is parsed outside the event loop, which others wait for: at worst 20 ms."""
+"""Characters from which a request is parsed in a thread: shorter ones block the event loop for at most 20 ms."""
+
+_WAYS_OUT = "send a prompt of a known client, describe this one (--prompts FILE), or start the server with --chat"
+_NO_CHAT = "it asks for a verdict, and a chat would guess its format: describe the prompt in a file (--prompts FILE)"
 
 Result = TypeVar("Result")
 
@@ -62,12 +43,12 @@ class HandlerOptions:
     """Options of the handler.
 
     Attributes:
-        chat: let the model answer prompts of no dialect, as in an ordinary chat, unless they ask for a verdict.
-        both_orders: judge a pair in both orders, and three and more answers with each of them once at each position;
-            else in the one order that the client shows, which mostly sends the other by itself.
-        reasons: have the judge give its own reason, for replies that have room for it.
-        prompts: dialects of the user's own, before those of known clients.
-        learn: is called with each request that no dialect knows; None does nothing.
+        chat: whether the model answers prompts that no dialect knows, unless they ask for a verdict.
+        both_orders: judge a pair in both orders, and three or more answers once per position of each answer. Off
+            judges the order shown; most clients send the other order as a second request.
+        reasons: generate the judge's reason for replies that have room for it.
+        prompts: the user's own dialects, tried before the built-in ones.
+        learn: called with each request that no dialect knows.
     """
 
     chat: bool = False
@@ -86,20 +67,12 @@ class _Recognised(NamedTuple):
     mode_tasks: tuple[ModeTask, ...]
 
 
-class _Judged(NamedTuple):
-    """One for each mode task, in their order."""
-
-    judgments: list[Judgment]
-    results: list[JudgeResult]
-
-
 class JudgeHandler:
-    """Answers clients. Its methods belong to one event loop; the engine works in the worker's thread.
+    """Answers the requests of one judge. Call its methods from one event loop; the engine runs in the worker's thread.
 
-    Args:
-        judge: loaded.
-        worker: that drives the judge's engine.
-        options: of the replies.
+    Attributes:
+        adapter: adapter of this judge, if it shares the worker's engine with other judges.
+        in_flight: number of requests being answered.
     """
 
     def __init__(self, judge: Judge, worker: EngineWorker, options: HandlerOptions = _DEFAULTS) -> None:
@@ -107,22 +80,20 @@ class JudgeHandler:
         self.worker = worker
         self.options = options
         self.adapter = judge.engine.adapter if isinstance(judge.engine, AdapterView) else None
-        """Of a judge that is one of several on the worker's engine."""
         self.in_flight = 0
-        """Requests that are being answered."""
         self._mode: Callable[[str, str], BatchMode] = lru_cache(_CACHED_MODES)(self._new_mode)
 
     async def respond(self, request: ChatRequest) -> ChatResponse:
-        """Judge a client's request, or let the model answer it; cancelling drops the flows.
+        """Judge a client's request, or chat. Cancelling it drops the work.
 
         Raises:
             UnrecognisedError: no dialect knows the prompt, and ordinary chats are off.
             UnjudgedError: the judge gave no verdict.
-            InputError: an ordinary chat that is not supported.
+            InputError: an ordinary chat with unsupported fields.
             BusyError: the queue is full.
             EngineError: the engine failed.
         """
-        recognised = await self.run_aside(request, self._recognise)
+        recognised = await self._recognise_in_time(request)
         if recognised is None:
             flow = chat_flow(request)
             [completion] = await self._run_all([(flow, self._key(flow))])
@@ -130,14 +101,11 @@ class JudgeHandler:
         return await self._judged_response(recognised, request)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
-        """As `respond`, preceded for an ordinary chat by its first text so far, whenever that has grown.
+        """Yield the growing first text of an ordinary chat, then the response; a verdict yields only the response.
 
-        Each text begins with the one before it. Closing the generator drops the flow.
-
-        Raises:
-            The errors of `respond`.
+        Each text starts with the previous one. Closing the generator drops the work. Raises the errors of `respond`.
         """
-        recognised = await self.run_aside(request, self._recognise)
+        recognised = await self._recognise_in_time(request)
         if recognised is not None:
             yield await self._judged_response(recognised, request)
             return
@@ -149,72 +117,32 @@ class JudgeHandler:
                 if isinstance(step, Finished):
                     response = chat_response(step.result, request)
                     if not response.reply.texts[0].startswith(written):
-                        raise EngineError("the worker that wrote this reply was lost, and another's reply differs")
+                        raise EngineError("the replica that wrote this reply was lost; the retry gave another text")
                     yield response
                 elif (text := stable_text(step[0].text, request.stop)) != written and text.startswith(written):
                     yield (written := text)
 
     async def run_task(self, task: ModeTask) -> Judgment:
-        """Judge a sample by a mode; a failure is part of the judgment. Cancelling drops the flow.
+        """Judge a sample; the judgment may be a failure. Cancelling it drops the work.
 
         Raises:
-            InputError: the mode cannot judge the sample, or it has images that the model cannot see.
-            ConfigError: no such mode or option.
-            BusyError, EngineError: as `respond`.
+            InputError: the mode cannot judge the sample, or the judge cannot see its images.
+            ConfigError: unknown mode or option.
+            BusyError: the queue is full.
+            EngineError: the engine failed.
         """
         if task.sample.images and not self.judge.engine.supports_images:
             raise InputError('field "images": this judge cannot see images; leave them out')
         [judgment] = await self._run_tasks([task])
         return judgment
 
-    def explain(self, request: ChatRequest) -> Explanation:
-        """The task in a request and the prompts for it; nothing is judged.
-
-        Raises:
-            UnrecognisedError, InputError: as `respond`.
-        """
-        recognised = self._recognise(request)
-        if recognised is None:
-            prompt = chat_flow(request).request.prompt
-            return Explanation(dialect=None, task=None, mode_tasks=(), prompts=(prompt,))
-        return self._explanation(recognised)
-
-    async def run_aside(self, request: ChatRequest, work: Callable[[ChatRequest], Result]) -> Result:
-        """The result of `work` on a request; a long request is worked on in a thread, so that others need not wait."""
+    async def _recognise_in_time(self, request: ChatRequest) -> _Recognised | None:
         if sum(len(message.text) for message in request.messages) < _LONG_REQUEST:
-            return work(request)
-        return await asyncio.to_thread(work, request)
-
-    async def explain_with_result(self, request: ChatRequest) -> tuple[Explanation, JudgeResult]:
-        """As `explain`, and the judge's result; of a batch the scores of all its pairs in a row.
-
-        Raises:
-            UnrecognisedError: also for an ordinary chat, in which nothing is judged.
-            UnjudgedError, BusyError, EngineError: as `respond`.
-        """
-        recognised = await self.run_aside(request, self._recognise)
-        if recognised is None:
-            raise _unrecognised("nothing is judged in an ordinary chat")
-        _, results = await self._judge(recognised, request)
-        return self._explanation(recognised), _combined(results)
-
-    def prompts_of(self, task: ModeTask) -> tuple[Prompt, ...]:
-        """The first prompts of a task.
-
-        Raises:
-            InputError, ConfigError: as `run_task`.
-        """
-        mode = self._mode(task.mode, _canonical(task.options))
-        flow = mode(checked_sample(task.sample, mode))
-        try:
-            return tuple(request.prompt for request in next(flow))
-        except StopIteration:  # concluded without the judge
-            return ()
-        finally:
-            flow.close()
+            return self._recognise(request)
+        return await asyncio.to_thread(self._recognise, request)
 
     def _recognise(self, request: ChatRequest) -> _Recognised | None:
-        """The dialect, the task and its mode tasks; None of an ordinary chat."""
+        """None for an ordinary chat."""
         own = self.options.prompts
         recognised = (recognise(request, own) if own else None) or recognise(request)
         if recognised is None:
@@ -223,21 +151,26 @@ class JudgeHandler:
             judging = self.options.chat and wants_a_verdict(request)
             if judging or not self.options.chat:
                 nearest = nearest_prompt(normalised(request), (*own, *DIALECTS))
-                raise _unrecognised("; ".join(filter(None, (nearest, _NO_CHAT if judging else _WAYS_OUT))))
+                hints = "; ".join(filter(None, (nearest, _NO_CHAT if judging else _WAYS_OUT)))
+                raise UnrecognisedError(f"no dialect of a judging client knows this prompt; {hints}")
             return None
         dialect, task = recognised
         reasons = self.options.reasons and has_room_for_reason(dialect, task, request)
         return _Recognised(dialect, task, mode_tasks(task, both_orders=self.options.both_orders, reasons=reasons))
 
-    def _explanation(self, recognised: _Recognised) -> Explanation:
-        dialect, task, tasks = recognised
-        prompts = tuple(prompt for mode_task in tasks for prompt in self.prompts_of(mode_task))
-        return Explanation(dialect=dialect.name, task=task, mode_tasks=tasks, prompts=prompts)
-
     async def _judged_response(self, recognised: _Recognised, request: ChatRequest) -> ChatResponse:
-        """Judge, and reply in the client's words."""
-        judgments, results = await self._judge(recognised, request)
-        dialect, task, _ = recognised
+        dialect, task, tasks = recognised
+        if self.judge.template.reading == "reward" and not all(len(each.sample.answers) == 2 for each in tasks):
+            raise InputError(
+                "the judge is a reward model and its rewards have no scale, so it only compares two answers; "
+                "for the rewards call /v1/judge with mode reward"
+            )
+        judgments = await self._run_tasks(tasks)
+        for judgment in judgments:
+            if judgment.failure is not None:
+                raise UnjudgedError(judgment.failure)
+        scale = self.judge.format.scale
+        results = [judge_result(task, judgment, scale=scale, draws=request.n) for judgment in judgments]
         result = _combined(results)
         return ChatResponse(
             reply=in_format(dialect.render(task, request, result), task, request, next(iter(results), result)),
@@ -248,39 +181,17 @@ class JudgeHandler:
             thinking=_thinking(judgments),
         )
 
-    async def _judge(self, recognised: _Recognised, request: ChatRequest) -> _Judged:
-        """The judge's result for each mode task.
-
-        Raises:
-            InputError: a reward model is asked for what is no comparison of two answers.
-        """
-        compares = all(len(task.sample.answers) == 2 for task in recognised.mode_tasks)
-        if self.judge.template.reading == "reward" and not compares:
-            raise InputError(
-                "the judge is a reward model, whose numbers have no scale: it compares two answers; for its numbers "
-                "ask /v1/judge with mode reward"
-            )
-        judgments = await self._run_tasks(recognised.mode_tasks)
-        for judgment in judgments:
-            if judgment.failure is not None:
-                raise UnjudgedError(judgment.failure)
-        scale = self.judge.format.scale
-        return _Judged(
-            judgments, [judge_result(recognised.task, each, scale=scale, draws=request.n) for each in judgments]
-        )
-
     async def _run_tasks(self, tasks: Sequence[ModeTask]) -> list[Judgment]:
-        """Judge tasks side by side."""
         flows: list[tuple[Callable[[], RequestFlow[Judgment]], Hashable]] = []
         for task in tasks:
-            mode = self._mode(task.mode, _canonical(task.options))
+            mode = self._mode(task.mode, json.dumps(task.options, sort_keys=True))
             sample = _shareable(checked_sample(task.sample, mode), mode)
             flows.append((partial(mode, sample), self._key(mode, sample)))
         judgments = await self._run_all(flows)
         return [replace(judgment, sample_id=task.sample.id) for judgment, task in zip(judgments, tasks, strict=True)]
 
     async def _run_all(self, flows: Sequence[tuple[Callable[[], RequestFlow[Result]], Hashable]]) -> list[Result]:
-        """The flows' results; where one fails or the caller is cancelled, the others are dropped."""
+        """Run flows concurrently; an error of one, or cancelling, drops the others."""
         futures: list[Future[Result]] = []
         async with self._counted():
             try:
@@ -301,11 +212,10 @@ class JudgeHandler:
             self.in_flight -= 1
 
     def _for_adapter(self, begin: Callable[[], RequestFlow[Result]]) -> Callable[[], RequestFlow[Result]]:
-        """A flow whose requests name this judge's adapter, if it is one."""
         return begin if self.adapter is None else partial(with_adapter, begin, self.adapter)
 
     def _key(self, *parts: object) -> str:
-        """Equal for flows with equal results: all fields of the mode, all texts of the sample, and the adapter."""
+        """Equal keys mean equal results: all fields of the mode, all texts of the sample, and the adapter."""
         whole = repr((self.adapter, *parts)).encode(errors="surrogatepass")
         return hashlib.blake2b(whole, digest_size=16).hexdigest()
 
@@ -314,28 +224,19 @@ class JudgeHandler:
 
 
 def _shareable(sample: Sample, mode: BatchMode) -> Sample:
-    """The sample without its id where that affects nothing: equal samples under other ids are then judged once."""
+    """Drop the id if it affects nothing, so that equal samples with different ids are judged once."""
     greedy = mode.ignores_id and getattr(mode, "temperature", None) == 0
     return replace(sample, id="-") if greedy else sample
 
 
 def _thinking(judgments: Sequence[Judgment]) -> tuple[str, ...]:
-    """The judge's thinking, all of it beside the first text of the reply."""
+    """Attach all thinking to the first text of the reply."""
     thoughts = [shown.thinking for judgment in judgments for shown in judgment.shown if shown.thinking is not None]
     return ("\n\n".join(thoughts),) if thoughts else ()
 
 
 def _combined(results: Sequence[JudgeResult]) -> JudgeResult:
-    """The result of a task: the one there is, of a batch the scores of all its samples in a row."""
+    """Concatenate the scores of a batch; a single result stays unchanged."""
     if len(results) == 1:
         return results[0]
     return JudgeResult(scores=tuple(score for each in results for score in each.scores), batch=tuple(results))
-
-
-def _unrecognised(way_out: str) -> UnrecognisedError:
-    return UnrecognisedError(f"no dialect of a judging client knows this prompt; {way_out}")
-
-
-def _canonical(options: Mapping[str, Any]) -> str:
-    """A mode's options as text, the same for the same options."""
-    return json.dumps(options, sort_keys=True)

@@ -184,7 +184,7 @@ def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected:
 
 def json_response(row: Mapping[str, Any]) -> Response:
     """The response with this body."""
-    return Response(json.dumps(row).encode(), media_type="application/json")
+    return Response(json.dumps(row, allow_nan=False).encode(), media_type="application/json")
 
 
 async def wait_for_answer(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:

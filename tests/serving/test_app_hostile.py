@@ -18,7 +18,7 @@ from tests.support.served import CHAT, error_of, prompt, review, served
 
 RELAXED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much]
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-PATHS = [CHAT, "/v1/completions", "/v1/engines/x/chat/completions", "/v1/judge", "/v1/judge/explain"]
+PATHS = [CHAT, "/v1/completions", "/v1/engines/x/chat/completions", "/v1/judge"]
 FIELDS = [
     *("model", "messages", "prompt", "n", "logprobs", "top_logprobs", "tools", "tool_choice", "functions", "echo"),
     *("function_call", "response_format", "max_tokens", "max_completion_tokens", "stream", "stream_options", "stop"),

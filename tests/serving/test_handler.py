@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from judgelm.dialects.catalog import recognise
 from judgelm.dialects.contract import ChatRequest, Message
 from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.records import Sample
@@ -206,10 +207,8 @@ def test_a_batch_that_does_not_fit_takes_none_of_the_room(shared_data):
 
 
 def test_an_unknown_prompt_is_refused_where_nobody_chats():
-    with handler_of() as handler:
-        for refused in (handler.explain, lambda asked: ask(handler, asked)):
-            with pytest.raises(UnrecognisedError, match="no dialect"):
-                refused(HELLO)
+    with handler_of() as handler, pytest.raises(UnrecognisedError, match="no dialect"):
+        ask(handler, HELLO)
 
 
 BESIDE = {"criterion": "Is it kind?", "context": "It rained.", "inputs": (("user_query", "x"), ("tone", "dry"))}
@@ -234,34 +233,20 @@ def test_what_stands_beside_the_question_is_put_under_headings(question, metadat
 @pytest.mark.parametrize("folder", ["prometheus_absolute", "ragas_rubrics_langchain", "promptfoo_closedqa"])
 def test_the_criterion_reaches_the_judge(shared_data, folder):
     with handler_of() as handler:
-        explained = handler.explain(first_captured(shared_data, folder))
-        [prompt] = explained.prompts
+        request = first_captured(shared_data, folder)
+        ask(handler, request)
+        [prompt] = handler.judge.engine.prompts
         shown = "".join(span.text for span in prompt.spans if span.kind == "question")
-        criterion = explained.task.sample.metadata["criterion"]
+        criterion = recognise(request)[1].sample.metadata["criterion"]
         assert re.sub(r"\W", "", criterion) in re.sub(r"\W", "", shown)  # its signs may be sanitized
 
 
-def test_a_dialogue_is_judged_by_its_last_turn_with_the_others_before_it(shared_data):
-    for folder in ("fastchat_pair_mt", "rewardbench_v1_pair_mt", "fastchat_single_math_mt"):
-        asked = first_captured(shared_data, folder)
-        with handler_of() as handler:
-            explained = handler.explain(asked)
-            [question], [prompt] = explained.mode_tasks, explained.prompts
-            assert (question.mode, question.options["turns"]) == ("conversation", "last")
-            assert "[Turn 2]" in "".join(span.text for span in prompt.spans)
-            assert ask(handler, asked).dialect == explained.dialect
-
-
-def test_explaining_asks_nothing_and_explaining_fully_finds(shared_data):
-    request, batch = pandalm("a", "b"), first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4")
+@pytest.mark.parametrize("folder", ["fastchat_pair_mt", "rewardbench_v1_pair_mt", "fastchat_single_math_mt"])
+def test_a_dialogue_is_judged_by_its_last_turn_with_the_others_before_it(shared_data, folder):
     with handler_of() as handler:
-        explained = handler.explain(request)
-        assert handler.judge.engine.prompts == []
-        assert (explained.dialect, explained.task.sample.answers) == ("pandalm", ("a", "b"))
-        again, result = asyncio.run(handler.explain_with_result(request))
-        assert (again, result.scores) == (explained, (quality("a"), quality("b")))
-        explained, result = asyncio.run(handler.explain_with_result(batch))
-        assert (len(explained.mode_tasks), len(result.scores)) == (5, 10)
+        ask(handler, first_captured(shared_data, folder))
+        [prompt] = handler.judge.engine.prompts
+        assert "[Turn 2]" in "".join(span.text for span in prompt.spans)
 
 
 def test_a_question_that_cannot_be_judged_is_refused_before_it_is_asked():

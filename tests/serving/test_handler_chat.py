@@ -10,7 +10,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.records import Completion
 from judgelm.serving.chat import chat_flow, check_chat, stable_text
-from judgelm.serving.chat_response import UnjudgedError, UnrecognisedError
+from judgelm.serving.chat_response import UnjudgedError
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from tests.support.endpoint.backends import ScriptedBackend
@@ -34,10 +34,6 @@ def test_the_model_answers_and_no_dialect_is_named():
         found = asyncio.run(handler.respond(HELLO))
         assert (found.reply.texts, found.dialect, found.finish_reasons) == (("A judge.",), None, ("stop",))
         assert (found.prompt_tokens, found.completion_tokens) == (6, 2)
-        explained = handler.explain(HELLO)
-        assert (explained.dialect, explained.task, len(explained.prompts)) == (None, None, 1)
-        with pytest.raises(UnrecognisedError, match="ordinary chat"):
-            asyncio.run(handler.explain_with_result(HELLO))
 
 
 def test_the_length_the_ends_and_the_number_of_replies_are_the_clients():

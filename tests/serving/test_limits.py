@@ -238,7 +238,7 @@ def test_what_is_no_json_object_is_refused(server, body, words):
 @pytest.mark.parametrize(
     "path",
     [
-        *("/v1/completions", "/v1/judge", "/v1/judge/explain", "/get_reward", "/v1/batches", "/v1/responses"),
+        *("/v1/completions", "/v1/judge", "/get_reward", "/v1/batches", "/v1/responses"),
         *("/v1/messages", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/engines/x/chat/completions"),
     ],
 )

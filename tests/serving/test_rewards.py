@@ -126,4 +126,4 @@ def test_a_client_that_wants_a_grade_is_refused(reward_server):
     ]
     reply = reward_server.post(CHAT, {"model": "gpt-4", "messages": messages})
     assert reply.status_code == 400
-    assert "whose numbers have no scale" in error_of(reply)["message"]
+    assert "rewards have no scale" in error_of(reply)["message"]
