@@ -22,10 +22,12 @@ from judgelm.judges.released import Checkpoint, ReleasedJudge, released_judges
 ROOT = Path(__file__).parents[2]
 PAGE, README = ROOT / "docs/which-judge.md", ROOT / "README.md"
 RESULTS = ROOT / "benchmarks/human_labels"
-README_ROWS = (
-    *("qwen-1.5b", "haizelabs/j1-micro", "BAAI/JudgeLM-7B-v1.0", "AtlaAI/Selene-1-Mini-Llama-3.1-8B"),
-    *("gaotang/RM-R1-Qwen2.5-Instruct-14B", "opencompass/CompassJudger-2-32B-Instruct"),
-)
+README_ROWS = {
+    "qwen-1.5b": "a CPU (default)",
+    "AtlaAI/Selene-1-Mini-Llama-3.1-8B": "a 24 GB GPU",
+    "opencompass/CompassJudger-2-32B-Instruct": "an 80 GB GPU",
+}
+"""Judges in README, and the hardware that each is suggested for."""
 BEGIN, END = "<!-- which judge: python -m benchmarks.which_judge -->", "<!-- end -->"
 SETS = {"rewardbench": "RewardBench", "judgebench": "JudgeBench", "llmbar": "LLMBar", "pandalm": "PandaLM"}
 VERDICT_FIRST = ("judgelm", "pandalm")
@@ -153,8 +155,13 @@ def readme_with(text: str, rows: Sequence[Row]) -> str:
     """README with the rows of a few judges between the marks."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    chosen = [row for name in README_ROWS for row in rows if row["judge"] == name]
-    return "\n".join([before + BEGIN, "", *table(chosen), "", END + after])
+    lines = ["| judge | for | weights, GB | licence | RewardBench, % |", "|---|---|---|---|---|"]
+    judges = {row["judge"]: row for row in rows}
+    for name, hardware in README_ROWS.items():
+        row = judges[name]
+        gigabytes = row["GB, 4-bit"].split(",")[0]
+        lines.append(f"| {name} | {hardware} | {gigabytes} | {row['licence']} | {row.get('rewardbench', '-')} |")
+    return "\n".join([before + BEGIN, "", *lines, "", END + after])
 
 
 def main() -> None:
