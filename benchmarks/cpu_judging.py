@@ -1,4 +1,4 @@
-"""The judge in the box on a CPU, read by yes-no, against vLLM's CPU build and llama.cpp on the same token ids.
+"""The default judge on a CPU, read by yes-no, against vLLM's CPU build and llama.cpp on the same token ids.
 
     python -m benchmarks.cpu_judging --model FOLDER --pairs PANDALM/testset-v1.json [--count 100] [--rounds 3]
 

@@ -1,4 +1,4 @@
-"""The judge in the box where the papers ask what it knows: it answers the questions itself, and judges answers to them.
+"""The default judge where the papers ask what it knows: it answers the questions itself, and judges answers to them.
 
     python -m benchmarks.findings.own_knowledge --data DATA --evouna NQ.json --work runs/own-knowledge
 

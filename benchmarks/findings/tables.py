@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 Figures = Mapping[str, Any]
-NAMES = {"small": "small judge", "base": "its base, SmolLM2-135M-Instruct", "box": "judge in the box"}
+NAMES = {"small": "small judge", "base": "its base, SmolLM2-135M-Instruct", "box": "default judge"}
 _NAMED_IN_SECTION_6_2 = ("GPT-4o", "GPT-3.5 Turbo", "Claude 3.5 Sonnet", "Llama 3 8B")
 """Judges whose self-bias Play Favorites finds under every reference."""
 
@@ -143,7 +143,7 @@ def _own_knowledge(results: Figures) -> str:
 
 def _short_answers(results: Figures) -> str:
     found = results["own_knowledge"]["qa"]
-    judges = {f"judge in the box, {name}": row for name, row in found["runs"].items()}
+    judges = {f"default judge, {name}": row for name, row in found["runs"].items()}
     rows = judges | {"exact match": found["exact_match"], "people": {"n": found["exact_match"]["n"]}}
     rows["people"] |= {"said_correct": found["people_say_correct"]}
     return _table(

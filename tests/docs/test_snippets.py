@@ -29,7 +29,7 @@ README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [README, *DOCS]
 
-NEED_A_MODEL = {"data.md", "judging.md", "rewards.md", "security.md", "training.md"}
+NEED_A_MODEL = {"data.md", "judging.md", "modes.md", "python.md", "rewards.md", "security.md", "training.md"}
 """Pages whose snippets load torch: `my-judge` is the tests' tiny judge."""
 
 MANY_COMMANDS = {"command-line.md", "quick-start.md", "reports.md", "studies.md"}
