@@ -1,7 +1,6 @@
-"""Agreement of a judge with labels, with people, with another judge, and with itself in the other order.
+"""Agreement of a judge with labels, with annotators, with another judge, and between the two orders.
 
-Labels are integers throughout: +1 the first answer is better, 0 tie, -1 the second is better. What to do with a
-judgment that failed is not decided here (see `judgelm.studies.evaluation`): every row given is counted.
+Labels are +1 (first answer better), 0 (tie) and -1 (second better). Callers decide how to treat failed judgments.
 """
 
 import warnings
@@ -39,37 +38,37 @@ LABELS = (1, 0, -1)
 
 
 def confusion(truth: Ints, predicted: Ints) -> Ints:
-    """Counts of every pair of labels.
+    """Count each combination of true and predicted label.
 
     Returns:
         shape (3, 3): row i is the truth `LABELS[i]`, column j the prediction `LABELS[j]`.
 
     Raises:
-        ValueError: shapes differ, a value is no label, or n is 0.
+        ValueError: shapes differ, a value is not a label, or n is 0.
     """
     _check_labels(truth, predicted)
     return np.asarray(confusion_matrix(truth, predicted, labels=LABELS), dtype=np.int_)
 
 
 def confusion_cells(truth: Ints, predicted: Ints) -> Floats:
-    """One row per pair with a 1 in its cell of the flattened confusion matrix: what resampling sums up.
+    """One-hot encode each pair's cell of the flattened confusion matrix, for resampling.
 
     Returns:
-        shape (n, 9); the column sums are `confusion(...)` row by row.
+        shape (n, 9); the column sums are `confusion(...)`, row by row.
     """
     _check_labels(truth, predicted)
     return np.asarray(np.eye(9)[3 * (1 - truth) + (1 - predicted)], dtype=np.float64)
 
 
 def scores_of_confusion(matrices: Floats) -> Floats:
-    """Accuracy and macro precision, recall, F1 of many confusion matrices at once.
+    """Accuracy and macro precision, recall and F1 of many confusion matrices.
 
-    The same numbers as scikit-learn's (a test compares them), without a call for each of 2,000 resamples. Within each
-    matrix the macro means run over the labels that occur in it; a label that is never predicted has precision 0, one
-    that never occurs in the truth has recall 0. Accuracy is what the JudgeLM paper calls agreement.
+    The values equal scikit-learn's. Macro means run over the labels that occur in the truth or the prediction. A label
+    that is never predicted has precision 0; one that never occurs in the truth has recall 0. JudgeLM calls accuracy
+    "agreement".
 
     Args:
-        matrices: shape (m, 3, 3), rows are the truth; each holds at least one count.
+        matrices: shape (m, 3, 3), rows are the truth; each has at least one count.
 
     Returns:
         shape (m, 4): accuracy, precision, recall, F1.
@@ -99,14 +98,14 @@ def _check_labels(truth: Ints, predicted: Ints) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanAgreement:
-    """Agreement among people and of the judge with them.
+    """Agreement among annotators, and of the judge with them.
 
     Attributes:
-        human_human: per pair the share of annotator pairs that agree, averaged over pairs.
-        judge_human: per pair the share of annotators that the judge agrees with, averaged over the same pairs.
+        human_human: share of annotator pairs that agree, averaged over pairs.
+        judge_human: share of annotators that the judge agrees with, averaged over the same pairs.
         difference: `judge_human` minus `human_human`, resampled together.
-        fleiss_kappa: among the people; None where pairs have different numbers of votes, or all votes are alike.
-        annotators: votes per pair, smallest and largest.
+        fleiss_kappa: None if the number of votes varies or all votes are the same.
+        annotators: smallest and largest number of votes on a pair.
     """
 
     human_human: Estimate
@@ -123,7 +122,7 @@ def human_agreement(
 
     Args:
         judged: n labels of the judge.
-        votes: n lists of labels, at least two each.
+        votes: n lists of at least two labels.
         clusters: as in `resampling.bootstrap_sums`.
         resampling: seed and number of resamples.
 
@@ -165,11 +164,11 @@ def _fleiss(votes: Sequence[Sequence[int]]) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McNemar:
-    """Pairs that one of two judges alone gets right, and how likely so uneven a split is by chance.
+    """Counts of pairs that both, one, or neither of two judges gets right.
 
     Attributes:
-        p_value: two-sided and exact (binomial); 1 where no pair tells the judges apart. It takes pairs for
-            independent: with several pairs of one question the clustered interval is the one to trust.
+        p_value: two-sided exact binomial test; 1 if no pair separates the judges. The test assumes independent pairs,
+            so prefer the clustered interval if questions repeat.
     """
 
     both: int
@@ -180,14 +179,14 @@ class McNemar:
 
 
 def paired_difference(first: Flags, second: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
-    """Share of hits of the first judge minus that of the second, over the same pairs.
+    """Share of hits of the first judge minus the second's, over the same pairs.
 
-    Where no resample can differ from the value (the judges are right about the very same pairs, or one is right about
-    all and the other about none) the interval's width is that of Wilson's for a share of 0 pairs that tell them apart.
+    If every pair has the same difference, resampling cannot vary it. The interval then has the width of Wilson's
+    interval for 0 discordant pairs.
 
     Args:
-        first: shape (n,), whether the first judge is right; likewise `second`.
-        second: shape (n,).
+        first: shape (n,), whether the first judge is right.
+        second: shape (n,), whether the second judge is right.
         clusters: as in `resampling.bootstrap_sums`.
         resampling: seed and number of resamples.
 
@@ -209,11 +208,11 @@ def paired_difference(first: Flags, second: Flags, clusters: Clusters, resamplin
 
 
 def mcnemar(first: Flags, second: Flags) -> McNemar:
-    """The exact test that two judges are right equally often.
+    """Test whether two judges are right equally often.
 
     Args:
-        first: shape (n,), whether the first judge is right; likewise `second`.
-        second: shape (n,).
+        first: shape (n,), whether the first judge is right.
+        second: shape (n,), whether the second judge is right.
 
     Raises:
         ValueError: shapes differ, or n is 0.
@@ -228,20 +227,20 @@ def mcnemar(first: Flags, second: Flags) -> McNemar:
 
 
 def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resampling) -> Estimate | None:
-    """Agreement of two judges beyond what their label frequencies alone would give.
+    """Agreement of two judges beyond chance.
 
     Args:
-        first: shape (n,), labels +1, 0, -1; likewise `second`.
-        second: shape (n,).
+        first: shape (n,), labels +1, 0, -1.
+        second: shape (n,), labels of the same pairs.
         clusters: as in `resampling.bootstrap_sums`.
         resampling: seed and number of resamples.
 
     Returns:
-        In [-1, 1], unweighted; None where it is undefined: both sides have one and the same label throughout. The
-        interval leaves out resamples in which that happens, and is NaN where they are more than 5 %.
+        In [-1, 1], unweighted; None if both sides use one and the same label. The interval leaves out resamples where
+            that happens, and is NaN if they exceed 5 %.
 
     Raises:
-        ValueError: shapes differ, a value is no label, or n is 0.
+        ValueError: shapes differ, a value is not a label, or n is 0.
 
     Source: Cohen (1960), A coefficient of agreement for nominal scales.
     """
@@ -256,55 +255,55 @@ def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resa
 
 
 def position_cells(given: Ints, swapped: Ints) -> Floats:
-    """One row per pair with a 1 under consistent, toward first or toward second: what resampling sums up.
+    """One-hot encode each pair as consistent, toward first or toward second.
 
-    A pair leans toward the first place when showing an answer first raises its standing: from tie to win counts as
-    from loss to win. `given=+1, swapped=-1` (whoever stands first wins) leans first.
+    A pair leans toward the first position if its answer does better when shown first: tie to win counts like loss to
+    win.
 
     Args:
         given: shape (n,), +1 first answer wins, 0 tie, -1 second wins.
-        swapped: shape (n,), the same pairs shown in reverse, already put back in sample order,
-            so that an order-blind judge has `given == swapped`.
+        swapped: shape (n,), the same pairs shown in reverse, in sample order; an order-blind judge has `given ==
+            swapped`.
 
     Returns:
         shape (n, 3).
 
     Raises:
-        ValueError: shapes differ, or n is 0 (a share of nothing is not 0).
+        ValueError: shapes differ, or n is 0.
 
-    Source: JudgeLM, section 3.2 and Table 4. The original code compares in the reversed order's position frame,
-    r = -swapped with e = -given: `perfer_before_rate` = mean(r > e) = mean(swapped < given) is the mean of column 1.
+    Source: JudgeLM, section 3.2 and Table 4. The original code compares in the reversed order's frame, r = -swapped
+    with e = -given: its `perfer_before_rate` = mean(r > e) = mean(swapped < given) is the mean of column 1.
     """
     _check_shapes("orders", given, swapped)
     return np.stack([swapped == given, swapped < given, swapped > given], axis=1).astype(np.float64)
 
 
 def first_place_leads(leads: Floats) -> Floats:
-    """By how many score points standing first puts an answer ahead, for each pair.
+    """Score advantage of the first position, for each pair.
 
     Args:
-        leads: score of the answer shown first minus that of the one shown second; shape (n, 2), one column per order.
+        leads: shape (n, 2), score of the answer shown first minus the other's, one column per order.
 
     Returns:
-        shape (n,), the mean over both orders: 0 where order changes nothing, since then the leads are each other's
-        negatives.
+        shape (n,), the mean over both orders; 0 if order has no effect.
     """
     return np.asarray(leads.mean(axis=1), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoOrders:
-    """Counts over both orders of n pairs. In the first four shares an unreadable order is wrong, and n is all pairs.
+    """Counts over both orders of n pairs; an unreadable order is wrong in the first four shares, over all pairs.
 
     Attributes:
-        n: pairs.
         unreadable: orders without a verdict, of 2 n.
-        given_right: share of pairs judged right as given; `swapped_right` with the answers exchanged.
+        given_right: share of pairs judged right as given.
+        swapped_right: share judged right with the answers exchanged.
         both_right: share judged right in both orders.
-        equal: LLMBar's count: both orders say the same, and two unreadable ones do so, too.
-        agree: share of the pairs read in both orders on which they say the same; None where there is none.
-        kappa: Cohen's, between the two orders, over the pairs read in both; None where undefined.
-        given_kappa: Cohen's, with the labels, over the pairs read as given; `swapped_kappa` likewise.
+        equal: LLMBar's count: both orders agree; two unreadable orders agree too.
+        agree: share of agreement over pairs readable in both orders; None without such pairs.
+        kappa: Cohen's kappa between the orders, over the same pairs; None if undefined.
+        given_kappa: Cohen's kappa with the labels, as given.
+        swapped_kappa: Cohen's kappa with the labels, swapped.
     """
 
     n: int
@@ -326,14 +325,14 @@ def two_orders(
     clusters: Sequence[Hashable],
     resampling: Resampling,
 ) -> TwoOrders:
-    """LLMBar's counts over both orders, and kappas over what could be read.
+    """LLMBar's counts over both orders, and kappas over readable verdicts.
 
-    The published `kappa_False` and `kappa_True` write a winner of 2 and an unreadable reply as 0 beside labels of 1 and
-    2, so that a right 2 never agrees; `kappa_agreement` is right where every reply could be read.
+    LLMBar's published `kappa_False` and `kappa_True` write a winner of 2 and an unreadable reply as 0, so that a
+    correct 2 never agrees. Its `kappa_agreement` is correct if every reply is readable.
 
     Args:
-        given: n labels, +1, 0, -1, or None where the order could not be read; likewise `swapped`.
-        swapped: of the exchanged answers, put back in sample order.
+        given: n labels, +1, 0, -1, or None for an unreadable order.
+        swapped: n labels of the exchanged answers, in sample order.
         truth: n labels.
         clusters: n keys; pairs of one key are resampled together.
         resampling: seed and number of resamples.

@@ -1,4 +1,4 @@
-"""Metrics of published benchmarks of judges: votes over two orders, shared first places, weighted sections, ties.
+"""Metrics of published judge benchmarks: votes over two orders, best of n, weighted sections, ties.
 
 Source: JudgeBench (Tan et al. 2024), utils/metrics.py; RewardBench (Lambert et al. 2024), rewardbench/constants.py and
 utils.py; RewardBench 2 (Malik et al. 2025), `process_single_model`.
@@ -13,23 +13,21 @@ import numpy as np
 from judgelm.metrics.resampling import Basis, Estimate, Floats, Resampling, defined_estimates, estimate, ratio
 
 _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
-"""Of tied prompts right, reference prompts right, margins kept, margins kept beside the reference, margin size."""
+"""Weights of tied prompts, reference prompts, margins kept, margins kept with the reference, margin size."""
 
 
 def right_by_vote(labels: Sequence[int | None], truth: int) -> bool:
-    """JudgeBench's rule: an order that names the right answer counts +1, one that names the wrong one -1.
-
-    A tie and an order that could not be read count 0, so one right order beside either of them is enough.
+    """JudgeBench's rule: an order that names the right answer counts +1, the wrong answer -1, otherwise 0.
 
     Args:
-        labels: label of each order, put back in sample order: +1, 0, -1; None where it failed.
+        labels: of each order in sample order: +1, 0, -1; None if it failed.
         truth: +1 or -1.
     """
     return sum((label == truth) - (label == -truth) for label in labels if label is not None) > 0
 
 
 def first_place_share(scores: Sequence[float], right: int) -> float:
-    """RewardBench 2's credit for a best of n: 1 where the right answer alone is best, 1/k where k share that place.
+    """RewardBench 2's best-of-n credit: 1 if the right answer alone is best, 1/k if k answers share first place.
 
     Args:
         scores: one per answer.
@@ -41,7 +39,7 @@ def first_place_share(scores: Sequence[float], right: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """One prompt's credit, in [0, 1], in its subset; prompts of one cluster are resampled together."""
+    """A prompt's credit, in [0, 1]; prompts of one cluster are resampled together."""
 
     subset: str
     credit: float
@@ -50,14 +48,14 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionScores:
-    """Weighted means; a subset without a prompt takes no part, nor does a section without a subset.
+    """Weighted means; subsets without prompts and sections without subsets are left out.
 
-    That is so in resamples too, which may leave a small subset out: its interval is that of those that hold it.
+    A resample can miss a small subset. The interval then covers the resamples that contain it.
 
     Attributes:
-        subsets: mean credit of each subset that has a prompt.
-        sections: mean of a section's subsets with their weights.
-        overall: mean of the sections, each counting the same.
+        subsets: mean credit of each subset.
+        sections: weighted mean of each section's subsets.
+        overall: unweighted mean of the sections.
     """
 
     subsets: Mapping[str, Estimate]
@@ -68,15 +66,15 @@ class SectionScores:
 def section_scores(
     scored: Sequence[Scored], sections: Mapping[str, Mapping[str, float]], resampling: Resampling
 ) -> SectionScores:
-    """Scores of subsets, of sections as weighted means of subsets, and their mean.
+    """Score subsets, sections (weighted means of subsets) and the mean of the sections.
 
     Args:
-        scored: every prompt, its subset in one of the sections.
+        scored: all prompts.
         sections: name -> subset -> weight.
         resampling: seed and number of resamples.
 
     Raises:
-        ValueError: no prompt, or one of a subset that is in no section.
+        ValueError: there is no prompt, or a subset is in no section.
     """
     present = {prompt.subset for prompt in scored}
     known = {subset: weight for weights in sections.values() for subset, weight in weights.items()}
@@ -112,13 +110,13 @@ def section_scores(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiesPrompt:
-    """A question with scored right and wrong answers; None where the judge gave no scores.
+    """Scores of a question's right and wrong answers; None if the judge gave no scores.
 
     Attributes:
-        key: what a tied prompt, of several right answers, shares with its reference prompt, of one.
-        tied: which of the two it is.
+        key: shared by a tied prompt (several right answers) and its reference prompt (one).
+        tied: True for the tied prompt.
         right: scores of the right answers, at least one.
-        wrong: scores of the wrong ones, at least one.
+        wrong: scores of the wrong answers, at least one.
     """
 
     key: str
@@ -128,19 +126,24 @@ class TiesPrompt:
 
 
 def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimate:
-    """RewardBench 2's score of its subset Ties: all right answers above all wrong ones, and by margins.
+    """RewardBench 2's score of its subset Ties: right answers above wrong ones, and by margins.
 
-    0.3 of tied and 0.3 of reference prompts on which every right answer is above every wrong one; of prompts of both
-    kinds 0.2 for the worst right answer being further above the best wrong one than the right ones lie apart, 0.2 for
-    the same with the smaller of both prompts' distances; and 0.01 of tanh(that distance / that spread - 1). A prompt
-    without scores is right in nothing, and its margin's size counts 0. The published score, too, can exceed 1.
+    The gap is the worst right score minus the best wrong score; the spread is the range of the right scores. The score
+    sums, with weights:
+
+    - 0.3 each: share of tied and of reference prompts with a positive gap;
+    - 0.2: share of keys whose gap exceeds the spread;
+    - 0.2: the same with the smaller gap of both prompts;
+    - 0.01: mean of tanh(smaller gap / spread - 1).
+
+    A prompt without scores counts 0 in each term. The score can exceed 1, as published.
 
     Args:
-        prompts: tied and reference ones; several of a key and kind are one.
-        resampling: seed and number of resamples; a tied prompt and its reference are resampled together.
+        prompts: tied and reference prompts; the last of each key and kind counts.
+        resampling: seed and number of resamples; prompts of one key are resampled together.
 
     Returns:
-        With n the number of keys.
+        The estimate; n is the number of keys.
 
     Raises:
         ValueError: there is no prompt.
@@ -161,7 +164,7 @@ def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimat
 
 
 def _ties_row(tied: TiesPrompt | None, reference: TiesPrompt | None) -> list[float]:
-    """Tied right, reference right, margin kept, kept beside the reference, its size; how many of each count."""
+    """Hits, then counts: tied, reference, margin kept, kept with the reference, margin size; tied, reference, both."""
     both = tied is not None and reference is not None
     gap, spread = _gap(tied), _spread(tied)
     least = None if gap is None or (other := _gap(reference)) is None else min(gap, other)

@@ -1,18 +1,15 @@
-"""Bradley-Terry strengths of many models from soft verdicts on pairs, with an effect of the first position.
+"""Bradley-Terry ratings from soft verdicts on pairs, with an effect of the first position.
 
-P(model i, shown first, beats j) = expit(strength_i - strength_j + position). A verdict is a probability; a tie, 0.5, is
-half a win for each. Fits are scikit-learn's logistic regressions without penalty on sums over equal matches, which is
-the same likelihood as over single verdicts, so that a resample of questions costs milliseconds.
+P(i, shown first, beats j) = expit(strength_i - strength_j + position). A tie (0.5) is half a win for each. The fit is
+an unpenalised logistic regression on counts of equal matches, so that each resample of questions is fast.
 
-Where the likelihood has no finite maximum (a model never lost, or the first answer always won), the fit is regularised:
-each model has one more tie, half a win and half a loss, against a virtual player, and the position one between equal
-players. The virtual player stands at 0, and since only differences of strengths count otherwise, this fits its strength
-with the others: it is not their mean where they are spread unevenly. A rating that only this prior bounds has an open
-interval.
+If the likelihood has no finite maximum (a model never lost, or the first answer always won), the fit is regularised:
+each model gets one more tie against a virtual player at strength 0, and the position one tie between equal players.
+Ratings that only this prior bounds have an open interval.
 
 Source: Bradley and Terry (1952); Ford (1957) for when strengths are finite; Chiang et al. (2024), Chatbot Arena,
-    section 4. The scale is Elo's: 400 points are odds of 10 to 1. Half a win and half a loss are Jeffreys' prior of a
-    single proportion, as in Firth (1993).
+section 4. Elo scale: 400 points are odds of 10 to 1. The prior is Jeffreys' for a single proportion, as in Firth
+(1993).
 """
 
 import warnings
@@ -34,7 +31,7 @@ from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Res
 ELO_PER_LOGIT = 400 / np.log(10)
 ELO_MEAN = 1000.0
 _MAX_SHIFT = 60.0
-"""Logits within which the bound of an open interval is searched."""
+"""Logits searched for the bound of an open interval."""
 _TOLERANCE = 1e-6
 
 
@@ -43,11 +40,10 @@ class Match:
     """One verdict on answers of two models.
 
     Attributes:
-        first: a model's name, of the answer shown first where `ordered`.
-        preference: probability that the answer of `first` is better, 0.5 for a tie.
-        question: key of the cluster.
-        ordered: whether `first` is known to have been shown first; False where the order is unknown or both were
-            averaged.
+        first: model whose answer was shown first, if `ordered`.
+        preference: probability that the first model's answer is better; 0.5 for a tie.
+        question: cluster key.
+        ordered: False if the order is unknown or both orders were averaged.
     """
 
     first: str
@@ -59,14 +55,15 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """One model.
+    """Rating of one model.
 
     Attributes:
-        elo: on Elo's scale, the mean of all rated models at 1000, with a bootstrap interval over questions. `low` is
-            -inf or `high` inf where the matches set no such bound.
-        rank: 1 is the strongest, or one that never lost; `best_rank` and `worst_rank` are the bounds of its 95 %
-            interval.
-        record: `unbeaten` and `winless` where it never lost or never won, not even in part.
+        elo: Elo points, 1000 is the mean of all rated models; interval over questions. `low` is -inf or `high` inf if
+            the matches do not bound it.
+        rank: 1 is the strongest or unbeaten.
+        best_rank: lower bound of the 95 % interval of the rank.
+        worst_rank: upper bound of the same interval.
+        record: `unbeaten` or `winless` if the model never lost or never won, not even in part.
     """
 
     model: str
@@ -79,14 +76,14 @@ class Rating:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratings:
-    """All models of a fit.
+    """Ratings of all models.
 
     Attributes:
-        rated: the strongest first.
-        unrated: models that never met the rated ones, directly or through others, by reason.
-        position: advantage of the first position in Elo points, or why there is none.
-        regularised: whether the likelihood has no finite maximum, so that all fits are regularised.
-        separable_resamples: resamples without a finite maximum, whose fits are regularised.
+        rated: strongest first.
+        unrated: models that are not connected to the rated ones, with the reason.
+        position: advantage of the first position in Elo points, or why it has no estimate.
+        regularised: the likelihood has no finite maximum, so all fits are regularised.
+        separable_resamples: number of resamples without a finite maximum; their fits are regularised.
     """
 
     rated: tuple[Rating, ...]
@@ -97,10 +94,10 @@ class Ratings:
 
 
 def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
-    """Rate the largest set of models that met each other, directly or through others; the rest have no rating.
+    """Rate the largest set of models that are connected by matches.
 
     Raises:
-        ValueError: no match.
+        ValueError: there is no match.
     """
     if not matches:
         raise ValueError("no match to rate models by")
@@ -136,13 +133,13 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
 
 
 def comparable_models(verdicts: Sequence[tuple[str, str, float]]) -> tuple[list[str], dict[str, str]]:
-    """The largest set of models in which each has beaten each other through some chain (Ford's condition).
+    """Largest set of models in which each beat every other through some chain (Ford's condition).
 
     Args:
         verdicts: (model, other model, preference for the former); at least one.
 
     Returns:
-        The set by name, and the reason of each model that is left out.
+        The models by name, and the reason for each excluded model.
     """
     names = sorted({name for first, second, _ in verdicts for name in (first, second)})
     labels = connected_components(coo_array(_wins_over(verdicts, names)), directed=True, connection="strong")[1]
@@ -151,7 +148,6 @@ def comparable_models(verdicts: Sequence[tuple[str, str, float]]) -> tuple[list[
 
 
 def _connected_models(matches: Sequence[Match]) -> tuple[list[str], dict[str, str]]:
-    """The largest set of models that met each other through some chain, whoever won."""
     names = sorted({name for match in matches for name in (match.first, match.second)})
     met = _wins_over([(match.first, match.second, 0.5) for match in matches], names)
     labels = connected_components(coo_array(met), directed=False)[1]
@@ -165,7 +161,6 @@ def _largest(names: list[str], labels: Ints, reason: str) -> tuple[list[str], di
 
 
 def _wins_over(verdicts: Iterable[tuple[str, str, float]], names: Sequence[str]) -> Flags:
-    """True where the row's model ever beat the column's, even in part."""
     index = {name: column for column, name in enumerate(names)}
     wins = np.zeros((len(names), len(names)), dtype=np.bool_)
     for first, second, preference in verdicts:
@@ -176,11 +171,11 @@ def _wins_over(verdicts: Iterable[tuple[str, str, float]], names: Sequence[str])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
-    """Equal matches as one kind.
+    """Matches grouped by kind: first model, second model, ordered.
 
     Attributes:
         design: shape (kinds, models and perhaps the position): 1 for the first model, -1 for the second, 1 if ordered.
-        sums: wins of the first model and count of each kind by question, shape (questions, kinds, 2).
+        sums: shape (questions, kinds, 2): wins of the first model, and matches.
     """
 
     models: Sequence[str]
@@ -192,7 +187,6 @@ _Kind = tuple[str, str, bool]
 
 
 def _data(matches: Sequence[Match], models: Sequence[str]) -> tuple[_Data, str | None]:
-    """The matches by kind, and why the position has no effect in the design where it has none."""
     kinds: dict[_Kind, int] = {}
     questions: dict[Hashable, int] = {}
     entries: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -209,10 +203,10 @@ def _data(matches: Sequence[Match], models: Sequence[str]) -> tuple[_Data, str |
 
 
 def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str | None]:
-    """One row per kind, one column per model, and the position's where it can be told from the strengths.
+    """One row per kind, one column per model, and the position's if it is identified.
 
-    It can where the position adds to the rank of a design with a free effect of each two models, so where some two met
-    in both orders. Without, only the assumption that strengths add up would tell them apart.
+    It is identified if some two models met in both orders: the position then adds to the rank of a design with a free
+    effect for each two models.
     """
     index = {name: column for column, name in enumerate(models)}
     design = np.zeros((len(kinds), len(models) + 1))
@@ -231,7 +225,6 @@ def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str 
 
 
 def _fit(design: Floats, sums: Floats) -> Floats | None:
-    """Coefficients with the first model's at 0, or None where there is no finite solution."""
     drawn = sums[:, 1] > 0
     rows = design[drawn, 1:]
     if np.linalg.matrix_rank(rows) < rows.shape[1]:
@@ -247,7 +240,6 @@ def _fit(design: Floats, sums: Floats) -> Floats | None:
 
 
 def _regularised_fit(design: Floats, sums: Floats) -> Floats:
-    """Coefficients with one more tie of each model against a player of strength 0, and of the position by itself."""
     ties = np.broadcast_to([0.5, 1.0], (design.shape[1], 2))
     rows, drawn = np.concatenate([design, np.eye(design.shape[1])]), np.concatenate([sums, ties])
     with warnings.catch_warnings():
@@ -256,7 +248,6 @@ def _regularised_fit(design: Floats, sums: Floats) -> Floats:
 
 
 def _maximum(rows: Floats, sums: Floats) -> Floats:
-    """Coefficients of the largest likelihood."""
     wins, counts = sums.T
     model = LogisticRegression(C=np.inf, fit_intercept=False, solver="newton-cholesky", tol=1e-8, max_iter=100)
     outcomes, weights = np.repeat([1, 0], len(rows)), np.concatenate([wins, counts - wins])
@@ -265,13 +256,11 @@ def _maximum(rows: Floats, sums: Floats) -> Floats:
 
 
 def _elo(coefficients: Floats, models: int) -> Floats:
-    """Elo points of shape (m, models) from coefficients of shape (m, k)."""
     strengths = coefficients[:, :models]
     return np.asarray(ELO_MEAN + ELO_PER_LOGIT * (strengths - strengths.mean(axis=1, keepdims=True)))
 
 
 def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
-    """The position's advantage in Elo points; a bound is open where the likelihood grows without limit beyond it."""
     low, high = interval(ELO_PER_LOGIT * samples[:, -1])
     wins, counts = data.sums.sum(axis=0).T
     mixed = (wins > 0) & (wins < counts)
@@ -290,10 +279,10 @@ def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
 
 
 def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: Floats) -> Floats:
-    """Intervals, open where a model is without limit above or below the largest group whose models beat each other.
+    """Intervals, open for models without a bound relative to the largest group whose models beat each other.
 
-    The other bound is then at least so far away that the model would win (or lose) all of these matches with a
-    probability of 2.5 %: resamples of matches that were all won show no spread. A question counts once.
+    The finite bound is at least so far away that the model would win (or lose) all of these matches with probability
+    2.5 %, because resamples of matches that were all won show no spread. A question counts once.
     """
     reaches = np.isfinite(shortest_path(wins.astype(float), unweighted=True))
     together = reaches & reaches.T
@@ -317,7 +306,6 @@ def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: F
 
 
 def _improbable_shift(data: _Data, margins: Floats, index: int, outside: Flags, *, won: bool) -> float:
-    """Elo points by which a model's matches of one outcome, against models outside its group, are improbable."""
     wins, counts = data.sums.sum(axis=0).T
     side = np.where(data.design[:, index] > 0, 1, -1)
     opponents = (data.design[:, : len(data.models)] * -side[:, None]) @ outside > 0
@@ -339,7 +327,6 @@ def _improbable_shift(data: _Data, margins: Floats, index: int, outside: Flags, 
 def _ranked(
     models: Sequence[str], elo: Floats, drawn: Floats, bounds: Floats, wins: Flags, counts: Mapping[str, int]
 ) -> tuple[Rating, ...]:
-    """The models by Elo, but those that never lost before all others and those that never won behind them."""
     beaten, winning = np.asarray(wins.any(axis=0)), np.asarray(wins.any(axis=1))
     ranks = 1 + (-drawn).argsort(axis=1).argsort(axis=1)
     ratings = []
@@ -360,4 +347,4 @@ def _ranked(
 
 
 MAX_LOGIT = 15.0
-"""Logits beyond which a fit is taken to diverge; odds of three million to 1."""
+"""Logits above which a fit counts as divergent: odds of three million to 1."""

@@ -1,9 +1,9 @@
-"""Do a judge's probabilities mean what they say, and a temperature that makes them mean it?
+"""Calibration of a judge's probabilities, and temperature scaling.
 
-A judge is calibrated when of all pairs that it gives a probability of 0.8 eight in ten come out so. Whether it is says
-nothing of how much it knows: always answering the base rate is calibrated too. Read beside the proper scores.
+A calibrated judge is right in 80 % of the pairs to which it assigns probability 0.8. Calibration alone is not accuracy:
+always predicting the base rate is calibrated. Read it with the proper scores.
 
-Sources: Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks (expected calibration error,
+Source: Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks (expected calibration error,
 temperature).
 """
 
@@ -17,21 +17,21 @@ from scipy.special import expit, logit
 from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
 
 CERTAIN = 1e-6
-"""Probabilities nearer to 0 or 1 count as this near where log-odds are taken."""
+"""Probabilities are clipped to this distance from 0 and 1 before taking log-odds."""
 
 TEMPERATURES = (0.02, 50.0)
-"""Where a temperature is looked for; a best one at either end is none."""
+"""Search range of the temperature; an optimum at either end is rejected."""
 
 _CHANCE_DRAWS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    """Pairs whose probability lies above `low` and up to `high` (the first bin includes 0), as scikit-learn bins them.
+    """Pairs with a probability in (low, high]; the first bin includes 0, as in scikit-learn.
 
     Attributes:
-        mean: of the probabilities.
-        hits: share of the pairs that came out so.
+        mean: mean probability.
+        hits: share of positive outcomes.
     """
 
     low: float
@@ -45,9 +45,9 @@ class CalibrationError:
     """Expected calibration error, in [0, 1].
 
     Attributes:
-        error: mean over pairs of the distance, in their bin, between mean probability and share of hits. It is never
-            negative, so chance alone lifts it; its percentile interval is lifted further.
-        by_chance: what a perfectly calibrated judge with these probabilities and as many pairs would have on average.
+        error: mean distance between a bin's mean probability and its share of hits, weighted by pairs. Never negative,
+            so chance alone raises it, and its percentile interval even more.
+        by_chance: expected error of a perfectly calibrated judge with the same probabilities.
     """
 
     error: Estimate
@@ -55,7 +55,7 @@ class CalibrationError:
 
 
 def scale(probability: Floats, temperature: float) -> Floats:
-    """Probabilities after scaling, shape (n,): sigmoid(logit(p) / temperature)."""
+    """Scaled probabilities, shape (n,): sigmoid(logit(p) / temperature)."""
     return np.asarray(expit(log_odds(probability) / temperature), dtype=np.float64)
 
 
@@ -67,20 +67,20 @@ def bin_edges(bins: int) -> Floats:
 def reliability(
     outcome: Flags, probability: Floats, edges: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> tuple[Bin, ...]:
-    """The reliability curve, as scikit-learn's `calibration_curve` has it, with n and an interval for each bin.
+    """Reliability curve, as scikit-learn's `calibration_curve`, with n and an interval per bin.
 
     Args:
-        outcome: shape (n,), what came out.
-        probability: shape (n,), in [0, 1], given to that.
-        edges: of `bin_edges`.
+        outcome: shape (n,).
+        probability: shape (n,), of the outcome, in [0, 1].
+        edges: from `bin_edges`.
         clusters: n keys, as in `resampling.bootstrap_sums`.
         resampling: seed and number of resamples.
 
     Returns:
-        The bins that hold pairs, lowest first.
+        The non-empty bins, lowest first.
 
     Raises:
-        ValueError: shapes differ, n is 0, or a probability lies outside of [0, 1].
+        ValueError: shapes differ, n is 0, or a probability is outside [0, 1].
     """
     _check(outcome, probability)
     indices = _bin_indices(probability, edges)
@@ -102,7 +102,7 @@ def reliability(
 def calibration_error(
     outcome: Flags, probability: Floats, edges: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> CalibrationError:
-    """The expected calibration error over fixed bins; arguments and errors as `reliability`.
+    """Expected calibration error over fixed bins; arguments and errors as in `reliability`.
 
     Source: Guo et al. (2017), equation 3, over P(outcome) instead of the winner's probability.
     """
@@ -118,7 +118,7 @@ def calibration_error(
 
 
 def error_cells(outcome: Flags, probability: Floats, edges: Floats) -> Floats:
-    """Cells for resampling: shape (n, bins + 1), outcome minus probability in its bin's column, and a 1."""
+    """Cells for resampling, shape (n, bins + 1): outcome minus probability in its bin's column, then 1."""
     cells = np.zeros((outcome.size, len(edges)))
     cells[np.arange(outcome.size), _bin_indices(probability, edges)] = outcome - probability
     cells[:, -1] = 1
@@ -126,33 +126,32 @@ def error_cells(outcome: Flags, probability: Floats, edges: Floats) -> Floats:
 
 
 def errors_of_sums(sums: Floats) -> Floats:
-    """Expected calibration errors, shape (m,), of column sums of `error_cells`, shape (m, bins + 1)."""
+    """Expected calibration errors, shape (m,), from column sums of `error_cells`, shape (m, bins + 1)."""
     return np.asarray(np.abs(sums[:, :-1]).sum(axis=1) / sums[:, -1], dtype=np.float64)
 
 
 def log_odds(probability: Floats) -> Floats:
-    """ln(p / (1 - p)), with p held `CERTAIN` away from 0 and 1."""
+    """ln(p / (1 - p)), with p clipped to [`CERTAIN`, 1 - `CERTAIN`]."""
     return np.asarray(logit(np.clip(probability, CERTAIN, 1 - CERTAIN)), dtype=np.float64)
 
 
 def fit_temperature(
     outcome: Flags, probability: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> Estimate | None:
-    """The temperature of the least log loss; above 1 the judge was too sure of itself.
+    """Temperature with the lowest log loss; above 1 the judge is overconfident.
 
     Args:
-        outcome: shape (n,), what came out.
-        probability: shape (n,), in [0, 1], given to that.
-        clusters: n keys; the interval comes from resampling these.
+        outcome: shape (n,).
+        probability: shape (n,), of the outcome, in [0, 1].
+        clusters: n keys, resampled for the interval.
         resampling: seed and number of resamples.
 
     Returns:
-        None where none within `TEMPERATURES` is best: the probabilities are all on the right side (the colder the
-        better), or know no more than a coin (the hotter the better). Resamples in which that happens count as the end
-        of that range.
+        None without an optimum inside `TEMPERATURES`: the probabilities are all on the right side, or no better than a
+            coin. Resamples without an optimum count as the end of the range.
 
     Raises:
-        ValueError: as `reliability`.
+        ValueError: as in `reliability`.
     """
     _check(outcome, probability)
     lead = np.where(outcome, 1.0, -1.0) * log_odds(probability)
@@ -174,7 +173,6 @@ def fit_temperature(
 def _bounds(
     fit: Callable[[Floats], float], clusters: Sequence[Hashable], resampling: Resampling
 ) -> tuple[float, float]:
-    """The percentile interval of a fit's parameter over resampled clusters."""
     index_of = {key: index for index, key in enumerate(dict.fromkeys(clusters))}
     member = np.array([index_of[key] for key in clusters])
     rng = np.random.default_rng(resampling.seed)

@@ -1,10 +1,8 @@
 """Ordered (cumulative) logit by maximum likelihood: Newton steps on the exact gradient and Hessian.
 
-No fit of statsmodels' `OrderedModel` has an exact gradient (its `score_obs_` lacks the thresholds): its optimisers take
-finite differences of a log-likelihood of thousands, stop where rounding hides the slope, up to 0.008 log-odds from the
-maximum, and say that they converged. With the thresholds as they are (not as logarithms of their distances) the
-log-likelihood is concave, so Newton steps that never go down end at its one maximum. Tests compare estimates and errors
-with statsmodels' model under a tight tolerance.
+statsmodels' `OrderedModel` lacks an exact gradient (its `score_obs_` omits the thresholds). Its optimisers stop up to
+0.008 log-odds from the maximum and report convergence. With untransformed thresholds the log-likelihood is concave, so
+Newton steps that never decrease it reach its only maximum.
 """
 
 from typing import NamedTuple
@@ -23,11 +21,11 @@ class OrderedLogit(NamedTuple):
 
     Attributes:
         coefficients: shape (columns,), log-odds of a higher level per unit.
-        errors: shape (columns,), standard errors from the inverse of the observed information; NaN where it has none.
+        errors: shape (columns,), standard errors from the inverse observed information; NaN if undefined.
         thresholds: shape (levels - 1,), ascending.
         log_likelihood: at the estimates.
-        converged: the last whole Newton step would have moved no parameter by more than 1e-8. A False estimate is not
-            to be used: the steps ran out, or the information cannot be inverted (a separated column has no maximum).
+        converged: the last Newton step moved no parameter by more than 1e-8. Do not use the estimates if False: the
+            steps ran out, or a column separates the levels.
         steps: Newton steps taken.
     """
 
@@ -43,13 +41,13 @@ def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int 
     """Fit P(level <= k) = 1 / (1 + exp(x b - t_k)).
 
     Args:
-        levels: shape (rows,), 0 to the highest level, each of which occurs.
-        matrix: shape (rows, columns), without a constant, which the thresholds hold.
-        counts: shape (rows,), how often each row occurs, at least once.
-        max_steps: Newton steps before the fit is given up as not converged.
+        levels: shape (rows,), 0 to the highest level; each occurs.
+        matrix: shape (rows, columns), without a constant.
+        counts: shape (rows,), occurrences of each row, at least 1.
+        max_steps: maximum number of Newton steps.
 
     Raises:
-        ValueError: fewer than two levels, or a level between them that no row has.
+        ValueError: fewer than two levels, or an empty level between them.
 
     Source: McCullagh (1980), Regression models for ordinal data (the likelihood); Pratt (1981), Concavity of the log
     likelihood (its one maximum).
@@ -87,9 +85,10 @@ def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int 
 
 
 class _Likelihood:
-    """Log-likelihood over parameters (coefficients, thresholds), where u and l bound a row's level.
+    """Log-likelihood of the parameters (coefficients, thresholds).
 
-    The probability F(u) - F(l) is F(u) (1 - F(l)) (1 - exp(l - u)), whose logarithm loses no digits in the tails.
+    For a level between thresholds l and u, F(u) - F(l) is computed as F(u) (1 - F(l)) (1 - exp(l - u)), which stays
+    exact in the tails.
     """
 
     def __init__(self, levels: Ints, matrix: Floats, counts: Ints, thresholds: int) -> None:
@@ -101,7 +100,6 @@ class _Likelihood:
         self._has_upper, self._has_lower = levels < thresholds, levels > 0
 
     def value(self, parameters: Floats) -> float:
-        """Minus infinity where the thresholds do not ascend."""
         thresholds = parameters[self._columns :]
         if not np.isfinite(parameters).all() or (np.diff(thresholds) <= 0).any():
             return -np.inf
@@ -110,7 +108,6 @@ class _Likelihood:
         return float(self._counts @ logs)
 
     def derivatives(self, parameters: Floats) -> tuple[Floats, Floats]:
-        """Gradient, shape (parameters,), and observed information (minus the Hessian), positive semi-definite."""
         upper, lower = self._bounds(parameters)
         above, below = _sigmoid(-upper), _sigmoid(lower)
         with np.errstate(over="ignore"):
@@ -128,13 +125,11 @@ class _Likelihood:
         return (self._counts * values)[:, None]
 
     def _bounds(self, parameters: Floats) -> tuple[Floats, Floats]:
-        """Thresholds above and below each row's level less its linear predictor, infinite where there is none."""
         upper = np.where(self._has_upper, self._upper @ parameters, np.inf)
         return upper, np.where(self._has_lower, self._lower @ parameters, -np.inf)
 
 
 def _uphill(likelihood: _Likelihood, start: Floats, value: float, step: Floats) -> tuple[Floats, float, bool]:
-    """The step, halved until the log-likelihood does not fall by more than rounding; False where none does."""
     slack = 1e-12 * abs(value)
     for halvings in range(_MAX_HALVINGS):
         parameters = start + step / 2**halvings
@@ -145,7 +140,6 @@ def _uphill(likelihood: _Likelihood, start: Floats, value: float, step: Floats) 
 
 
 def _inverse(information: Floats) -> Floats | None:
-    """None where the matrix is not positive definite: some direction has no curvature left."""
     try:
         factor = scipy.linalg.cho_factor(information)
     except (scipy.linalg.LinAlgError, ValueError):

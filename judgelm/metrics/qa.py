@@ -1,14 +1,10 @@
-"""Metrics of short answers: exact match and F1, and self-preference of judges.
+"""Metrics of short answers: exact match, F1, and self-preference of judges.
 
-`judgelm.parsing.short_answers` normalises the texts. F1 is HotpotQA's, over tokens, or DROP's, over spans, which Quoref
-uses too.
+F1 is HotpotQA's over tokens, or DROP's over spans (also for Quoref). Self-preference is the share of answers without an
+exact match that a judge calls correct while at least a threshold of the other judges (100 %, 83 %, 67 %) calls them
+incorrect.
 
-Self-preference: a judge alone calls its own answer correct and the other judges call it incorrect. Only answers that do
-not match the gold answer exactly are looked at. At the threshold 100 % all other judges say incorrect; at 83 % and 67 %
-at least 5 and at least 4 of six do, so the thresholds are cumulative. Sibling-preference is the same with a judge of
-the answering model's family in its place; the caller decides whether the answering model is among the others.
-
-Source: QA-Judge, sections 3, 5.2 and 6.2, Tables 6 and 13; the metrics are those that its authors' code runs.
+Source: QA-Judge, sections 3, 5.2 and 6.2, Tables 6 and 13; the metrics follow its authors' code.
 """
 
 import math
@@ -27,14 +23,14 @@ _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 
 
 class AnswerMatch(NamedTuple):
-    """Exact match and F1 of one predicted answer, F1 in [0, 1]."""
+    """Exact match and F1 of a predicted answer; F1 is in [0, 1]."""
 
     exact: bool
     f1: float
 
 
 class TokenF1(NamedTuple):
-    """Overlap of the tokens of a prediction and a gold answer, each in [0, 1]."""
+    """Token overlap of a prediction and a gold answer, in [0, 1]."""
 
     f1: float
     precision: float
@@ -45,19 +41,19 @@ _NOTHING_IN_COMMON = TokenF1(0.0, 0.0, 0.0)
 
 
 def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
-    """The best exact match and the best F1 over the validated answers, each by itself.
+    """Best exact match and best F1 over the gold answers, each by itself.
 
-    DROP's and Quoref's rules pass over a gold answer whose first span is blank; where nothing else is left both scores
-    are 0, as in the original code.
+    DROP's and Quoref's rules skip gold answers whose first span is blank. If none is left, both scores are 0, as in the
+    original code.
 
     Args:
         predicted: the answer, one span.
-        golds: the validated answers, at least one.
-        rules: whose; `strict` has HotpotQA's F1.
+        golds: validated answers, at least one.
+        rules: matching rules; `strict` uses HotpotQA's F1.
 
     Raises:
-        ValueError: no gold answer, or one without a span: a match with nothing is undefined, not 0.
-        ConfigError: there are no such rules.
+        ValueError: no gold answer, or one without a span.
+        ConfigError: unknown rules.
 
     Example:
         >>> match("Barack H. Obama", [("Barack Obama",), ("Barack H Obama",)], "strict")
@@ -74,10 +70,10 @@ def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
 
 
 def token_f1(predicted: str, gold: str) -> TokenF1:
-    """F1, precision and recall over the multisets of normalised tokens.
+    """F1, precision and recall over multisets of normalised tokens.
 
-    Without a common token all three are 0, so also where both sides are empty; and where one side is `yes`, `no` or
-    `noanswer` and the other is not the same.
+    All are 0 without a common token (also if both sides are empty), and if one side is `yes`, `no` or `noanswer` and
+    the other differs.
 
     Source: HotpotQA (Yang et al. 2018), official evaluation script.
     """
@@ -93,17 +89,17 @@ def token_f1(predicted: str, gold: str) -> TokenF1:
 
 
 def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
-    """F1 of a predicted answer and one gold answer, both given as spans.
+    """F1 of a predicted and a gold answer, both as spans.
 
-    Spans are paired one to one so that the sum of their F1 is highest, each F1 over the *sets* of tokens; it is 0 where
-    the gold span has numbers and the predicted one has none of them. The sum is divided by the larger number of spans.
+    Spans are matched one to one to maximise the sum of F1 over token *sets*; the sum is divided by the larger number of
+    spans. F1 is 0 if the gold span has numbers and the prediction has none of them.
 
     Args:
         predicted: at least one span.
         gold: at least one span.
 
     Returns:
-        In [0, 1], rounded to two decimals as the official script has it.
+        In [0, 1], rounded to two decimals like the official script.
 
     Raises:
         ValueError: a side has no span.
@@ -121,7 +117,6 @@ def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def _span_f1(predicted: set[str], gold: set[str]) -> float:
-    """F1 over two sets of tokens; an empty prediction has precision 1, an empty gold span recall 1, as there."""
     numbers = {token for token in gold if is_number(token)}
     if numbers and numbers.isdisjoint(predicted):
         return 0.0
@@ -132,7 +127,7 @@ def _span_f1(predicted: set[str], gold: set[str]) -> float:
 
 
 PREFERENCE_THRESHOLDS = (1.0, 5 / 6, 4 / 6)
-"""Least share of the other judges that say incorrect: 100 %, 83 %, 67 %."""
+"""Minimum share of the other judges that say incorrect: 100 %, 83 %, 67 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +135,10 @@ class Preference:
     """Share of answers that one judge alone calls correct.
 
     Attributes:
-        threshold: least share of the others that say incorrect, in (0, 1].
-        needed: how many of them that is.
-        share: of the answers that do not match exactly; None where there are none.
+        threshold: minimum share of the other judges that say incorrect, in (0, 1].
+        needed: the same as a number of judges.
+        others: number of other judges.
+        share: of the answers without an exact match; None if there are none.
     """
 
     threshold: float
@@ -158,17 +154,17 @@ def preferences(
     resampling: Resampling,
     thresholds: Sequence[float] = PREFERENCE_THRESHOLDS,
 ) -> tuple[Preference, ...]:
-    """The share of answers that only the own judge calls correct, at each threshold.
+    """Share of answers that only the own judge calls correct, at each threshold.
 
     Args:
-        own: shape (n,), whether the own judge calls each answer correct; answers without exact match only.
-        others: shape (n, k), whether each of k other judges does.
+        own: shape (n,), whether the own judge calls the answer correct; only answers without an exact match.
+        others: shape (n, k), the same for k other judges.
         questions: n keys; answers to one question are resampled together.
         resampling: seed and number of resamples.
         thresholds: each in (0, 1].
 
     Raises:
-        ValueError: shapes do not fit, there is no other judge, or a threshold is no share.
+        ValueError: shapes do not fit, there is no other judge, or a threshold is out of range.
     """
     if own.ndim != 1 or others.ndim != 2 or len(own) != len(others):
         raise ValueError(f"preference: expected shapes (n,) and (n, k), got {own.shape} and {others.shape}")
