@@ -86,7 +86,7 @@ def _check_shapes(what: str, first: Ints | Flags, second: Ints | Flags) -> None:
     if first.shape != second.shape or first.ndim != 1:
         raise ValueError(f"{what}: expected two arrays of one shape (n,), got {first.shape} and {second.shape}")
     if first.size == 0:
-        raise ValueError(f"{what}: no pair given; a share of nothing is undefined")
+        raise ValueError(f"{what}: expected at least one pair")
 
 
 def _check_labels(truth: Ints, predicted: Ints) -> None:
@@ -130,7 +130,7 @@ def human_agreement(
         ValueError: n is 0, the lengths differ, or a pair has fewer than two votes.
     """
     if not votes or min(map(len, votes)) < 2:
-        raise ValueError("votes: at least one pair, and two votes on each, are needed")
+        raise ValueError("votes: expected at least one pair, with two or more votes each")
     rows = [
         (float(np.mean([own == vote for vote in pair_votes])), _pairwise(pair_votes), 1.0)
         for own, pair_votes in zip(judged, votes, strict=True)
@@ -248,7 +248,7 @@ def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resa
     if np.union1d(first, second).size == 1:
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a judge that gives one label throughout is no mistake of the caller's
+        warnings.simplefilter("ignore")  # a judge that always gives one label is not an error
         value = float(cohen_kappa_score(first, second, labels=LABELS))
     samples = kappas(bootstrap_sums(cells, clusters, resampling).reshape(-1, 3, 3), quadratic=False)
     return estimate_of(value, samples, first.size, MAX_UNDEFINED)
@@ -344,7 +344,7 @@ def two_orders(
     """
     first, second, right = (_with_nan(labels) for labels in (given, swapped, truth))
     if not len(right) or not len(first) == len(second) == len(right) == len(clusters):
-        raise ValueError(f"two orders: expected as many labels of each, got {len(first)}, {len(second)}, {len(right)}")
+        raise ValueError(f"two orders: expected columns of equal length, got {len(first)}, {len(second)}, {len(right)}")
     neither = np.isnan(first) & np.isnan(second)
     readable = ~np.isnan(first) & ~np.isnan(second)
     read_keys = list(compress(clusters, readable))

@@ -79,7 +79,7 @@ def section_scores(
     present = {prompt.subset for prompt in scored}
     known = {subset: weight for weights in sections.values() for subset, weight in weights.items()}
     if not present or present - known.keys():
-        raise ValueError(f"sections: {', '.join(sorted(present - known.keys())) or 'no prompt'}: in none of them")
+        raise ValueError(f"sections: no section has {', '.join(sorted(present - known.keys())) or 'a prompt'}")
     names = [subset for subset in known if subset in present]
     values = np.zeros((len(scored), 2 * len(names)))
     for row, prompt in enumerate(scored):
@@ -100,7 +100,7 @@ def section_scores(
     members = [{name} for name in names] + [set(subsets) for subsets in subsets_by_section.values()] + [set(names)]
     bases = [Basis(rows=np.array([prompt.subset in inside for prompt in scored]), kind="share") for inside in members]
     estimates = defined_estimates(values, statistic, bases, [prompt.cluster for prompt in scored], resampling)
-    sized = [prompt for prompt in estimates if prompt is not None]  # all of them: each has a prompt
+    sized = [score for score in estimates if score is not None]  # all: each subset has a prompt
     return SectionScores(
         subsets=dict(zip(names, sized[: len(names)], strict=True)),
         sections=dict(zip(subsets_by_section, sized[len(names) : -1], strict=True)),
@@ -149,7 +149,7 @@ def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimat
         ValueError: there is no prompt.
     """
     if not prompts:
-        raise ValueError("ties: no prompt")
+        raise ValueError("ties: expected at least one prompt")
     by_key: dict[str, dict[bool, TiesPrompt]] = {}
     for prompt in prompts:
         by_key.setdefault(prompt.key, {})[prompt.tied] = prompt
@@ -194,5 +194,5 @@ def _margin_size(least: float | None, spread: float) -> float:
     if least is None:
         return 0.0
     if spread == 0:
-        return math.copysign(1.0, least) if least else 0.0  # what tanh tends to
+        return math.copysign(1.0, least) if least else 0.0  # limit of tanh
     return math.tanh(least / spread - 1)

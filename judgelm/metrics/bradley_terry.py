@@ -100,7 +100,7 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
         ValueError: there is no match.
     """
     if not matches:
-        raise ValueError("no match to rate models by")
+        raise ValueError("expected at least one match")
     models, unrated = _connected_models(matches)
     rated = [match for match in matches if match.first in models and match.second in models]
     data, no_position = _data(rated, models)
@@ -219,7 +219,7 @@ def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str 
     if not design[:, -1].any():
         return design[:, :-1], "the order shown is unknown, orders were averaged, or each answer was judged by itself"
     if all(len(orders) == 1 for orders in shown.values()):
-        reason = "each two models were always shown in the same order, so that it cannot be told from their strengths"
+        reason = "each two models were always shown in the same order, so it cannot be separated from their strengths"
         return design[:, :-1], reason
     return design, None
 
@@ -293,7 +293,7 @@ def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: F
     for index in range(len(data.models)):
         others = ~together[index] if core is None else core & ~together[index]
         above, below = bool((reaches[index] & others).any()), bool((reaches[:, index] & others).any())
-        alone = bool(others.any()) and not (above or below)  # it met the group through others alone
+        alone = bool(others.any()) and not (above or below)  # connected to the group only through other models
         if (above and below) or alone:
             result[index] = (-np.inf, np.inf)
         elif above:

@@ -189,6 +189,6 @@ def _check(outcome: Flags, probability: Floats) -> None:
     if outcome.shape != probability.shape or outcome.ndim != 1:
         raise ValueError(f"calibration: expected two arrays (n,), got {outcome.shape} and {probability.shape}")
     if outcome.size == 0:
-        raise ValueError("calibration: no pair; the calibration of nothing is undefined")
+        raise ValueError("calibration: expected at least one pair")
     if not ((probability >= 0) & (probability <= 1)).all():
-        raise ValueError("calibration: a probability lies outside of [0, 1]")
+        raise ValueError("calibration: a probability is outside [0, 1]")

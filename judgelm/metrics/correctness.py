@@ -1,11 +1,7 @@
-"""Accuracy of judging correctness, on questions that the judge solves itself and on others, and self-reference's gate.
+"""Metrics of correctness judgments, split by whether the judge can answer the question, and of the self-reference gate.
 
-A judge answers a question k times (see `judgelm.parsing.short_answers`); where their agreement is `tau` or above the
-gate is on, and the commonest answer is shown as the reference.
-
-Everything here is a function of the counts of eight cells: the judge's own answer right or wrong, the agent's answer
-right or wrong, judged right or wrong. Judgments that failed are not given to these functions; the study counts them.
-A test compares each number with scikit-learn's, which would need a call for each of 2,000 resamples.
+All numbers depend only on counts of eight cells: the judge's own answer right or wrong, the agent's answer right or
+wrong, judged right or wrong. Callers leave out failed judgments. The values equal scikit-learn's.
 """
 
 from collections.abc import Hashable, Sequence
@@ -18,11 +14,11 @@ from judgelm.metrics.resampling import Basis, Clusters, Estimate, Flags, Floats,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateScores:
-    """Scores of a gate; shares in [0, 1], None where undefined.
+    """Scores of the gate, in [0, 1]; None if undefined.
 
     Attributes:
         rate: share of items with the gate on (Gate-On Rate).
-        precision: share of those whose majority answer is right (Gate Precision); None where the gate is never on.
+        precision: share of those whose majority answer is right (Gate Precision).
     """
 
     rate: Estimate | None
@@ -33,9 +29,9 @@ def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resam
     """Gate-on rate and gate precision.
 
     Args:
-        on: shape (n,), whether the gate is on.
-        right: shape (n,), whether the majority answer is right; counts only where `known`.
-        known: shape (n,), whether that is known.
+        on: shape (n,), whether the gate is on: the agreement of the self-solves is at least tau.
+        right: shape (n,), whether the majority answer is right; ignored unless `known`.
+        known: shape (n,), whether `right` is known.
         clusters: n keys; items of one key are resampled together.
         resampling: seed and number of resamples.
 
@@ -52,16 +48,16 @@ def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resam
 def accuracies(
     credits: Floats, differences: Sequence[tuple[int, int]], clusters: Clusters, resampling: Resampling
 ) -> tuple[list[Estimate | None], list[Estimate | None]]:
-    """PreferenceAcc of several conditions over the same items, and differences between them, resampled together.
+    """PreferenceAcc of several conditions over the same items, and their differences, resampled together.
 
     Args:
-        credits: shape (n, c), credit in [0, 1] of each item under each condition; NaN leaves the item out there.
-        differences: pairs of conditions; (2, 0) is that of condition 2 minus that of condition 0.
+        credits: shape (n, c), credit in [0, 1] per item and condition; NaN leaves the item out.
+        differences: pairs of conditions; (2, 0) is condition 2 minus condition 0.
         clusters: n keys; items of one key are resampled together.
         resampling: seed and number of resamples.
 
     Returns:
-        c accuracies and the differences asked for; None where no item counts.
+        c accuracies, and the differences; None if no item counts.
     """
     counted = ~np.isnan(credits)
     width = credits.shape[1]
@@ -79,7 +75,7 @@ def accuracies(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelScores:
-    """One level of agreement: how many items have it, and how often their majority answer is right."""
+    """Number of items at a level of agreement, and the share whose majority answer is right."""
 
     agreement: float
     n: int
@@ -89,10 +85,10 @@ class LevelScores:
 def calibration_curve(
     agreement: Floats, right: Flags, clusters: Clusters, resampling: Resampling
 ) -> tuple[LevelScores, ...]:
-    """Share of right majority answers at each level of agreement that occurs, lowest first.
+    """Share of right majority answers at each level of agreement, lowest first.
 
     Args:
-        agreement: shape (n,), in [0, 1], of the items of which it is known whether the majority answer is right.
+        agreement: shape (n,), in [0, 1]; only items whose `right` is known.
         right: shape (n,).
         clusters: n keys; items of one key are resampled together.
         resampling: seed and number of resamples.
@@ -113,30 +109,28 @@ def calibration_curve(
 
 
 def thresholds(ks: Sequence[int]) -> tuple[float, ...]:
-    """The values of tau at which the gate changes: m / k for every k that occurs and m from 1 to k, lowest first."""
+    """Values of tau at which the gate changes: m / k for m from 1 to k and every k, lowest first."""
     return tuple(sorted({round(votes / k, 9) for k in set(ks) for votes in range(1, k + 1)}))
 
 
 def _pairs_of_sums(sums: Floats) -> Floats:
-    """Ratios of columns 0 and 1, 2 and 3, and so on."""
     return ratio(sums[:, 0::2], sums[:, 1::2])
 
 
 FOUR_WAYS = ((True, True), (True, False), (False, True), (False, False))
-"""(judge's own answer right, agent's answer right): D_J+ Correct_A, D_J+ Incorrect_A, D_J- Correct_A, D_J-
-Incorrect_A, from left to right in the paper's Figure 2."""
+"""(judge's own answer right, agent's answer right), in the order of Self-Reference's Figure 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectnessScores:
-    """Equations 7-9 with `correct` as the class to be found; shares in [0, 1], None where undefined.
+    """Equations 7-9 for the class `correct`, in [0, 1]; None if undefined.
 
     Attributes:
-        precision: None where no answer was judged correct.
-        recall: None where no answer is correct.
-        f1: None where no answer is correct, since recall is; 0 where some are and none of them was found.
-        accuracy: share judged as they are; the mean of J_i, equation 11.
-        f1_incorrect: F1 with `incorrect` as the class to be found.
+        precision: None if no answer was judged correct.
+        recall: None if no answer is correct.
+        f1: None if no answer is correct; 0 if none of the correct answers was found.
+        accuracy: share judged right; the mean of J_i, equation 11.
+        f1_incorrect: F1 of the class `incorrect`.
     """
 
     precision: Estimate | None
@@ -149,10 +143,10 @@ class CorrectnessScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitQuality:
-    """F1 (equation 9) on the questions that the judge answered right (D_J+) and wrong (D_J-).
+    """F1 (equation 9) on questions that the judge answers right (D_J+) and wrong (D_J-).
 
     Attributes:
-        gap: `right` minus `wrong`; None where one of them is.
+        gap: `right` minus `wrong`; None if either is None.
     """
 
     right: Estimate | None
@@ -162,14 +156,12 @@ class SplitQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FourWayCell:
-    """One cell of the four-way split, all of whose answers have one true label.
-
-    Ordinary F1 is no measure here: where all answers are incorrect, equation 9 gives 0 or 0/0.
+    """One cell of the four-way split; all its answers have the same true label.
 
     Attributes:
-        accuracy: share judged as they are.
-        own_class_f1: F1 with the cell's true label as the class to be found. Precision is 1 there, so that it is
-            2a / (1 + a) of the accuracy a, and 0 where that is 0.
+        accuracy: share judged right.
+        own_class_f1: F1 of the cell's true label, since equation 9 gives 0 or 0/0 for incorrect answers. Precision is
+            1, so it is 2a / (1 + a) for accuracy a.
     """
 
     n: int
@@ -179,11 +171,13 @@ class FourWayCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitChange:
-    """Changes by a second method on the same answers; second minus first, None where one is undefined.
+    """Second method minus first, on the same answers; None if either is undefined.
 
     Attributes:
-        f1_right: of F1 on D_J+, `f1_wrong` on D_J-, `f1` on all.
-        accuracies: of the accuracy in each of `FOUR_WAYS`.
+        f1: on all answers.
+        f1_right: on D_J+.
+        f1_wrong: on D_J-.
+        accuracies: in each of `FOUR_WAYS`.
     """
 
     f1: Estimate | None
@@ -193,7 +187,7 @@ class SplitChange:
 
 
 def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> CorrectnessScores:
-    """Precision, recall, F1 of the class `correct`, accuracy, and F1 of the class `incorrect`.
+    """Precision, recall and F1 of `correct`, accuracy, and F1 of `incorrect`.
 
     Args:
         truth: shape (n,), whether the agent's answer is correct (A_i, equation 12).
@@ -221,10 +215,10 @@ def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampl
 
 
 def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> SplitQuality:
-    """F1 on D_J+ and D_J-, and the gap between them, resampled together.
+    """F1 on D_J+ and D_J-, and their gap, resampled together.
 
     Args:
-        own: shape (n,), whether the judge's own answer to the question is right (G_i, equation 10).
+        own: shape (n,), whether the judge's own answer is right (G_i, equation 10).
         truth: shape (n,), A_i.
         judged: shape (n,), whether the agent's answer was judged correct.
         clusters: as in `quality`.
@@ -249,7 +243,7 @@ def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, r
 def four_way(
     own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling
 ) -> tuple[FourWayCell, ...]:
-    """Accuracy and own-class F1 in each of `FOUR_WAYS`; arguments and errors as `split_quality`.
+    """Accuracy and own-class F1 in each of `FOUR_WAYS`; arguments and errors as in `split_quality`.
 
     Source: Self-Reference, section 4.2 and Figure 2.
     """
@@ -264,7 +258,7 @@ def four_way(
 
 
 def own_class_f1(accuracy: Estimate) -> Estimate:
-    """F1 of the one true class of a cell from its accuracy: precision is 1 and recall the accuracy."""
+    """F1 of a cell's only true class from its accuracy: precision is 1, recall the accuracy."""
     value, low, high = (2 * a / (1 + a) for a in (accuracy.value, accuracy.low, accuracy.high))
     return replace(accuracy, value=value, low=low, high=high)
 
@@ -272,12 +266,12 @@ def own_class_f1(accuracy: Estimate) -> Estimate:
 def split_change(
     own: Flags, truth: Flags, judged: tuple[Flags, Flags], clusters: Clusters, resampling: Resampling
 ) -> SplitChange:
-    """Changes in F1 and in the four cells by a second method on the same answers.
+    """Change of F1 and of the four accuracies by a second method on the same answers.
 
     Args:
         own: as in `split_quality`.
         truth: as in `split_quality`.
-        judged: by the first way and by the second.
+        judged: by the first method and by the second.
         clusters: as in `quality`.
         resampling: as in `quality`.
 
@@ -305,9 +299,9 @@ def split_change(
 
 
 def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> Estimate | None:
-    """Share judged correct minus share that is correct, in [-1, 1]; None over no answers.
+    """Share judged correct minus share correct, in [-1, 1]; None without answers.
 
-    Over the answers of several data sets together it is the mean of theirs, weighted by their numbers of answers.
+    Over several data sets together, it is their mean weighted by numbers of answers.
 
     Source: Self-Reference, Table 2.
     """
@@ -318,11 +312,11 @@ def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: 
 
 
 def generation_accuracy(own: Flags, questions: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
-    """Share of questions that the judge answers right, each question once; None over no questions.
+    """Share of questions that the judge answers right; None without questions.
 
     Args:
-        own: shape (n,), G_i in one row for each agent that answered the question.
-        questions: n keys. Where rows of one question differ, the question counts by their mean.
+        own: shape (n,), G_i, one row per agent that answered the question.
+        questions: n keys. A question counts once, by the mean of its rows.
         resampling: seed and number of resamples.
 
     Source: Self-Reference, equation 3.
@@ -341,12 +335,10 @@ def _f1_basis(rows: Flags, truth: Flags, judged: Flags) -> Basis:
 
 
 def _cells(truth: Flags, judged: Flags) -> Floats:
-    """One row per answer with a 1 under true positive, false negative, false positive or true negative."""
     return np.asarray(np.eye(4)[2 * ~truth + ~judged], dtype=np.float64)
 
 
 def _split_cells(own: Flags, truth: Flags, judged: Flags) -> Floats:
-    """The four columns of `_cells` for D_J+ and then for D_J-."""
     cells = _cells(truth, judged)
     return np.column_stack([cells * own[:, None], cells * ~own[:, None]])
 
@@ -362,7 +354,7 @@ def _quality_of_counts(sums: Floats) -> Floats:
 
 
 def _f1(sums: Floats) -> Floats:
-    """2 TP / (2 TP + FN + FP), which equation 9 comes to; NaN where nothing is of the class (recall is 0/0)."""
+    """2 TP / (2 TP + FN + FP), equivalent to equation 9; NaN without positives, where recall is 0/0."""
     hit, missed, false, _ = sums.T
     return np.where(hit + missed > 0, ratio(2 * hit, 2 * hit + missed + false), np.nan)
 

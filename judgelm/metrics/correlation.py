@@ -1,14 +1,12 @@
-"""Correlations: of generation with judgment, of a judge's labels with people's, and of grades with reference grades.
+"""Correlations of generation with judgment, of a judge's labels with annotators', and of grades with reference grades.
 
-A correlation with a constant is 0/0. It is None here and the result says why (Self-Reference prints 0.0000 for one such
-case, Mistral Medium 3 on GSM-Symbolic-P2, section C.3; QA-Judge prints NaN). Pearson's correlation of two binary
-variables is the phi coefficient.
+A correlation with a constant is 0/0: it is None, with the reason in the result (Self-Reference prints 0.0000, QA-Judge
+NaN). Pearson's correlation of binary variables is the phi coefficient.
 
-Pearson's, Kendall's, Spearman's and Cohen's numbers of grades depend only on the table of how often each two grades
-occur together, and grades have few values: a resample is a resampled table, and 2,000 of them take milliseconds where
-scipy would be called 2,000 times. The values themselves are scipy's and scikit-learn's.
+Resamples are tables of counts or sums of moments, so that 2,000 of them take milliseconds. The point estimates are
+scipy's and scikit-learn's.
 
-Sources: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7 and 10.
+Source: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7 and 10.
 """
 
 import math
@@ -48,11 +46,11 @@ class Correlation:
     """A correlation in [-1, 1] with two intervals.
 
     Attributes:
-        estimate: with the bootstrap's percentile interval, which has no width at 1 and -1; None where undefined.
-        fisher: the same value with the interval of Fisher's z; None where undefined, where n is too small, or where
-            the value is 1 or -1. It takes rows for independent, which those of one question are not.
-        why: what makes it undefined, in words; empty where it is defined.
-        undefined_resamples: share of the resamples in which it was undefined, and which the interval leaves out.
+        estimate: with the bootstrap percentile interval, which has no width at 1 and -1; None if undefined.
+        fisher: with the interval of Fisher's z, which assumes independent rows; None if undefined, if n is too small,
+            or at 1 and -1.
+        why: reason if undefined, else empty.
+        undefined_resamples: share of resamples left out of the interval because it is undefined there.
     """
 
     estimate: Estimate | None
@@ -63,7 +61,7 @@ class Correlation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationJudgment:
-    """Equations 13 and 14 for one judge: G its own answer right, J its judgment right, A the agent's answer right."""
+    """Equations 13 and 14 for one judge: G own answer right, J judgment right, A agent's answer right."""
 
     g_j: Correlation
     g_a: Correlation
@@ -73,7 +71,7 @@ class GenerationJudgment:
 
 
 def band(value: float) -> Band:
-    """The paper's word for a partial correlation: weak below 0.3 (negative ones too), strong from 0.5 on.
+    """Strength of a partial correlation: weak below 0.3 (also if negative), strong from 0.5.
 
     Source: Self-Reference, sections 4.3 and 5.2.
     """
@@ -92,7 +90,7 @@ def fisher_interval(value: float, n: int, controlled: int = 0, variance: float =
         variance: of z, times n - 3 - controlled; 1.06 for Spearman's (Fieller, Hartley and Pearson, 1957).
 
     Returns:
-        None where n - 3 - controlled is below 1, or the value is 1 or -1, where z is infinite.
+        None if n - 3 - controlled is below 1, or the value is 1 or -1.
 
     Source: Fisher (1924), The distribution of the partial correlation coefficient.
     """
@@ -106,12 +104,12 @@ def fisher_interval(value: float, n: int, controlled: int = 0, variance: float =
 def generation_judgment(
     g: Floats, j: Floats, a: Floats, clusters: Clusters, resampling: Resampling
 ) -> GenerationJudgment:
-    """The three pairwise correlations and that of G and J with A held fixed.
+    """The three pairwise correlations, and that of G and J given A.
 
     Args:
-        g: shape (n,), 1 where the judge's own answer is right, else 0; any numbers will do.
-        j: shape (n,), 1 where the judgment is right.
-        a: shape (n,), 1 where the agent's answer is right.
+        g: shape (n,), 1 if the judge's own answer is right, else 0.
+        j: shape (n,), 1 if the judgment is right.
+        a: shape (n,), 1 if the agent's answer is right.
         clusters: n keys (questions); rows of one key are resampled together.
         resampling: seed and number of resamples.
 
@@ -146,11 +144,11 @@ def partial_change(
     clusters: Clusters,
     resampling: Resampling,
 ) -> Estimate | None:
-    """Increase of r_GJ|A by a second method on the same answers; None where one is undefined.
+    """Increase of r_GJ|A by a second method on the same answers; None if either is undefined.
 
     Args:
         first: G, J, A, each of shape (n,).
-        second: the same rows, judged in the second way.
+        second: the same rows, judged by the second method.
         clusters: as in `generation_judgment`.
         resampling: as in `generation_judgment`.
 
@@ -168,15 +166,13 @@ def partial_change(
 
 
 def _observed(g: Floats, j: Floats, a: Floats) -> list[float]:
-    """The four correlations of the sample, the plain ones as scipy gives them, NaN where a variable is constant."""
     plain = [math.nan if (value := pearson(x, y)) is None else value for x, y in ((g, j), (g, a), (j, a))]
     return [*plain, float(_partial(*(np.array(value) for value in plain)))]
 
 
 def _undefined(value: float, constant: list[str], n: int) -> str:
-    """Why a correlation is undefined, or nothing."""
     if n < 2:
-        return f"{n} judged answers; a correlation needs two and more"
+        return f"{n} judged answers; a correlation needs at least two"
     if named := [name for name in constant if name]:
         return f"constant: {', '.join(named)}"
     return "" if math.isfinite(value) else "A determines G or J (a correlation of 1 or -1)"
@@ -193,41 +189,38 @@ def _with_intervals(value: float, samples: Floats, n: int, controlled: int) -> C
 
 
 def _moments(g: Floats, j: Floats, a: Floats) -> Floats:
-    """Per row what sums up to n, the three sums, the three sums of squares, and the three of products."""
     return np.column_stack([np.ones(len(g)), g, j, a, g * g, j * j, a * a, g * j, g * a, j * a]).astype(np.float64)
 
 
 def _correlations(sums: Floats) -> Floats:
-    """r_GJ, r_GA, r_JA and r_GJ|A of many sums of moments, shape (m, 4); NaN where undefined."""
     n, g, j, a, gg, jj, aa, gj, ga, ja = sums.T
     plain = (_pearson(n, g, j, gj, gg, jj), _pearson(n, g, a, ga, gg, aa), _pearson(n, j, a, ja, jj, aa))
     return np.column_stack([*plain, _partial(*plain)])
 
 
 def _pearson(n: Floats, x: Floats, y: Floats, xy: Floats, xx: Floats, yy: Floats) -> Floats:
-    """Pearson's correlations of many samples from their sums; NaN where one is undefined."""
     spread, other = n * xx - x**2, n * yy - y**2
     varies = (spread > _EXACT) & (other > _EXACT)
     return ratio(n * xy - x * y, np.sqrt(np.where(varies, spread * other, 0)))
 
 
 def _partial(r_gj: Floats, r_ga: Floats, r_ja: Floats) -> Floats:
-    """Equation 14; NaN where A determines one of the others, which leaves 0/0."""
+    """Equation 14; NaN if A determines G or J, which gives 0/0."""
     left = (1 - r_ga**2) * (1 - r_ja**2)
     return np.clip(ratio(r_gj - r_ga * r_ja, np.sqrt(np.where(left > _EXACT, left, 0))), -1.0, 1.0)
 
 
 F1_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""From which F1 on an answer counts as correct; 0.5 in the paper's Table 2, all of them in its Table 10."""
+"""Minimum F1 of a correct answer; 0.5 in QA-Judge's Table 2, all of them in its Table 10."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rated:
-    """The same answers as people and somebody else label them.
+    """Labels of the same answers by annotators and by a judge or metric.
 
     Attributes:
-        human: shape (n,), whether people call each correct.
-        judged: shape (n,), whether the judge does, or a metric.
+        human: shape (n,), whether annotators call the answer correct.
+        judged: shape (n,), whether the judge or metric does.
         questions: n keys; answers to one question are resampled together.
     """
 
@@ -238,17 +231,17 @@ class Rated:
     def __post_init__(self) -> None:
         if self.human.ndim != 1 or not len(self.human) == len(self.judged) == len(self.questions):
             sizes = f"{len(self.human)}, {len(self.judged)} and {len(self.questions)}"
-            raise ValueError(f"rated answers: human, judged and questions have {sizes} entries; they must be alike")
+            raise ValueError(f"rated answers: human, judged and questions have {sizes} entries; expected equal lengths")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanCorrelation:
-    """The mean over several correlations.
+    """Mean of several correlations.
 
     Attributes:
-        mean: None where all of them are undefined.
-        defined: how many are in the mean.
-        undefined: names of those that are not.
+        mean: None if all are undefined.
+        defined: number of correlations in the mean.
+        undefined: names of the others.
     """
 
     mean: Estimate | None
@@ -257,7 +250,7 @@ class MeanCorrelation:
 
 
 def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
-    """Pearson's correlation, in [-1, 1]; None where it is undefined: fewer than two values, or a constant side.
+    """Pearson's correlation, in [-1, 1]; None with fewer than two values or a constant side.
 
     Args:
         first: shape (n,), finite.
@@ -275,9 +268,9 @@ def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
 
 
 def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
-    """Pearson's correlation with its percentile interval; None where it is undefined.
+    """Pearson's correlation with its percentile interval; None if undefined.
 
-    Resamples in which a side is constant have no correlation and are left out of the interval.
+    Resamples with a constant side are left out of the interval.
     """
     observed = pearson(rated.human, rated.judged)
     if observed is None:
@@ -287,10 +280,9 @@ def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
 
 
 def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> MeanCorrelation:
-    """The mean of several groups' correlations, each group (an answering model) of equal weight, as in Table 7.
+    """Mean of the correlations of groups (answering models), equally weighted, as in Table 7.
 
-    Undefined ones are left out of the mean, as in the paper's Table 2. Questions are resampled, each with all groups'
-    answers to it, since the groups answer the same ones.
+    Undefined correlations are left out, as in Table 2. Questions are resampled with all groups' answers.
 
     Args:
         groups: by name.
@@ -314,23 +306,22 @@ def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> Mea
 
 
 def _sums(rated: Rated) -> Floats:
-    """One row per answer whose column sums say all: n, x, y, xy, xx, yy. Shape (n, 6)."""
+    """Columns n, x, y, xy, xx, yy; shape (n, 6)."""
     x, y = rated.human.astype(np.float64), rated.judged.astype(np.float64)
     return np.stack([np.ones_like(x), x, y, x * y, x * x, y * y], axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeCorrelation:
-    """Correlations and agreement of two sets of grades of the same answers; each None where undefined.
+    """Correlations and agreement of two sets of grades; None if undefined.
 
     Attributes:
-        n: answers; each of the numbers rests on all of them.
-        pearson: of the grades as they are.
-        kendall: tau-b, which corrects for ties.
-        spearman: with ties at their mean rank.
-        kappa: Cohen's, unweighted: the same grade or not. None, too, where a grade is not whole.
-        weighted_kappa: with quadratic weights, so that a grade two off costs four times one that is one off.
-        why: what makes all of them undefined, in words; empty where they are defined.
+        n: answers behind every number.
+        kendall: tau-b, corrected for ties.
+        spearman: ties get their mean rank.
+        kappa: Cohen's, unweighted; also None if a grade is not an integer.
+        weighted_kappa: with quadratic weights.
+        why: reason if all are undefined, else empty.
     """
 
     n: int
@@ -352,12 +343,12 @@ def grade_correlation(
     """Correlations of grades with reference grades, and kappa with reference categories.
 
     Args:
-        grades: n of them.
+        grades: n grades.
         reference: n numbers, such as the mean of several gradings.
-        categories: n whole grades that kappa compares with, since a mean is no category; `reference` when None.
-        clusters: n keys; answers of one key (one question) are resampled together. None resamples single answers.
-        resampling: seed and number of resamples; those in which a number is undefined are left out of its interval,
-            which is NaN where they are more than 5 %.
+        categories: n integer grades for kappa, because a mean is not a category; `reference` if None.
+        clusters: n keys; answers of one key are resampled together. None resamples single answers.
+        resampling: seed and number of resamples. Undefined resamples are left out; the interval is NaN if they exceed 5
+            %.
 
     Raises:
         ValueError: the lengths differ.
@@ -367,9 +358,9 @@ def grade_correlation(
     x, y = np.asarray(grades, dtype=np.float64), np.asarray(reference, dtype=np.float64)
     z = y if categories is None else np.asarray(categories, dtype=np.float64)
     if not x.shape == y.shape == z.shape:
-        raise ValueError(f"grades: expected as many of each, got {len(x)}, {len(y)} and {len(z)}")
+        raise ValueError(f"grades: expected columns of equal length, got {len(x)}, {len(y)} and {len(z)}")
     if len(x) < 2:
-        return GradeCorrelation(n=len(x), why=f"{len(x)} grades; a correlation needs two and more")
+        return GradeCorrelation(n=len(x), why=f"{len(x)} grades; a correlation needs at least two")
     constant = [name for name, values in (("grades", x), ("reference", y)) if np.ptp(values) == 0]
     if constant:
         return GradeCorrelation(n=len(x), why=f"constant: {', '.join(constant)}")
@@ -389,11 +380,10 @@ def grade_correlation(
 def _kappas(
     x: Floats, z: Floats, clusters: Clusters, resampling: Resampling
 ) -> tuple[Estimate | None, Estimate | None]:
-    """Unweighted and quadratic; None where a grade is not whole, or the categories are constant."""
     if np.ptp(z) == 0 or any((values % 1 != 0).any() for values in (x, z)):
         return None, None
     both = np.concatenate([x, z])
-    levels = np.arange(both.min(), both.max() + 1)  # the distance between grades counts, also of those nobody gave
+    levels = np.arange(both.min(), both.max() + 1)  # unused grades count in the quadratic distance
     _, _, tables = _resampled(x, z, clusters, resampling, levels)
 
     def kappa(weights: Literal["quadratic"] | None) -> Estimate:
@@ -406,7 +396,6 @@ def _kappas(
 def _resampled(
     x: Floats, y: Floats, clusters: Clusters, resampling: Resampling, levels: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
-    """Levels of both sides, and tables of resamples, shape (resamples, levels of x, levels of y)."""
     rows, columns = (np.unique(x), np.unique(y)) if levels is None else (levels, levels)
     cells = np.zeros((len(x), len(rows) * len(columns)))
     cells[np.arange(len(x)), np.searchsorted(rows, x) * len(columns) + np.searchsorted(columns, y)] = 1
@@ -415,7 +404,7 @@ def _resampled(
 
 
 def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
-    """Pearson's correlation of many tables of counts; NaN where one side is constant.
+    """Pearson's correlation of many tables of counts; NaN if a side is constant.
 
     Args:
         tables: shape (m, a, b).
@@ -436,17 +425,17 @@ def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
 
 
 def spearmans(tables: Floats) -> Floats:
-    """Spearman's correlation, ties at their mean rank, of many tables whose levels ascend."""
+    """Spearman's correlation of many tables with ascending levels; ties get their mean rank."""
     rows, columns = (counts.cumsum(axis=1) - counts / 2 for counts in (tables.sum(axis=2), tables.sum(axis=1)))
     return pearsons(tables, rows, columns)
 
 
 def kendalls(tables: Floats) -> Floats:
-    """Kendall's tau-b of many tables whose levels ascend; NaN where one side is constant."""
+    """Kendall's tau-b of many tables with ascending levels; NaN if a side is constant."""
     total = tables.sum(axis=(1, 2))
-    above = np.zeros_like(tables)  # of each cell, how many are in rows before it and columns before it
+    above = np.zeros_like(tables)  # count of cells above and to the left
     above[:, 1:, 1:] = tables.cumsum(axis=1).cumsum(axis=2)[:, :-1, :-1]
-    below = np.zeros_like(tables)  # and how many in rows before it and columns behind it
+    below = np.zeros_like(tables)  # count of cells above and to the right
     below[:, 1:, :-1] = tables[:, :, ::-1].cumsum(axis=1).cumsum(axis=2)[:, :-1, -2::-1]
     balance = (tables * (above - below)).sum(axis=(1, 2))
     pairs = total * (total - 1) / 2
@@ -456,7 +445,7 @@ def kendalls(tables: Floats) -> Floats:
 
 
 def kappas(tables: Floats, *, quadratic: bool) -> Floats:
-    """Cohen's kappa of many square tables over the same levels in steps of 1; NaN where one cell holds everything."""
+    """Cohen's kappa of many square tables over levels in steps of 1; NaN if one cell has all counts."""
     places = np.arange(tables.shape[1])
     apart = (places[:, None] - places) ** 2
     cost = apart if quadratic else (apart > 0).astype(np.float64)

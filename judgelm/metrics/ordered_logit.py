@@ -54,7 +54,7 @@ def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int 
     """
     often = np.bincount(levels, weights=counts)
     if len(often) < 2 or not often.all():
-        raise ValueError(f"ordered logit: expected rows of every level 0 to {len(often) - 1}, and two levels or more")
+        raise ValueError(f"ordered logit: expected at least two levels, and rows of every level 0 to {len(often) - 1}")
     likelihood = _Likelihood(levels, matrix, counts, len(often) - 1)
     shares = np.cumsum(often)[:-1] / often.sum()
     parameters = np.concatenate([np.zeros(matrix.shape[1]), np.log(shares / (1 - shares))])  # of no effects
@@ -94,7 +94,7 @@ class _Likelihood:
     def __init__(self, levels: Ints, matrix: Floats, counts: Ints, thresholds: int) -> None:
         self._counts = counts.astype(np.float64)
         self._columns = matrix.shape[1]
-        numbers = np.arange(thresholds)  # threshold k stands between the levels k and k + 1
+        numbers = np.arange(thresholds)  # threshold k separates levels k and k + 1
         self._upper = np.concatenate([-matrix, levels[:, None] == numbers], axis=1)
         self._lower = np.concatenate([-matrix, levels[:, None] == numbers + 1], axis=1)
         self._has_upper, self._has_lower = levels < thresholds, levels > 0

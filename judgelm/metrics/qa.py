@@ -107,7 +107,7 @@ def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
     Source: DROP (Dua et al. 2019), section 5 and official evaluation script.
     """
     if not predicted or not gold:
-        raise ValueError("drop F1: an answer without a span")
+        raise ValueError("drop F1: an answer has no span")
     ours, theirs = ([set(drop_normalised(span).split()) for span in side] for side in (predicted, gold))
     scores = np.array(
         [[_span_f1(predicted_tokens, gold_tokens) for predicted_tokens in ours] for gold_tokens in theirs]
@@ -170,9 +170,9 @@ def preferences(
         raise ValueError(f"preference: expected shapes (n,) and (n, k), got {own.shape} and {others.shape}")
     k = others.shape[1]
     if k == 0:
-        raise ValueError("preference: no other judge to compare with")
+        raise ValueError("preference: expected at least one other judge")
     if not all(0 < threshold <= 1 for threshold in thresholds):
-        raise ValueError(f"preference: thresholds {tuple(thresholds)}; each is a share above 0 and at most 1")
+        raise ValueError(f"preference: thresholds {tuple(thresholds)}; expected shares in (0, 1]")
     against = k - others.sum(axis=1)
     result = []
     for threshold in thresholds:

@@ -1,7 +1,6 @@
-"""Judges' ratings with the reference score of the same completion, their quality, and panels of judges.
+"""Judges' ratings joined with reference scores, their quality, and panels of judges.
 
-Families of models come from their names or from the user. Robustness checks change the rows: another reference, weak
-models removed, one slice at a time.
+The robustness checks change the rows: another reference, weak models removed, one slice at a time.
 """
 
 import re
@@ -19,17 +18,17 @@ from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Res
 from judgelm.yaml_files import read_yaml
 
 Scaling = Literal["maximum", "unit"]
-"""`maximum`: scores divided by the dimension's highest, as the authors do. `unit`: lowest 0 and highest 1."""
+"""`maximum`: divide scores by the dimension's highest, like the authors. `unit`: scale lowest to 0 and highest to 1."""
 
 COMPLETION = ["item", "dimension", "model"]
 
 FamilyOf = Callable[[str], str | None]
-"""Name of a judge or model -> its family; None where it has no relatives that are known."""
+"""Family of a judge or model by its name; None if unknown."""
 
 _PATTERNS: dict[str, str] = read_yaml(Path(__file__).with_name("families.yaml"))
 
 PAPERS_WEAK_MODELS = ("Mistral 7B", "Llama 3 8B")
-"""Removed in section 6.2; Figure 10's caption names Claude v2 as well."""
+"""Removed in section 6.2; Figure 10's caption also names Claude v2."""
 
 PAPERS_WEAK_MODELS_FIGURE_10 = ("Claude v2", *PAPERS_WEAK_MODELS)
 
@@ -48,13 +47,12 @@ class PairedRatings:
 
     Attributes:
         frame: columns `item`, `dimension`, `task`, `judge`, `model`, `length`; `rating` and `reference` normalised;
-            `rating_raw` and `reference_raw` as given; `own` the judge's name where it rates itself, else empty;
-            `family` the family's name where it rates another model of its family, else empty; and extra columns.
+            `rating_raw` and `reference_raw` as given; `own` the judge's name if it rates itself, else empty; `family`
+            the family's name if the judge rates another model of its family, else empty; and extra columns.
         scales: per dimension.
-        families: family of every judge and model that has one.
-        unreferenced: judges' rows with a score whose completions have no reference, with the same columns but for the
-            reference's.
-        unscored: judges' rows without a score.
+        families: of every judge and model with a known family.
+        unreferenced: scored rows without a reference; same columns, without the reference's.
+        unscored: number of judges' rows without a score.
     """
 
     frame: pd.DataFrame
@@ -64,38 +62,38 @@ class PairedRatings:
     unscored: int = 0
 
     def keep(self, rows: "pd.Series[bool]") -> "PairedRatings":
-        """The same with fewer rows; scales stay those of all rows."""
+        """Keep some rows; scales are unchanged."""
         return replace(self, frame=self.frame[rows].reset_index(drop=True))
 
     @property
     def judges(self) -> list[str]:
-        """Judges, by name."""
+        """Judges, sorted by name."""
         return sorted(self.frame["judge"].unique())
 
     @property
     def models(self) -> list[str]:
-        """Models whose completions were rated, by name."""
+        """Rated models, sorted by name."""
         return sorted(self.frame["model"].unique())
 
     @property
     def dimensions(self) -> list[str]:
-        """Dimensions, by name; the first is what the others' effects are relative to."""
+        """Dimensions, sorted by name; effects are relative to the first."""
         return sorted(self.frame["dimension"].unique())
 
 
 def pair_with_reference(
     ratings: pd.DataFrame, family_of: FamilyOf, *, reference: str = "human", scaling: Scaling = "maximum"
 ) -> PairedRatings:
-    """Join each judge's score with the reference score of the completion, and normalise both.
+    """Join each judge's score with the completion's reference score, and normalise both.
 
-    The reference is the mean over the reference judge's rows of a completion (several annotators), missing scores left
-    out. Rows whose `check` is not empty and those of judge `gold`, unless it is the reference, take no part.
+    The reference is the mean over the reference judge's scored rows. Attention checks (`check` not empty) and rows of
+    judge `gold` are left out, unless `gold` is the reference.
 
     Args:
         ratings: long format (see `judgelm.data.sources.rating_tables`).
-        family_of: name of a judge or model -> its family, or None.
-        reference: the judge whose scores are the reference.
-        scaling: see `Scaling`; highest and lowest are those of judges' and reference scores together.
+        family_of: family by name.
+        reference: judge whose scores are the reference.
+        scaling: see `Scaling`; the range covers judges' and reference scores.
 
     Raises:
         ValueError: no judge's score has a reference.
@@ -127,8 +125,8 @@ def pair_with_reference(
 def with_length(paired: PairedRatings, over: Literal["prompt", "overall"]) -> PairedRatings:
     """Add `length_feature`, tanh((L - mean) / sd) in (-1, 1), and drop rows where it is undefined.
 
-    Mean and sd (ddof 1) run over all rows of a prompt, as in the authors' code, or over all rows. Undefined is it
-    without a length, and where all rows of a prompt have one length.
+    Mean and sd (ddof 1) are over a prompt's rows, as in the authors' code, or over all rows. The feature is undefined
+    without a length, or if all lengths are equal.
 
     Source: Play Favorites, section 6.2; Dubois et al., Length-Controlled AlpacaEval.
     """
@@ -144,7 +142,7 @@ def with_length(paired: PairedRatings, over: Literal["prompt", "overall"]) -> Pa
 
 
 def with_reference(paired: PairedRatings, reference: "pd.Series[float]") -> PairedRatings:
-    """Replace the normalised reference; rows without one are left out, and so are the raw references."""
+    """Replace the normalised reference; drop rows without one, and the raw references."""
     frame = paired.frame.assign(reference=reference).drop(columns="reference_raw")
     return replace(paired, frame=frame[frame["reference"].notna()].reset_index(drop=True))
 
@@ -171,15 +169,15 @@ def _with_flags(frame: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFram
 
 
 def family_by_name(name: str) -> str | None:
-    """The family that a model's name tells, or None.
+    """Family of a model by patterns over its name, or None.
 
-    The first five families are those of the paper's data and of HELM-Instruct; the others are ours.
+    The first five families come from the paper's data and HELM-Instruct; the others are ours.
     """
     return next((family for family, pattern in _PATTERNS.items() if re.search(pattern, name, re.IGNORECASE)), None)
 
 
 def families_given(families: Mapping[str, Sequence[str]]) -> FamilyOf:
-    """Families as the user lists them, `family -> names`; a model in no list has none.
+    """Families listed by the user, `family -> names`; None for other models.
 
     Raises:
         ValueError: a model is in two families.
@@ -201,22 +199,20 @@ def without_models(paired: PairedRatings, models: Collection[str], *, judges_too
 
 
 def family_as_reference(paired: PairedRatings, family: str, *, completions_too: bool = True) -> PairedRatings:
-    """The mean score by one family's judges as the reference, those judges left out.
+    """Use the mean score by one family's judges as the reference, and drop those judges.
 
     Args:
         paired: all ratings.
-        family: whose judges make the reference.
-        completions_too: also leave out the family's completions, as the paper says (section 6.2); the authors' code
-            keeps them, so that the reference is biased towards part of what it measures.
+        family: family whose judges are the reference.
+        completions_too: also drop the family's completions, as in section 6.2. The authors' code keeps them, which
+            biases the reference.
 
     Raises:
-        ValueError: no judge is of that family.
+        ValueError: no judge belongs to that family.
     """
     related = paired.frame["judge"].map(dict(paired.families)) == family
     if not related.any():
-        raise ValueError(
-            f"reference family {family!r}: no judge of that family; available: {sorted(_families(paired))}"
-        )
+        raise ValueError(f"reference family {family!r}: no judge in it; available: {sorted(_families(paired))}")
     means = paired.frame[related].groupby(COMPLETION)["rating"].mean()
     others = paired.keep(~related)
     if completions_too:
@@ -226,13 +222,13 @@ def family_as_reference(paired: PairedRatings, family: str, *, completions_too: 
 
 
 def slices(paired: PairedRatings, column: str) -> Iterator[tuple[str, PairedRatings]]:
-    """The rows of each value of a column, by value.
+    """Rows of each value of a column, sorted by value.
 
     Raises:
-        ValueError: there is no such column.
+        ValueError: the column does not exist.
     """
     if column not in paired.frame:
-        raise ValueError(f'ratings: no column "{column}" to fit apart; name it when the files are read')
+        raise ValueError(f'ratings: no column "{column}"; name it when the files are read')
     for value in sorted(paired.frame[column].astype(str).unique()):
         yield value, paired.keep(paired.frame[column].astype(str) == value)
 
@@ -249,7 +245,7 @@ class AnnotatorAgreement:
     """Agreement of several annotators on one dimension.
 
     Attributes:
-        alpha: Krippendorff's, at most 1; None where all ratings are alike or no completion has two.
+        alpha: Krippendorff's, at most 1; None if all ratings are equal.
         observed: share of completions on which all annotators agree.
     """
 
@@ -260,24 +256,23 @@ class AnnotatorAgreement:
 def annotator_agreement(
     ratings: Floats, resampling: Resampling, *, measurement: Measurement = "ordinal"
 ) -> AnnotatorAgreement:
-    """Krippendorff's alpha and the share of completions on which all agree.
+    """Krippendorff's alpha, and the share of completions on which all agree.
+
+    The package `krippendorff` gives the same values; it is GPL, so only the tests use it.
 
     Args:
-        ratings: shape (completions, annotators), NaN where one did not rate; rows with fewer than two ratings say
-            nothing about agreement and are left out.
+        ratings: shape (completions, annotators), NaN if missing; rows with fewer than two ratings are left out.
         resampling: completions are resampled for both intervals.
-        measurement: the distance between levels. The paper does not say which it used; its scales are ordinal.
+        measurement: distance between levels. The paper does not say which it used; its scales are ordinal.
 
     Raises:
         ValueError: no completion has two ratings.
-
-    The package `krippendorff` computes the same under the GPL, so that it serves the tests alone.
 
     Source: Play Favorites, appendix B and Table 4; Krippendorff, Computing Krippendorff's Alpha-Reliability (2011).
     """
     shared = ratings[(~np.isnan(ratings)).sum(axis=1) >= 2]
     if not len(shared):
-        raise ValueError("annotators: no completion has two ratings; agreement is undefined")
+        raise ValueError("annotators: no completion has two ratings")
     values = np.unique(shared[~np.isnan(shared)])
     counts = np.stack([(shared == value).sum(axis=1) for value in values], axis=1)
     agree = (counts > 0).sum(axis=1) == 1
@@ -288,7 +283,6 @@ def annotator_agreement(
 
 
 def _alpha(counts: Ints, values: Floats, measurement: Measurement, resampling: Resampling) -> Estimate:
-    """Alpha over units that are alike drawn by how often they occur."""
     kinds, often = np.unique(counts, axis=0, return_counts=True)
     pairs = np.einsum("ui,uj->uij", kinds, kinds) - np.einsum("ui,ij->uij", kinds, np.eye(len(values)))
     coincidences = pairs / (kinds.sum(axis=1) - 1)[:, None, None]
@@ -303,16 +297,7 @@ def _alpha(counts: Ints, values: Floats, measurement: Measurement, resampling: R
 
 
 def _alphas(coincidences: Floats, values: Floats, measurement: Measurement) -> Floats:
-    """Krippendorff's alpha of many coincidence matrices at once.
-
-    Args:
-        coincidences: shape (m, v, v), at least two of the values in each.
-        values: shape (v,), ascending.
-        measurement: the distance between values; between ordinal ones it is how many ratings lie between them.
-
-    Returns:
-        shape (m,).
-    """
+    """Krippendorff's alpha of coincidence matrices of shape (m, v, v); ordinal distances count ratings between."""
     totals = coincidences.sum(axis=2)
     if measurement == "nominal":
         distance = 1 - np.eye(len(values))[None]
@@ -325,15 +310,12 @@ def _alphas(coincidences: Floats, values: Floats, measurement: Measurement) -> F
 
 
 def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampling) -> Estimate | None:
-    """Share of ratings between the lowest and the highest gold score of their completion, both included.
+    """Share of ratings within the range of gold scores of their completion; None without such ratings.
 
     Args:
-        ratings: annotators' rows, in long format; those without a score or a gold range do not count.
+        ratings: annotators' rows, in long format; rows without a score or a gold range are left out.
         gold: the experts' rows.
         resampling: ratings of one item are resampled together.
-
-    Returns:
-        None where no rating has a gold range.
 
     Source: Play Favorites, appendix B (human agreement on the gold dataset).
     """
@@ -345,17 +327,14 @@ def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampl
 
 
 def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampling) -> Estimate | None:
-    """Share of attention checks rated below the middle of the scale; those without a score do not count.
+    """Share of scored attention checks rated below the middle of the scale; None without any.
 
-    The paper does not say which ratings pass; below the middle is ours.
+    The paper does not state which ratings pass; this threshold is ours.
 
     Args:
         checks: rows of one rater and dimension, in long format.
-        middle: of the dimension's scale, on which 'neutral' stands.
+        middle: of the dimension's scale ('neutral').
         resampling: checks of one item are resampled together.
-
-    Returns:
-        None where nothing is scored.
     """
     scored = checks[checks["score"].notna()]
     if scored.empty:
@@ -364,16 +343,16 @@ def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampli
 
 
 def rank_correlation(judged: Floats, reference: Floats) -> Estimate | None:
-    """Spearman's correlation with ties given their mean rank, and its 95 % interval.
+    """Spearman's correlation, ties at their mean rank, with a 95 % interval.
 
-    The interval is by Fisher's z with Bonett and Wright's standard error sqrt((1 + r^2 / 2) / (n - 3)).
+    The interval uses Fisher's z with Bonett and Wright's standard error sqrt((1 + r^2 / 2) / (n - 3)).
 
     Args:
         judged: shape (n,).
         reference: shape (n,).
 
     Returns:
-        None where fewer than four rows are left or one side is constant: a correlation with a constant is undefined.
+        None with fewer than four rows or a constant side.
 
     Source: Play Favorites, Figure 5; Bonett and Wright, Sample size requirements for correlations (2000).
     """
@@ -396,15 +375,13 @@ class JudgePanel:
     """Quality of a panel's mean score.
 
     Attributes:
-        judges: its members.
-        families: how many families they are of; a judge of no known family is one of its own.
-        completions: rated by every member.
-        correlation: Spearman's, with the reference; None where undefined.
-        unevenness: root mean square over the models of (mean panel score - mean reference score), after the mean of
-            these differences over the models is taken off; 0 is a panel that favours no model. Noise makes it larger,
-            never smaller.
-        favour: mean of these centred differences over models of the members' families, less that over the other
-            models; None where there are none of either.
+        families: number of families; a judge of unknown family is a family.
+        completions: completions rated by every member.
+        correlation: Spearman's, with the reference; None if undefined.
+        unevenness: root mean square over models of the centred difference between mean panel score and mean reference
+            score. 0 favours no model; noise only increases it.
+        favour: mean centred difference of models of the members' families minus that of the others; None without
+            either.
     """
 
     judges: tuple[str, ...]
@@ -424,7 +401,7 @@ def assess_panel(paired: PairedRatings, judges: Sequence[str], resampling: Resam
         resampling: completions of one item are resampled together.
 
     Returns:
-        None where no completion is rated by all members.
+        None if no completion is rated by all members.
     """
     of_members = paired.frame[paired.frame["judge"].isin(judges)]
     groups = of_members.groupby(COMPLETION, sort=False)
@@ -449,9 +426,9 @@ def assess_panel(paired: PairedRatings, judges: Sequence[str], resampling: Resam
 
 
 def usual_panels(paired: PairedRatings) -> list[tuple[str, ...]]:
-    """Each judge alone, the judges of each family, one judge of each family in all ways, and all judges.
+    """Each judge, the judges of each family, one judge per family in all combinations, and all judges.
 
-    The mixed ones are left out where there would be more than 64.
+    The combinations are left out if there are more than 64.
     """
     by_family: dict[str, list[str]] = {}
     for judge in paired.judges:
@@ -467,14 +444,13 @@ def _kin(paired: PairedRatings, name: str) -> str:
 
 
 def _differences(both: pd.DataFrame, models: list[str]) -> Floats:
-    """Shape (completions, 2 x models): the difference in its model's column, and a 1 in the column of its count."""
+    """Shape (completions, 2 x models): the difference in its model's column, then the same for counts."""
     position = both["model"].map({model: i for i, model in enumerate(models)}).to_numpy(int)
     chosen = np.eye(len(models))[position]
     return np.hstack([chosen * (both["rating"] - both["reference"]).to_numpy()[:, None], chosen])
 
 
 def _favours(sums: Floats, near: Flags) -> Floats:
-    """Unevenness and favour from sums, shape (m, 2); a model that a resample does not hold is left out of it."""
     totals, counts = np.hsplit(sums, 2)
     means = np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)
     centred = means - np.nanmean(means, axis=1, keepdims=True)

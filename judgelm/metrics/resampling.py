@@ -1,9 +1,8 @@
-"""Bootstrap intervals for numbers that are functions of sums over pairs.
+"""Bootstrap intervals for statistics that are functions of sums over pairs.
 
-Accuracy, macro F1, consistency and mean pairwise agreement all depend on the pairs only through sums (counts of
-cells), so a resample needs no row indices: clusters whose sums are alike are interchangeable, and one multinomial
-draw says how often each kind was drawn. That is the same distribution as drawing rows with replacement, and 2,000
-resamples of 1,000 pairs take milliseconds. `scipy.stats.bootstrap` has no clusters, hence this module.
+Accuracy, macro F1 and consistency depend on the pairs only through sums. Clusters with equal sums are interchangeable,
+so a resample is one multinomial draw of how often each kind occurs: 2,000 resamples of 1,000 pairs take milliseconds.
+`scipy.stats.bootstrap` does not support clusters.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -17,21 +16,21 @@ from statsmodels.stats.proportion import proportion_confint
 
 LEVEL = 0.95
 _MAX_DRAWS = 1 << 22
-"""Counts that are held at once, 32 MiB; and as much again, as floats."""
+"""Counts held in memory together: 32 MiB, and as much again as floats."""
 RESAMPLES = 2000
 MAX_UNDEFINED = 0.05
-"""Share of resamples without a value above which a correlation or a fit has no interval."""
+"""Maximum share of undefined resamples; above it a correlation or fit has no interval."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
 Flags = NDArray[np.bool_]
 Clusters = Sequence[Hashable] | None
-"""One key a row; rows of one key (pairs that share a question) are drawn together. None draws single rows."""
+"""One key per row; rows of one key (pairs of one question) are drawn together. None draws single rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A number with its interval, the interval's level, and the pairs it rests on."""
+    """A number with its interval, the interval's level, and the number of pairs behind it."""
 
     value: float
     low: float
@@ -45,7 +44,7 @@ class Resampling:
     """Settings of the bootstrap; the same seed gives the same intervals.
 
     Attributes:
-        seed: seeds one generator per call, so intervals do not depend on which others were computed before.
+        seed: seeds a new generator per call, so that intervals do not depend on each other.
         resamples: bootstrap samples per interval.
     """
 
@@ -54,12 +53,11 @@ class Resampling:
 
 
 def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -> Floats:
-    """Column sums of `values` over bootstrap samples of its rows, or of whole clusters of rows.
+    """Column sums of `values` over bootstrap samples of its rows or clusters.
 
     Args:
         values: shape (n, k), one row per pair.
-        clusters: n keys; rows of one key are drawn together (pairs that share a question are not independent).
-            None draws single rows.
+        clusters: n keys; rows of one key are drawn together. None draws single rows.
         resampling: seed and number of resamples.
 
     Returns:
@@ -83,19 +81,19 @@ def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -
 
 
 def interval(samples: Floats, level: float = LEVEL) -> tuple[float, float]:
-    """The percentile interval of a statistic's bootstrap values, shape (resamples,)."""
+    """Percentile interval of bootstrap values, shape (resamples,)."""
     low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def estimate_of(value: float, samples: Floats, n: int, max_undefined: float = 1.0) -> Estimate:
-    """A number with the interval of its resamples, shape (resamples,), without those in which it is undefined (NaN).
+    """A number with the interval of its resamples, without undefined (NaN) ones.
 
     Args:
         value: the number.
-        samples: its bootstrap values.
-        n: rows that it rests on.
-        max_undefined: share of undefined resamples above which the bounds are NaN: the rest would describe other data.
+        samples: its bootstrap values, shape (resamples,).
+        n: rows behind it.
+        max_undefined: share of undefined resamples above which the bounds are NaN.
     """
     defined = samples[~np.isnan(samples)]
     enough = defined.size and np.isnan(samples).mean() <= max_undefined
@@ -106,11 +104,11 @@ def estimate_of(value: float, samples: Floats, n: int, max_undefined: float = 1.
 def estimate(
     values: Floats, statistic: Callable[[Floats], Floats], clusters: Clusters, resampling: Resampling
 ) -> list[Estimate]:
-    """Several numbers with their intervals from one set of resamples.
+    """Several statistics with intervals from one set of resamples.
 
     Args:
         values: shape (n, k), one row per pair.
-        statistic: takes column sums, shape (m, k), and returns the numbers, shape (m, s).
+        statistic: maps column sums, shape (m, k), to statistics, shape (m, s).
         clusters: as in `bootstrap_sums`.
         resampling: seed and number of resamples.
 
@@ -123,16 +121,13 @@ def estimate(
 
 
 def normal_estimate(value: float, error: float, n: int, level: float = LEVEL) -> Estimate:
-    """A number with the interval of the normal distribution, from its standard error."""
+    """A number with a normal interval from its standard error."""
     reach = float(norm.ppf((1 + level) / 2)) * error
     return Estimate(value=value, low=value - reach, high=value + reach, n=n, level=level)
 
 
 def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
-    """The share of hits with its interval.
-
-    Where every pair is a hit, or none is, resampling can only repeat that and its interval would have no width:
-    there Wilson's interval is given instead, over the number of clusters.
+    """Share of hits with its interval; Wilson's interval over the clusters if the share is 0 or 1.
 
     Args:
         hits: shape (n,).
@@ -150,7 +145,7 @@ def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
 
 
 def mean(values: Floats, clusters: Clusters, resampling: Resampling) -> Estimate:
-    """The mean of values, shape (n,), with its interval.
+    """Mean of values, shape (n,), with its interval.
 
     Raises:
         ValueError: n is 0.
@@ -161,7 +156,7 @@ def mean(values: Floats, clusters: Clusters, resampling: Resampling) -> Estimate
 
 
 def widened(result: Estimate, clusters: Clusters) -> Estimate:
-    """A share of exactly 0 or 1 with Wilson's interval in place of one without width; others unchanged."""
+    """Replace the interval of a share of exactly 0 or 1 by Wilson's; resampling gives it no width."""
     if result.value not in (0.0, 1.0):
         return result
     units = result.n if clusters is None else len(set(clusters))
@@ -185,14 +180,12 @@ BasisKind = Literal["share", "f1", "other"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """The data behind one number.
+    """Data behind one number.
 
     Attributes:
-        rows: shape (n,), the rows that count into the estimate's n.
-        kind: a `share` or an `f1` of exactly 0 or 1 gets Wilson's interval, since resampling can only repeat it;
-            `other` numbers keep what resampling gives, which then has no width.
-        decided: shape (n,), of an `f1` the rows that it looks at: those truly of its class or named so. None
-            otherwise.
+        rows: shape (n,), the rows counted in the estimate's n.
+        kind: a `share` or `f1` of exactly 0 or 1 gets Wilson's interval; `other` keeps the interval without width.
+        decided: shape (n,), for an `f1`: rows truly of its class or named so; else None.
     """
 
     rows: Flags
@@ -201,7 +194,7 @@ class Basis:
 
 
 def ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Numerator by denominator, NaN where the denominator is 0."""
+    """Numerator by denominator; NaN if the denominator is 0."""
     out = np.full(np.shape(numerator), np.nan)
     np.divide(numerator, denominator, out=out, where=denominator != 0)
     return out
@@ -214,17 +207,17 @@ def defined_estimates(
     clusters: Clusters,
     resampling: Resampling,
 ) -> list[Estimate | None]:
-    """Several numbers with their intervals from one set of resamples; None where undefined.
+    """Several statistics with intervals from one set of resamples; None if undefined.
 
     Args:
         values: shape (n, k), one row per judgment.
-        statistic: takes column sums, shape (m, k), and returns the numbers, shape (m, s), NaN where undefined.
-        bases: s of them.
+        statistic: maps column sums, shape (m, k), to statistics, shape (m, s), NaN if undefined.
+        bases: s bases.
         clusters: n keys; rows of one key are resampled together. None resamples single rows.
         resampling: seed and number of resamples.
 
     Returns:
-        s estimates. An interval is that of the resamples in which the number is defined.
+        s estimates; intervals are over the resamples in which the statistic is defined.
     """
     if len(values) == 0:
         return [None] * len(bases)
@@ -248,10 +241,9 @@ def _defined_estimate(value: float, samples: Floats, basis: Basis, keys: Sequenc
 
 
 def _wilson(value: float, basis: Basis, keys: Sequence[Hashable]) -> tuple[float, float]:
-    """Wilson's interval of a share over its clusters.
+    """Wilson's interval over clusters.
 
-    F1 = 2 J / (1 + J) grows with J = TP / (TP + FP + FN), which is a share of the rows that F1 looks at; its interval
-    is J's, carried over.
+    F1 = 2 J / (1 + J) with J = TP / (TP + FP + FN), a share of the `decided` rows; the interval of J is transformed.
     """
     mask = basis.rows if basis.decided is None else basis.decided
     units = len({keys[index] for index in np.flatnonzero(mask)})

@@ -1,9 +1,8 @@
-"""Self- and family-bias: what a judge gives its own completions beyond what their quality explains.
+"""Self- and family-bias: higher ratings of own completions than their quality explains.
 
-The regression of equation 1 through statsmodels: `rating ~ judge + reference:judge + own + family + dimension - 1`, one
-intercept and one slope per judge, one self-bias per judge, one family-bias per *family* (another model of the judge's
-family; not the judge itself), dimensions relative to the alphabetically first. `fit_ordinal` fits the same terms by
-ordinal logit, which assumes no distance between the levels of a scale.
+Equation 1 by statsmodels: `rating ~ judge + reference:judge + own + family + dimension - 1`. Each judge has an
+intercept, a slope and a self-bias; each *family* has one family-bias (for other models of the judge's family).
+Dimensions are relative to the alphabetically first. `fit_ordinal` fits the same terms by ordinal logit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,15 +33,13 @@ class BiasModel:
     """Terms of the regression; the defaults are the authors' formula.
 
     Attributes:
-        reference: `line` is one slope per judge; `spline` a cubic spline per judge (an additive model without penalty,
-            four knots evenly over the reference's range), which relaxes the straight line.
-        length: a slope on `length_feature` per judge, one for all judges, or none.
-        dimensions: effects of the dimensions, where there are several.
-        self_bias: one per judge; `family_bias` one per family.
-        indicator: a further column of 0 and 1 (or true and false), one coefficient per judge: any other bias that has
-            a control group (section 7).
-        errors: standard errors: HC1 (authors' Python), HC0 (White's, authors' R), or clustered by item, which allows
-            for ratings of one prompt that hang together (ours).
+        reference: `line` is one slope per judge; `spline` an unpenalised cubic spline per judge with four even knots.
+        length: slope on `length_feature`.
+        dimensions: effects of dimensions, if there are several.
+        self_bias: one per judge.
+        family_bias: one per family.
+        indicator: another column of 0 and 1, with one coefficient per judge (section 7).
+        errors: HC1 (authors' Python), HC0 (White's, authors' R), or clustered by item (ours).
         level: of the Wald intervals; the paper's is 90 %.
     """
 
@@ -69,21 +66,21 @@ class Design:
     matrix: Floats
 
     def without(self, columns: Flags) -> "Design":
-        """The same without the marked columns."""
+        """Remove the marked columns."""
         terms = tuple(term for term, gone in zip(self.terms, columns, strict=True) if not gone)
         return Design(terms=terms, matrix=self.matrix[:, ~columns])
 
 
 def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True) -> Design:
-    """The columns that `model` asks for.
+    """Build the columns of `model`.
 
     Args:
         frame: of `PairedRatings`.
         model: the terms.
-        intercepts: one for each judge; False leaves out the first judge's, for models with thresholds.
+        intercepts: one per judge; False leaves out the first judge's, for models with thresholds.
 
     Raises:
-        ValueError: no rows, or a column that the model needs is not there or holds more than 0 and 1.
+        ValueError: there are no rows, a column is missing, or an indicator is not 0 or 1.
     """
     if frame.empty:
         raise ValueError("self-bias: no ratings to fit")
@@ -108,13 +105,13 @@ def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True)
 
 
 def unidentified(matrix: Floats) -> Flags:
-    """Columns whose coefficient other columns can take over without changing the fit.
+    """Mark columns that are zero or linearly dependent on others.
 
     Args:
         matrix: shape (rows, columns).
 
     Returns:
-        shape (columns,): True where the column is zero or has a part in a linear dependency.
+        shape (columns,).
     """
     lengths = np.linalg.norm(matrix, axis=0)
     scaled = matrix / np.where(lengths > 0, lengths, 1.0)
@@ -126,11 +123,11 @@ def unidentified(matrix: Floats) -> Flags:
 
 
 def redundant(matrix: Floats, *, constant: bool = False) -> Flags:
-    """Columns to leave out so that the others are independent; whatever is identified is the same without them.
+    """Mark columns to leave out so that the others are independent; identified coefficients do not change.
 
     Args:
         matrix: shape (rows, columns).
-        constant: the others are to be independent of a constant too.
+        constant: the others must also be independent of a constant.
     """
     lengths = np.linalg.norm(matrix, axis=0)
     rest = matrix - matrix.mean(axis=0) if constant else matrix
@@ -153,7 +150,6 @@ def _dummies(kind: TermKind, values: "pd.Series[str]") -> Design:
 
 
 def _flags(kind: TermKind, values: "pd.Series[str]") -> Design:
-    """Dummies of all levels but the empty one, which is the control group."""
     dummies = _dummies(kind, values)
     return dummies.without(np.array([level == "" for _, level in dummies.terms], dtype=np.bool_))
 
@@ -171,7 +167,6 @@ def _reference(values: Floats, judges: Design, model: BiasModel) -> Design:
 
 
 def _times(judges: Design, values: Floats, kind: TermKind, shared: str | None) -> Design:
-    """A column of values for each judge, or one for all of them."""
     if shared is not None:
         return Design(terms=((kind, shared),), matrix=values[:, None])
     return Design(terms=tuple((kind, level) for _, level in judges.terms), matrix=judges.matrix * values[:, None])
@@ -198,7 +193,7 @@ __all__ = ["BiasFit", "BiasModel", "Term", "TooFewRatings", "fit_self_bias"]
 
 
 class TooFewRatings(ValueError):  # noqa: N818 - a finding that callers report, not a fault
-    """There are not more rows than coefficients, or no rows at all."""
+    """There are not more rows than coefficients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,11 +201,11 @@ class Term:
     """One coefficient.
 
     Attributes:
-        kind: `judge` and `slope` are delta and beta of equation 1, `self` is gamma, `family` lambda, `dimension` eta.
+        kind: `judge` and `slope` are delta and beta of equation 1, `self` gamma, `family` lambda, `dimension` eta.
         level: the judge, family or dimension.
-        estimate: None where the data does not tell it; its n is the rows on which the term is not zero.
-        error: standard error; as `p`, None where there is no estimate.
-        p: of the two-sided Wald test that the coefficient is 0.
+        estimate: None if not identified; its n is the number of rows where the term is not zero.
+        error: standard error; None without an estimate.
+        p: two-sided Wald test that the coefficient is 0; None without an estimate.
     """
 
     kind: TermKind
@@ -232,10 +227,10 @@ class BiasFit:
     Attributes:
         terms: in the order of the design.
         n: rows.
-        unit: of the estimates: `normalised score` or `log-odds`.
-        errors: how the standard errors were made, in words.
-        converged: False where the search for the estimates did not end; then they are not to be used.
-        left_out: rows left out of this fit, and why, in words; empty where none were.
+        unit: `normalised score` or `log-odds`.
+        errors: kind of standard errors, in words.
+        converged: do not use the estimates if False.
+        left_out: rows left out of the fit, in words; else empty.
     """
 
     terms: tuple[Term, ...]
@@ -250,7 +245,7 @@ class BiasFit:
         return (term for term in self.terms if term.kind == kind)
 
     def value(self, kind: TermKind, level: str) -> float:
-        """A coefficient, 0 where the fit has none (no such rows, or not identified)."""
+        """A coefficient; 0 if the fit has no estimate of it."""
         estimates = (term.estimate for term in self.of(kind) if term.level == level)
         return next((estimate.value for estimate in estimates if estimate is not None), 0.0)
 
@@ -258,16 +253,16 @@ class BiasFit:
 def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
     """Ordinary least squares with robust standard errors and Wald intervals (normal quantiles).
 
-    Coefficients that the data cannot tell apart from others (a judge that never rates itself, a reference without
-    spread) have no estimate; all others are what statsmodels gives for the authors' formula.
+    Coefficients that are not identified (a judge that never rates itself, a constant reference) have no estimate. All
+    others equal statsmodels' for the authors' formula.
 
     Args:
-        paired: see `judgelm.metrics.ratings`; with `length_feature` where the model asks for length.
-        model: the terms, the standard errors and the interval's level; the authors' when None.
+        paired: with `length_feature` if the model has a length term.
+        model: the authors' if None.
 
     Raises:
         TooFewRatings: not more rows than coefficients.
-        ValueError: the model needs a column that is not there.
+        ValueError: a column is missing.
 
     Source: Play Favorites, equation 1 and appendix A; HC1 as in the authors' Python code, White's HC0 as in their R.
     """
@@ -291,13 +286,13 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
 
 
 def wald_terms(design: Design, coefficients: Floats, errors: Floats, unknown: Flags, level: float) -> tuple[Term, ...]:
-    """The design's terms with Wald intervals and two-sided p-values, both of the normal distribution.
+    """Terms with Wald intervals and two-sided p-values of the normal distribution.
 
     Args:
         design: the columns.
         coefficients: shape (columns,).
-        errors: shape (columns,), standard errors; NaN where there is none.
-        unknown: shape (columns,), True where the coefficient is not identified and gets no estimate.
+        errors: shape (columns,), standard errors; NaN if undefined.
+        unknown: shape (columns,), True if the coefficient is not identified.
         level: of the intervals.
     """
     rows = (design.matrix != 0).sum(axis=0)
@@ -322,18 +317,17 @@ def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
 
 
 def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
-    """The rows with `bias`, `debiased` (both normalised) and `debiased_raw` (on the dimension's own scale).
+    """Add `bias`, `debiased` (both normalised) and `debiased_raw` (on the dimension's own scale).
 
-    The bias of a row is its judge's self-bias where it rates itself and its family's bias where it rates a relative,
-    else 0; a bias that the fit has no estimate of counts as 0. Debiased scores may leave the scale: cutting them off
-    would bias their means again.
+    A row's bias is the judge's self-bias for its own completions, the family-bias for its relatives', else 0; missing
+    estimates count as 0. Debiased scores can leave the scale, because clipping would bias their means.
 
     Args:
-        paired: the ratings, not necessarily those that `fit` is from.
+        paired: the ratings; they can differ from those of `fit`.
         fit: a linear fit (`unit` "normalised score").
 
     Raises:
-        ValueError: the fit is in log-odds, which cannot be subtracted from scores.
+        ValueError: the fit is in log-odds.
 
     Source: Play Favorites, section 7.
     """
@@ -350,10 +344,10 @@ def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
 
 
 def mean_of(frame: pd.DataFrame, column: str, resampling: Resampling) -> Estimate:
-    """The mean of a column with its interval; rows of one item are drawn together.
+    """Mean of a column with its interval; rows of one item are drawn together.
 
     Raises:
-        ValueError: no rows.
+        ValueError: there are no rows.
     """
     return mean(frame[column].to_numpy(float), list(frame["item"]), resampling)
 
@@ -362,11 +356,11 @@ _MAX_STEPS = 100
 
 
 def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
-    """Ordered logit of the raw rating on the same terms; with two levels it is the logistic regression.
+    """Ordered logit of the raw rating on the same terms; logistic regression for two levels.
 
-    The first judge's intercept is absorbed by the thresholds. A bias whose rows all have the highest or all the lowest
-    rating would be infinite: it has no estimate, and its rows, which it would fit perfectly, are left out of the fit.
-    Standard errors are the likelihood's, as in the authors' R code.
+    The thresholds absorb the first judge's intercept. A bias whose rows all have the highest or all the lowest rating
+    is infinite: it gets no estimate, and its rows are left out. Standard errors come from the likelihood, as in the
+    authors' R code.
 
     Raises:
         TooFewRatings: one level of rating only, not more rows than coefficients, or no term but an intercept.
@@ -406,18 +400,13 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
 
 
 def _maximised(design: Design, levels: NDArray[np.intp]) -> OrderedLogit:
-    """The fit over the different rows, each with its count.
-
-    Ratings and reference scores have few values, so tens of thousands of rows are a few hundred different ones; the
-    likelihood is the same, and a fit takes milliseconds.
-    """
+    """Fit over distinct rows with their counts: same likelihood, and tens of thousands of rows become a few hundred."""
     present = np.unique(levels, return_inverse=True)[1]
     different, counts = np.unique(np.column_stack([design.matrix, present]), axis=0, return_counts=True)
     return ordered_logit(different[:, -1].astype(int), different[:, :-1], counts, max_steps=_MAX_STEPS)
 
 
 def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> Flags:
-    """Rows of the biases whose rows all have one extreme rating; without them such a bias' column is empty."""
     rows = np.zeros(len(levels), dtype=bool)
     for i, (kind, _) in enumerate(design.terms):
         here = design.matrix[:, i] != 0
@@ -427,7 +416,6 @@ def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> Flags:
 
 
 def _honest(term: Term, hidden: bool, converged: bool) -> Term:
-    """The term, without its estimate where that is only one of many, or where the search did not end."""
     if hidden or not converged:
         return replace(term, estimate=None, error=None, p=None)
     return term

@@ -1,13 +1,11 @@
-"""True win rate of a model, from many judged pairs and few labels: the judge's rate is corrected by its errors.
+"""True win rate of a model from many judged pairs and few labels.
 
-Three estimates and a baseline: the judge's own rate, the labels alone, Rogan-Gladen and PPI++. Every interval is that
-of a mean of linearised values (the delta method), with pairs of one question as a cluster.
-
-`ppi-python` computes the same PPI++ estimate (a test holds its values). Its intervals have no clusters and no Student
-quantiles, without which those from 20 labels are too short.
+The estimates are the judge's own rate, the labels alone, Rogan-Gladen and PPI++. Intervals use the mean of
+linearised values (delta method), with questions as clusters. The PPI++ estimate equals that of `ppi-python`, whose
+intervals have neither clusters nor Student quantiles and are too short for 20 labels.
 
 Source: Rogan and Gladen (1978), Estimating prevalence from the results of a screening test; Angelopoulos, Duchi and
-    Zrnic (2023), PPI++, section 6 (power tuning).
+Zrnic (2023), PPI++, section 6 (power tuning).
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -25,13 +23,12 @@ MIN_STRATUM_LABELS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stratum:
-    """Completions that are treated alike.
+    """Completions of one stratum.
 
     Attributes:
-        name: what they share.
         labels: shape (n,), human scores of the labelled completions.
         rated: shape (n,), the judge's scores of the same completions.
-        rated_only: shape (m,), its scores of completions without a human score; may be empty.
+        rated_only: shape (m,), its scores of unlabelled completions; can be empty.
     """
 
     name: str
@@ -41,33 +38,33 @@ class Stratum:
 
     @property
     def size(self) -> int:
-        """Completions, labelled or not."""
+        """Number of completions, labelled or not."""
         return len(self.labels) + len(self.rated_only)
 
 
 class TooFewLabels(ValueError):  # noqa: N818 - a finding that callers report, not a fault
-    """A stratum has not the labels that a variance needs."""
+    """A stratum has too few labels for a variance."""
 
 
 def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True) -> Estimate:
-    """The mean human score of all completions of the strata.
+    """Mean human score of all completions of the strata.
 
-    Each stratum's estimate is weighted with its share of the completions and the variances add up; labels are taken
-    to be a random draw within each stratum. One stratum gives the unstratified estimate.
+    Strata are weighted by their share of the completions, and their variances add up. Labels must be a random draw
+    within each stratum.
 
     Args:
         strata: at least one.
-        level: of the interval, which is normal.
-        powered: with the judge's ratings; False is the classical estimate from the labels alone.
+        level: of the normal interval.
+        powered: use the judge's ratings; False is the classical estimate from the labels alone.
 
     Returns:
-        The estimate; its n is the number of labels.
+        The estimate; n is the number of labels.
 
     Raises:
         TooFewLabels: a stratum has fewer than two labels.
 
     Source: Fisch et al., Stratified Prediction-Powered Inference (2024), equation 6, with Angelopoulos et al., PPI++
-        (2023) within strata; Play Favorites, section 7.
+    (2023) within strata; Play Favorites, section 7.
     """
     total = sum(stratum.size for stratum in strata)
     estimates = [_within(stratum, powered) for stratum in strata]
@@ -78,11 +75,6 @@ def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True
 
 
 def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
-    """Mean and standard error within one stratum.
-
-    A stratum whose completions are all labelled, or whose judge gives one score only, has nothing to gain from
-    ratings: there the weight of the ratings is 0, which is the classical estimate.
-    """
     if len(stratum.labels) < MIN_STRATUM_LABELS:
         raise TooFewLabels(
             f"stratum {stratum.name}: {len(stratum.labels)} labels; a variance needs {MIN_STRATUM_LABELS}"
@@ -98,15 +90,15 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
 
 
 def power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> float:
-    """The weight of a judge's ratings with which the estimate of a mean varies least, held in [0, 1].
+    """Weight of the judge's ratings with the lowest variance of the estimate, clipped to [0, 1].
 
     Args:
         labels: shape (n,), human scores.
         rated: shape (n,), the judge's scores of the same items.
-        rated_only: shape (m,), its scores of other items, not empty; not all ratings are equal.
+        rated_only: shape (m,), its scores of other items, not empty; ratings must vary.
 
     Source: PPI++ (2023), section 6, in the form of the package `ppi-python` 0.2.3: the covariance divides by n, and the
-        variance is that of all ratings and divides by n + m - 1.
+    variance is that of all ratings and divides by n + m - 1.
     """
     n, m = len(labels), len(rated_only)
     spread = np.var(np.concatenate([rated, rated_only]), ddof=1)
@@ -120,12 +112,12 @@ _STEP = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPairs:
-    """Judged pairs, some with a label; all values from the side of one model.
+    """Judged pairs, some with a label, from the side of one model.
 
     Attributes:
         verdicts: shape (n,), 1 win, 0.5 tie, 0 loss, by the judge.
         proxy: shape (n,), the judge's prediction of the label: its verdicts, or P(win).
-        labels: shape (n,), the same by people, NaN without a label.
+        labels: shape (n,), by annotators, NaN without a label.
         clusters: n keys; pairs of one question are not independent.
     """
 
@@ -141,17 +133,17 @@ class JudgedPairs:
 
     @property
     def labelled(self) -> Flags:
-        """Shape (n,), True where a pair has a label."""
+        """Shape (n,), True if a pair has a label."""
         return ~np.isnan(self.labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeError:
-    """The judge's errors on the labelled pairs, for one outcome (`win` or `loss`).
+    """The judge's errors on the labelled pairs, for the outcome `win` or `loss`.
 
     Attributes:
-        sensitivity: share of pairs with the outcome that the judge gives it, as is `specificity` of those without;
-            None where there are none.
+        sensitivity: share of pairs with the outcome that the judge assigns it; None without such pairs.
+        specificity: share of the other pairs that the judge does not assign it; None without such pairs.
     """
 
     outcome: str
@@ -161,16 +153,14 @@ class JudgeError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrueWinRate:
-    """Estimates of a win rate, each with its 95 % interval; a string is the reason why there is none.
+    """Estimates of a win rate with 95 % intervals; a string is the reason for no estimate.
 
     Attributes:
         verdicts: rate of the judge's verdicts.
-        judge: rate of `proxy`; its interval, as that of `verdicts`, is for the judge's rate, and need not contain the
-            true one.
+        judge: rate of `proxy`. Both intervals are for the judge's rate and need not contain the true one.
         labels: from the labels alone.
         weight: of the judge's values in PPI++, in [0, 1]; None without an estimate.
-        drift: p value of a difference between the judge's values on labelled and on unlabelled pairs; None where one
-            of the two is missing.
+        drift: p-value of a difference between the judge's values on labelled and unlabelled pairs; None without either.
     """
 
     verdicts: Estimate | str
@@ -218,17 +208,17 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
 
 
 def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
-    """Labels with which the PPI++ interval of these pairs is at most this wide, from the labels at hand.
+    """Number of labels for a PPI++ interval of at most this width, estimated from the current labels.
 
     Args:
         pairs: at least `MIN_LABELS` with a label.
-        width: from the lower to the upper bound, above 0.
+        width: from lower to upper bound, above 0.
 
     Returns:
-        None where not even a label on every pair is enough.
+        None if labels on all pairs are not enough.
 
     Raises:
-        ValueError: too few labels to know the spread, or a width that is not above 0.
+        ValueError: there are too few labels, or the width is not positive.
     """
     known = pairs.labelled
     if known.sum() < MIN_LABELS or width <= 0:
@@ -247,7 +237,6 @@ def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
 
 
 def _estimate(values: Floats, clusters: Sequence[Hashable]) -> Estimate | str:
-    """The mean of values with its cluster-robust interval; Wilson's where all are wins, or none is."""
     value = float(values.mean())
     if value in (0.0, 1.0):
         return widened(Estimate(value=value, low=value, high=value, n=len(values)), clusters)
@@ -270,7 +259,6 @@ def _ppi(pairs: JudgedPairs) -> tuple[Estimate | str, float | None]:
 
 
 def _rogan_gladen(pairs: JudgedPairs) -> Estimate | str:
-    """P(win) and P(loss), each corrected by sensitivity and specificity, into wins plus half of the ties."""
     known = pairs.labelled
     columns = [np.ones(len(known)), known.astype(np.float64)]
     for outcome in (1.0, 0.0):
@@ -281,7 +269,7 @@ def _rogan_gladen(pairs: JudgedPairs) -> Estimate | str:
     for name, (true, hit, alarm) in (("win", means[3:6]), ("loss", means[7:10])):
         if true in (0.0, means[1]):
             rest = "has" if true == 0 else "lacks"
-            return f"no labelled pair {rest} the outcome {name}, so that the judge's errors on it are unknown"
+            return f"no labelled pair {rest} the outcome {name}, so the judge's errors on it are unknown"
         if hit / true - alarm / (means[1] - true) <= 0:
             return f"the judge is no better than chance at the outcome {name}: sensitivity + specificity is at most 1"
     value = _corrected(means)
@@ -289,7 +277,6 @@ def _rogan_gladen(pairs: JudgedPairs) -> Estimate | str:
 
 
 def _corrected(means: Floats) -> float:
-    """The win rate from the means of `_rogan_gladen`'s columns."""
 
     def prevalence(judged: float, true: float, hit: float, alarm: float) -> float:
         sensitivity, false_alarms = hit / true, alarm / (means[1] - true)
@@ -323,15 +310,15 @@ def _interval(
         value: the estimate.
         linear: shape (m,), of mean 0.
         clusters: m keys.
-        counted: shape (m,), pairs that the precision rests on: where labels carry most of the error, those with a
-            label. Student's quantile is that of their clusters.
-        lost: degrees of freedom that the estimate used up.
+        counted: shape (m,), pairs that determine the precision: those with a label if labels carry most of the error.
+            Their clusters give the degrees of freedom.
+        lost: degrees of freedom used by the estimate.
     """
     if not linear.any():
-        return "all values are alike, which says nothing about their spread"
+        return "all values are equal, so their spread is unknown"
     groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]
     if groups.max() == 0:
-        return "all pairs are of one question, so that the spread between questions is unknown"
+        return "all pairs are of one question, so the spread between questions is unknown"
     fit = OLS(linear, np.ones(len(linear))).fit(cov_type="cluster", cov_kwds={"groups": groups})
     units = len(np.unique(groups[counted]))
     reach = float(t.ppf((1 + LEVEL) / 2, max(units - lost, 1)) * fit.bse[0])
@@ -340,7 +327,6 @@ def _interval(
 
 
 def _design_effect(pairs: JudgedPairs) -> float:
-    """Variance of the judge's mean with questions as clusters, relative to single pairs; 1 where it is unknown."""
     clustered = _estimate(pairs.proxy, pairs.clusters)
     single = _estimate(pairs.proxy, range(len(pairs.proxy)))
     if isinstance(clustered, str) or isinstance(single, str):
@@ -349,7 +335,6 @@ def _design_effect(pairs: JudgedPairs) -> float:
 
 
 def _drift(labelled: Floats, others: Floats) -> float | None:
-    """Welch's test; None where a side has fewer than two pairs."""
     if min(len(labelled), len(others)) < 2:
         return None
     if np.ptp(labelled) + np.ptp(others) == 0:

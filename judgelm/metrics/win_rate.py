@@ -1,13 +1,12 @@
-"""Win rates of a model against a baseline, and preferences with the effect of length and of Markdown taken out.
+"""Win rates against a baseline, and preferences controlled for length and Markdown.
 
-Style control fits a logistic regression of the preferences on the differences in style, with a strength for each model
-where the models are known, so that a model that writes much and well is not taken for one that merely writes much.
-Each preference is then moved by what the fitted style adds to it:
+Style control is a logistic regression of preferences on differences in style, with a strength per model if models are
+known. It then removes the fitted effect of style from each preference:
 
     adjusted = preference - (P(at its difference in style) - P(at no difference))
 
-Against one baseline, the mean of a model's adjusted preferences is its P(at no difference), AlpacaEval's controlled win
-rate. Unlike AlpacaEval, which fits each model alone, a judge has one coefficient for all models.
+Against one baseline, the mean adjusted preference of a model is AlpacaEval's length-controlled win rate. AlpacaEval
+fits each model alone; here one coefficient covers all models.
 
 Source: AlpacaEval (Li et al. 2023); Length-Controlled AlpacaEval (Dubois et al. 2024), section 3 and
 tatsu-lab/alpaca_eval, `metrics/winrate.py` and `metrics/glm_winrate.py`. Headers, lists and bold text as terms: LMSYS,
@@ -34,18 +33,18 @@ from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Resamplin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FractionalLogit:
-    """A fit; `coefficients` has shape (k,), their cluster-robust `covariance` (k, k)."""
+    """A fit: `coefficients` of shape (k,), their cluster-robust `covariance` of shape (k, k)."""
 
     coefficients: Floats
     covariance: Floats
 
 
 def fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable]) -> FractionalLogit | str:
-    """Fit P = expit(design @ coefficients), without penalty.
+    """Fit P = expit(design @ coefficients) without penalty; return the reason if there is no fit.
 
     Args:
         preferences: shape (n,), in [0, 1].
-        design: shape (n, k), with a constant where it is wanted.
+        design: shape (n, k), including a constant if needed.
         clusters: n keys; rows of one key are not independent.
     """
     if np.linalg.matrix_rank(design) < design.shape[1]:
@@ -70,7 +69,7 @@ def fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable])
 
 
 MIN_PAIRS = 10
-"""Pairs below which nothing is fitted."""
+"""Minimum number of pairs for a fit."""
 _TIE = 0.5
 
 
@@ -89,13 +88,13 @@ class WinRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthControlled:
-    """Regression estimates for answers of equal length.
+    """Win rate at equal length.
 
     Attributes:
-        rate: mean probability that the model's answer is preferred at no difference in length.
-        standard_error: of it, by the delta method from the regression's robust covariance.
-        length: coefficient of tanh of the standardised difference in length, baseline minus model: negative where
-            longer answers are preferred.
+        rate: mean probability that the model's answer is preferred at equal length.
+        standard_error: by the delta method from the robust covariance.
+        length: coefficient of tanh of the standardised difference in length, baseline minus model; negative if longer
+            answers are preferred.
     """
 
     rate: Estimate
@@ -104,10 +103,10 @@ class LengthControlled:
 
 
 def weighted(preferences: Floats, clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
-    """The mean of the preferences, probabilities as they are.
+    """Mean of the preferences.
 
     Args:
-        preferences: shape (n,), in [0, 1], probability that the model wins.
+        preferences: shape (n,), probability that the model wins, in [0, 1].
         clusters: n instructions, resampled as wholes.
         resampling: seed and number of resamples.
 
@@ -121,31 +120,27 @@ def weighted(preferences: Floats, clusters: Sequence[Hashable], resampling: Resa
 
 
 def discrete(preferences: Floats, clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
-    """The share of wins with half of the ties; a preference other than 0.5 is a win or a loss.
-
-    Arguments and errors are those of `weighted`.
-    """
+    """Share of wins plus half the ties; a preference other than 0.5 is a win or a loss. Arguments as in `weighted`."""
     return weighted(np.sign(preferences - _TIE) / 2 + _TIE, clusters, resampling)
 
 
 def length_controlled(
     preferences: Floats, lengths: Floats, clusters: Sequence[Hashable], difficulty: Floats | None = None
 ) -> LengthControlled | str:
-    """The win rate that a logistic regression predicts where both answers are equally long.
+    """Win rate at equal length, by a logistic regression.
 
-    The terms are AlpacaEval's: tanh of the difference in length divided by its standard deviation, a constant for the
-    model and, where it is given, the difficulty of each instruction. The published fit is L1-penalised, its strength
-    chosen by five-fold cross-validation, and drawn to a verbose and a concise version of its baseline; here there is no
-    penalty, so that figures differ from the leaderboard's.
+    The terms are AlpacaEval's: tanh of the standardised difference in length, a constant, and optionally the
+    instruction's difficulty. AlpacaEval's fit is L1-penalised by five-fold cross-validation and drawn to verbose and
+    concise versions of its baseline. This fit has no penalty, so the figures differ.
 
     Args:
         preferences: shape (n,), in [0, 1].
-        lengths: shape (n, 2), of the baseline's and of the model's answers.
-        clusters: n instructions, whose comparisons are not independent.
+        lengths: shape (n, 2), of the baseline's and the model's answers.
+        clusters: n instructions; comparisons of one are not independent.
         difficulty: shape (n,); None leaves the term out.
 
     Returns:
-        The estimate with a 95 % interval (on the logit scale), or why there is none.
+        The estimate with a 95 % interval (on the logit scale), or the reason for none.
     """
     n = len(preferences)
     if n < MIN_PAIRS:
@@ -153,7 +148,7 @@ def length_controlled(
     deltas = lengths[:, 0] - lengths[:, 1]
     spread = float(np.std(deltas, ddof=1))
     if spread == 0:
-        return "all answers differ in length by the same"
+        return "all answers differ in length by the same amount"
     constant = [np.ones(n)] if difficulty is None else [np.ones(n), difficulty]
     design = np.column_stack([np.tanh(deltas / spread), *constant])
     fit = fit_logit(preferences, design, clusters)
@@ -196,7 +191,7 @@ class StyleDifferences:
     """Differences in style of n pairs, first minus second.
 
     Attributes:
-        terms: names of the k features that differ in some pair.
+        terms: names of the k features that vary.
         values: shape (n, k), tanh of the difference divided by its standard deviation.
         constant: features that no pair differs in.
     """
@@ -208,13 +203,13 @@ class StyleDifferences:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StyleControl:
-    """Preferences with the effect of style taken out.
+    """Preferences without the effect of style.
 
     Attributes:
-        terms: coefficient of each term, positive where more of it is preferred, with a 95 % interval.
-        adjusted: shape (n,), each preference without what style adds; may leave [0, 1].
-        neutral: shape (n,), P(first better) of the fit at no difference in style; NaN where it has none.
-        unadjusted: pairs that are as they were: of models that always or never win, whose strength is not finite.
+        terms: coefficients with 95 % intervals, positive if more of the feature is preferred.
+        adjusted: shape (n,), preferences without the effect of style; can leave [0, 1].
+        neutral: shape (n,), fitted P(first better) at no difference in style; NaN if not fitted.
+        unadjusted: number of unchanged pairs, of models that always or never win (infinite strength).
     """
 
     terms: Mapping[str, Estimate]
@@ -224,7 +219,7 @@ class StyleControl:
 
 
 def style_differences(answers: Sequence[tuple[str, str]], control: Control) -> StyleDifferences:
-    """The terms of a control for pairs of answers.
+    """Compute the terms of a control for pairs of answers.
 
     Raises:
         ValueError: fewer than two pairs.
@@ -251,19 +246,16 @@ def control_style(
     clusters: Sequence[Hashable],
     models: Sequence[tuple[str, str]] | None = None,
 ) -> StyleControl | str:
-    """Take the effect of style out of preferences.
+    """Remove the effect of style from preferences; return the reason if that is impossible.
 
     Args:
-        preferences: shape (n,), in [0, 1], that the first answer is better.
+        preferences: shape (n,), that the first answer is better, in [0, 1].
         differences: of the same pairs.
         clusters: n keys; pairs of one question are not independent.
-        models: the models of both answers; None fits one constant in their place.
-
-    Returns:
-        The adjusted preferences, or why there are none.
+        models: models of both answers; None fits one constant instead.
     """
     if not differences.terms:
-        return f"no pair differs in {', '.join(differences.constant)}, or all by the same"
+        return f"no pair differs in {', '.join(differences.constant)}, or all differ by the same amount"
     fitted, strengths = _strengths(preferences, models)
     n = int(fitted.sum())
     if n < MIN_PAIRS:
@@ -287,10 +279,9 @@ def control_style(
 
 
 def _strengths(preferences: Floats, models: Sequence[tuple[str, str]] | None) -> tuple[Flags, Floats]:
-    """The pairs that can be fitted, and the columns for the strengths of their models and for the first answer.
+    """Pairs that can be fitted, and columns for the models' strengths and the first answer.
 
-    The first answer's constant is left out where it says the same as the models, as where one of two always stands
-    first.
+    The first answer's constant is left out if the models determine it, such as when one of two is always first.
     """
     n = len(preferences)
     if models is None:

@@ -40,5 +40,5 @@ def test_pairs_of_one_question_are_one_draw_for_people_and_judge():
 
 @pytest.mark.parametrize("votes", [[], [[1]], [[1, 1], [1]]])
 def test_one_vote_is_not_agreement(votes):
-    with pytest.raises(ValueError, match="two votes"):
+    with pytest.raises(ValueError, match="two or more votes"):
         human_agreement([1] * len(votes), votes, None, Resampling())

@@ -85,7 +85,7 @@ def test_a_resample_without_a_subset_says_nothing_of_its_score():
 
 
 def test_no_prompt_or_one_of_no_section_is_refused():
-    for scored, finding in (([], "no prompt"), ([Scored(subset="z", credit=1.0, cluster=1)], "z: in none")):
+    for scored, finding in (([], "has a prompt"), ([Scored(subset="z", credit=1.0, cluster=1)], "no section has z")):
         with pytest.raises(ValueError, match=finding):
             section_scores(scored, {"one": {"a": 1}}, HOW)
 
@@ -139,7 +139,7 @@ def test_ties_have_the_interval_of_resampled_keys():
     found = ties_score(right + wrong, Resampling(resamples=2000))
     # all four draws right in 1/16 of the resamples, all wrong in as many: -1 is tanh's end for no spread
     assert (found.low, found.high) == pytest.approx((-0.01, 1.01))
-    with pytest.raises(ValueError, match="no prompt"):
+    with pytest.raises(ValueError, match="at least one prompt"):
         ties_score([], HOW)
 
 

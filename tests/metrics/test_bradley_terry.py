@@ -179,5 +179,5 @@ def test_a_judge_that_always_takes_the_first_answer_has_an_open_position_and_equ
 
 
 def test_no_match_is_refused():
-    with pytest.raises(ValueError, match="no match"):
+    with pytest.raises(ValueError, match="at least one match"):
         bradley_terry([], HOW)

@@ -136,7 +136,7 @@ def test_certainty_is_held_off_the_ends():
 @pytest.mark.parametrize(
     ("outcome", "probability", "finding"),
     [
-        ([], [], "undefined"),
+        ([], [], "at least one pair"),
         ([True], [0.1, 0.2], "two arrays"),
         ([[True]], [[0.1]], "two arrays"),
         ([True], [1.2], "outside"),

@@ -57,12 +57,12 @@ OWN, OTHERS, _ = labels("CII")
 @pytest.mark.parametrize(
     ("own", "others", "thresholds", "finding"),
     [
-        (OWN, OTHERS[:, :0], (1.0,), "no other judge"),
+        (OWN, OTHERS[:, :0], (1.0,), "at least one other judge"),
         (OWN, OWN, (1.0,), "expected shapes"),
         (OTHERS, OTHERS, (1.0,), "expected shapes"),
         (OWN, np.repeat(OTHERS, 2, axis=0), (1.0,), "expected shapes"),
-        (OWN, OTHERS, (0,), "share above 0"),
-        (OWN, OTHERS, (1.0, 1.01), "share above 0"),
+        (OWN, OTHERS, (0,), "expected shares in"),
+        (OWN, OTHERS, (1.0, 1.01), "expected shares in"),
     ],
 )
 def test_what_makes_no_sense_is_refused(own, others, thresholds, finding):

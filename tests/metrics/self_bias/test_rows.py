@@ -121,7 +121,7 @@ def test_models_leave_as_models_alone_or_as_judges_too():
 def test_slices_are_by_value_and_need_their_column():
     paired = pair_with_reference(PLAIN, FAMILIES)
     assert [(name, len(rows.frame)) for name, rows in slices(paired, "model")] == [("a", 2), ("b", 1)]
-    with pytest.raises(ValueError, match='no column "nothing" to fit apart'):
+    with pytest.raises(ValueError, match='no column "nothing"'):
         list(slices(paired, "nothing"))
 
 
