@@ -73,7 +73,8 @@ def test_leads_of_the_first_place_are_the_mean_of_both_orders():
 
 
 @pytest.mark.parametrize(
-    ("given", "swapped", "finding"), [([], [], "at least one pair"), ([1], [1, 0], "one shape"), ([[1]], [[1]], "one shape")]
+    ("given", "swapped", "finding"),
+    [([], [], "at least one pair"), ([1], [1, 0], "one shape"), ([[1]], [[1]], "one shape")],
 )
 def test_undefined_bias_is_an_error(given, swapped, finding):
     with pytest.raises(ValueError, match=finding):
