@@ -1,7 +1,7 @@
-"""The records that all packages share: frozen, slotted, and free of behaviour.
+"""Records shared by all packages: frozen, slotted, without behaviour.
 
 A mode sends a `Request` about a `Sample` to an engine, gets a `Completion`, and concludes a `Judgment`. A `Label` is
-the conclusion of somebody else (a human, a teacher). Their forms in files: `judgelm.runs.run_files` (judgments) and
+the verdict of a person or teacher. For their file formats see `judgelm.runs.run_files` (judgments) and
 `judgelm.data.sources.registry` (samples and labels).
 """
 
@@ -17,7 +17,7 @@ Winner = Literal[1, 2, "tie"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One question, the images that it is about (paths or URLs, which engines read), and the answers to be judged."""
+    """One question with its images (paths or URLs), and the answers to judge."""
 
     id: str
     question: str
@@ -31,13 +31,15 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """The verdict of a person or teacher on a pair, one answer, or three and more; in sample order.
+    """The verdict of a person or teacher on a sample, in sample order.
 
-    `winner` is the label of a pair that metrics compare with, and None where there are not two answers: what is known
-    of those is their `scores`, one each. Of a pair `scores` and `reason` are there where the source has them (a GPT-4
-    review), `votes` where several annotators voted (PandaLM), `preference` where the source has one: P(first is
-    better), 0 and 1 for hard labels, 0.5 for a tie, anything between from a judge that gave probabilities (AlpacaEval's
-    weighted annotators). Without scores the winner is the first above 0.5, the second below, a tie at 0.5.
+    Attributes:
+        winner: of a pair; None for other numbers of answers.
+        scores: one per answer.
+        reason: explanation of the verdict.
+        votes: of several annotators (PandaLM).
+        preference: P(first is better), in [0, 1]: 0 and 1 are hard labels, 0.5 is a tie. Without scores it decides the
+            winner.
     """
 
     sample_id: str
@@ -50,20 +52,20 @@ class Label:
 
 MAX_TEMPERATURE = 100.0
 MIN_TEMPERATURE = 0.01
-"""Logits divided by less overflow; a temperature between 0 and this is raised to it, as vLLM does."""
+"""Lower temperatures overflow the logits; those above 0 are raised to this, as in vLLM."""
 
 MAX_REPLIES = 10_000
 MAX_SEED = 2**62
-"""Engines add the index of a reply to a seed, and the sum must fit into 64 bits."""
+"""Engines add a reply's index to the seed, and the sum must fit into 64 bits."""
 
 MAX_TOKENS = 2**20
-"""Of a reply that a user asks for."""
+"""Maximum that a user can set for a reply."""
 
 _MAX_LENGTH = 2**31 - 1
-"""Of a reply with its thinking; engines count in 32 bits."""
+"""Maximum of a reply with its thinking; engines count in 32 bits."""
 
 FinishReason = Literal["stop", "length", "thinking", "too_long", "equal_after_cut", "error"]
-"""Why a reply ended; `thinking`: within its thinking, so that there is no reply."""
+"""Why a reply ended; `thinking` means within its thinking, so that there is no reply."""
 
 ThinkingMode = Literal["on", "off", "absent"]
 """Thinking before the reply: requested, suppressed, or left to the chat template (`absent`)."""
@@ -78,9 +80,9 @@ class StepPlace:
     """The place of a span in a trajectory.
 
     Attributes:
-        answer: the trajectory's place among the answers shown.
+        answer: position of the trajectory among the answers shown.
         step: number of the step, from 1.
-        rank: the order in which texts are left out where the window ends, the lowest first; None for one that stays.
+        rank: order in which texts are left out to fit the window, lowest first; None for texts that stay.
     """
 
     answer: int
@@ -90,7 +92,7 @@ class StepPlace:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of a prompt; `answer` may be cut, all but `template` is untrusted, an `image`'s text is where it lies."""
+    """A piece of a prompt: only `answer` is cut, all but `template` are untrusted, an `image` holds a path or URL."""
 
     text: str
     kind: SpanKind = "template"
@@ -102,10 +104,13 @@ class Span:
 class Prompt:
     """The judge's input: plain text, or chat messages if `chat` is set.
 
-    Plain text is the spans' texts, joined. For a chat, neighbouring spans of one role make one message and the
-    tokenizer's own chat template wraps them. `prefill` is the forced start of the reply. `sanitized` counts
-    the confusables of the template's delimiters that rendering sanitized in the untrusted spans. `compares` is the
-    number of answers, or of dialogues, that the judge is to compare: `answer` spans, as many of each in a row.
+    Plain text is the concatenation of the spans. In a chat, neighbouring spans of one role are one message, and the
+    tokenizer's chat template wraps the messages.
+
+    Attributes:
+        prefill: forced beginning of the reply.
+        sanitized: number of confusables of the template's delimiters that were sanitized in untrusted spans.
+        compares: number of answers or dialogues to compare; the `answer` spans of each are consecutive.
     """
 
     spans: tuple[Span, ...]
@@ -122,20 +127,20 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Sampling parameters. Greedy at temperature 0; otherwise `seed` makes a reply repeat within an engine.
+    """Sampling parameters: greedy at temperature 0; otherwise `seed` makes replies reproducible within an engine.
 
     Attributes:
-        max_tokens: a reply ends here at the latest, or at the end of the model's window.
-        temperature: 0 is greedy; above it at least `MIN_TEMPERATURE`.
-        stop: a reply ends before the first of these strings, which is not part of it unless `include_stop`. A blank one
-            (a line's end) acts behind a line that is not blank: a reply may begin with empty lines.
-        n: how many replies.
-        grammar: regular expression that the reply must match, for the engines that can.
-        reserve: tokens that the length policy keeps free behind the prompt; None keeps `max_tokens`. A reply that goes
-            on from an earlier one has the earlier one's, so that the same answers are cut in the same way.
+        max_tokens: maximum length of a reply; the window may end it earlier.
+        temperature: 0 is greedy; otherwise at least `MIN_TEMPERATURE`.
+        stop: a reply ends before the first of these strings, or after it with `include_stop`. A blank one (a line end)
+            only counts after a line that is not blank.
+        n: number of replies.
+        grammar: regular expression that the reply must match, for engines that support it.
+        reserve: tokens that the length policy keeps free after the prompt; None is `max_tokens`. A request that
+            continues an earlier reply uses the earlier value, so that answers are cut in the same way.
 
     Raises:
-        ConfigError: a number that no engine could use, or an empty stop string.
+        ConfigError: a number that no engine supports, or an empty stop string.
     """
 
     max_tokens: int
@@ -148,7 +153,6 @@ class Sampling:
     reserve: int | None = None
 
     def __post_init__(self) -> None:
-        """Check all numbers here, since an engine that fails on one of them fails for all its requests."""
         for name, value, least, most in (
             ("temperature", self.temperature, 0, MAX_TEMPERATURE),
             ("max_tokens", self.max_tokens, 1, _MAX_LENGTH),
@@ -159,7 +163,7 @@ class Sampling:
             if not least <= value <= most:  # also true of NaN
                 raise out_of_range(name, value, least, most)
         if "" in self.stop:
-            raise ConfigError("stop has an empty string, before which every reply would end; leave it out")
+            raise ConfigError("stop contains an empty string, which ends every reply; leave it out")
         if 0 < self.temperature < MIN_TEMPERATURE:
             object.__setattr__(self, "temperature", MIN_TEMPERATURE)
 
@@ -185,10 +189,10 @@ class Request:
     """One prompt for an engine.
 
     Attributes:
-        key: names the request within its flow; the runner makes it unique in the engine.
-        candidates: replies whose probabilities are asked for, see `Completion.candidate_logprobs`.
-        adapter: folder or hub id of the LoRA adapter that answers; None takes what the engine was loaded with.
-        reward: asks a reward model for its number on the prompt, a finished chat, instead of a reply.
+        key: identifies the request within its flow; the runner makes it unique in the engine.
+        candidates: replies whose probabilities are requested, see `Completion.candidate_logprobs`.
+        adapter: folder or hub id of the LoRA adapter to use; None is the engine's own.
+        reward: requests a reward model's number for the prompt, a finished chat, instead of a reply.
     """
 
     key: str
@@ -201,7 +205,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """One answer that the length policy shortened: its place among the answers shown, and tokens before and after.
+    """One answer that the length policy shortened: its position among those shown, and its tokens before and after.
 
     `steps` are the numbers of a trajectory's steps whose text was left out.
     """
@@ -217,21 +221,20 @@ class Completion:
     """An engine's answer to one request.
 
     Attributes:
-        texts: `n` replies; empty when `finish_reasons` tells of a failure. A reply that begins with thinking has the
-            thinking's opening, also where the chat template wrote that into the prompt.
-        thinking: of each reply, what the judge thought before it, without tags; empty where none of them has any.
-        finish_reasons: one per reply, or a single `too_long`, `equal_after_cut` or `error` for the whole
-            request.
-        candidate_logprobs: for each candidate the natural log of the probability that a reply drawn at temperature 1
-            begins with it and with no longer candidate; -inf where there is none, or where the engine left it out
-            because all that it left out has at most 0.01 together. None where not asked for or not to be had.
-        approximation: in what the log-probabilities are not exact, in words; empty where they are.
+        texts: `n` replies; empty if the request failed. A reply that begins with thinking contains the opening of the
+            thinking, even if the chat template wrote it into the prompt.
+        thinking: the thinking before each reply, without tags; empty if there is none.
+        finish_reasons: one per reply, or a single `too_long`, `equal_after_cut` or `error` for the whole request.
+        candidate_logprobs: for each candidate, the natural log of the probability that a reply at temperature 1 begins
+            with it and with no longer candidate. It is -inf if there is none, or for candidates that an engine left out
+            because they have at most 0.01 together. None if not requested or not available.
+        approximation: why the log-probabilities are not exact; empty if they are.
         prompt_tokens: tokens of the prompt as the model read it.
         completion_tokens: tokens of all replies together.
         truncations: what the length policy shortened.
-        sanitized: confusables of the tokenizer's special tokens that were sanitized.
-        error: the engine's message when the request failed.
-        reward: of a reward model, its number on the prompt, unbounded; its text is empty.
+        sanitized: number of confusables of special tokens that were sanitized.
+        error: the engine's message if the request failed.
+        reward: a reward model's number for the prompt, unbounded; its text is empty.
     """
 
     key: str
@@ -249,31 +252,31 @@ class Completion:
 
     @classmethod
     def failed(cls, key: str, error: str, reason: FinishReason = "error", **fields: Any) -> "Completion":
-        """The completion of a request that failed as a whole."""
+        """Return the completion of a request that failed as a whole."""
         return cls(key=key, texts=(), finish_reasons=(reason,), error=error, **fields)
 
 
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "equal_after_cut", "engine", "undecided"]
-"""The cause of a missing score: the engine (`engine`), a panel (`undecided`), else the judge or the input."""
+"""Cause of a missing score: the engine (`engine`), a panel (`undecided`), otherwise the judge or the input."""
 
 
 def failure_name(code: str) -> str:
-    """A failure's code, or another outcome's, in words."""
+    """Return a failure's code, or another outcome, in words."""
     return "unparseable" if code == "off_grammar" else code.replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores in the order the answers were shown, on the judge's own scale."""
+    """Scores in the order the answers were shown, on the judge's scale."""
 
     values: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unparsed:
-    """A failure with its reason; never turned into a number.
+    """A failure with its reason; never converted to a number.
 
-    `text` is the raw reply (or the engine's message), `why` the finding in words.
+    `text` is the raw reply or the engine's message, `why` the reason in words.
     """
 
     code: FailureCode
@@ -285,14 +288,16 @@ class Unparsed:
 class PairDistribution:
     """The judge's probabilities of all score lines for one prompt, in the order shown.
 
+    `expected`, `first_better` and `tie` are over the assigned probability, and NaN (null in a run file) if nothing is
+    assigned.
+
     Attributes:
-        expected: mean of each answer's score over the mass that is assigned; NaN (null in a run file), as the next
-            two, where none is.
-        first_better: P(s1 > s2) + P(s1 = s2) / 2 over the mass that is assigned, in [0, 1].
-        tie: P(s1 = s2) over the mass that is assigned, in [0, 1].
-        unassigned: probability of replies that begin with no score line of the judge's scale, in [0, 1].
-        likeliest: (s1, s2, probability), likeliest first; those of 0.0001 or more.
-        approximation: the way in which this is not exact; empty where it is exact.
+        expected: mean score of each answer.
+        first_better: P(s1 > s2) + P(s1 = s2) / 2, in [0, 1].
+        tie: P(s1 = s2), in [0, 1].
+        unassigned: probability of replies that do not begin with a score line of the scale, in [0, 1].
+        likeliest: (s1, s2, probability), likeliest first, down to 0.0001.
+        approximation: why this is not exact; empty if it is.
     """
 
     expected: tuple[float, float]
@@ -305,11 +310,11 @@ class PairDistribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeDistribution:
-    """The judge's probabilities of all scores of one answer; `unassigned` and `approximation` as for a pair.
+    """The judge's probabilities of one answer's scores; `unassigned` and `approximation` as in `PairDistribution`.
 
     Attributes:
-        expected: mean score over the mass that is assigned; NaN (null in a run file) where none is.
-        likeliest: (score, probability), likeliest first; those of 0.0001 or more.
+        expected: mean score over the assigned probability; NaN (null in a run file) if nothing is assigned.
+        likeliest: (score, probability), likeliest first, down to 0.0001.
     """
 
     expected: float
@@ -327,21 +332,21 @@ class PairVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingVerdict:
-    """Answers from best to worst, as indices into the sample's answers; those of one tuple are tied."""
+    """Indices of the sample's answers from best to worst; those in one tuple are tied."""
 
     order: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeVerdict:
-    """One number for the one answer, or for all of a dialogue, on the scale in the manifest."""
+    """One number for one answer or dialogue, on the scale in the manifest."""
 
     score: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelVerdict:
-    """One of a few words, in lower case: `correct` or `incorrect`, where a mode says nothing else."""
+    """A lower-case word, in most modes `correct` or `incorrect`."""
 
     label: str
 
@@ -351,11 +356,11 @@ Verdict = PairVerdict | RankingVerdict | GradeVerdict | LabelVerdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfAnswer:
-    """The judge's own answer to the question it is to judge.
+    """The judge's own answer to the question that it judges.
 
     Attributes:
-        text: the whole reply, its reasoning included.
-        answer: the final answer, normalised for comparison; None where none can be extracted.
+        text: whole reply, with its reasoning.
+        answer: final answer, normalised for comparison; None if there is none.
         thinking: a reasoning model's thinking before the text; None without any.
     """
 
@@ -369,23 +374,22 @@ class Shown:
     """One prompt that the judge saw, and its reply.
 
     Attributes:
-        order: `order[i]` is the index in the sample of the answer shown at position i.
-        text: the reply, without the thinking before it.
+        order: `order[i]` is the sample's index of the answer shown at position i.
+        text: the reply without its thinking.
         thinking: a reasoning model's thinking before the reply; None without any.
-        part: the subject of this prompt, in modes with several: a dimension of a rubric, a turn.
+        part: subject of this prompt in modes with several: a rubric's dimension, a turn.
         scores: in the order shown.
-        anchor: the score of an answer that stood beside the sample's own, to compare it with.
-        label: the word that the reply ends in, in the modes that conclude in one; of a pair without scores the place of
-            the better answer, `1` or `2`, or `tie`.
-        referenced: True with a reference in the prompt; None where the mode does not record it.
-        read_anywhere: True where only the parser `anywhere` found the scores: they do not open the reply.
-        repaired: the failure that a grammar-constrained retry mended; `text` and `scores` are the retry's.
-        reason: the judge's continuation of its score line, where one was requested.
-        reason_failure: the cause of a missing or incomplete reason: `truncated` without an end, `too_long` where the
-            answers were cut further than for the scores.
-        distribution: where it was requested and is available; `grades` instead where one answer is graded.
-        log_odds: of the first letter against the second, or of yes against no, natural log, where the judge is read off
-            such a word.
+        anchor: score of the other answer that the sample's was compared with.
+        label: word that the reply ends in, for modes that conclude with one. For a pair without scores it is the
+            position of the better answer, `1` or `2`, or `tie`.
+        referenced: whether the prompt has a reference; None if the mode does not record it.
+        read_anywhere: True if only the parser `anywhere` found the scores.
+        repaired: failure that a constrained retry fixed; `text` and `scores` are the retry's.
+        reason: the judge's continuation of its score line, if requested.
+        reason_failure: why the reason is missing or incomplete; `too_long` if the answers were cut further than for the
+            scores.
+        distribution: if requested and available; `grades` for a single answer.
+        log_odds: natural log-odds of the first letter against the second, or of yes against no, where words are read.
     """
 
     order: tuple[int, ...]
@@ -409,15 +413,15 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryMatch:
-    """The tool calls of a trajectory compared with those of its reference, without a model.
+    """Tool calls of a trajectory compared with those of its reference, without a model.
 
     Attributes:
-        strict: the same messages by speaker and calls, whatever their texts.
-        ordered: the same calls in the same order.
-        unordered: the same calls, in any order.
-        subset: every call is one of the reference's; `superset`: every call of the reference was made.
-        recall: share of the reference's calls that were made; None where it has none.
-        precision: share of the calls that are the reference's; None where there are none.
+        strict: same messages by speaker and calls; texts do not count.
+        ordered: same calls in the same order.
+        unordered: same calls in any order.
+        subset: every call is in the reference; `superset`: every call of the reference was made.
+        recall: share of the reference's calls that were made; None if it has none.
+        precision: share of the calls that are in the reference; None if there are none.
     """
 
     strict: bool
@@ -431,13 +435,13 @@ class TrajectoryMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextHashes:
-    """xxh3-64 hashes, 16 hex digits each, of a sample as it was read, see `judgelm.data.judged_texts`.
+    """xxh3-64 hashes (16 hex digits) of a sample before any change, see `judgelm.data.judged_texts`.
 
     Attributes:
-        question: of the question; of a dialogue, the questions of all turns.
-        answers: of each answer in sample order; of a dialogue, each assistant's answers of all turns.
-        images: of the bytes of all images; None without any, or where one cannot be read.
-        context: of the reference and all else that is shown beside question and answers; None without any.
+        question: of the question; for a dialogue, of all questions.
+        answers: of each answer in sample order; for a dialogue, of all answers of each assistant.
+        images: of the bytes of all images; None without images, or if one cannot be read.
+        context: of the reference and everything else shown with question and answers; None without any.
     """
 
     question: str
@@ -448,28 +452,27 @@ class TextHashes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgment:
-    """The conclusion of a mode about one sample.
+    """A mode's conclusion about one sample.
 
     Attributes:
-        verdict: None exactly when `failure` is set.
-        scores: in sample order, on the judge's scale; the mean over the orders, under order rule `given` those of the
-            given order.
-        consistent: whether all orders give the same winner or ranking; None with one order, or when an order failed.
-        probability: P(first better), in [0, 1], over all orders shown, antisymmetrised, or under order rule `given` in
-            the given order; of modes that end in `correct` or `incorrect` P(correct). None where it was not
-            requested or is not available.
-        sanitized: confusables of delimiters and special tokens sanitized in question, reference and answers.
-        provenance: hash of model, template, engine, sampling, versions and machine; they stand in the manifest.
-        decided_by: which step of a cascade decided: the `small` or the `large` judge; of answers to questions
-            `exact_match`, `blank_answer` or the `judge`. None outside of one.
-        self_answers: the judge's own answers to the question, in the modes that ask for them; `solves` in a run file.
-        own_reference: the own answer shown as the reference; None without one.
-        votes: of a panel, each judge's verdict in a word (`1`, `tie`, `correct`, `7.5`, `2>1=3`), or None; of a judge
-            that is sampled several times, that of each sample drawn, by its number.
-        spread: standard deviation, over such samples, of P(first better) or P(correct), where one without it counts as
-            1, 0.5 or 0, or of the grade; None without at least two.
-        matches: of each trajectory with the reference, where that is a trajectory too.
-        hashes: of the texts judged; None where they are not known, as of other programs' judgments.
+        verdict: None exactly if `failure` is set.
+        scores: in sample order, on the judge's scale: the mean over the orders, or those of the given order under order
+            rule `given`.
+        consistent: whether all orders give the same winner or ranking; None with one order, or if an order failed.
+        probability: P(first better) or P(correct), in [0, 1], over all orders, or of the given order under order rule
+            `given`. None if not requested or not available.
+        sanitized: number of confusables of delimiters and special tokens that were sanitized.
+        provenance: hash of model, template, engine, sampling, versions and machine, which are in the manifest.
+        decided_by: deciding step: `small` or `large` judge of a cascade, `exact_match`, `blank_answer` or `judge` for
+            short answers; None elsewhere.
+        self_answers: the judge's own answers to the question; `solves` in a run file.
+        own_reference: own answer that was shown as the reference; None without one.
+        votes: verdict of each judge of a panel, or of each sample of a judge by number, as a word (`1`, `tie`,
+            `correct`, `7.5`, `2>1=3`) or None.
+        spread: standard deviation over such samples of P(first better) or P(correct) (1, 0.5 or 0 for verdicts
+            without), or of the grade; None with fewer than two.
+        matches: of each trajectory with a reference trajectory.
+        hashes: of the judged texts; None if unknown, as for judgments of other programs.
     """
 
     sample_id: str
@@ -494,33 +497,33 @@ class Judgment:
 
     @property
     def winner(self) -> Winner | None:
-        """The better answer of a pair; None where the judgment failed, or is not of a pair."""
+        """The better answer of a pair; None if the judgment failed or is not of a pair."""
         return self.verdict.winner if isinstance(self.verdict, PairVerdict) else None
 
     @property
     def compared(self) -> tuple[Shown, ...]:
-        """The prompts that show several answers; none where each answer was read by itself."""
+        """Prompts that show several answers."""
         return tuple(shown for shown in self.shown if len(shown.order) > 1)
 
     @property
     def reads_words(self) -> bool:
-        """True where several answers were judged by the probabilities of one word (`judgelm.modes.readings`)."""
+        """True if several answers were judged by the probabilities of a word (`judgelm.modes.readings`)."""
         several = self.scores is not None and len(self.scores) > 1
         return several and any(shown.log_odds is not None or len(shown.order) == 1 for shown in self.shown)
 
     @property
     def repaired(self) -> bool:
-        """True where only a grammar-constrained retry made a reply readable."""
+        """True if a constrained retry was needed to parse a reply."""
         return any(prompt.repaired is not None for prompt in self.shown)
 
     @property
     def read_anywhere(self) -> bool:
-        """True where only the parser `anywhere` could read a reply."""
+        """True if only the parser `anywhere` could parse a reply."""
         return any(prompt.read_anywhere for prompt in self.shown)
 
     @property
     def reason(self) -> str | None:
-        """The judge's explanation of the first order it explained, or of each answer that it read by itself."""
+        """The judge's explanation of the first explained order, or of each answer that it read alone."""
         explained = [(shown.order, shown.reason) for shown in self.shown if shown.reason is not None]
         alone = {order[0] for order, _ in explained if len(order) == 1}
         if len(explained) == len(alone) > 1:
@@ -529,7 +532,7 @@ class Judgment:
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:
-    """The answer with the higher of two scores; a tie where neither is, as with NaN."""
+    """Return the answer with the higher score; a tie if neither is higher, as with NaN."""
     if scores[0] > scores[1]:
         return 1
     return 2 if scores[1] > scores[0] else "tie"

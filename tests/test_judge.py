@@ -154,7 +154,7 @@ def test_a_judge_on_the_hub_is_asked_as_its_card_says(tiny_model, tmp_path):
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     first, second = done.stdout.splitlines()
     assert first == f"judgelm-compact card {'a' * 40}"
-    assert second.startswith("ModelError lab/nothing: no such folder here, and the hub cannot be reached")
+    assert second.startswith("ModelError lab/nothing: folder not found, and the hub is unreachable")
 
 
 @pytest.mark.parametrize("model", ["./nowhere", "nowhere", "a/b/c"])

@@ -1,17 +1,12 @@
-"""Answers judged by a checklist: each criterion is one question of yes or no, and the score is the weighted share met.
+"""Answers judged by a checklist: each criterion is a yes-no question, and the score is the weighted share met.
 
-The criteria come with the row (its field `criteria`), or with the run for all rows. Each is text, or text with a
-weight; a weight below 0 is for what an answer should not do. All criteria of a sample are asked in one batch, and the
-criterion stands last in its prompt, so that the prompts of one answer have question and answer as a shared beginning.
+The criteria come with the row (its field `criteria`) or with the run. The score of an answer is the sum of the weights
+of the criteria that it meets, divided by the sum of the positive weights. Negative weights are for what an answer
+should not do, so the score is at most 1 and can be below 0.
 
-The score of an answer is the sum of the weights of the criteria that it meets, divided by the sum of the weights above
-0. It is at most 1, and below 0 where criteria of negative weight outweigh the others. A criterion counts by its P(yes),
-or with `hard` as met or not.
-
-Source: HealthBench (Arora et al. 2025), its score (`calculate_score` in openai/simple-evals: met points over positive
-points; only the mean over samples is clipped to [0, 1]), which is the rule with `hard`; Rubrics as Rewards (Gunjal et
-al. 2025) for weighted criteria as a reward; WildBench (Lin et al. 2024) and TICK (Cook et al. 2024) for a checklist of
-each question.
+Source: HealthBench (Arora et al. 2025), `calculate_score` in openai/simple-evals, which is the rule with `hard`;
+Rubrics as Rewards (Gunjal et al. 2025), weighted criteria as a reward; WildBench (Lin et al. 2024) and TICK (Cook et
+al. 2024), a checklist per question.
 """
 
 import math
@@ -34,7 +29,7 @@ from judgelm.records import GradeVerdict, Judgment, PairVerdict, RankingVerdict,
 from judgelm.yaml_files import MAX_YAML_BYTES, parse_yaml
 
 CRITERIA_FIELD = "criteria"
-"""The field of a row, and of a sample's `metadata`, with its own criteria."""
+"""Field of a row, and of a sample's `metadata`, with its own criteria."""
 
 _FORM = '["...", {"text": "...", "weight": 2}]'
 _MET = 0.5
@@ -45,11 +40,11 @@ class Criterion:
     """One point of a checklist.
 
     Attributes:
-        text: what an answer does, in words that a judge answers with yes or no.
-        weight: its share in the score; below 0 of what an answer should not do, never 0.
+        text: what an answer does, as a judge can answer with yes or no.
+        weight: its share of the score; negative for what an answer should not do.
 
     Raises:
-        ConfigError: an empty text, or a weight that is 0 or no finite number.
+        ConfigError: empty text, or a weight that is 0 or not finite.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -66,15 +61,15 @@ class Criterion:
             )
 
     def __repr__(self) -> str:
-        """The text, with its weight before it where that is not 1, as HealthBench shows its points."""
+        """Return the text, after its weight unless that is 1, as HealthBench shows its points."""
         return self.text if self.weight == 1 else f"[{self.weight:g}] {self.text}"
 
 
 def parse_criteria(value: object) -> tuple[Criterion, ...]:
-    """The criteria of a list of texts and of objects with `text` and `weight`; a table's cell holds it as JSON or YAML.
+    """Return the criteria in a list of texts and of objects with `text` and `weight`, or in its JSON or YAML.
 
     Raises:
-        ConfigError: the value has another form, a criterion comes twice, or none has a weight above 0.
+        ConfigError: the value has another form, a criterion occurs twice, or no weight is positive.
     """
     items = parse_yaml(value) if isinstance(value, str) else value
     if not isinstance(items, Sequence) or isinstance(items, str) or not items:
@@ -82,9 +77,9 @@ def parse_criteria(value: object) -> tuple[Criterion, ...]:
     criteria = tuple(map(_criterion, items))
     texts = [criterion.text for criterion in criteria]
     if twice := next((text for text in texts if texts.count(text) > 1), None):
-        raise ConfigError(f"criterion {twice!r:.60} comes twice; keep it once, with the weight that it shall have")
+        raise ConfigError(f"criterion {twice!r:.60} occurs twice; keep one of them")
     if all(criterion.weight < 0 for criterion in criteria):
-        raise ConfigError("no criterion has a weight above 0, so there is nothing to divide by; add one")
+        raise ConfigError("no criterion has a weight above 0; add one")
     return criteria
 
 
@@ -95,46 +90,44 @@ def _criterion(item: object) -> Criterion:
     if not isinstance(fields, Mapping) or not {"text"} <= fields.keys() <= {"text", "weight"}:
         raise ConfigError(f"expected a criterion, got {item!r:.60}; write {_FORM}")
     text, weight = fields["text"], fields.get("weight")
-    weight = 1 if weight is None else weight  # tables of structs write null where there is none
+    weight = 1 if weight is None else weight  # tables of structs write null for a missing weight
     if not isinstance(text, str) or isinstance(weight, bool) or not isinstance(weight, int | float):
         raise ConfigError(f"expected text and a number as its weight, got {item!r:.60}; write {_FORM}")
     return Criterion(text=text, weight=float(weight))
 
 
 def read_criteria(path: Path) -> tuple[Criterion, ...]:
-    """The criteria of a file: a list in YAML or JSON, or of any other file each line that is not blank.
+    """Read the criteria of a file: a list in YAML or JSON, or one per line in other files.
 
     Raises:
-        ConfigError: the file cannot be read, or holds no criteria.
+        ConfigError: the file cannot be read, or contains no criteria.
     """
     try:
         text = read_text(path, MAX_YAML_BYTES)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return parse_criteria(parse_yaml(text) if path.suffix.lower() in (".yaml", ".yml", ".json") else lines)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as text in UTF-8 ({error}); check the file") from error
+        raise ConfigError(f"{path}: cannot be read as UTF-8 text ({error}); check the file") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checklist(BatchMode):
-    """Judge answers by criteria, each of them a question of yes or no.
+    """Judge answers by yes-no criteria.
 
-    Each criterion is asked about each answer, all in one batch. An entry of `shown` is one of them: `part` is the
-    criterion, with its weight before it where that is not 1, `log_odds` its reading, `scores` its P(yes), of yes and no
-    alone. `scores` of the judgment are the answers' weighted shares. One answer gets a `GradeVerdict`; the better of
-    two has the higher share; more answers are ranked. Where the judge's reply to one criterion cannot be read, the
-    judgment fails: it never counts as no.
+    `shown` has one entry per answer and criterion: `part` is the criterion, `scores` its P(yes). The judgment's
+    `scores` are the answers' weighted shares. One answer is graded, two are a pair, more are ranked. If a reply cannot
+    be read, the judgment fails; it never counts as no.
 
     Attributes:
-        criteria: for all samples; a row with a field `criteria` is judged by its own instead.
-        hard: count a criterion as met (P(yes) of 0.5 or more) or not, instead of by its P(yes).
-        tie_margin: of two answers, largest difference of their shares that is a tie.
-        reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
+        criteria: for all samples; a row's field `criteria` overrides them.
+        hard: count a criterion as met or not (P(yes) of 0.5 or more) instead of by its P(yes).
+        tie_margin: maximum difference of two answers' shares that is a tie.
+        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
 
     Raises:
-        ConfigError: criteria that say nothing, or a margin that is no share.
+        ConfigError: empty criteria, or an impossible margin.
     """
 
     name: ClassVar[str] = "checklist"
@@ -155,28 +148,27 @@ class Checklist(BatchMode):
         if self.criteria:
             object.__setattr__(self, "criteria", parse_criteria(self.criteria))
         if not 0 <= self.tie_margin <= 1:
-            raise ConfigError(f"tie_margin is {self.tie_margin}; it is a difference of two shares, 0 to 1")
+            raise ConfigError(f"tie_margin is {self.tie_margin}; it must be from 0 to 1")
 
     def check(self, sample: Sample) -> None:
-        """See that a sample has criteria.
+        """Check that a sample has usable criteria.
 
         Raises:
-            InputError: it has none, or they cannot be used.
+            InputError: it does not.
         """
         BatchMode.check(self, sample)
         self.criteria_of(sample)
 
     def criteria_of(self, sample: Sample) -> tuple[Criterion, ...]:
-        """The criteria that a sample is judged by: its own, else those of the mode.
+        """Return the criteria for a sample: its own, otherwise those of the mode.
 
         Raises:
-            InputError: there are none, or its own cannot be used.
+            InputError: there are none, or the sample's cannot be used.
         """
         own = sample.metadata.get(CRITERIA_FIELD)
         if own is None and not self.criteria:
             raise InputError(
-                f'sample {sample.id}: no criteria; give each row a list as "{CRITERIA_FIELD}", or all rows --criteria '
-                "FILE"
+                f'sample {sample.id}: no criteria; give each row "{CRITERIA_FIELD}", or use --criteria FILE'
             )
         try:
             return parse_criteria(self.criteria if own is None else own)
@@ -185,7 +177,7 @@ class Checklist(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask all criteria about all answers at once, and conclude.
+        """Ask all criteria about all answers concurrently, and conclude.
 
         Raises:
             InputError: as `check`.
@@ -206,13 +198,11 @@ class Checklist(BatchMode):
         )
 
     def _ask(self, sample: Sample, index: int, criterion: Criterion) -> RequestFlow[Shown]:
-        """One criterion about one answer, as the readings ask it."""
         reading = Pairwise(template=self.template, criterion=criterion.text, scale=self.scale, reference=self.reference)
         readout = yield from read_words(reading, replace(sample, answers=(sample.answers[index],)), ())
         return replace(readout.shown[0], order=(index,), part=repr(criterion))
 
     def _shares(self, criteria: Sequence[Criterion], read: Sequence[Shown]) -> Iterator[float]:
-        """The weighted share of each answer."""
         whole = math.fsum(max(criterion.weight, 0) for criterion in criteria)
         for begin in range(0, len(read), len(criteria)):
             values = [shown.scores[0] for shown in read[begin : begin + len(criteria)] if shown.scores]

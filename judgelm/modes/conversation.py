@@ -1,20 +1,7 @@
-"""Dialogues of several turns, and talk about a finished judgment.
+"""Dialogues of several turns, judged as a pair or graded; `judgelm.prompts.conversation` describes their form.
 
-`Conversation` judges two assistants' dialogues with the same user as a pair, or grades one assistant's.
-`judgelm.prompts.conversation` describes the form of dialogues in samples and prompts.
-
-`FollowUp` asks the judge about its judgment, with its own prompt and reply before the question:
-
-    talk = FollowUp(mode=mode, sample=sample, judgment=judgment)
-    exchange = yield from talk("Why is the second answer better?")
-    talk = talk.after(exchange)
-
-It is as pure as a mode: a server or a page drives it with whatever engine it has, and keeps the history. `Chat` is the
-same in a batch: each sample has its questions.
-
-Source: MT-bench (Zheng et al. 2023), section 3: each turn is judged, the second with the whole dialogue before the
-judge's eyes; a model's score is the mean over turns. JudgeLM, section 3.2, for the score line and both orders, and
-section 6 and Figure 19 for talk about judgments.
+Source: MT-bench (Zheng et al. 2023), section 3: each turn is judged, the second after the whole dialogue; a model's
+score is the mean over turns. JudgeLM, section 3.2, for the score line and both orders.
 """
 
 from collections import Counter
@@ -50,35 +37,28 @@ from judgelm.records import PairDistribution, Prompt, Request, Sample, Shown
 Turns = Literal["each", "last", "whole"]
 
 FOLLOW_UP = "follow-up"
+"""Beginning of `Shown.part` of a question about a judgment (`judgelm.modes.follow_up`)."""
 VOTE = "vote"
-"""Begins the `Shown.part` of a question that was asked about a judgment (`judgelm.modes.conversation`)."""
+"""Beginning of `Shown.part` of one of several votes (`judgelm.modes.votes`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation(Pairwise):
-    """Judge dialogues; a sample of two answers is a pair of them, a sample of one answer is graded.
+    """Judge dialogues: two answers are a pair of dialogues, one is graded.
 
-    `Judgment.shown` has one entry for each turn and order, named by `part` (`turn 1`, or `dialogue`). What each order
-    says of the dialogue is the mean of its turns' scores (`per_order`), and from there on a pair of dialogues is
-    concluded as any pair: order rule, tie threshold, consistency and probability. An order one of whose turns failed
-    has failed: a mean over the other turns would be of another dialogue.
-
-    One dialogue is graded behind the dialogue of its references where every turn shown has one, as JudgeLM grades a
-    single answer (the references have the full score, and the judge continues it); else in the prompt of a plain
-    grade (`judgelm.prompts.catalog`). The verdict is the mean over turns; `distribution` gives each turn's
-    `Shown.grades`. Orders and retries are of pairs and do not concern it.
-
-    A judge that is read off a word sees each assistant's answer by itself, behind the turns before it, or by `letters`
-    the dialogues with both as answers to the last question. The strengths are means over the turns.
+    `Judgment.shown` has one entry per turn and order (`part` is `turn 1`, or `dialogue`). The means over the turns are
+    then concluded like a pair. An order fails if one of its turns failed. One dialogue is graded after the dialogue of
+    its references if every shown turn has one, otherwise with the prompt of a plain grade; the verdict is the mean over
+    turns. Where words are read, each answer is shown alone after the turns before it; `letters` shows both dialogues.
 
     Attributes:
-        turns: `each` judges every turn, shown with those before it, as MT-Bench does; `last` only the last one; `whole`
-            all of them in one judgment.
+        turns: `each` judges every turn after those before it, as MT-Bench does; `last` only the last one; `whole` all
+            of them in one judgment.
 
-    The others are those of `Pairwise`; `reasons` are asked for turn by turn.
+    The other options are those of mode `pair`.
 
     Raises:
-        ConfigError: options that do not exist or do not fit together.
+        ConfigError: options that do not fit together.
     """
 
     name: ClassVar[str] = "conversation"
@@ -115,7 +95,6 @@ class Conversation(Pairwise):
         return replace(judgment, shown=shown)
 
     def _read_words(self, sample: Sample, views: Sequence[DialogueView]) -> Flow:
-        """Judge each turn by the probabilities of one word."""
         if len(sample.answers) == 1 and reading_of(self).reading == "letters":
             raise InputError(f"sample {sample.id}: reading letters compares dialogues; use --reading yes-no for one")
         readouts = yield from interleave([self._read_view(sample, view) for view in views])
@@ -134,7 +113,6 @@ class Conversation(Pairwise):
         return (yield from explain_word(self, replace(judgment, shown=shown), prompts, self.close_threshold))
 
     def _read_view(self, sample: Sample, view: DialogueView) -> RequestFlow[Readout]:
-        """One part of the dialogue: both assistants side by side, or each by itself."""
         if not reading_of(self).reads_alone:
             return (yield from read_words(self, flat_sample(view, sample.id), pair_orders(True)))
         alone = yield from interleave([read_words(self, flat, ()) for flat in flat_samples(view, sample.id)])
@@ -146,7 +124,7 @@ class Conversation(Pairwise):
         )
 
     def check(self, sample: Sample) -> None:
-        """See that a sample holds one dialogue or two.
+        """Check that a sample has one or two dialogues.
 
         Raises:
             InputError: it does not.
@@ -155,10 +133,10 @@ class Conversation(Pairwise):
         dialogue_of(sample)
 
     def views(self, sample: Sample) -> list[DialogueView]:
-        """The parts of the dialogue that are judged, each in one prompt (or in two orders).
+        """Return the judged parts of the dialogue, each with its own prompts.
 
         Raises:
-            InputError: the sample's turns are no dialogue.
+            InputError: the sample's turns are not a dialogue.
         """
         turns = dialogue_of(sample, referenced=self.reference != "ignore")
         if self.turns == "whole":
@@ -167,7 +145,7 @@ class Conversation(Pairwise):
         return [turn_view(turns, count) for count in range(first, len(turns) + 1)]
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """The prompt of `part`, as `Shown.part` names it; of the first part where it is empty."""
+        """Return the prompt of `part` as in `Shown.part`; of the first part if it is empty."""
         views = self.views(sample)
         return self._prompt(next((view for view in views if view.part == part), views[0]), order)
 
@@ -182,11 +160,9 @@ class Conversation(Pairwise):
         return dialogue_prompt(template, view, order, scale=self.scale)
 
     def _compare(self, sample: Sample, view: DialogueView) -> Flow:
-        """Both assistants, in all orders."""
         return self.ask(_seeded(sample, view), [self._prompt(view, order) for order in self.orders])
 
     def _grade(self, sample: Sample, view: DialogueView) -> Flow:
-        """One assistant, and the reason where one is asked for."""
         seeded, prompt = _seeded(sample, view), self._prompt(view, (0,))
         sampling = sampling_for(self, seeded.id, self.max_tokens, stop=("\n",))
         lines = self._grade_lines(prompt) if self.distribution else {}
@@ -199,7 +175,7 @@ class Conversation(Pairwise):
         )
 
     def _grade_lines(self, prompt: Prompt) -> dict[str, float]:
-        """Every reply that is a grade, and the grade; behind the references' score a blank comes first."""
+        """Return every reply that is a grade, with the grade; after the references' score a space comes first."""
         blank = " " if prompt.prefill else ""
         return {f"{blank}{value:g}": value for value in score_lines(self.scale, self.step).values}
 
@@ -207,10 +183,9 @@ class Conversation(Pairwise):
 def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
     """Merge the turns of each order into one `Shown` for the whole dialogue.
 
-    Scores, expected scores and probabilities are means over the turns; the failure is that of the first turn that
-    failed; the unassigned probability is that of the turn with most of it, so that an order has a P(first better) only
-    where each turn has. Texts stand below each other. An order shown once is given as it is, and follow-up questions,
-    which judge nothing, are left out; so this can be had of any judgment of a pair.
+    Scores, expected scores and probabilities are means over the turns. The failure is the first turn's; the unassigned
+    probability is the maximum, so that an order has a P(first better) only if each turn has one. Orders with one turn
+    are unchanged, and follow-up questions are left out, so this works for any judgment of a pair.
     """
     judged = [reply for reply in shown if not reply.part.startswith(FOLLOW_UP)]
     orders = list(dict.fromkeys(reply.order for reply in judged))
@@ -218,8 +193,7 @@ def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
 
 
 def _merged(turns: Sequence[Shown]) -> Shown:
-    """Of votes, which are repeats and no turns, those that could be read, and the label that most of them have."""
-    if turns[0].part.startswith(VOTE):
+    if turns[0].part.startswith(VOTE):  # failed votes do not count
         turns = [turn for turn in turns if turn.failure is None] or turns
     if len(turns) == 1:
         return turns[0]
@@ -255,5 +229,5 @@ def _mean_distribution(turns: Sequence[PairDistribution]) -> PairDistribution:
 
 
 def _seeded(sample: Sample, view: DialogueView) -> Sample:
-    """The sample under an id of the part's own, so that drawn replies to several turns are not drawn alike."""
+    """Return the sample with an id for this part, so that each turn has its own seed."""
     return replace(sample, id=f"{sample.id} {view.part}")

@@ -1,4 +1,11 @@
-"""Talk about a finished judgment."""
+"""Follow-up questions about a finished judgment: for a server or page (`FollowUp`), or in a batch run (`Chat`).
+
+    talk = FollowUp(mode=mode, sample=sample, judgment=judgment)
+    exchange = yield from talk("Why is the second answer better?")
+    talk = talk.after(exchange)
+
+Source: JudgeLM, section 6 and Figure 19 (talk about judgments).
+"""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -20,11 +27,11 @@ class Exchange:
     """A question and the judge's reply.
 
     Attributes:
-        reply: None where there is none.
-        thinking: the thinking before it; None where there is none.
-        failure: why there is no reply, or `truncated` where it has no end.
-        cut: answers under judgment that had to be cut to make room for the talk.
-        sanitized: confusables of turn markers sanitized in all that was said up to the question.
+        reply: None if there is none.
+        thinking: thinking before the reply; None without any.
+        failure: why there is no reply, or `truncated` if it is incomplete.
+        truncations: judged answers that were cut to make room.
+        sanitized: confusables of turn markers in everything said up to the question.
     """
 
     question: str
@@ -39,21 +46,21 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUp:
-    """Follow-up questions about one judgment; a call with a question asks the judge.
+    """Follow-up questions about one judgment; call it with a question to ask the judge.
 
-    It continues one of the prompts shown: the first that was explained, else the first that could be read.
+    It continues the first prompt that was explained, otherwise the first that could be read.
 
     Attributes:
-        mode: that judged; it makes the prompt again.
-        sample: that was judged.
-        judgment: by that mode, with at least one readable reply.
-        history: the earlier questions and replies.
-        max_tokens: room for a reply.
-        temperature: 0 is greedy; otherwise each reply has a seed made of `seed`, the sample's id and its place.
+        mode: of the judgment.
+        sample: the judged sample.
+        judgment: with at least one readable reply.
+        history: earlier questions and replies.
+        max_tokens: maximum tokens of a reply.
+        temperature: 0 is greedy; otherwise each reply is drawn with its own seed.
 
     Raises:
-        ConfigError: no room for a reply.
-        InputError: the judgment is another sample's or mode's, or holds no readable reply to talk about.
+        ConfigError: invalid `max_tokens`.
+        InputError: the judgment is of another sample or mode, or has no readable reply.
     """
 
     mode: Pairwise
@@ -70,22 +77,20 @@ class FollowUp:
         if (self.mode.name, self.sample.id) != (judgment.mode, judgment.sample_id):
             raise InputError(
                 f"the judgment is of sample {judgment.sample_id} by mode {judgment.mode}, not of {self.sample.id} by "
-                f"{self.mode.name}; give the sample and the mode that it was made with"
+                f"{self.mode.name}; give its own sample and mode"
             )
         if not any(_talked_about(shown) for shown in judgment.shown):
-            raise InputError(
-                f"judgment {judgment.sample_id}: it holds no readable reply to talk about; judge the sample again"
-            )
+            raise InputError(f"judgment {judgment.sample_id} has no readable reply; judge the sample again")
 
     @property
     def shown(self) -> Shown:
-        """The prompt and reply that the talk continues."""
+        """Prompt and reply that the talk continues."""
         readable = [shown for shown in self.judgment.shown if _talked_about(shown)]
         return next((shown for shown in readable if shown.reason is not None), readable[0])
 
     @property
     def reply(self) -> str:
-        """The judge's reply: its score line, and the reason where there is one."""
+        """The judge's score line, with its reason if there is one."""
         return self.shown.text if self.shown.reason is None else f"{self.shown.text}\n{self.shown.reason}"
 
     def __call__(self, question: str) -> RequestFlow[Exchange]:
@@ -100,9 +105,7 @@ class FollowUp:
         turns = [judged.prefill + self.reply]
         for index, earlier in enumerate(self.history, 1):
             if earlier.reply is None:
-                raise InputError(
-                    f"sample {self.sample.id}: follow-up {index} has no reply; leave it out of the history"
-                )
+                raise InputError(f"sample {self.sample.id}: follow-up {index} has no reply; remove it from the history")
             turns += [earlier.question, earlier.reply]
         template = get_template(self.mode.template)
         prompt = follow_up_prompt(template, judged, [*turns, question])
@@ -112,7 +115,7 @@ class FollowUp:
         return self._exchange(question, prompt.sanitized - judged.sanitized, completion)
 
     def after(self, exchange: Exchange) -> "FollowUp":
-        """The talk with one exchange more behind it."""
+        """Return the talk with one more exchange."""
         return replace(self, history=(*self.history, exchange))
 
     def _exchange(self, question: str, sanitized: int, completion: Completion) -> Exchange:
@@ -134,21 +137,19 @@ class FollowUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat(Pairwise):
-    """Judge a pair, then answer the sample's questions about it.
+    """Judge a pair, then answer the questions in `metadata["follow_ups"]`, a list of texts.
 
-    The questions are the sample's `metadata["follow_ups"]`, a list of texts, asked one after the other; the replies
-    stand in `Judgment.shown` behind the orders, as parts `follow-up 1` and on, each with its text or its failure. The
-    verdict is a pair's and does not change with them. A judgment without verdict has no follow-ups, and after a
-    question without reply no other is asked; their entries say so.
+    The replies are in `Judgment.shown` after the orders, as parts `follow-up 1`, ...; the verdict does not change.
+    Without a verdict no question is asked, and none after a question that got no reply.
 
     Attributes:
-        reasons: as in `Pairwise`; by default the judge explains itself first, as there is more to talk about then.
-        reply_tokens: room for each reply.
+        reasons: as in mode `pair`; by default every judgment is explained first.
+        reply_tokens: maximum tokens of each reply.
 
-    The others are those of `Pairwise`.
+    The other options are those of mode `pair`.
 
     Raises:
-        ConfigError: options that do not exist or do not fit together.
+        ConfigError: options that do not fit together.
     """
 
     name: ClassVar[str] = "chat"
@@ -160,18 +161,17 @@ class Chat(Pairwise):
     reply_tokens: int = 512
 
     def __post_init__(self) -> None:
-        """Check the options of pairs, and the room for replies."""
         Pairwise.__post_init__(self)
         check_above_zero(self, "reply_tokens")
         stops(get_template(self.template))  # raises where a plain template has no turns
 
     @property
     def template_sha(self) -> str:
-        """Hash of the template's bytes for a pair, and of what stands between the turns of a talk."""
+        """Hash of the template's bytes for a pair and of the text between turns."""
         return talk_sha(get_template(self.template))
 
     def __call__(self, sample: Sample) -> Flow:
-        """Judge, then ask question after question.
+        """Judge, then ask the questions one after the other.
 
         Raises:
             InputError: as `check`.
@@ -196,19 +196,19 @@ class Chat(Pairwise):
         return _with_replies(judgment, talk, len(questions))
 
     def check(self, sample: Sample) -> None:
-        """See that the sample's questions, if it has any, are questions.
+        """Check the sample's questions.
 
         Raises:
-            InputError: they are not.
+            InputError: they are not a list of texts.
         """
         follow_ups_of(sample)
 
 
 def follow_ups_of(sample: Sample) -> tuple[str, ...]:
-    """The sample's questions; none where it has none.
+    """Return the sample's questions.
 
     Raises:
-        InputError: they are no list of texts that say something.
+        InputError: they are not a list of non-blank texts.
     """
     questions = sample.metadata.get("follow_ups")
     if questions is None:
@@ -223,7 +223,6 @@ def _talked_about(shown: Shown) -> bool:
 
 
 def _with_replies(judgment: Judgment, talk: FollowUp, questions: int) -> Judgment:
-    """The judgment with the talk about it: a reply, or why there is none, for each question."""
     shown = [
         Shown(
             order=talk.shown.order,
@@ -237,8 +236,8 @@ def _with_replies(judgment: Judgment, talk: FollowUp, questions: int) -> Judgmen
     ]
     for index in range(len(shown) + 1, questions + 1):
         last = talk.history[-1].failure
-        assert last is not None, "the talk only breaks off where a reply failed"
-        failure = Unparsed(last.code, "", f"not asked, since follow-up {len(talk.history)} has no reply")
+        assert last is not None, "the talk only stops early if a reply failed"
+        failure = Unparsed(last.code, "", f"not asked, because follow-up {len(talk.history)} has no reply")
         shown.append(Shown(order=talk.shown.order, part=f"{FOLLOW_UP} {index}", text="", failure=failure))
     return replace(
         judgment,

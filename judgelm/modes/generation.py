@@ -1,13 +1,10 @@
-"""Text for data sets: answers of models to questions, and a teacher's judgments of pairs for training.
+"""Text for data sets: models' answers to questions, and a teacher's judgments of pairs for training.
 
-An answer is asked for as its task asks it, and judged later. A teacher writes the score line and the reason behind it
-in one reply: that is what a judge is trained to write. `pairwise` asks a trained one for the score line first and
-explains only where that was asked for.
+A teacher writes score line and reason in one reply, as a judge is trained to.
 
-Source: JudgeLM, section 3.1 (answers of many models, of which pairs are drawn for the teacher) and Figures 3 and 4 (the
-prompts to GPT-4, without and with a reference); Self-Reference, Figures 5 to 7 (chain of thought to a number, a letter
-or a preference; SSR-Judge asks alike, several times); QA-Judge, section 4.2 and Table 8 (a question about a context:
-zero-shot, reasoning first, the answer in tags).
+Source: JudgeLM, section 3.1 (answers of many models) and Figures 3 and 4 (the prompts to GPT-4); Self-Reference,
+Figures 5 to 7 (chain of thought to a number, a letter or a preference); QA-Judge, section 4.2 and Table 8 (a question
+about a context: zero-shot, reasoning first, the answer in tags).
 """
 
 import hashlib
@@ -41,19 +38,20 @@ from judgelm.records import (
 )
 
 PLAIN = "Question: {question}\nAnswer:"
-"""The prompt of a base model, which knows no chat."""
+"""Prompt for base models."""
 
 QuestionTask = Literal["question", "number", "choice", "preference", "qa"]
-"""`question`: the question alone, with its options. `number`, `choice`, `preference`: Self-Reference's Figures 5, 6 and
-7. `qa`: QA-Judge's Table 8, about the sample's context."""
+"""`question`: the question with its options. `number`, `choice`, `preference`: Self-Reference's Figures 5, 6 and 7.
+`qa`: QA-Judge's Table 8, about the sample's context.
+"""
 
 _NEXT_QUESTION = "\nQuestion:"
-"""A base model, which knows no end, begins another question."""
+"""A base model does not end its reply, but begins another question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """Sampling of an answer: greedy at temperature 0, else with a seed."""
+    """Sampling of an answer: greedy at temperature 0, otherwise with a seed."""
 
     temperature: float = 0.0
     seed: int = 0
@@ -64,33 +62,33 @@ class Decoding:
 
     @property
     def name(self) -> str:
-        """The value of `decoding_method` in answer rows."""
+        """Value of `decoding_method` in answer rows."""
         return "greedy" if self.temperature == 0 else f"temperature={self.temperature:g},seed={self.seed}"
 
 
 class AnswerTask(NamedTuple):
-    """One answer to generate. `question` is a sample without answers."""
+    """One answer to generate; `question` is a sample without answers."""
 
     question: Sample
     decoding: Decoding
 
     @property
     def id(self) -> str:
-        """Unique in a model's run; another question or other options under the same id are another draw."""
+        """Unique in a model's run, also if the question or its options change under the same sample id."""
         text = question_of(self.question).text.encode(errors="surrogatepass")
         return f"{self.question.id}#{self.decoding.name}#{hashlib.blake2b(text, digest_size=4).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedAnswer:
-    """A model's answer, or the reason why there is none; `text` is None exactly when `failure` is set.
+    """A model's answer, or why there is none; `text` is None exactly if `failure` is set.
 
     Attributes:
         draw: the question and its decoding.
         text: the whole reply.
-        final: the answer that the reply ends in, in the spelling of `judgelm.parsing.short_answers`, or for task `qa`
-            between its tags; None where none can be extracted, and for task `question`.
-        thinking: the thinking before the reply; None where there is none.
+        final: final answer in the spelling of `judgelm.parsing.short_answers`, or for task `qa` between its tags; None
+            if there is none, and for task `question`.
+        thinking: thinking before the reply; None without any.
     """
 
     draw: AnswerTask
@@ -108,17 +106,16 @@ class AnswerMode:
     """Ask a model a question.
 
     Attributes:
-        chat: whether the tokenizer's chat template wraps the question; else it is plain text.
-        system: what a chat's system message says; None leaves it out. Task `question` only.
-        plain: text with `{question}`; the reply ends where the model begins another question. Task `question` only.
-        task: the question's task, which decides prompt and extraction.
-        tags: where in the reply the answer to task `qa` stands. The default takes the last tags, since a model that
-            reasons may write others before; `first` is the original code's, and takes a reply without tags as the
-            answer.
-        max_tokens: an answer ends here at the latest, and says so.
+        chat: whether the tokenizer's chat template wraps the question; otherwise plain text.
+        system: system message of a chat; None for none. Task `question` only.
+        plain: plain text with `{question}`. Task `question` only.
+        task: kind of answer; it decides prompt and extraction.
+        tags: which tags hold the answer to task `qa`. The default `last` is for models that reason first; `first` is
+            the original code's, and uses a reply without tags as the answer.
+        max_tokens: maximum tokens of an answer.
 
     Raises:
-        ConfigError: no such task or rule, no place for the question, or no room for an answer.
+        ConfigError: invalid options, or `plain` without `{question}`.
     """
 
     chat: bool = True
@@ -130,9 +127,9 @@ class AnswerMode:
 
     def __post_init__(self) -> None:
         if self.plain.count("{question}") != 1:
-            raise ConfigError(f"plain is {self.plain!r}; it must hold {{question}} once")
+            raise ConfigError(f"plain is {self.plain!r}; it must contain {{question}} once")
         if self.task != "question" and (self.system is not None or self.plain != PLAIN):
-            raise ConfigError(f"task {self.task} has the paper's prompt; leave system and plain out")
+            raise ConfigError(f"task {self.task} uses the paper's prompt; leave system and plain out")
         check_above_zero(self, "max_tokens")
 
     def __call__(self, draw: AnswerTask) -> RequestFlow[GeneratedAnswer]:
@@ -158,7 +155,7 @@ class AnswerMode:
         )
 
     def prompt(self, sample: Sample) -> Prompt:
-        """The prompt that the model reads."""
+        """Return the model's prompt."""
         if self.task == "qa":
             return QA_ANSWERING.render({"question": sample.question, "context": context_of(sample)}, chat=self.chat)
         if self.task != "question":
@@ -176,7 +173,6 @@ class AnswerMode:
         return () if self.task == "qa" else stops(chat=self.chat)
 
     def _final(self, sample: Sample, completion: Completion) -> str | None:
-        """The answer in a reply; one that was cut off has it only where it stands before the end."""
         text = completion.texts[0]
         if self.task == "question":
             return None
@@ -192,19 +188,19 @@ _ORDER = (0, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherMode(BatchMode):
-    """Ask a teacher about a pair once, as it is given, with its reference if it has one.
+    """Ask a teacher about a pair once, in the given order, with its reference if it has one.
 
-    Every reply is a judgment of its own, so that one that is paid for is never asked for again since another failed;
-    orders and references are samples of their own, see `judgelm.runs.teacher`.
+    Orders and references are separate samples (`judgelm.runs.teacher`), so that a paid reply is never requested again
+    because another one failed.
 
     Attributes:
         template: id of the pair template.
-        scale: lowest and highest score that the teacher may give.
-        reason_tokens: most tokens of a reply, score line and reason together.
-        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
+        scale: lowest and highest score.
+        reason_tokens: maximum tokens of score line and reason together.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
 
     Raises:
-        ConfigError: no such template, one that asks for a single word, or no room for a reply.
+        ConfigError: invalid options, or a template that asks for a single word.
     """
 
     name: ClassVar[str] = "teaching"
@@ -220,14 +216,13 @@ class TeacherMode(BatchMode):
     def __post_init__(self) -> None:
         if get_template(self.template).reads_words:
             raise ConfigError(
-                f"template {self.template}: the judge replies with one word, and a teacher writes scores; use "
-                "--template judgelm-paper"
+                f"template {self.template} asks for one word, but a teacher writes scores; use --template judgelm-paper"
             )
         check_above_zero(self, "reason_tokens")
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask, and read the one reply."""
+        """Ask, and parse the reply."""
         [completion] = yield [self.request(sample)]
         shown = self._read(completion)
         scores = None if shown.scores is None else (shown.scores[0], shown.scores[1])
@@ -241,17 +236,16 @@ class TeacherMode(BatchMode):
         )
 
     def request(self, sample: Sample) -> Request:
-        """The request to the teacher."""
+        """Return the request to the teacher."""
         sampling = sampling_for(self, sample.id, self.reason_tokens)
         prompt = get_template(self.template).render(sample, _ORDER, sample.reference)
         return Request(key="0", prompt=prompt, sampling=sampling)
 
     def _read(self, completion: Completion) -> Shown:
-        """A reply of scores and reason; `text` is the whole of it as it came.
+        """Parse scores and reason; `text` is the whole reply.
 
-        A reply that ends within its score line is a failure even where its beginning looks like scores. One whose
-        reason lacks its end, or which has no reason, has scores and says so in `reason_failure`; half a reason is not
-        kept.
+        A reply that ends within its score line is a failure. A missing or incomplete reason is only reported in
+        `reason_failure`, and an incomplete one is dropped.
         """
         line, reason = split_score_line("".join(completion.texts), self.scale)
         shown = read_reply(

@@ -1,4 +1,4 @@
-"""Any number of answers: scored on one line and ranked, in one order or several, or by the numbers of a reward model.
+"""Two or more answers: scored on one line and ranked, in one order or several.
 
 Source: JudgeLM, section 6.4 (judging multiple answers), Figures 6 and 18.
 """
@@ -27,44 +27,39 @@ Drawing = Literal["cyclic", "seeded"]
 
 _TOKENS_PER_SCORE = 12
 _SAME_SCORE = 9
-"""Means that agree to so many decimals are the same score."""
+"""Decimals to which means are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multi(BatchMode):
-    """Rank two answers or more.
+    """Rank two or more answers by their mean scores; answers with the same mean are tied.
 
-    The verdict is a `RankingVerdict` of the mean scores; answers with the same mean are tied. `consistent` is whether
-    every order shown gives the same ranking, ties included.
-
-    Where the answers do not fit the judge's window together, the length policy cuts them, before anything is judged:
-    evenly, the long ones first, each at its end, and marked in `Shown.truncations`. An answer is never judged with
-    fewer than `min_answer_tokens` left of what it had: then that order is a `too_long` failure.
-
-    Where the template reads words (`judgelm.modes.readings`), the answers are ranked by their strengths. `yes-no` and
-    `grade` show each answer by itself; `letters` shows each of k answers once at each place, unless `permutations` is
-    above 1.
+    `consistent` means that all orders give the same ranking. If the answers do not fit the window, they are cut evenly
+    at their ends. An order in which an answer would keep fewer than `min_answer_tokens` is a `too_long` failure. If the
+    template reads words (`judgelm.modes.readings`), the answers are ranked by their strengths; `letters` then shows
+    each answer once at each position, unless `permutations` is above 1.
 
     Attributes:
-        template: id of the judge's pair template; the words for more answers are the same family's.
-        permutations: how many orders to show. The first is the sample's. A sample of k answers has k orders of kind
-            `cyclic` and k! of kind `seeded`; no order is shown twice.
-        drawing: `cyclic` moves all answers by a place for each further order, so that k orders show each answer once
-            at each place; `seeded` draws orders with `seed` and the sample's id.
-        accept_missing: when some orders failed, take the mean of the others instead of failing.
-        reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
+        template: id of the judge's pair template; prompts for more answers are of the same family.
+        permutations: number of orders to show, the sample's first. k answers have k orders of kind `cyclic` and k! of
+            kind `seeded`.
+        drawing: `cyclic` rotates the answers by one position per order; `seeded` draws orders with `seed` and the
+            sample's id.
+        accept_missing: if some orders failed, use the mean of the others instead of failing.
+        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
         scale: lowest and highest score of the judge.
-        min_answer_tokens: of an answer that must be cut; the length policy itself keeps 16.
-        reasons: `all` lets the judge continue its score line and explain, for the first order that could be read.
-        reason_tokens: most tokens of a reason; it gets what room the answers, cut as for the scores, leave.
-        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
-        max_tokens: room for the score line; None is 12 for each answer.
-        step: spacing of the grades of reading `grade`.
-        criterion: see `Pairwise`.
-        calibration_temperature: see `Pairwise`.
+        min_answer_tokens: minimum tokens of an answer that is cut; at least 16.
+        reasons: `all` asks for a reason of the first order that could be read.
+        reason_tokens: maximum tokens of a reason.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
+        seed: of the draws.
+        max_tokens: maximum tokens of the score line; None is 12 per answer.
+        step: spacing of grades of reading `grade`.
+        criterion: see mode `pair`.
+        calibration_temperature: see mode `pair`.
 
     Raises:
-        ConfigError: options that do not exist or are out of range.
+        ConfigError: invalid options.
     """
 
     name: ClassVar[str] = "multi"
@@ -97,7 +92,7 @@ class Multi(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line of each order, conclude, then ask for the reason where one is wanted."""
+        """Ask for the score line of each order, conclude, and ask for the reason."""
         if reading_of(self).reads_words:
             return (yield from self._read_words(sample))
         count = len(sample.answers)
@@ -117,7 +112,7 @@ class Multi(BatchMode):
         return (yield from explain(judgment, to_explain(judgment, self.reasons), prompts, sampling))
 
     def orders(self, sample_id: str, count: int) -> list[tuple[int, ...]]:
-        """The orders in which a sample of so many answers is shown, the given one first."""
+        """Return the orders in which this number of answers is shown, the given order first."""
         given = tuple(range(count))
         if self.drawing == "cyclic":
             return [given[start:] + given[:start] for start in range(min(self.permutations, count))]
@@ -131,7 +126,6 @@ class Multi(BatchMode):
         return list(orders)
 
     def _read_words(self, sample: Sample) -> Flow:
-        """Rank the answers by their strengths."""
         count = len(sample.answers)
         orders = replace(self, permutations=count, drawing="cyclic") if self.permutations == 1 else self
         readout = yield from read_words(self, sample, orders.orders(sample.id, count))
@@ -152,7 +146,7 @@ class Multi(BatchMode):
         return (yield from explain_word(self, judgment, readout.prompts))
 
     def _kept_enough(self, shown: Shown) -> Shown:
-        """A failure where too little was left of an answer: what was judged is not the answer any more."""
+        """Return a failure if too little of an answer was left."""
         least_kept = self.min_answer_tokens
         short = [cut for cut in shown.truncations if cut.tokens_after < min(cut.tokens_before, least_kept)]
         if not short or (shown.failure is not None and shown.failure.code == "engine"):
@@ -165,7 +159,6 @@ class Multi(BatchMode):
         return replace(shown, scores=None, failure=Unparsed("too_long", shown.text, why))
 
     def _conclude(self, sample: Sample, shown: list[Shown]) -> Judgment:
-        """Verdict, mean scores and consistency."""
         read = [_in_sample_order(reply.order, reply.scores) for reply in shown if reply.scores is not None]
         failure = None if read and self.accept_missing else first_failure(shown)
         means = None if failure else tuple(math.fsum(column) / len(read) for column in zip(*read, strict=True))
@@ -182,7 +175,7 @@ class Multi(BatchMode):
 
 
 def ranking(scores: Sequence[float]) -> tuple[tuple[int, ...], ...]:
-    """Indices from the highest score to the lowest; those of one tuple have the same."""
+    """Return indices from the highest to the lowest score; tied indices are in one tuple."""
     tied: dict[float, list[int]] = {}
     for index, score in enumerate(scores):
         tied.setdefault(round(score, _SAME_SCORE), []).append(index)

@@ -1,4 +1,12 @@
-"""One answer about an image."""
+"""One answer to a question about an image, judged next to an answer that is known to be correct.
+
+The prompts (`multimodal.toml`) are `multimodal-v1`, the bytes of the original code, which asks for a score line;
+`multimodal-paper` (Figure 7), which does not; and `multimodal-chat`, the words of the code as chat messages. The full
+score of the correct answer is prefilled, and the judge writes the second one's. The paper judges without the image,
+because the reference describes it (Figure 20); showing images to a vision-language judge is ours.
+
+Source: JudgeLM, section 6.4 (judging multimodal models), Figures 7 and 20 to 23; data as in MM-Vet (Yu et al. 2023).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +26,7 @@ from judgelm.records import Completion, Prompt, Request, Sample, Shown, Span, Sp
 
 Wording = Literal["code", "paper", "chat"]
 
-# The accepted answer is never cut: it is what the judged one is measured by.
+# kind "reference", so that the accepted answer is never cut
 _KINDS: Mapping[str, SpanKind] = {
     "question": "question",
     "reference": "reference",
@@ -29,22 +37,21 @@ _OR, _AND = "<OR>", "<AND>"
 
 
 class Gold(NamedTuple):
-    """A gold answer of MM-Vet: any one of the alternatives is right, and of one all parts are needed."""
+    """A gold answer of MM-Vet: any alternative is correct, and all parts of an alternative are needed."""
 
     alternatives: tuple[tuple[str, ...], ...]
 
     def words(self) -> str:
-        """The text in the form of the paper's figures: `0.75, or 3/4`; `oven, and dishwasher`."""
+        """Return the text as in the paper's figures: `0.75, or 3/4`; `oven, and dishwasher`."""
         return ", or ".join(", and ".join(parts) for parts in self.alternatives)
 
 
 def read_gold(text: str) -> Gold:
-    """Read `<OR>` and `<AND>`; `<AND>` binds more tightly, since a whole answer stands on each side of an `<OR>`.
+    """Parse `<OR>` and `<AND>`; `<AND>` binds more tightly.
 
-    Parts are stripped of the blanks around them and empty ones left out; a text without either tag is one alternative
-    of one part, as it is (line ends and all).
+    Parts are stripped, and empty ones left out. A text without tags is returned unchanged.
 
-    Source: MM-Vet (Yu et al. 2023), section 3.2: `<AND>` wants all elements, `<OR>` any one.
+    Source: MM-Vet (Yu et al. 2023), section 3.2.
     """
     if _OR not in text and _AND not in text:
         return Gold(((text,),))
@@ -54,15 +61,15 @@ def read_gold(text: str) -> Gold:
 
 @dataclass(frozen=True, kw_only=True)
 class MultimodalTemplate:
-    """A prompt with places for question, reference, an accepted answer and the judged one.
+    """A prompt with slots for question, reference, an accepted answer and the judged one.
 
     Attributes:
-        id: the name that manifests keep.
-        text: its message; plain text where there is no system message.
-        system: of a chat.
-        joined: what stands between the parts of an accepted answer.
-        tagged: whether the reference is shown with its tags, as the original code does, or in words.
-        delimiters: what bounds the blocks; confusables in untrusted text are sanitized.
+        id: name in manifests.
+        text: the message; plain text if there is no system message.
+        system: system message of a chat.
+        joined: separator between the parts of an accepted answer.
+        tagged: whether the reference is shown with its tags, as in the original code, or in words.
+        delimiters: markers of the blocks; their confusables in untrusted text are sanitized.
     """
 
     id: str
@@ -74,7 +81,7 @@ class MultimodalTemplate:
 
     @property
     def messages(self) -> Messages:
-        """Its text by role; role None is plain text."""
+        """(role, text) of each message; role None is plain text."""
         return (("system", self.system), ("user", self.text)) if self.system else ((None, self.text),)
 
     @cached_property
@@ -83,12 +90,12 @@ class MultimodalTemplate:
         return sha_of({"id": self.id, "messages": self.messages, "joined": self.joined, "tagged": self.tagged})
 
     def render(self, sample: Sample, *, full_score: float | None = 10, images: bool = False) -> Prompt:
-        """The prompt for a sample's one answer.
+        """Return the prompt for a sample's one answer.
 
         Args:
-            sample: with a reference, which may hold `<OR>` and `<AND>`; the first alternative stands as answer 1.
-            full_score: what that one is given, as the forced beginning of the reply; None lets the judge write both.
-            images: show the sample's images too, before the question.
+            sample: with a reference; its first alternative is answer 1.
+            full_score: prefilled score of that answer; None lets the judge write both.
+            images: whether to show the sample's images before the question.
         """
         gold = read_gold(sample.reference or "")
         values = {
@@ -118,7 +125,7 @@ _TEMPLATES = {
 
 
 def multimodal_template(wording: Wording) -> MultimodalTemplate:
-    """The template of that wording.
+    """Return the template of that wording.
 
     Raises:
         ConfigError: there is none.
@@ -133,26 +140,23 @@ Images = Literal["ignore", "auto", "use"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multimodal(BatchMode):
-    """Grade one answer against the reference.
-
-    `sample.answers[0]` is the answer, `sample.reference` the gold answer. That one may hold MM-Vet's `<OR>` and
-    `<AND>`; its first alternative is shown as the first assistant's answer (the original code draws one, with no seed).
+    """Grade one answer about an image against the reference, which may contain MM-Vet's `<OR>` and `<AND>`.
 
     Attributes:
-        wording: `code` (the original code's, asks for a score line), `paper` (Figure 7, does not), `chat` (the code's
-            words as chat messages).
-        anchored: force the first answer's full score, as in Figures 21 to 23; else the judge writes both scores, and
-            the first is kept as `Shown.anchor`.
-        images: `ignore` judges by the reference alone, as the paper does; `auto` shows a vision-language judge the
-            images of the samples that have some; `use` expects some. An engine or model that cannot see refuses them.
+        wording: `code` (the original code's), `paper` (Figure 7), `chat` (the code's words as chat messages).
+        anchored: prefill the first answer's full score, as in Figures 21 to 23; otherwise the judge writes both scores,
+            and the first is `Shown.anchor`.
+        images: `ignore` shows none, as in the paper; `auto` shows a vision-language judge those that a sample has;
+            `use` requires them.
         scale: lowest and highest score of the judge.
-        reasons: `all` judgments are explained, or `none`.
-        reason_tokens: most tokens of a reason.
-        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
-        max_tokens: room for the score line.
+        reasons: `all` asks for reasons.
+        reason_tokens: maximum tokens of a reason.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
+        seed: of the draws.
+        max_tokens: maximum tokens of the score line.
 
     Raises:
-        ConfigError: an option that does not exist, or is out of range.
+        ConfigError: invalid options.
     """
 
     name: ClassVar[str] = "multimodal"
@@ -170,7 +174,6 @@ class Multimodal(BatchMode):
     max_tokens: int = 24
 
     def __post_init__(self) -> None:
-        """Check each option."""
         multimodal_template(self.wording)
         check_above_zero(self, "max_tokens", "reason_tokens")
 
@@ -181,19 +184,19 @@ class Multimodal(BatchMode):
 
     @property
     def template(self) -> str:
-        """Its id in manifests."""
+        """Id of the prompt."""
         return self.prompt.id
 
     @property
     def template_sha(self) -> str:
-        """Hash of its bytes."""
+        """Hash of the prompt."""
         return self.prompt.sha
 
     def check(self, sample: Sample) -> None:
-        """See that a sample can be judged.
+        """Check that a sample has one answer, a reference and, if required, images.
 
         Raises:
-            InputError: it has not one answer and a reference, or no image where images are to be shown.
+            InputError: it does not.
         """
         if len(sample.answers) != 1 or sample.reference is None or not read_gold(sample.reference).alternatives:
             raise InputError(
@@ -201,33 +204,31 @@ class Multimodal(BatchMode):
                 f"and {'none' if sample.reference is None else 'one'}; give each row `answer` and `reference`"
             )
         if self.images == "use" and not sample.images:
-            raise InputError(
-                f"sample {sample.id}: no image to show the judge; give each row `image`, or judge with images=ignore"
-            )
+            raise InputError(f"sample {sample.id}: no image; give each row `image`, or use images=ignore")
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Ask for the score line, then for the reason.
 
         Raises:
-            InputError: the sample cannot be judged.
+            InputError: as `check`.
         """
         self.check(sample)
         prompt = self.prompt_of(sample)
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
         judgment = graded(self, sample, self._read(prompt, completion))
-        begun = replace(prompt, prefill="")  # the text has it
+        begun = replace(prompt, prefill="")  # it is part of the text
         sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
         return (yield from explain(judgment, to_explain(judgment, self.reasons), [begun], sampling))
 
     def prompt_of(self, sample: Sample) -> Prompt:
-        """The prompt that the judge reads."""
+        """Return the judge's prompt."""
         full_score = self.scale[1] if self.anchored else None
         return self.prompt.render(sample, full_score=full_score, images=self.images != "ignore")
 
     def _read(self, prompt: Prompt, completion: Completion) -> Shown:
-        """The score of the second answer; the prefill is part of the text, which a reason continues."""
+        """Parse the score of the second answer; the prefill is part of the text, which a reason continues."""
         whole = replace(completion, texts=tuple(prompt.prefill + text for text in completion.texts))
         parse = partial(parse_pair, scale=self.scale)
         shown = read_reply(whole, parse, max_tokens=self.max_tokens, referenced=True)

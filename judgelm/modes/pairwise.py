@@ -1,9 +1,7 @@
-"""Two answers: scored on one line in one order or both, read off one word, or compared by a judge that reasons first.
-
-`Reasoned` is the way of judging that `train/grpo.py` trains: prompts and verdicts are the same in training and here.
+"""Modes of pairs: scores on one line, the probability of a word, or a verdict after reasoning.
 
 Source: JudgeLM, section 3.2 (grading, judging, reasoning), Figures 3 and 4; both orders as in section 6.1. J1
-(Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025): a verdict after free reasoning, both orders.
+(Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025): a verdict after free reasoning, in both orders.
 """
 
 from collections.abc import Sequence
@@ -60,39 +58,37 @@ _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 class Pairwise(BatchMode):
     """Judge a pair of answers.
 
-    Where the template reads words (`judgelm.modes.readings`), the verdict is that of P(first better). `letters` then
-    shows both orders and `yes-no` and `grade` show each answer by itself, whatever `both_orders` says; the options of
-    score lines (`retry_unparseable`, `temperature`, an `order_rule` that compares scores) are refused.
+    If the template reads words (`judgelm.modes.readings`), P(first better) decides. `letters` shows both orders,
+    `yes-no` and `grade` show each answer alone, whatever `both_orders` says. Options of score lines are then refused:
+    `retry_unparseable`, `temperature`, and an `order_rule` that compares scores.
 
     Attributes:
-        template: id of the pair template, which says how the judge is read.
-        both_orders: show the answers a second time, exchanged.
-        order_rule: orders into one verdict: `mean` compares the mean scores, `given` takes verdict, scores and
-            probability of the given order (the JudgeLM protocol), `tie` calls a conflict a tie (the PandaLM protocol),
-            `probability` compares P(first better), the mean over the orders, with 0.5; an order whose reply is
-            unparseable counts by the mass of its score lines, and where no reply can be read the scores are the
-            expected ones. Under `given` a failed given order is a failure; a failed swapped order leaves the verdict,
-            and consistency is unknown.
-        tie_threshold: under `probability`, and where words are read, a tie is a P(first better) at most this far from
-            0.5.
-        accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
-        reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
+        template: id of the pair template; it decides how the judge is read.
+        both_orders: also show the answers swapped.
+        order_rule: how two orders become one verdict. `mean` compares the mean scores, `given` uses the given order
+            only (JudgeLM's protocol), `tie` makes a conflict a tie (PandaLM's protocol), `probability` compares the
+            mean P(first better) with 0.5, also of replies that cannot be parsed.
+        tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5; for rule `probability` and where
+            words are read.
+        accept_one_order: if one of two orders failed, use the other instead of failing.
+        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
         scale: lowest and highest score of the judge.
-        step: spacing of the scores it writes.
-        distribution: ask for the probability of every score line; implied by `order_rule` probability and `reasons`
-            close.
-        retry_unparseable: ask once more for an unparseable reply, constrained to the grammar of score lines.
-        reasons: judgments to explain: `none`, `all`, `close` (P(first better) at most `close_threshold` from 0.5)
-            or `flips` (both orders of those whose orders name different winners).
-        reason_tokens: most tokens of a reason; it gets what room the answers, cut as for the scores, leave.
-        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
-        max_tokens: room for the score line.
-        criterion: what the answers are judged by, in the user's words, where words are read; None for the template's
-            own question.
-        calibration_temperature: where words are read, divides the difference of the answers' strengths.
+        step: spacing of scores.
+        distribution: request the probability of every score line; order rule `probability` and reasons `close` imply
+            it.
+        retry_unparseable: repeat failed requests once, constrained to the grammar of score lines.
+        reasons: which judgments to explain: `none`, `all`, `close` (P(first better) near 0.5), or `flips` (the orders
+            disagree).
+        close_threshold: `close` means that P(first better) is at most this far from 0.5.
+        reason_tokens: maximum tokens of a reason.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
+        seed: of the draws.
+        max_tokens: maximum tokens of the score line.
+        criterion: the user's criterion, where words are read; None uses the template's question.
+        calibration_temperature: divides the difference of two answers' strengths, where words are read.
 
     Raises:
-        ConfigError: options that do not fit together, or a scale of too many scores for a distribution or a retry.
+        ConfigError: options that do not fit together, or too many scores for a distribution or a retry.
     """
 
     name: ClassVar[str] = "pair"
@@ -120,11 +116,10 @@ class Pairwise(BatchMode):
     calibration_temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the options against each other, and take the distribution where one of them rests on it."""
         check_above_zero(self, "step", "max_tokens", "reason_tokens")
         object.__setattr__(self, "template", check_reading(self))
         if self.order_rule == "given" and self.accept_one_order:
-            raise ConfigError("order_rule given takes the verdict of the given order alone; leave accept_one_order out")
+            raise ConfigError("order_rule given uses only the given order; leave accept_one_order out")
         if self.reasons == "flips" and not self.both_orders and reading_of(self).reading != "letters":
             raise ConfigError("reasons flips explains pairs whose two orders disagree; add --both-orders")
         check_threshold(self, "tie_threshold", "close_threshold")
@@ -135,10 +130,7 @@ class Pairwise(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line of each order, retry unparseable ones, conclude, then ask for the reasons.
-
-        A judge that is read off a word is asked for that word alone.
-        """
+        """Ask for the score line of each order, retry, conclude, and ask for reasons."""
         if reading_of(self).reads_words:
             return self.read(sample)
         return self.ask(sample, [self.prompt_of(sample, order) for order in self.orders])
@@ -151,26 +143,21 @@ class Pairwise(BatchMode):
 
     @property
     def orders(self) -> tuple[tuple[int, int], ...]:
-        """The orders in which the answers are shown, as indices into a sample's answers."""
+        """Orders in which the answers are shown, as indices into the sample's answers."""
         return pair_orders(self.both_orders)
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """The prompt that the judge reads; `part` is empty, since a pair is judged in one piece."""
+        """Return the judge's prompt; `part` is only used by modes with several parts."""
         return self.reading_prompt(sample, order)
 
     def reading_prompt(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
-        """The prompt of one order of a sample."""
+        """Return the template's prompt for one order."""
         reference = None if self.reference == "ignore" else sample.reference
         template = get_template(self.template)
         return template.render(sample, order, reference, scale=self.scale, criterion=self.criterion)
 
     def ask(self, sample: Sample, prompts: Sequence[Prompt]) -> Flow:
-        """Judge with prompts that the caller made.
-
-        Args:
-            sample: its id makes the seed, and names the judgment.
-            prompts: one for each of `orders`; a score line for two is expected of each.
-        """
+        """Judge with given prompts, one per order, each asking for a score line of two."""
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         lines = score_lines(self.scale, self.step) if self.distribution or self.retry_unparseable else None
         candidates = lines.texts if lines is not None and self.distribution else ()
@@ -187,7 +174,6 @@ class Pairwise(BatchMode):
         )
 
     def _read(self, order: tuple[int, ...], completion: Completion, lines: ScoreLines | None) -> Shown:
-        """The score line of a reply, and the distribution over all lines where that was asked for."""
         shown = read_reply(completion, partial(parse_pair, scale=self.scale), max_tokens=self.max_tokens, order=order)
         if lines is None or completion.candidate_logprobs is None or failure_of(completion) is not None:
             return shown
@@ -195,10 +181,9 @@ class Pairwise(BatchMode):
         return replace(shown, distribution=distribution)
 
     def _retry(self, shown: list[Shown], prompts: Sequence[Prompt], grammar: str) -> RequestFlow[list[Shown]]:
-        """Ask once more, greedily, for each reply that is the judge's failure, held to the grammar of score lines.
+        """Repeat failed requests greedily, constrained to the grammar of score lines.
 
-        The grammar makes any judge write scores, also one that had none in mind. So a repaired reply carries the
-        failure that it repairs, and is counted apart everywhere.
+        The grammar makes any judge write scores, even if it had decided nothing. So the failure is kept and counted.
         """
         failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in _RETRIED]
         if not failed:
@@ -211,12 +196,11 @@ class Pairwise(BatchMode):
         return repaired
 
     def _conclude(self, sample: Sample, shown: Sequence[Shown]) -> Judgment:
-        """Verdict, scores and probability of what was shown."""
         deciding = shown[:1] if self.order_rule == "given" else shown
         read = [scores for reply in deciding if (scores := in_sample_order(reply)) is not None]
         failure = None if read and self.accept_one_order else first_failure(deciding)
         probability = self._probability(deciding)
-        if self.order_rule == "probability":  # its score lines' mass decides, whatever line the judge wrote
+        if self.order_rule == "probability":  # the probabilities of all score lines decide, whatever the judge wrote
             failure = None if probability is not None else failure or _no_probability(shown)
             read = read or [
                 _expected(reply) for reply in deciding if reply.distribution and is_assigned(reply.distribution)
@@ -235,7 +219,6 @@ class Pairwise(BatchMode):
         )
 
     def _probability(self, shown: Sequence[Shown]) -> float | None:
-        """P(first better) over the orders that decide, or over those that have it where the user accepts one."""
         known = [
             (reply.order, reply.distribution)
             for reply in shown
@@ -248,7 +231,6 @@ class Pairwise(BatchMode):
         return antisymmetrised(known) if len(known) == len(shown) else None
 
     def _winner(self, scores: tuple[float, float], winners: list[Winner], probability: float | None) -> Winner:
-        """The orders' winners, scores and probability made into one."""
         if self.order_rule == "probability" and probability is not None:
             return winner_by(probability, self.tie_threshold)
         conflict = self.order_rule == "tie" and len(set(winners)) > 1
@@ -256,62 +238,58 @@ class Pairwise(BatchMode):
 
 
 def _repaired(first: Shown, retry: Shown) -> Shown:
-    """The first reply with the retry's scores; the first failure, which then says so, where the retry failed too."""
+    """Return the first reply with the retry's scores, or with a failure that names both."""
     assert first.failure is not None, "only failures are repaired"
     if retry.failure is None:
         return replace(first, text=retry.text, scores=retry.scores, failure=None, repaired=first.failure)
-    again = f"a retry held to the grammar failed too: {retry.failure.code}, {retry.failure.why or retry.failure.text}"
+    again = f"a constrained retry failed as well: {retry.failure.code}, {retry.failure.why or retry.failure.text}"
     why = "; ".join(part for part in (first.failure.why, again) if part)
     return replace(first, failure=Unparsed(first.failure.code, first.failure.text, why))
 
 
 def _no_probability(shown: Sequence[Shown]) -> Unparsed:
-    """The failure of scores without a P(first better)."""
     read = [reply for reply in shown if reply.failure is None]
     unassigned = [(reply.distribution.unassigned, reply.text) for reply in read if reply.distribution is not None]
     if len(unassigned) < len(read):
         return Unparsed("engine", "", "the engine gives no probabilities, which order rule probability needs")
-    most, text = max(unassigned)
-    why = f"the score lines have only {1 - most:.3g} of the probability together, less than half"
+    share, text = max(unassigned)
+    why = f"the score lines have only {1 - share:.3g} of the probability together, less than half"
     return Unparsed("off_grammar", text, why)
 
 
 def _expected(shown: Shown) -> tuple[float, float]:
-    """The expected scores of an order, in sample order."""
     assert shown.distribution is not None, "only orders with a distribution have expected scores"
     return pair_in_sample_order(shown.order, shown.distribution.expected)
 
 
 def mean_scores(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Each answer's mean score over the orders, of which there is at least one."""
+    """Return each answer's mean score over the orders, at least one."""
     return sum(first for first, _ in pairs) / len(pairs), sum(second for _, second in pairs) / len(pairs)
 
 
 read_pair_verdict = partial(read_verdict, labels=PLACES, brackets_only=True)
-"""Reads `[[1]]` or `[[2]]` at the end of a reply."""
+"""Parses `[[1]]` or `[[2]]` at the end of a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoned(LabelPairMode):
-    """Judge a pair with a judge that reasons first and ends with `[[1]]` or `[[2]]`.
+    """Judge a pair with a judge that reasons first and ends with `[[1]]` or `[[2]]`, as trained by `train/grpo.py`.
 
-    There is no tie in one order. Where two orders name different answers the verdict is a tie and `consistent` is
-    False.
+    One order cannot be a tie. If two orders name different answers, the verdict is a tie and `consistent` is False.
 
     Attributes:
-        template: id of the pair template, one that reasons first.
-        both_orders: show the answers a second time, exchanged.
-        accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
-        reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
-        distribution: ask for P(first better) where the verdict stands, in requests that continue the replies; the
-            judgment's is the mean over the orders.
-        retry_unparseable: ask for the more probable label behind a reply that has no readable verdict.
-        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
+        template: id of a pair template that reasons first.
+        both_orders: also show the answers swapped.
+        accept_one_order: if one of two orders failed, use the other instead of failing.
+        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
+        distribution: request P(first better) at the verdict; the judgment has the mean over the orders.
+        retry_unparseable: request the most probable label after a reply without readable verdict.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
         seed: of the draws.
-        max_tokens: room for the reply, its reasoning included.
+        max_tokens: maximum tokens of the reply with its reasoning.
 
     Raises:
-        ConfigError: options that do not exist, or a template that puts scores first.
+        ConfigError: invalid options, or a template that puts scores first.
     """
 
     name: ClassVar[str] = "reasoned"
@@ -330,16 +308,15 @@ class Reasoned(LabelPairMode):
     max_tokens: int = 1024
 
     def __post_init__(self) -> None:
-        """Check the template and the room."""
         check_above_zero(self, "max_tokens")
         reasoned_template(self.template)
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for each order, conclude, then ask for the probability of the verdicts.
+        """Ask for each order, conclude, and request probabilities.
 
         Raises:
-            InputError: the sample has not exactly two answers.
+            InputError: the sample does not have exactly two answers.
         """
         self.check(sample)
         reference = None if self.reference == "ignore" else sample.reference
@@ -349,7 +326,7 @@ class Reasoned(LabelPairMode):
 
 
 def reasoned_template(template_id: str) -> Template:
-    """The template of that id, which must reason first.
+    """Return the template of that id, which must reason first.
 
     Raises:
         ConfigError: there is none, or it begins with a score line.

@@ -1,18 +1,11 @@
-"""Correctness of a short answer, given the gold answer: exact match first, then a judge where it fails.
+"""Correctness of a short answer given the gold answer: exact match first, then a judge if it fails.
 
-The judge is asked only about answers that do not match exactly; judging all (Table 11) gives the same to within a point
-or two and costs more. Its prompts are in `qa.toml`. `qa-6-shot` is the paper's own (Table 9), with two of its six
-examples ours. The other variants of section 6.3 are named there and not printed, so their bytes are ours: fewer
-examples, no context (nor the sentences that send to it), other words, and all of these together, so also zero-shot
-without context, which the paper recommends and did not run.
+The prompts are in `qa.toml`. `qa-6-shot` is the paper's (Table 9); two of its six examples are ours. The paper names
+the other variants of section 6.3 without printing them, so their bytes are ours: fewer examples, no context, other
+words, and zero-shot without context, which the paper recommends and did not run. `qa-6-shot-released` is the layout of
+the authors' code, which has no other variant; its repository lacks the examples, so they are those of `qa-6-shot`.
 
-`qa-6-shot-released` is the template of the authors' code. It has the words of Table 9 in another layout: headings
-behind `##` and `###`, quoted labels, the source's own indentation, and a last line `* <ans> YOUR LABEL </ans>` behind
-the context. The code reads its examples from `data/demonstrations.json`, which its repository does not hold, so they
-are those of `qa-6-shot`; all other bytes are the code's. It was released with six examples and context, and has no
-other variant.
-
-Source: QA-Judge, sections 4.2, 5.2 and 6.3, Tables 8 and 9.
+Source: QA-Judge, sections 4.2, 5.2 and 6.3, Tables 8, 9 and 11.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +37,7 @@ from judgelm.records import (
 QaWording = Literal["paper", "reworded", "released"]
 Shots = Literal[0, 2, 6]
 
-# Context is never cut, as no question is: what decides an ambiguous case could stand at its end.
+# kind "question", so that the context is never cut: its end may decide
 _KINDS: Mapping[str, SpanKind] = {
     "question": "question",
     "gold": "reference",
@@ -54,18 +47,18 @@ _KINDS: Mapping[str, SpanKind] = {
 _TEXTS = read_texts(Path(__file__).with_suffix(".toml"))
 _LABELS = {"correct": "CORRECT", "incorrect": "INCORRECT"}
 EXAMPLES = {0: (), 2: (_TEXTS["examples"][0], _TEXTS["examples"][3]), 6: tuple(_TEXTS["examples"])}
-"""By the number of shots. Which two the paper's 2-shot prompt has it does not say; ours has one of each label."""
+"""By the number of shots. The paper does not name its two examples for 2 shots; ours have one of each label."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QaTemplate(PromptText):
-    """A prompt with places for a question, its gold and predicted answer, and its context, by the id of manifests."""
+    """A prompt with slots for question, gold and predicted answer and context, with its id in manifests."""
 
     id: str
 
     @cached_property
     def sha(self) -> str:
-        """sha256 (hex) over id and all bytes of the chat and of the plain prompt."""
+        """sha256 (hex) over id and all bytes of the chat and the plain prompt."""
         return sha_of({"id": self.id, "system": self.system, "text": self.text, "plain_ending": self.after})
 
 
@@ -88,15 +81,15 @@ QA_ANSWERING = _template(
     after="\n* Answer:",
     delimiters=_TEXTS["answering"]["delimiters"],
 )
-"""Prompt for a model whose answers are to be judged (QA-Judge, Table 8)."""
+"""Prompt for a model whose answers are judged (QA-Judge, Table 8)."""
 
 
 @cache
 def qa_template(shots: Shots, with_context: bool, wording: QaWording = "paper") -> QaTemplate:
-    """The judge's prompt in one of its variants.
+    """Return the judge's prompt in one of its variants.
 
     Raises:
-        ConfigError: there are no such shots, no such wording, or the wording has no such variant.
+        ConfigError: there is no such variant.
 
     Source: QA-Judge, Table 9 and section 6.3; Alab-NII/llm-judge-extract-qa at 65ba47b,
     `prompts/judge_prompt_template.py` (`released`).
@@ -139,26 +132,26 @@ def _examples(form: str, shots: Shots) -> Iterator[str]:
 class QaCorrectness(BatchMode):
     """Judge one predicted answer as `correct` or `incorrect`.
 
-    `sample.answers[0]` is the answer, `sample.reference` the gold answer that the judge is shown, `metadata` may hold
-    `references` (all validated answers), `reference_spans` (their spans) and `context`. A blank answer is incorrect
-    without a question to the judge, as in the original code.
+    `sample.reference` is the gold answer that the judge sees. `metadata` may have `references` (all validated answers),
+    `reference_spans` (their spans) and `context`. A blank answer is incorrect without asking the judge, as in the
+    original code.
 
     Attributes:
         shots: examples in the prompt: 0, 2 or 6.
-        with_context: show the context that the question was asked about.
-        wording: the paper's words, ours, or the template of the authors' code (`released`: six shots with context).
-        judge_all: ask the judge about every answer, also those that match exactly.
-        exact: whose exact match decides; the original code takes HotpotQA's for all data sets.
-        validated: match any validated answer, not only the first (the original code knows the first alone).
+        with_context: show the context of the question.
+        wording: the paper's words, ours, or the layout of the authors' code (`released`: six shots with context).
+        judge_all: also ask the judge about exact matches.
+        exact: rules of exact match; the original code uses HotpotQA's for all data sets.
+        validated: match any validated answer, not only the first as the original code does.
         labels: how a reply becomes a label.
-        distribution: ask for P(correct) where the label stands, in a second request that continues the reply; with
-            labels `strict` only.
-        chat: whether the tokenizer's chat template wraps the prompt; else it is plain text.
-        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
-        max_tokens: room for the judge's reasoning and its label.
+        distribution: request P(correct) at the label; requires labels `strict`.
+        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
+        seed: of the draws.
+        max_tokens: maximum tokens of the reply with its reasoning.
 
     Raises:
-        ConfigError: an option that does not exist, or two that do not fit.
+        ConfigError: invalid options, or options that do not fit together.
     """
 
     name: ClassVar[str] = "qa"
@@ -181,11 +174,12 @@ class QaCorrectness(BatchMode):
     max_tokens: int = 1024
 
     def __post_init__(self) -> None:
-        """Check each option."""
         qa_template(self.shots, self.with_context, self.wording)
         check_rules(self.exact)
         if self.distribution and self.labels != "strict":
-            raise ConfigError(f"distribution needs labels strict, not {self.labels}: others tell no place of the label")
+            raise ConfigError(
+                f"distribution needs labels strict, not {self.labels}, which gives no position of the label"
+            )
         check_above_zero(self, "max_tokens")
 
     @property
@@ -195,19 +189,19 @@ class QaCorrectness(BatchMode):
 
     @property
     def template(self) -> str:
-        """Its id in manifests."""
+        """Id of the prompt."""
         return self.prompt.id
 
     @property
     def template_sha(self) -> str:
-        """Hash of its bytes."""
+        """Hash of the prompt."""
         return self.prompt.sha
 
     def check(self, sample: Sample) -> None:
-        """See that a sample can be judged.
+        """Check that a sample has one answer, a reference and, if it is shown, a context.
 
         Raises:
-            InputError: it has not one answer and a reference, or no context where that is to be shown.
+            InputError: it does not.
         """
         if len(sample.answers) != 1 or not golds_of(sample):
             raise InputError(
@@ -219,7 +213,7 @@ class QaCorrectness(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Compare, ask where that does not settle it, and read the label."""
+        """Compare, ask the judge if needed, and parse the label."""
         self.check(sample)
         golds = golds_of(sample)
         if not self.judge_all and exact_match(sample.answers[0], golds[: None if self.validated else 1], self.exact):
@@ -242,10 +236,9 @@ class QaCorrectness(BatchMode):
         return Judgment(sample_id=sample.id, mode=self.name, verdict=verdict, shown=(), decided_by=by)
 
     def _read(self, completion: Completion) -> Shown:
-        """A reply with its label.
+        """Parse a reply. Under the original rules a reply that was cut off has the label that it contains.
 
-        Under the original rules a reply that was cut off has the label that stands in it, and one that was read as
-        neither word is `incorrect` and a failure, both.
+        A reply that is neither word is then `incorrect` as well as a failure.
         """
         parse = partial(label_by, self.labels)
         needs_end = self.labels == "strict" or isinstance(parse("".join(completion.texts)), Unparsed)
@@ -265,7 +258,7 @@ class QaCorrectness(BatchMode):
 
 
 def context_of(sample: Sample) -> str:
-    """The context of a sample.
+    """Return the context of a sample.
 
     Raises:
         InputError: it has none.

@@ -1,18 +1,14 @@
-"""Judges that are read off the probabilities of their reply's first word, and reward models.
+"""Judging by the probabilities of the reply's first word, and by the numbers of reward models.
 
-Any model that follows instructions can judge in this way, also one that was never trained to write scores. `letters`
-shows all answers and compares the probabilities of their letters; each answer stands once at each place, since models
-lean to a place. `yes-no` shows one answer and asks whether it is right (P(True) of Kadavath et al. 2022, GenRM of Zhang
-et al. 2024), `grade` asks for its grade; both need one prompt an answer and have no order.
+This works for any instruct model, even if it is not fine-tuned for judging. `letters` shows all answers and compares
+the probabilities of their letters; each answer is shown at each position, because models prefer positions. `yes-no`
+asks of each answer if it is right (P(True) of Kadavath et al. 2022, GenRM of Zhang et al. 2024), `grade` asks for its
+grade.
 
-A reading gives each answer a strength: the mean log-probability of its letter, the log-odds of yes against no, or the
-expected grade. P(first better) is the logistic function of the difference of two strengths (Bradley-Terry), divided by
-the card's calibration temperature. Probabilities are summed over the spellings of a word (`Yes`, ` yes`, `NO`); what
-lies outside them is reported as unassigned, and a reply with more than half of it there is a failure. A reason is asked
-for behind the word, as the next turn of the chat, and changes nothing.
-
-`reward` takes the number that a reward model gives each answer for its strength, and for its score; it has no scale,
-asks nothing and cannot be explained. A sample with turns is read as the dialogue of each assistant.
+Each answer gets a strength: the mean log-probability of its letter, the log-odds of yes against no, the expected grade,
+or the reward. P(first better) is the logistic function of the difference of two strengths (Bradley-Terry), divided by
+the card's calibration temperature. The probability of a word is summed over its spellings (`Yes`, ` yes`, `NO`). If
+more than half is on other words, the reply is a failure. Reasons are requested as the next turn of the chat.
 """
 
 import math
@@ -50,7 +46,7 @@ from judgelm.records import (
 )
 
 _FLOOR = math.log(1e-9)
-"""Log-probability of a word to which an engine gives none: an endpoint lists its likeliest tokens alone."""
+"""Log-probability of a word that the engine does not list, because endpoints list only the likeliest tokens."""
 _YES_NO = {word: tuple(form(word) for form in (str.title, str.lower, str.upper)) for word in ("yes", "no")}
 _WHY = "Why? Explain your reply in two or three sentences."
 _NOT_READ: Mapping[str, tuple[object, ...]] = {
@@ -58,19 +54,19 @@ _NOT_READ: Mapping[str, tuple[object, ...]] = {
     "retry_unparseable": (False,),
     "temperature": (0,),
 }
-"""Options of modes that mean nothing where probabilities are read, and the values that they may have."""
+"""Options without meaning where probabilities are read, and their allowed values."""
 
 
 class ReadingMode(Protocol):
-    """A mode's options that a reading needs; they are described in `judgelm.modes.pairwise.Pairwise`."""
+    """Options that a reading needs; see `judgelm.modes.pairwise.Pairwise`."""
 
     @property
     def template(self) -> str:
-        """Id of the template, whose `reading` this is."""
+        """Id of the template."""
 
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
-        """The policy for references."""
+        """Policy for references."""
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -95,7 +91,7 @@ class Words(NamedTuple):
     Attributes:
         reading: `letters`, `yes-no` or `grade`.
         spellings: of each word.
-        scores: that each word gives the answer read alone, on the judge's scale; of letters none.
+        scores: of each word on the judge's scale; empty for letters.
     """
 
     reading: str
@@ -104,11 +100,11 @@ class Words(NamedTuple):
 
 
 class WordLogprobs(NamedTuple):
-    """Natural logs of the probabilities of a reading's words, each summed over its spellings; n words.
+    """Natural logs of the words' probabilities, each summed over its spellings.
 
     Attributes:
-        values: shape (n,); of letters, yes and no at least that of a probability of 1e-9.
-        approximation: in what they are not exact, in words; empty where they are.
+        values: shape (n,) for n words; except for grades, at least log(1e-9).
+        approximation: why they are not exact; empty if they are.
     """
 
     values: tuple[float, ...]
@@ -117,12 +113,12 @@ class WordLogprobs(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readout:
-    """All prompts of one sample, read.
+    """All prompts of one sample with their results.
 
     Attributes:
-        shown: one entry for each order (`letters`) or answer.
+        shown: one entry per order (`letters`) or answer.
         prompts: of each entry.
-        strengths: of each answer, in sample order; None where a prompt failed.
+        strengths: of each answer in sample order; None if a prompt failed.
     """
 
     shown: tuple[Shown, ...]
@@ -136,19 +132,19 @@ class Readout:
 
 
 def reading_of(mode: ReadingMode) -> Template:
-    """The template of a mode."""
+    """Return the template of a mode."""
     return get_template(mode.template)
 
 
 def check_reading(mode: ReadingMode) -> str:
-    """Check a mode's options against its reading; the id of the template that it judges with.
+    """Check a mode's options against its reading, and return the id of the template to use.
 
     Raises:
-        ConfigError: an option that its reading does not have, or a criterion for a judge of score lines.
+        ConfigError: an option that the reading does not support, or a criterion for a judge of score lines.
     """
     template = reading_of(mode)
     if template.of_trajectories:
-        raise ConfigError(f"template {template.id} shows trajectories of agents; use --mode trajectory without it")
+        raise ConfigError(f"template {template.id} is for trajectories of agents; use --mode trajectory without it")
     if mode.criterion is not None:
         if not mode.criterion.strip():
             raise ConfigError("criterion is empty; state it in words, or leave it out")
@@ -161,8 +157,8 @@ def check_reading(mode: ReadingMode) -> str:
         for name, allowed in _NOT_READ.items():
             if getattr(mode, name, allowed[0]) not in allowed:
                 raise ConfigError(
-                    f"{name}: the judge is read off the probabilities of one word (reading {template.reading}); leave "
-                    f"{name} out, or use --reading score-line"
+                    f"{name}: reading {template.reading} scores the probabilities of one word; leave {name} out, or "
+                    "use --reading score-line"
                 )
     if template.reading == "grade":
         score_lines(mode.scale, mode.step)  # raises where the scale has too many
@@ -176,17 +172,11 @@ def _check_rewarding(mode: ReadingMode) -> None:
     if not getattr(mode, "takes_rewards", False):
         raise ConfigError(f"mode {name}: a reward model writes no text; use mode reward, pair, single or multi")
     if (reasons := getattr(mode, "reasons", "none")) != "none":
-        raise ConfigError(f"reasons is {reasons}, but a reward model explains nothing; leave it out")
+        raise ConfigError(f"reasons is {reasons}, but a reward model cannot explain; leave it out")
 
 
 def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ...]]) -> RequestFlow[Readout]:
-    """Ask for the words of each prompt.
-
-    Args:
-        mode: with a template that reads words.
-        sample: with one answer or more.
-        orders: in which `letters` shows the answers; each answer by itself stands for the other readings.
-    """
+    """Ask for the words of each prompt; `letters` uses `orders`, other readings show each answer alone."""
     template = reading_of(mode)
     if template.reading == "reward":
         return (yield from read_rewards(sample))
@@ -210,10 +200,10 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
 def read_rewards(sample: Sample) -> RequestFlow[Readout]:
     """Ask a reward model for the number of each answer.
 
-    Two answers that were both cut and got the same number are a failure where their whole texts differ.
+    Two answers that were both cut and have the same number are a failure if their whole texts differ.
 
     Raises:
-        InputError: the sample's turns are no dialogue.
+        InputError: the sample's turns are not a dialogue.
     """
     prompts = tuple(reward_prompt(sample, index) for index in range(len(sample.answers)))
     requests = [
@@ -225,7 +215,7 @@ def read_rewards(sample: Sample) -> RequestFlow[Readout]:
     for first, second in combinations(range(len(shown)), 2):
         cut = shown[first].truncations and shown[second].truncations and shown[first].scores is not None
         if cut and shown[first].scores == shown[second].scores and prompts[first] != prompts[second]:
-            why = f"answers {first + 1} and {second + 1} have the same reward after they were cut to the window"
+            why = f"answers {first + 1} and {second + 1} have the same reward after the cut"
             shown[second] = replace(shown[second], scores=None, failure=Unparsed("equal_after_cut", "", why))
     strengths = tuple(reply.scores[0] for reply in shown if reply.scores is not None)
     return Readout(shown=tuple(shown), prompts=prompts, strengths=strengths if len(strengths) == len(shown) else None)
@@ -242,11 +232,11 @@ def _rewarded(index: int, completion: Completion) -> Shown:
 
 
 def words_of(template: Template, answers: int, *, scale: tuple[float, float], step: float = 1) -> Words:
-    """The words of a template that reads words, each with a blank before it and without.
+    """Return the words of a template that reads words, each with and without a leading space.
 
     Args:
         template: one that reads words.
-        answers: number of answers that a prompt shows.
+        answers: number of answers in a prompt.
         scale: lowest and highest score of the judge.
         step: spacing of grades.
     """
@@ -264,7 +254,6 @@ def words_of(template: Template, answers: int, *, scale: tuple[float, float], st
 
 
 def _word_logprobs(completion: Completion, words: Words, template: Template) -> WordLogprobs | Unparsed:
-    """Sum each word's probability over its spellings."""
     if (failure := failure_of(completion)) is not None:
         return failure
     if completion.candidate_logprobs is None:
@@ -289,7 +278,7 @@ def _shown(
     *,
     referenced: bool,
 ) -> Shown:
-    """A prompt with its distribution on the judge's scale: a letter is the line of the best and the worst scores."""
+    """Build the entry with its distribution; a letter counts as the line of the best and the worst scores."""
     shown = Shown(
         order=order,
         text=completion.texts[0] if completion.texts else "",
@@ -313,7 +302,6 @@ def _shown(
 
 
 def _strengths(order: tuple[int, ...], values: tuple[float, ...], words: Words) -> tuple[float, ...]:
-    """Of each answer in a prompt, as shown."""
     if words.reading == "letters":
         whole = math.log(math.fsum(map(math.exp, values)))
         return tuple(value - whole for value in values)
@@ -323,7 +311,6 @@ def _strengths(order: tuple[int, ...], values: tuple[float, ...], words: Words) 
 
 
 def _by_answer(orders: Sequence[tuple[int, ...]], strengths: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """The mean strength of each answer over the orders that show it, in sample order."""
     sums: dict[int, list[float]] = {}
     for order, values in zip(orders, strengths, strict=True):
         for index, value in zip(order, values, strict=True):
@@ -332,13 +319,12 @@ def _by_answer(orders: Sequence[tuple[int, ...]], strengths: Sequence[tuple[floa
 
 
 def _shares(values: Sequence[float]) -> tuple[float, ...]:
-    """The softmax."""
     weights = [math.exp(value - max(values)) for value in values]
     return tuple(weight / math.fsum(weights) for weight in weights)
 
 
 def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | None:
-    """Each answer's score on the judge's scale: of letters the share of preference, else that of the answer alone."""
+    """Return each answer's score on the judge's scale; for letters, from the answers' shares of preference."""
     if readout.strengths is None:
         return None
     if reading_of(mode).reads_alone:
@@ -349,9 +335,9 @@ def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | No
 
 
 def first_better(mode: ReadingMode, strengths: tuple[float, ...]) -> float:
-    """P(the first of two answers is better), in (0, 1): Bradley-Terry on their strengths."""
+    """Return P(the first of two answers is better), in (0, 1): Bradley-Terry on their strengths."""
     odds = (strengths[0] - strengths[1]) / mode.calibration_temperature
-    smaller = math.exp(-abs(odds))  # that of the larger one overflows where the temperature is low
+    smaller = math.exp(-abs(odds))  # exp of the larger odds would overflow at low temperatures
     return (1 if odds >= 0 else smaller) / (1 + smaller)
 
 
@@ -370,7 +356,7 @@ class ExplainingMode(ReadingMode, SamplingOptions, Protocol):
 def explain_word(
     mode: ExplainingMode, judgment: Judgment, prompts: Sequence[Prompt], close_threshold: float = 0
 ) -> Flow:
-    """Ask for the reasons: of the order given, of both orders (`flips`), or of each answer that was read alone."""
+    """Ask for reasons: of the given order, of both orders (`flips`), or of each answer that was read alone."""
     template = reading_of(mode)
     indices = to_explain(judgment, mode.reasons, close_threshold)
     if indices and template.reads_alone:
@@ -394,7 +380,7 @@ class PairReadingMode(ReadingMode, Protocol):
 
 
 def conclude_pair(mode: PairReadingMode, sample: Sample, readout: Readout) -> Judgment:
-    """The judgment of two answers; `consistent` is whether the letters of both orders name the same answer."""
+    """Return the judgment of two answers; `consistent` if the letters of both orders name the same answer."""
     strengths = readout.strengths
     probability = None if strengths is None else first_better(mode, strengths)
     orders = [shown for shown in readout.shown if len(shown.order) == 2]

@@ -1,13 +1,10 @@
-"""Judges that others released, prompted with their own prompts and parsed by their own formats, as their cards say.
+"""Judges that others released, with their own prompts and reply formats from their cards.
 
-Their checkpoints so run on the same runner and files as ours, to be compared with. Three things differ from their
-authors' code: replies are greedy by default (PandaLM's uses 4 beams and a repetition penalty of 1.2, Prometheus'
-samples at temperature 1 and asks again up to ten times), a reply that cannot be parsed is a failure, and answers that
-hold a block's delimiter are sanitized.
-
-Most of these judges put their verdict between two marks, such as `[[A]]`, `<answer>8</answer>` or `**Result:** 4`.
-Their own parsers take a mark wherever it stands, the first or the last of several; here all of them must agree unless
-one is stated as final or the card says that the last one counts.
+Three things differ from their authors' code: replies are greedy by default (PandaLM uses 4 beams and a repetition
+penalty of 1.2; Prometheus samples at temperature 1 and retries up to ten times), unparseable replies are failures, and
+delimiters in answers are sanitized. Most verdicts are between two marks, such as `[[A]]`, `<answer>8</answer>` or
+`**Result:** 4`. The authors' parsers take the first or the last mark; here all must agree, unless one is stated as
+final or the card says that the last one counts.
 """
 
 import re
@@ -29,16 +26,16 @@ from judgelm.prompts.catalog import PromptText, sha_of
 from judgelm.records import Completion, Prompt, Sample, Scores, Shown, SpanKind, Unparsed, winner_of
 
 PairLabel = Literal["1", "2", "tie"]
-"""The better answer's place in the order shown."""
+"""Position of the better answer in the order shown."""
 
 _MAX_MARKED = 64
-"""Characters between the marks; more is text that happens to follow a mark."""
+"""Maximum characters between marks; longer text is not a verdict."""
 _AROUND = " \t*_`\"'.:[]()：。"
-"""Characters around a verdict that carry no meaning."""
+"""Characters around a verdict without meaning."""
 
 
 class _Marked(NamedTuple):
-    """A text between marks, where it begins in the reply, and where its mark does."""
+    """A text between marks, its position in the reply, and the position of its mark."""
 
     written: str
     position: int
@@ -47,22 +44,22 @@ class _Marked(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MarkedReply:
-    r"""The format of a reply: labels of a pair, the grade of an answer, or the scores of two.
+    """The format of a reply: labels of a pair, the grade of an answer, or the scores of two.
 
     Attributes:
-        before: the text before a verdict; empty where the reply is nothing else.
-        after: the text behind it; empty is the end of its line.
-        patterns: regular expressions instead of marks, whose first group is the verdict; the first of them that
-            matches anywhere counts. A match without the group is no verdict.
-        labels: what stands there -> the answer that is better, or a tie; upper and lower case are alike.
+        before: text before a verdict; empty if the verdict is the whole reply.
+        after: text after it; empty is the end of its line.
+        patterns: regular expressions instead of marks, with the verdict as first group; the first that matches anywhere
+            is used.
+        labels: verdict -> better answer or tie; case is ignored.
         scale: lowest and highest number, instead of labels.
         values: how many numbers: 1 grades an answer, 2 score a pair.
-        separator: what stands between two numbers of the same mark; empty where each has its own marks.
-        deducts: whether the number is what an answer loses: its score is 0 less the number.
-        takes: `agreeing` expects that all verdicts of a reply agree, `last` takes the last.
+        separator: text between two numbers of one mark; empty if each has its own marks.
+        deducts: whether the number is subtracted from 0.
+        takes: `agreeing` requires that all verdicts agree, `last` uses the last.
 
     Raises:
-        ConfigError: both labels and a scale, or neither; or a pattern that is no regular expression.
+        ConfigError: both labels and a scale, or neither; or an invalid pattern.
 
     Example:
         >>> MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "C": "tie"})("So: [[B]]")
@@ -84,9 +81,8 @@ class MarkedReply:
     takes: Literal["agreeing", "last"] = "agreeing"
 
     def __post_init__(self) -> None:
-        """Check that it reads one kind of verdict."""
         if bool(self.labels) == (self.scale is not None):
-            raise ConfigError("a reply format has labels or a scale, and not both")
+            raise ConfigError("a reply format needs either labels or a scale")
         for pattern in self.patterns:
             try:
                 re.compile(pattern)
@@ -94,7 +90,7 @@ class MarkedReply:
                 raise ConfigError(f"pattern {pattern!r}: {error}") from error
 
     def __call__(self, text: str) -> PairLabel | Scores | Unparsed:
-        """Read a reply without its thinking."""
+        """Parse a reply without its thinking."""
         plain = text.replace("：", ":")
         marked = self._matched(plain) if self.patterns else list(self._marked(plain))
         if not marked:
@@ -108,7 +104,6 @@ class MarkedReply:
         return f"{self.before!r} and {self.after!r}" if self.before else "nothing, as the whole reply"
 
     def _matched(self, text: str) -> list[_Marked]:
-        """The verdicts of the first pattern that matches; the last one alone where that counts."""
         for pattern in self.patterns:
             if matches := list(re.finditer(pattern, text)):
                 counted = matches[-1:] if self.takes == "last" else matches
@@ -116,7 +111,6 @@ class MarkedReply:
         return []
 
     def _marked(self, text: str) -> Iterator[_Marked]:
-        """Texts between the marks, all over the reply."""
         if not self.before:
             yield _Marked(text.strip(_AROUND + "\n"), 0, 0)
             return
@@ -129,7 +123,7 @@ class MarkedReply:
             if end < 0:
                 end = start
                 continue
-            inner = text.rfind(self.before, start, end)  # a mark that was opened and not closed belongs to no verdict
+            inner = text.rfind(self.before, start, end)  # skip a mark without an end
             if inner >= 0:
                 mark, start = inner, inner + len(self.before)
             yield _Marked(text[start:end].strip(_AROUND), mark, mark)
@@ -173,19 +167,18 @@ class MarkedReply:
         return [value for part in parts if (value := _number(part)) is not None]
 
     def _counted(self, stated: list[Statement], text: str, unmarked: list[Statement]) -> StatedVerdict | Unparsed:
-        """The verdict that counts."""
         return settled(text, stated[-1:] if self.takes == "last" else [*stated, *unmarked], "")
 
 
 def _number(text: str) -> float | None:
-    """A number without sign or exponent, as judges write scores; `4/5` and `4 out of 5` are 4."""
+    """Parse a number without sign or exponent; `4/5` and `4 out of 5` are 4."""
     written = text.strip(_AROUND).split("/")[0].split(" out of ")[0].strip(_AROUND)
     digits = written.replace(".", "", 1)
     return float(written) if digits.isascii() and digits.isdigit() else None
 
 
 Slots = Mapping[str, str]
-"""`question`, `answer_1` and, as the judge has places for them, `answer_2`, `input`, `reference`, `rubric`."""
+"""`question`, `answer_1` and, if the judge has slots for them, `answer_2`, `input`, `reference`, `rubric`."""
 
 HELPFULNESS = """\
 [Does the response do what the instruction asks, correctly, and at a useful level of detail?]
@@ -194,7 +187,7 @@ Score 2: The response addresses the instruction in part, with errors or gaps tha
 Score 3: The response addresses the instruction, with some errors, gaps or needless text.
 Score 4: The response does what the instruction asks, with only small shortcomings.
 Score 5: The response does all that the instruction asks, correctly and at a useful level of detail."""
-"""The rubric of a sample that has none; ours. A pair is compared by its first line."""
+"""Our rubric for samples without one; pairs are compared by its first line."""
 
 _RUBRIC_SLOTS = ("rubric", "criterion", "levels", "bulleted_levels")
 _KINDS: Mapping[str, SpanKind] = {
@@ -203,7 +196,7 @@ _KINDS: Mapping[str, SpanKind] = {
     "reference": "reference",
     "answer_1": "answer",
     "answer_2": "answer",
-    **dict.fromkeys(_RUBRIC_SLOTS, "question"),  # never cut: what its last level says would be lost first
+    **dict.fromkeys(_RUBRIC_SLOTS, "question"),  # never cut, because its last level would be lost first
 }
 
 
@@ -212,16 +205,16 @@ class ReleasedPrompt:
     """A released judge's task: its prompt, and the format of its reply.
 
     Attributes:
-        id: the template's name in manifests.
-        texts: by which of `input` and `reference` are shown (a text of their names, joined by a blank) -> the message
-            with its slots. A judge without a place for either has "" alone.
-        system: the system message; None where the judge has none, empty where it is shown an empty one.
-        before: what its own wrapper has before the message, the system message included; for plain text.
-        after: and behind the message.
-        delimiters: what bounds the blocks; confusables in untrusted text are sanitized.
-        stripped: whether blanks around the answers are taken off, as the judge's own code does.
-        reply: the format of its reply.
-        stop: of a judge that writes its verdict first, what ends the reply behind it.
+        id: name of the template in manifests.
+        texts: names of the shown of `input` and `reference`, joined by a space -> message with slots. A judge with a
+            slot for neither has only "".
+        system: system message; None for none, empty for an empty one.
+        before: text of its own wrapper before the message, with the system message; for plain text.
+        after: text of its own wrapper after the message.
+        delimiters: markers of the blocks; their confusables in untrusted text are sanitized.
+        stripped: whether answers are stripped, as in the judge's own code.
+        reply: format of its reply.
+        stop: for a judge that writes its verdict first, the end of the verdict.
     """
 
     id: str
@@ -243,7 +236,7 @@ class ReleasedPrompt:
         return sha_of([prompt, repr(self.reply)])
 
     def takes(self, *slots: str) -> bool:
-        """True if it has a place for one of these."""
+        """Return True if it has any of these slots."""
         return any(f"{{{slot}}}" in text for text in self.texts.values() for slot in slots)
 
     @cached_property
@@ -253,18 +246,19 @@ class ReleasedPrompt:
 
     @cached_property
     def answers(self) -> int:
-        """The number of answers that it shows."""
+        """Number of answers that it shows."""
         return 2 if self.takes("answer_2") else 1
 
     def render(self, slots: Slots, *, chat: bool) -> Prompt:
-        """The prompt with its slots filled.
+        """Return the prompt with its slots filled.
 
         Args:
-            slots: all that is to be shown; `input` and `reference` only where there is one.
-            chat: a system and a user message for the tokenizer's chat template; else plain text in its own wrapper.
+            slots: content; `input` and `reference` only if they are shown.
+            chat: a system and a user message for the tokenizer's chat template; otherwise plain text in its own
+                wrapper.
 
         Raises:
-            KeyError: a slot has no value, or the judge has no place for what is to be shown.
+            KeyError: a slot has no value, or the judge lacks a slot.
         """
         shown = " ".join(name for name in ("input", "reference") if name in slots)
         text = PromptText(
@@ -282,27 +276,26 @@ class ReleasedPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedMode(BatchMode):
-    """Judge as a released judge does: it names the better of two answers, scores both, or grades one.
+    """Judge as a released judge does: name the better of two answers, score both, or grade one.
 
-    Where two orders name different answers the verdict is a tie. An instruction's input that the judge is shown apart
-    (PandaLM) is the sample's `metadata["input"]`, with the instruction in `metadata["instruction"]`, as `judgelm data
-    import pandalm` writes them. The rubric that a judge grades by (Prometheus) is the sample's `metadata["rubric"]`,
-    else `rubric`.
+    Two orders that name different answers are a tie. PandaLM shows `metadata["instruction"]` and `metadata["input"]`
+    separately. The rubric of a judge that grades by one (Prometheus) is `metadata["rubric"]`, otherwise `rubric`.
 
     Attributes:
-        prompt: of the judge's card.
-        both_orders: show a pair a second time, exchanged.
-        accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
-        reference: `auto` shows a reference where the sample has one and the prompt a place for it, `use` expects one,
-            `ignore` never shows it. A judge that always grades beside a reference expects one.
-        rubric: for samples without their own; empty is ours, of which a pair is shown the first line.
+        prompt: from the judge's card.
+        both_orders: also show a pair swapped.
+        accept_one_order: if one of two orders failed, use the other instead of failing.
+        reference: `auto` shows a reference if the sample has one and the prompt a slot, `use` requires one, `ignore`
+            never shows it.
+        rubric: for samples without their own; empty uses ours.
         explain: let a judge that writes its verdict first (PandaLM) continue with a reason.
-        chat: wrap the prompt in the tokenizer's chat template; else the judge's own wrapper, byte for byte.
-        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
-        max_tokens: room for the reply, its reasoning included.
+        chat: wrap the prompt in the tokenizer's chat template; otherwise in the judge's own wrapper.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
+        seed: of the draws.
+        max_tokens: maximum tokens of the reply with its reasoning.
 
     Raises:
-        ConfigError: options that this judge cannot have.
+        ConfigError: options that this judge does not support.
     """
 
     name: ClassVar[str] = "released"
@@ -320,21 +313,20 @@ class ReleasedMode(BatchMode):
     max_tokens: int = 1024
 
     def __post_init__(self) -> None:
-        """Check the options against the judge."""
         check_above_zero(self, "max_tokens")
         prompt = self.prompt
         if self.both_orders and prompt.answers == 1:
-            raise ConfigError(f"judge {prompt.id} grades one answer, which has no order; leave --both-orders out")
+            raise ConfigError(f"judge {prompt.id} grades one answer; leave --both-orders out")
         if self.reference == "use" and not prompt.takes("reference"):
-            raise ConfigError(f"judge {prompt.id} has no place for a reference; use --reference auto or ignore")
+            raise ConfigError(f"judge {prompt.id} takes no reference; use --reference auto or ignore")
         if self.reference == "ignore" and prompt.needs_reference:
-            raise ConfigError(f"judge {prompt.id} always grades beside a reference; use --reference use")
+            raise ConfigError(f"judge {prompt.id} always needs a reference; use --reference use")
         if prompt.needs_reference:
             object.__setattr__(self, "reference", "use")
         if self.rubric and not prompt.takes(*_RUBRIC_SLOTS):
-            raise ConfigError(f"judge {prompt.id} knows no rubric; leave it out")
+            raise ConfigError(f"judge {prompt.id} takes no rubric; leave it out")
         if self.explain and not prompt.stop:
-            raise ConfigError(f"judge {prompt.id} reasons before its verdict anyway; leave explain out")
+            raise ConfigError(f"judge {prompt.id} always reasons before its verdict; leave explain out")
 
     @classmethod
     def can_vote(cls, fixed: Mapping[str, Any]) -> bool:
@@ -343,12 +335,12 @@ class ReleasedMode(BatchMode):
 
     @property
     def template(self) -> str:
-        """Its id in manifests."""
+        """Id of the prompt."""
         return self.prompt.id
 
     @property
     def template_sha(self) -> str:
-        """Hash of its bytes and of the format of its reply."""
+        """Hash of the prompt and of the format of its reply."""
         return self.prompt.sha
 
     @property
@@ -358,10 +350,10 @@ class ReleasedMode(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for each order, read, conclude.
+        """Ask for each order, parse, and conclude.
 
         Raises:
-            InputError: another number of answers, a missing reference, or a rubric that is no text.
+            InputError: as `check`, or a rubric that is not a string.
         """
         self.check(sample)
         orders = ((0,),) if self.prompt.answers == 1 else pair_orders(self.both_orders)
@@ -383,9 +375,7 @@ class ReleasedMode(BatchMode):
         """
         BatchMode.check(self, sample)
         if sample.reference is None and self.reference == "use":
-            raise InputError(
-                f"sample {sample.id}: no reference, which {self.template} is to be shown; give each row one"
-            )
+            raise InputError(f"sample {sample.id}: {self.template} needs a reference; give each row one")
 
     def _render(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
         slots = {"question": sample.question}
@@ -401,13 +391,13 @@ class ReleasedMode(BatchMode):
     def _rubric(self, sample: Sample) -> str:
         own = sample.metadata.get("rubric")
         if own is not None and not isinstance(own, str):
-            raise InputError(f'sample {sample.id}: field "rubric": expected text, got {own!r}; write it as one text')
+            raise InputError(f'sample {sample.id}: field "rubric": expected a string, got {own!r}')
         if own or self.rubric:
             return own or self.rubric
         return HELPFULNESS if self.prompt.answers == 1 else HELPFULNESS.split("\n")[0]
 
     def _read(self, order: tuple[int, ...], completion: Completion) -> Shown:
-        """A reply that was cut off is a failure, except behind the end of a line that is the verdict."""
+        """Parse a reply; one that was cut off is a failure, unless its first line is the verdict."""
         line_ended = bool(self.prompt.stop) and "\n" in "".join(completion.texts).lstrip()
         shown = read_reply(
             completion, self.prompt.reply, max_tokens=self.max_tokens, order=order, needs_end=not line_ended
@@ -419,7 +409,6 @@ class ReleasedMode(BatchMode):
 
 
 def _rubric_slots(rubric: str) -> dict[str, str]:
-    """A rubric as the prompts show it: whole, its criterion without brackets, and its levels, which may be a list."""
     criterion, *levels = rubric.split("\n")
     return {
         "rubric": rubric,
@@ -430,7 +419,7 @@ def _rubric_slots(rubric: str) -> dict[str, str]:
 
 
 def _split_question(sample: Sample) -> dict[str, str]:
-    """Instruction and input apart, where the sample has them and they are what its question says."""
+    """Return instruction and input separately, if the sample has them and they are its question."""
     instruction, context = sample.metadata.get("instruction"), sample.metadata.get("input")
     if not isinstance(instruction, str) or not isinstance(context, str) or not context:
         return {}

@@ -16,19 +16,18 @@ from judgelm.records import Judgment, RankingVerdict, Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward(BatchMode):
-    """Score each answer by a reward model, one pass an answer; two make a pair, three and more a ranking.
+    """Score each answer with a reward model; two answers are a pair, more are ranked.
 
-    The model reads question and answer in its own chat template, of a sample with `turns` the dialogue of each
-    assistant. Its numbers have no scale: `scores` holds them as they are, and a single answer's verdict is its number.
-    P(the first of two is better) is the logistic function of the difference (Bradley-Terry).
+    The model reads question and answer, or the dialogue of a sample with `turns`, in its own chat template. Its numbers
+    have no scale. P(first better) is the logistic function of the difference (Bradley-Terry).
 
     Attributes:
-        template: `reward`, in which the model reads a chat of its own.
-        tie_threshold: a pair is a tie where P(first better) is at most this far from 0.5.
+        template: `reward`.
+        tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5.
         calibration_temperature: divides the difference of two rewards.
 
     Raises:
-        ConfigError: a judge that writes text, or options out of range.
+        ConfigError: a judge that writes text, or invalid options.
     """
 
     name: ClassVar[str] = "reward"
@@ -45,17 +44,16 @@ class Reward(BatchMode):
     calibration_temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the options, and that the judge is a reward model."""
         if reading_of(self).reading != "reward":
             raise ConfigError(
-                f"mode reward: the judge is read by template {self.template}, and only a reward model, with a "
-                "sequence-classification head of one number, has rewards; use --mode pair, or name such a model"
+                f"mode reward needs a reward model (a sequence-classification head of one number), but the judge uses "
+                f"template {self.template}; use --mode pair, or another model"
             )
         check_reading(self)
         check_threshold(self, "tie_threshold")
 
     def check(self, sample: Sample) -> None:
-        """See that the sample's turns are a dialogue.
+        """Check that the sample's turns are a dialogue.
 
         Raises:
             InputError: they are not.

@@ -1,9 +1,7 @@
 """One answer, rated on the dimensions of a rubric: the judge reasons, then names a level.
 
-The six dimensions of the paper have its prompts, word for word (`play_favorites.toml`). Bold and italic type of the
-print is not part of the bytes, and the options `NA` of the human rubric (Table 3) are not offered to judges. A user's
-own dimension has the same form: the judge explains first and ends in `Explanation: ..., Answer: ...`. It comes from a
-YAML file:
+The paper's six dimensions use its prompts (`play_favorites.toml`), without bold and italic type and without the options
+`NA` of the human rubric (Table 3). The user's own dimensions come from a YAML file:
 
     tone:
       question: How friendly is the answer?
@@ -14,8 +12,8 @@ YAML file:
         friendly: {score: 3}
         not applicable: {score: null}
 
-Levels are shown by their scores, the lowest first, or with `best_first` the highest. A level without a score is a
-missing value, never a number; such levels are shown last.
+Levels are shown from the lowest score, or with `best_first` from the highest. A level without a score is a missing
+value and is shown last.
 
 Source: Play Favorites, section 4.2, Table 3 (scales) and appendix D (prompts); scores are divided by their dimension's
 maximum as its authors do.
@@ -39,17 +37,17 @@ from judgelm.prompts.catalog import ONE_ANSWER, PromptText, read_texts, sha_of
 from judgelm.records import GradeVerdict, Judgment, Prompt, Request, Sample, Shown, Unparsed
 
 FORM = "Explanation: [Explanation], Answer: [Answer]"
-"""The end of every reply."""
+"""End of every reply."""
 
 DELIMITERS = ("Candidate Response:", "Instruction:", FORM)
-"""Delimiters that close the answer's block; `Task:` alone opens nothing that a judge would score, and stays."""
+"""Delimiters that end the answer's block."""
 
 _SLOTS = ("{question}", "{answer_1}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """The score of an answer of the judge; None is a missing value (`not applicable`)."""
+    """The score of a level; None is a missing value (`not applicable`)."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -59,15 +57,15 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
-    """One dimension of a user's own rubric.
+    """One dimension of the user's own rubric.
 
     Attributes:
         question: what the judge is asked about the answer.
-        levels: by the words that the judge answers with; two at least have scores, all different, the highest above 0.
-        best_first: show the best level first.
+        levels: by name; at least two have scores, all different, the highest above 0.
+        best_first: whether the best level is shown first.
 
     Raises:
-        ConfigError: levels that cannot be told apart, or scores that make no scale.
+        ConfigError: levels that cannot be distinguished, or impossible scores.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -79,16 +77,16 @@ class Dimension:
     def __post_init__(self) -> None:
         texts = [self.question, *self.levels, *(level.description for level in self.levels.values())]
         if not self.question.strip() or any(slot in text for slot in _SLOTS for text in texts):
-            raise ConfigError(f"rubric question {self.question!r}: it must say something, and without {_SLOTS[0]}")
+            raise ConfigError(f"rubric question {self.question!r}: it must not be blank or contain {_SLOTS[0]}")
         for name in self.levels:
             named = any(character.isalnum() for character in name)
             if not named or parse_level(f"Answer: {name}", list(self.levels)) != name:
-                raise ConfigError(f"rubric level {name!r}: empty, or alike another one; give it a name of its own")
+                raise ConfigError(f"rubric level {name!r}: empty, or like another level; rename it")
         scores = [level.score for level in self.levels.values() if level.score is not None]
         if len(scores) < 2 or len(set(scores)) < len(scores) or not all(math.isfinite(score) for score in scores):
-            raise ConfigError(f"rubric scores {scores}: two levels at least need scores, and no two the same")
+            raise ConfigError(f"rubric scores {scores}: at least two levels need scores, all different")
         if max(scores) <= 0:
-            raise ConfigError(f"rubric scores {scores}: the highest divides them all, so it must be above 0")
+            raise ConfigError(f"rubric scores {scores}: the highest must be above 0, because it divides the others")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +96,7 @@ class Scale:
     Attributes:
         name: of the dimension.
         text: its prompt, with `{question}` and `{answer_1}`.
-        levels: the judge's words -> score, None where the level is a missing value; as the prompt lists them.
+        levels: level -> score (None for a missing value), as the prompt lists them.
     """
 
     name: str
@@ -111,16 +109,16 @@ class Scale:
         return max(score for score in self.levels.values() if score is not None)
 
     def prompt(self, sample: Sample, *, chat: bool) -> Prompt:
-        """The question and the sample's first answer; plain text ends where the judge's explanation begins."""
+        """Return the prompt for the sample's first answer."""
         return self.text.render({"question": sample.question, "answer_1": sample.answers[0]}, chat=chat)
 
     def read(self, reply: str) -> str | Unparsed:
-        """The level that a reply ends in."""
+        """Parse the level that a reply ends in."""
         return parse_level(reply, list(self.levels))
 
 
 def scale_of(name: str, dimension: Dimension) -> Scale:
-    """A user's dimension as a prompt of the paper's form; its words around the user's are ours."""
+    """Return a user's dimension with a prompt in the paper's form; the words around the user's are ours."""
     ordered = sorted(
         dimension.levels.items(),
         key=lambda item: (item[1].score is None, (item[1].score or 0) * (-1 if dimension.best_first else 1)),
@@ -142,12 +140,11 @@ def scale_of(name: str, dimension: Dimension) -> Scale:
 
 
 def scales_sha(scales: Sequence[Scale]) -> str:
-    """sha256 (hex) over names, prompts and scores."""
+    """Return sha256 (hex) over names, prompts and scores."""
     return sha_of([[scale.name, scale.text.text, list(scale.levels.items())] for scale in scales])
 
 
 def _papers(name: str, fields: Mapping[str, Any]) -> Scale:
-    """A dimension of the paper: scores run from 1 (worst) in steps of 1."""
     levels = fields["levels"]
     worst_first = levels[::-1] if fields.get("best_first") else levels
     return Scale(
@@ -167,25 +164,24 @@ PLAY_FAVORITES = {
 class Rubric(BatchMode):
     """Rate one answer.
 
-    Each dimension is a request of its own, and an entry of `shown`: `part` is the dimension, `label` the level that
-    the reply ends in, `scores` its score on the dimension's own scale. A level without a score ("not applicable") is a
-    missing value: it has a label and no score, and is no failure. The verdict is a `GradeVerdict`: the mean, over the
-    dimensions that have a score, of the score divided by the dimension's highest, so at most 1. A judgment fails where
-    a dimension failed, and where no dimension has a score.
+    `shown` has one entry per dimension: `part` is the dimension, `label` the level, `scores` its score. The verdict is
+    the mean of score divided by the dimension's maximum, over the dimensions with a score. A judgment fails if a
+    dimension failed, or if no dimension has a score.
 
     Attributes:
-        dimensions: which to ask for, of the user's own and the paper's six (`completeness`, `conciseness`,
-            `logical_robustness`, `logical_correctness`, `helpfulness`, `faithfulness`). None named is all of the
-            user's own, or without any all six.
-        rubric: the user's own dimensions by name; `configs/judge/rubric.yaml` is an example.
-        accept_missing: where some dimensions failed, take the mean of the others instead of failing.
-        retry_unparseable: ask for the most probable level behind a reply that has no readable one.
-        chat: one user message for the tokenizer's chat template; else plain text, for base models.
-        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
-        max_tokens: room for a reply, its reasoning included.
+        dimensions: names of the user's own and the paper's dimensions (`completeness`, `conciseness`,
+            `logical_robustness`, `logical_correctness`, `helpfulness`, `faithfulness`). By default all of the user's
+            own, or without those all six.
+        rubric: the user's own dimensions by name; see `configs/judge/rubric.yaml`.
+        accept_missing: if some dimensions failed, use the mean of the others instead of failing.
+        retry_unparseable: request the most probable level after a reply without readable level.
+        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
+        seed: of the draws.
+        max_tokens: maximum tokens of a reply with its reasoning.
 
     Raises:
-        ConfigError: a dimension that does not exist, is named twice, or has the name of one of the paper's.
+        ConfigError: a dimension that does not exist, occurs twice, or has the name of one of the paper's.
     """
 
     name: ClassVar[str] = "rubric"
@@ -206,35 +202,35 @@ class Rubric(BatchMode):
     def __post_init__(self) -> None:
         check_above_zero(self, "max_tokens")
         if taken := sorted(self.rubric.keys() & PLAY_FAVORITES.keys()):
-            raise ConfigError(f"rubric {taken[0]}: the paper's dimension has this name; choose another")
+            raise ConfigError(f"rubric {taken[0]}: one of the paper's dimensions has this name; rename yours")
         known = [*self.rubric, *PLAY_FAVORITES]
         for name in self.dimensions:
             if name not in known:
                 raise not_found("dimension", name, known)
         if len(set(self.dimensions)) < len(self.dimensions):
-            raise ConfigError(f"dimensions {', '.join(self.dimensions)}: one is named twice; ask for each once")
+            raise ConfigError(f"dimensions {', '.join(self.dimensions)}: one occurs twice; name each once")
 
     @property
     def template(self) -> str:
-        """`play-favorites`, or `own-rubric` where a dimension is the user's."""
+        """`play-favorites`, or `own-rubric` if a dimension is the user's."""
         return "play-favorites" if all(scale.name in PLAY_FAVORITES for scale in self.scales()) else "own-rubric"
 
     @property
     def template_sha(self) -> str:
-        """Hash of the prompts and levels of the dimensions asked for."""
+        """Hash of the prompts and levels of the dimensions."""
         return scales_sha(self.scales())
 
     def scales(self) -> list[Scale]:
-        """The dimensions asked for, in the order asked."""
+        """Return the dimensions in the order asked."""
         names = self.dimensions or tuple(self.rubric) or tuple(PLAY_FAVORITES)
         return [scale_of(name, self.rubric[name]) if name in self.rubric else PLAY_FAVORITES[name] for name in names]
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for all dimensions at once and conclude.
+        """Ask for all dimensions concurrently, and conclude.
 
         Raises:
-            InputError: the sample has not exactly one answer.
+            InputError: the sample does not have exactly one answer.
         """
         self.check(sample)
         scales = self.scales()
@@ -269,8 +265,7 @@ class Rubric(BatchMode):
             part, first = failures[0]
             failure = replace(first, why=f"{part}: {first.why}")
         elif not shares:
-            why = "every dimension was answered with a level that has no score"
-            failure = Unparsed("out_of_range", "", why)
+            failure = Unparsed("out_of_range", "", "no dimension has a level with a score")
         grade = None if failure else (math.fsum(shares) / len(shares),)
         return Judgment(
             sample_id=sample.id,
@@ -283,6 +278,5 @@ class Rubric(BatchMode):
 
 
 def _scored(scale: Scale, shown: Shown) -> Shown:
-    """The reply with its level's score on the dimension's own scale, where it has one."""
     score = None if shown.label is None else scale.levels[shown.label]
     return shown if score is None else replace(shown, scores=(score,))

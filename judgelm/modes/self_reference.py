@@ -1,8 +1,7 @@
-"""Judgments beside the judge's own answers: correctness of one answer (Self-Reference), the better of two (SSR-Judge).
+"""Judging with the judge's own answers: correctness of one answer (Self-Reference), the better of two (SSR-Judge).
 
-All `k` own answers to a question are one request, so the engine reads the question once. What an earlier run answered
-is used again: a sample whose `metadata["solves"]` holds a list of `{"text": ..., "answer": ...}`, as the rows of run
-files have it under `solves`, is not asked anything.
+All `k` own answers to a question are one request. Answers of an earlier run are reused: `metadata["solves"]`, a list of
+`{"text": ..., "answer": ...}` as in run files.
 
 Source: Self-Reference, equations 2 and 6, section 5.1, Figures 3 and 8 to 11; SSR-Judge, sections 3.2 to 3.4 and 4.1 (k
 = 5, temperature 0.7, tau = 4/5), equations 1 and 2.
@@ -31,7 +30,7 @@ from judgelm.prompts.self_reference import (
 from judgelm.records import Judgment, Request, Sample, SelfAnswer, Unparsed
 
 _NEXT_QUESTION = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Question]", "\n[User Question]")
-"""A base model, which knows no end, begins another question."""
+"""A base model does not end its reply, but begins another question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +38,14 @@ class Solver:
     """Ask the judge the question itself.
 
     Attributes:
-        task: what the question asks for; it decides prompt and extraction.
-        count: how many answers, k in the papers.
-        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
-        max_tokens: most tokens of an answer; one that has no end by then rarely has a final answer (None).
-        chat: one user message for the tokenizer's chat template; else plain text, for base models.
+        task: kind of answer; it decides prompt and extraction.
+        count: number of answers, k in the papers.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
+        max_tokens: maximum tokens of an answer.
+        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
 
     Raises:
-        ConfigError: no such task, no answers, or several greedy ones, which would all be the same.
+        ConfigError: invalid options, or several greedy answers, which would be the same.
     """
 
     task: Task
@@ -58,17 +57,17 @@ class Solver:
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.max_tokens < 1:
-            raise ConfigError(f"{self.count} solves of {self.max_tokens} tokens: both must be 1 or more")
+            raise ConfigError(f"{self.count} solves of {self.max_tokens} tokens; both must be 1 or more")
         if not self.temperature >= 0:
             raise ConfigError(f"solve temperature is {self.temperature}; it must be 0 or above")
         if self.count > 1 and self.temperature == 0:
             raise ConfigError(f"{self.count} solves at temperature 0 are all the same; set a temperature above 0")
 
     def __call__(self, sample: Sample) -> RequestFlow[tuple[SelfAnswer, ...] | Unparsed]:
-        """The sample's own solves, else those of one request, in the order drawn.
+        """Return the sample's saved answers, otherwise those of one request in the order drawn.
 
         Raises:
-            InputError: the sample lacks what the task needs, or has too few solves of its own.
+            InputError: the sample lacks what the task needs, or has too few saved answers.
         """
         if (saved := self.saved(sample)) is not None:
             return saved
@@ -86,18 +85,16 @@ class Solver:
         )
 
     def request(self, sample: Sample) -> Request:
-        """One prompt, `count` replies."""
+        """Return the request for `count` replies."""
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=stops(chat=self.chat))
         prompt = solving_prompt(sample, self.task, chat=self.chat)
         return Request(key="solve", prompt=prompt, sampling=replace(sampling, n=self.count))
 
     def saved(self, sample: Sample) -> tuple[SelfAnswer, ...] | None:
-        """The first `count` of the solves that an earlier run left with the sample; None where it left none.
-
-        A solve without the field `answer` has its answer extracted from the text.
+        """Return the first `count` answers that an earlier run left with the sample; None if there are none.
 
         Raises:
-            InputError: they are no solves, or fewer than `count`, so that a share of them would mean something else.
+            InputError: they have another form, or there are fewer than `count`.
         """
         solves = sample.metadata.get("solves")
         if solves is None:
@@ -117,51 +114,49 @@ class Solver:
             raise _wrong(sample, "a solve has no text")
         answer = solve["answer"] if "answer" in solve else final_answer(text, self.task, letters=letters)
         if answer is not None and not isinstance(answer, str):
-            raise _wrong(sample, "a solve's answer is no text")
+            raise _wrong(sample, "a solve's answer is not a string")
         return SelfAnswer(text=text, answer=answer)
 
 
 def stops(*, chat: bool) -> tuple[str, ...]:
-    """Stop strings of a reply that reasons first: a base model's ends where it begins another question."""
+    """Return stop strings of a reply that reasons first: base models would begin another question."""
     return () if chat else _NEXT_QUESTION
 
 
 def _wrong(sample: Sample, finding: str) -> InputError:
-    return InputError(f'sample {sample.id}: field "solves": {finding}; correct it, or leave it out to solve anew')
+    return InputError(f'sample {sample.id}: field "solves": {finding}; correct it, or leave it out')
 
 
 SelfReference = Literal["cot", "guided"]
 
 LABELS: Mapping[str, str] = {"correct": "Correct", "incorrect": "Incorrect"}
-"""Labels, and the words that the prompts ask for."""
+"""Labels and their words in the prompts."""
 
 _read = partial(read_verdict, labels=LABELS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correctness(BatchMode):
-    """Judge one answer: `correct` or `incorrect`.
+    """Judge one answer as `correct` or `incorrect`.
 
-    The verdict is a `LabelVerdict`, and `probability` is P(correct). The answer is never cut to fit the window, since
-    what is judged stands at its end: a prompt that does not fit is a `too_long` failure. A reference that the sample
-    has is never shown: here it is the truth that judgments are measured with.
+    The answer is never cut, because the judged part is at its end; a prompt that does not fit is a `too_long` failure.
+    The sample's reference is never shown; it is the truth that judgments are compared with.
 
     Attributes:
         task: `number` and `choice` judge an answer to the question. `preference` is the meta-judge: the answer is a
             judge's verdict `[[A]]`, `[[B]]` or `[[C]]` on the two answers in the sample's `pair`.
-        self_reference: `cot` shows no reference (Figures 8, 9). `guided` lets the judge answer the question first, or
-            takes the first of the sample's own `solves`, and shows the whole of that answer, its
-            reasoning included, as the reference (Figures 10, 11).
-        chat: one user message for the tokenizer's chat template; else plain text, for base models.
-        distribution: ask for P(correct) where the label stands, in a second request that continues the reply.
-        retry_unparseable: ask for the more probable label behind a reply that has no readable verdict.
-        temperature: of solve and judgment; 0 is greedy, as in the paper; otherwise each sample draws with its own
-            seed, made of `seed` and its id.
-        max_tokens: room for a judgment, its reasoning included.
-        solve_tokens: room for the judge's own answer.
+        self_reference: `cot` shows no reference (Figures 8, 9). `guided` shows the judge's own whole answer as the
+            reference (Figures 10, 11): the first of the sample's `solves`, or a new one.
+        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
+        distribution: request P(correct) at the label.
+        retry_unparseable: request the most probable label after a reply without readable verdict.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
+        seed: of the draws.
+        max_tokens: maximum tokens of a judgment with its reasoning.
+        solve_tokens: maximum tokens of the judge's own answer.
 
     Raises:
-        ConfigError: options that do not exist.
+        ConfigError: invalid options.
     """
 
     name: ClassVar[str] = "correctness"
@@ -194,13 +189,13 @@ class Correctness(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Solve where asked to, judge, and look at the label's probability where asked to.
+        """Solve if requested, judge, and request the label's probability.
 
         Raises:
-            InputError: the sample has not exactly one answer, or lacks what the task needs.
+            InputError: the sample does not have exactly one answer, or lacks what the task needs.
         """
         solved = (yield from self._solver()(sample)) if self.self_reference == "guided" else ()
-        if isinstance(solved, Unparsed):  # a judge that cannot answer the question is not shown the answer
+        if isinstance(solved, Unparsed):  # without an own answer there is nothing to judge with
             return Judgment(sample_id=sample.id, mode=self.name, verdict=None, shown=(), failure=solved)
         reference = solved[0].text if solved else None
         prompt = judging_prompt(sample, self.task, reference, chat=self.chat)
@@ -216,10 +211,10 @@ class Correctness(BatchMode):
         return replace(judgment, probability=probability, self_answers=solved, own_reference=reference)
 
     def check(self, sample: Sample) -> None:
-        """See that the sample has what the task needs.
+        """Check that the sample has what the task needs.
 
         Raises:
-            InputError: it has not.
+            InputError: it does not.
         """
         judging_prompt(sample, self.task, None, chat=self.chat)
         self._solver().request(sample)
@@ -243,37 +238,33 @@ _read_ssr = partial(read_verdict, labels=PLACES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectiveSelfReference(LabelPairMode):
-    """Judge a pair; the judge's own majority answer is the reference where enough of its answers agree.
+    """Judge a pair with the judge's own majority answer as the reference, if enough of its answers agree.
 
-    The judge answers the question `solves` times in one request. The gate is on where the share of the most common
-    answer among all of them, those without an answer included, is at least `tau`. Then that answer alone, not its
-    reasoning, stands in the prompt; else there is no reference. Of equally common answers the one drawn first counts.
-
-    Both orders must name the same response; where each names another, the vote is one to one: the winner is `tie` and
-    `consistent` is False. Neither response is cut to fit the window, since its final answer stands at its end: a prompt
-    that does not fit is a `too_long` failure. A reference that the sample has is never shown.
+    The judge answers the question `solves` times. The gate is on if the share of the most common answer among all of
+    them is at least `tau`; then this final answer, without its reasoning, is shown as correct. Of equally common
+    answers the first counts. If two orders name different responses, the verdict is a tie and `consistent` is False.
+    Responses are never cut, because the final answer is at the end; a prompt that does not fit is a `too_long` failure.
+    The sample's reference is never shown.
 
     Attributes:
-        when: `selective`, or the two it is compared with: `always` shows the majority answer whatever the agreement
-            (and none where no solve has one), `never` shows none, and asks for no solves of its own.
-        task: `choice` or `number`, what a solve ends in.
-        solves: how many answers the judge gives, k. Where the sample has `solves` of an earlier run, the first
-            k of them are used and none are drawn, so that all ways and every tau can be compared on the same ones.
-        tau: least agreement for the gate to be on, in [0, 1].
-        solve_temperature: of the solves, above 0 where there are several.
-        solve_tokens: room for each.
-        both_orders: show the responses a second time, exchanged.
-        accept_one_order: where one of two orders failed, take the other's verdict instead of failing.
-        chat: one user message for the tokenizer's chat template; else plain text, for base models.
-        distribution: ask for P(first better) where the verdict stands, in requests that continue the replies; the
-            judgment's is the mean over the orders.
-        retry_unparseable: ask for the more probable label behind a reply that has no readable verdict.
-        temperature: of the judgments; 0 is greedy.
-        seed: each sample draws with its own seed, made of this and its id.
-        max_tokens: room for a judgment, its reasoning included.
+        when: `selective`; or for comparison `always` (the majority answer whatever the agreement) or `never` (no own
+            answers).
+        task: `choice` or `number`.
+        solves: number of own answers, k. Saved `solves` of the sample are used instead of new ones.
+        tau: minimum agreement for the gate, in [0, 1].
+        solve_temperature: of the own answers; above 0 if there are several.
+        solve_tokens: maximum tokens of each.
+        both_orders: also show the responses swapped.
+        accept_one_order: if one of two orders failed, use the other instead of failing.
+        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
+        distribution: request P(first better) at the verdict; the judgment has the mean over the orders.
+        retry_unparseable: request the most probable label after a reply without readable verdict.
+        temperature: of judgments; 0 is greedy.
+        seed: of the draws.
+        max_tokens: maximum tokens of a judgment with its reasoning.
 
     Raises:
-        ConfigError: options that do not exist or do not fit together.
+        ConfigError: options that do not fit together.
     """
 
     name: ClassVar[str] = "ssr"
@@ -301,9 +292,9 @@ class SelectiveSelfReference(LabelPairMode):
 
     def __post_init__(self) -> None:
         if self.task == "preference":
-            raise ConfigError("task preference has no answers that could agree; use choice or number")
+            raise ConfigError("task preference has no final answers to compare; use choice or number")
         if not 0 <= self.tau <= 1:
-            raise ConfigError(f"tau is {self.tau}; it is a share of the solves, 0 to 1")
+            raise ConfigError(f"tau is {self.tau}; it must be from 0 to 1")
         check_above_zero(self, "max_tokens")
         self._solver()  # raises where its options do not fit
 
@@ -314,15 +305,15 @@ class SelectiveSelfReference(LabelPairMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Solve where that is needed, choose the reference, ask for each order, conclude.
+        """Solve if needed, choose the reference, ask for each order, and conclude.
 
         Raises:
-            InputError: the sample has not exactly two answers, or has too few solves of its own.
+            InputError: the sample does not have exactly two answers, or has too few saved answers.
         """
         BatchMode.check(self, sample)
         solver = self._solver()
         solved = (solver.saved(sample) or ()) if self.when == "never" else (yield from solver(sample))
-        if isinstance(solved, Unparsed):  # a judge that cannot answer the question is not shown the answers
+        if isinstance(solved, Unparsed):
             return Judgment(sample_id=sample.id, mode=self.name, verdict=None, shown=(), failure=solved)
         reference = self.reference_of(solved)
         orders = pair_orders(self.both_orders)
@@ -333,16 +324,16 @@ class SelectiveSelfReference(LabelPairMode):
         return replace(judgment, self_answers=solved, own_reference=reference)
 
     def check(self, sample: Sample) -> None:
-        """See that the sample has what the task needs.
+        """Check that the sample has what the task needs.
 
         Raises:
-            InputError: it has not.
+            InputError: it does not.
         """
         comparing_prompt(sample, (0, 1), None, chat=self.chat)
         self._solver().request(sample)
 
     def reference_of(self, solved: Sequence[SelfAnswer]) -> str | None:
-        """The majority answer where it is to be shown."""
+        """Return the majority answer if it is to be shown."""
         if self.when == "never" or not solved:
             return None
         common = majority([solve.answer for solve in solved])

@@ -1,14 +1,6 @@
-"""One answer, graded: beside its reference, beside another answer, or by itself; or one about an image.
+"""One answer, graded against a reference or another answer, or alone.
 
-The prompts about an image (`multimodal.toml`) judge one answer beside an answer that is known to be right.
-`multimodal-v1` has the bytes of the original code, which asks for a score line; `multimodal-paper` those of Figure 7,
-which does not; `multimodal-chat` the words of the code as chat messages, for instruct and vision-language models. The
-figure calls both answers "the predicted answer": the first one is "sampled from the reference answer set" (Figures 21
-to 23), and its full score is forced, so that the judge writes the second one's behind it. Judging needs no image: the
-reference says what is to be seen (Figure 20). A judge that can see is shown the images before the text: that is ours.
-
-Source: JudgeLM, section 6.4 (grading a single answer, judging multimodal models), Figures 5, 7, 17 and 20 to 23; data
-as in MM-Vet (Yu et al. 2023).
+Source: JudgeLM, section 6.4 (grading a single answer), Figures 5 and 17.
 """
 
 import hashlib
@@ -38,9 +30,7 @@ _ANCHOR = "anchor"
 
 
 class _Asked(NamedTuple):
-    """What the answer stands beside, and the prompt."""
-
-    beside: Literal["reference", "anchor", "nothing"]
+    against: Literal["reference", "anchor", "nothing"]
     prompt: Prompt
 
 
@@ -48,33 +38,25 @@ class _Asked(NamedTuple):
 class Single(BatchMode):
     """Grade one answer.
 
-    The verdict is a `GradeVerdict`, and `scores` holds the one score.
-
     Attributes:
         template: id of the judge's pair template.
-        against: what the answer is graded beside.
-            `reference`: Figure 5. The reference stands as the first of a pair and the reply is forced to begin with
-            the full score for it, so that the judge continues with the answer's.
-            `anchor`: an answer chosen for all, or each, of the questions stands as the first of a pair, nothing is
-            forced, and the judge scores both; the anchor's score stands in `Shown.anchor`. It is the sample's
-            `metadata["anchor"]`, or else its reference, so that a references file can hold the anchors. (Ours; the
-            paper has no grade without reference.)
-            `nothing`: the answer alone, asked for in a prompt of ours (`judgelm.prompts.catalog`), which no
-            released judge was trained on.
-            `auto`: the first of reference, anchor and nothing that the sample has.
+        against: `reference` shows the reference as the first answer of a pair and prefills its full score, so that the
+            judge continues with the answer's (Figure 5). `anchor` shows `metadata["anchor"]`, or else the reference, as
+            the first answer, and the judge scores both. `nothing` grades the answer alone; no released judge was
+            trained on that prompt. `auto` uses the first of these that the sample has.
         scale: lowest and highest score of the judge.
-        step: spacing of the scores it writes.
-        distribution: ask for the probability of every score; `Shown.grades` then holds the expected grade (beside an
-            anchor over all scores that the anchor could have got).
-        reasons: `all` lets the judge continue its score line and explain.
-        reason_tokens: most tokens of a reason; it gets what room the answers, cut as for the scores, leave.
-        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
-        max_tokens: room for the score line.
-        criterion: see `judgelm.modes.pairwise.Pairwise`.
-        calibration_temperature: see `judgelm.modes.pairwise.Pairwise`.
+        step: spacing of scores.
+        distribution: request the probability of every score; `Shown.grades` then has the expected grade.
+        reasons: `all` asks for a reason.
+        reason_tokens: maximum tokens of a reason.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
+        seed: of the draws.
+        max_tokens: maximum tokens of the score line.
+        criterion: see mode `pair`.
+        calibration_temperature: see mode `pair`.
 
     Raises:
-        ConfigError: options that do not exist, or a scale of too many scores for a distribution.
+        ConfigError: invalid options, or too many scores for a distribution.
     """
 
     name: ClassVar[str] = "single"
@@ -101,7 +83,7 @@ class Single(BatchMode):
         object.__setattr__(self, "template", check_reading(self))
         if reading_of(self).reads_alone and self.against == "anchor":
             raise ConfigError(
-                f"against=anchor: reading {reading_of(self).reading} shows one answer by itself; use --reading letters "
+                f"against=anchor: reading {reading_of(self).reading} shows one answer alone; use --reading letters "
                 "or score-line"
             )
         if self.distribution:
@@ -109,7 +91,7 @@ class Single(BatchMode):
 
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
-        """References are expected, taken where there are any, or dropped, as `against` says."""
+        """Policy for references, from `against`."""
         return _POLICIES[self.against]
 
     @property
@@ -128,28 +110,28 @@ class Single(BatchMode):
         return hashlib.sha256(" ".join(shas.values()).encode()).hexdigest()
 
     def check(self, sample: Sample) -> None:
-        """See that a sample can be graded.
+        """Check that a sample has one answer and what it is graded against.
 
         Raises:
-            InputError: it has not exactly one answer, or not what it is to be graded beside.
+            InputError: it does not.
         """
         BatchMode.check(self, sample)
         anchor = sample.metadata.get(_ANCHOR)
         template = reading_of(self)
         if template.reads_alone and anchor is not None and self.against == "auto":
             raise InputError(
-                f'sample {sample.id}: field "{_ANCHOR}": reading {template.reading} shows one answer by itself; use '
+                f'sample {sample.id}: field "{_ANCHOR}": reading {template.reading} shows one answer alone; use '
                 "--reading letters, or against=nothing"
             )
-        if template.reading == "letters" and self._beside(sample) is None:
+        if template.reading == "letters" and self._compared_with(sample) is None:
             raise InputError(
                 f"sample {sample.id}: reading letters compares answers; give a reference or an anchor, or use "
                 "--reading yes-no"
             )
         if anchor is not None and not isinstance(anchor, str) and self.against in ("auto", "anchor"):
-            raise InputError(f'sample {sample.id}: field "{_ANCHOR}": expected text; write it as one text')
+            raise InputError(f'sample {sample.id}: field "{_ANCHOR}": expected a string')
         if self.against == "reference" and sample.reference is None:
-            raise InputError(f"sample {sample.id}: no reference to grade it beside; give one, or choose against=auto")
+            raise InputError(f"sample {sample.id}: no reference to grade against; give one, or use against=auto")
         if self.against == "anchor" and anchor is None and sample.reference is None:
             raise InputError(
                 f'sample {sample.id}: no anchor; give it as field "{_ANCHOR}" or in a references file, or choose '
@@ -158,7 +140,7 @@ class Single(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line, then for the reason where one is wanted.
+        """Ask for the score line, then for the reason.
 
         Raises:
             InputError: as `check`.
@@ -175,11 +157,13 @@ class Single(BatchMode):
         return (yield from explain(judgment, to_explain(judgment, self.reasons), [block.prompt], sampling))
 
     def _read_word(self, sample: Sample) -> Flow:
-        """Read the answer by itself, or against its reference or anchor in both orders."""
+        """Read the answer alone, or against its reference or anchor in both orders."""
         if reading_of(self).reads_alone:
             readout = yield from read_words(self, sample, ())
             return (yield from explain_word(self, graded(self, sample, readout.shown[0]), readout.prompts))
-        pair = Sample(id=sample.id, question=sample.question, answers=(str(self._beside(sample)), sample.answers[0]))
+        pair = Sample(
+            id=sample.id, question=sample.question, answers=(str(self._compared_with(sample)), sample.answers[0])
+        )
         readout = yield from read_words(self, pair, pair_orders(True))
         scores = answer_scores(self, readout)
         shown, *others = (replace(reply, order=(0,), scores=None, distribution=None) for reply in readout.shown)
@@ -187,8 +171,7 @@ class Single(BatchMode):
         judgment = replace(judgment, shown=(*judgment.shown, *others))
         return (yield from explain_word(self, judgment, readout.prompts))
 
-    def _beside(self, sample: Sample) -> object:
-        """The reference or the anchor that the answer is compared with; None where it stands by itself."""
+    def _compared_with(self, sample: Sample) -> object:
         anchor = sample.metadata.get(_ANCHOR)
         if self.against == "nothing":
             return None
@@ -197,7 +180,6 @@ class Single(BatchMode):
         return sample.reference if sample.reference is not None or self.against == "reference" else anchor
 
     def _ask(self, sample: Sample) -> _Asked:
-        """The prompt, and what the answer stands beside in it."""
         template = get_template(self.template)
         anchor = sample.metadata.get(_ANCHOR)
         if self.against in ("auto", "reference") and sample.reference is not None:
@@ -210,17 +192,17 @@ class Single(BatchMode):
         return _Asked("nothing", grading_prompt(sample, self.scale, chat=template.chat))
 
     def _candidates(self, block: _Asked) -> dict[str, float]:
-        """Every reply that is a score line, and the score that it gives the answer."""
+        """Return every reply that is a score line, with the answer's score."""
         lines = score_lines(self.scale, self.step)
-        if block.beside == "anchor":
+        if block.against == "anchor":
             return {text: second for text, (_, second) in zip(lines.texts, lines.pairs, strict=True)}
-        blank = " " if block.beside == "reference" else ""
+        blank = " " if block.against == "reference" else ""
         return {f"{blank}{value:g}": value for value in lines.values}
 
     def _read(self, block: _Asked, completion: Completion, lines: dict[str, float]) -> Shown:
-        parse = partial(parse_scores, count=2 if block.beside == "anchor" else 1, scale=self.scale)
-        referenced = block.beside == "reference"
+        parse = partial(parse_scores, count=2 if block.against == "anchor" else 1, scale=self.scale)
+        referenced = block.against == "reference"
         shown = read_reply(completion, parse, max_tokens=self.max_tokens, referenced=referenced)
-        if shown.scores is not None and block.beside == "anchor":  # the answer shown first is none of the sample's
+        if shown.scores is not None and block.against == "anchor":  # the answer shown first is the anchor
             shown = replace(shown, scores=shown.scores[1:], anchor=shown.scores[0])
         return replace(shown, grades=grades_of(tuple(lines.values()), completion))

@@ -1,8 +1,7 @@
 """Separation of thinking from replies, between every flow and its engine.
 
-A flow asks for replies and is sent replies, without the thinking that came before them; that stands in
-`Completion.thinking`. A judge that is asked to think (`Thinking.mode`) thinks once about each prompt: the reason, the
-retry and the label's probability reuse the same thinking.
+A flow only sees replies; the thinking is in `Completion.thinking`. A judge that is asked to think (`Thinking.mode`)
+thinks once about each prompt; reasons, retries and label probabilities reuse that thinking.
 """
 
 from collections.abc import Sequence
@@ -14,14 +13,14 @@ from judgelm.parsing.thinking import CLOSE, OPEN, Separated, Thinking, separate
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
 
 _AFTER_THINKING = "\n\n"
-"""The separator that Qwen's, DeepSeek's and GLM's models write between the block and the reply."""
+"""Separator of Qwen's, DeepSeek's and GLM's models between thinking and reply."""
 
 _Blocks = dict[tuple[tuple[Span, ...], bool], str]
-"""The judge's thinking about each prompt of a flow, as it wrote it."""
+"""The judge's thinking about each prompt of a flow, as written."""
 
 
 class _Step(NamedTuple):
-    """The request that the engine is sent first, and the flow's own."""
+    """The request for the engine, and the flow's own request."""
 
     sent: Request
     request: Request
@@ -29,12 +28,7 @@ class _Step(NamedTuple):
 
 
 def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestFlow[Result]:
-    """The flow with thinking separated from what it is sent.
-
-    Args:
-        flow: of any mode.
-        thinking: of the engine that answers.
-    """
+    """Return the flow with thinking separated from the replies that it is sent."""
     if thinking.mode == "on":
         blocks: _Blocks = {}
         return map_rounds(flow, lambda requests: _thought(requests, thinking, blocks))
@@ -46,7 +40,7 @@ def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestF
 
 
 def separated(completion: Completion, thinking: Thinking) -> Completion:
-    """The completion with its thinking apart; a reply that is nothing but thinking without an end says so."""
+    """Return the completion with its thinking separated; finish reason `thinking` if nothing else was written."""
     replies = [separate(text, bare=not thinking.resumes) for text in completion.texts]
     if not any(reply.block for reply in replies) and "thinking" not in completion.finish_reasons:
         return completion  # nearly always
@@ -68,21 +62,20 @@ def separated(completion: Completion, thinking: Thinking) -> Completion:
 
 
 def _says_nothing(reply: Separated, thinking: Thinking) -> bool:
-    """True if there is thinking alone: without an end, or unasked and with the stop string right behind it."""
+    """True for unfinished thinking, or thinking that was not requested and ended at the stop string."""
     return not reply.closed or (thinking.mode != "on" and reply.thinking is not None and not reply.reply.strip())
 
 
 def _endless(thinking: Thinking) -> str:
     if thinking.mode == "on":
         return (
-            f"the judge's thinking has no end within {thinking.max_tokens} tokens; give it more with "
-            "--thinking-tokens, or judge with --thinking off"
+            f"the judge's thinking has no end within {thinking.max_tokens} tokens; allow more with "
+            "--thinking-tokens, or use --thinking off"
         )
-    return "the judge thinks before it replies and has no room for it; judge with --thinking on, or off if it can"
+    return "the judge thinks before it replies but has no tokens for it; use --thinking on, or off if it supports that"
 
 
 def _thought(requests: Sequence[Request], thinking: Thinking, blocks: _Blocks) -> Round:
-    """Ask a judge that thinks: in one request, or first for the thinking and then for the reply behind it."""
     return interleave([_answered(_step(request, thinking, blocks), thinking, blocks) for request in requests])
 
 
@@ -92,7 +85,7 @@ def _answered(step: _Step, thinking: Thinking, blocks: _Blocks) -> RequestFlow[C
         return _at_once(step, received, thinking, blocks)
     text = received.texts[0] if step.request.prompt.chat else f"{OPEN}\n{received.texts[0]}"
     separation = _thoughts(text)
-    while (left := _left(text, received, thinking)) and not separation.closed:  # the tag was quoted: the judge goes on
+    while (left := _left(text, received, thinking)) and not separation.closed:  # the closing tag was a quotation
         sent = replace(
             step.sent,
             prompt=replace(step.sent.prompt, prefill=text),
@@ -116,7 +109,7 @@ def _answered(step: _Step, thinking: Thinking, blocks: _Blocks) -> RequestFlow[C
 
 
 def _left(text: str, received: Completion, thinking: Thinking) -> int:
-    """Tokens left for thinking that a quoted closing tag interrupted; 0 where it ended in another way."""
+    """Return the tokens left for thinking if a quoted closing tag interrupted it; otherwise 0."""
     interrupted = received.finish_reasons[0] == "stop" and text.endswith(CLOSE)
     return max(0, thinking.max_tokens - received.completion_tokens) if interrupted else 0
 
@@ -139,7 +132,7 @@ def _step(request: Request, thinking: Thinking, blocks: _Blocks) -> _Step:
             )
             opened = replace(prompt, prefill="" if prompt.chat else f"{OPEN}\n")
             return _Step(replace(request, prompt=opened, sampling=first, candidates=()), request, thinks_first=True)
-    elif prompt.prefill:  # a reply that continues its own beginning has been thought about, or never is
+    elif prompt.prefill:  # a continued reply needs no more thinking
         return _Step(request, request)
     room = replace(
         sampling,
@@ -151,7 +144,6 @@ def _step(request: Request, thinking: Thinking, blocks: _Blocks) -> _Step:
 
 
 def _thoughts(text: str) -> Separated:
-    """The text up to the end of thinking; text without any thinking is not the judge's reply yet."""
     separation = separate(text)
     if separation.closed and separation.block:
         return separation._replace(block=separation.block.rstrip() + _AFTER_THINKING)
@@ -159,7 +151,6 @@ def _thoughts(text: str) -> Separated:
 
 
 def _at_once(step: _Step, completion: Completion, thinking: Thinking, blocks: _Blocks) -> Completion:
-    """A completion of thinking and reply together, or of a reply behind known thinking."""
     first = separate(completion.texts[0], bare=False) if completion.texts and not step.sent.prompt.prefill else None
     if first is not None and first.closed:
         _keep(blocks, step.request.prompt, first.block)
@@ -181,7 +172,6 @@ def _keep(blocks: _Blocks, prompt: Prompt, block: str) -> None:
 
 
 def _resumed(request: Request, thinking: Thinking, block: str) -> Request:
-    """The request, its reply to be written behind the thinking, its answers cut as for that."""
     prompt = replace(request.prompt, prefill=block + request.prompt.prefill)
     reserve = _reserve(request.sampling, thinking)
     return replace(request, prompt=prompt, sampling=replace(request.sampling, reserve=reserve))
@@ -192,7 +182,6 @@ def _reserve(sampling: Sampling, thinking: Thinking) -> int:
 
 
 def _joined(first: Completion, separation: Separated, reply: Completion) -> Completion:
-    """Thinking and reply, which were two requests, as one completion."""
     thoughts = tuple("\n\n".join(filter(None, (separation.thinking, thought))) for thought in reply.thinking or ("",))
     return replace(
         reply,

@@ -1,8 +1,4 @@
-"""Several verdicts on one sample made one: of different judges, or of one judge that is asked several times.
-
-`Voted` samples a judge that reasons first. The votes of a round are one request group: equal prompts are one request
-for several replies, so that an engine reads the prompt once. By majority, no more votes are drawn than can change the
-verdict.
+"""Several verdicts on one sample become one: of different judges, or of one judge that is sampled several times.
 
 Source: Wang et al. 2023 (self-consistency); J1 (Whitehouse et al. 2025), verdicts over several samples.
 """
@@ -42,27 +38,27 @@ VoteRule = Literal["majority", "mean"]
 _SAME_SCORE = 9
 """Decimals to which means are compared."""
 TEMPERATURE = 0.7
-"""Of votes, where none is given: that of the paper of self-consistency."""
+"""Default temperature of votes, as in the paper on self-consistency."""
 _CORRECT = ("incorrect", "correct")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voted(BatchMode):
-    """A mode whose judge reasons first, asked several times.
+    """A mode whose judge reasons first, sampled several times.
 
-    Under `majority` the most frequent verdict wins (of pairs, two equally frequent ones are a tie; of labels
-    `undecided`), and votes are drawn in rounds, each of the fewest that can decide, until the rest cannot change the
-    verdict. Under `mean` all are drawn: the verdict is that of the mean of P(first better) or P(correct), where a vote
-    without probability counts as 1, 0.5 or 0. Grades are averaged and rankings joined by Borda's count under either,
-    of all votes. A vote whose reply could not be read is none; with no more than half of them the judgment fails.
+    Under `majority` the most frequent verdict wins (equally frequent ones are a tie for pairs, `undecided` for labels).
+    Votes are drawn in rounds, each of the minimum that can decide, until the rest cannot change the verdict. Under
+    `mean` all are drawn, and the mean of P(first better) or P(correct) decides; a vote without probability counts as 1,
+    0.5 or 0. Grades are averaged and rankings combined by Borda count under either rule. Unreadable replies are not
+    counted as votes; if at most half of the votes count, the judgment fails.
 
     Attributes:
-        mode: the judge's way of judging; its temperature is above 0.
-        votes: the most samples of each judgment, 2 or more.
+        mode: the judge's mode; its temperature is above 0.
+        votes: maximum number of samples, at least 2.
         vote_rule: `majority` or `mean`.
 
     Raises:
-        ConfigError: another number of votes, or a temperature of 0.
+        ConfigError: invalid number of votes, or a temperature of 0.
     """
 
     mode: BatchMode
@@ -79,31 +75,31 @@ class Voted(BatchMode):
 
     @property
     def name(self) -> str:
-        """That of the mode."""
+        """The mode's name."""
         return self.mode.name
 
     @property
     def template(self) -> str:
-        """That of the mode."""
+        """The mode's template."""
         return self.mode.template
 
     @property
     def template_sha(self) -> str:
-        """That of the mode."""
+        """Hash of the mode's template."""
         return self.mode.template_sha
 
     @property
     def answers(self) -> tuple[int, int | None]:
-        """Those of the mode."""
+        """The mode's minimum and maximum number of answers."""
         return self.mode.answers
 
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
-        """That of the mode."""
+        """The mode's policy for references."""
         return self.mode.reference
 
     def check(self, sample: Sample) -> None:
-        """See that the mode can judge a sample.
+        """Check that the mode can judge a sample.
 
         Raises:
             InputError: it cannot.
@@ -111,18 +107,17 @@ class Voted(BatchMode):
         self.mode.check(sample)
 
     def __call__(self, sample: Sample) -> Flow:
-        """Draw votes until they decide, and join them."""
+        """Draw votes until they decide, and combine them."""
         drawn: list[Judgment] = []
         while count := self._next_round(drawn):
             mode: Any = self.mode
-            round_mode = replace(
-                mode, seed=mode.seed + len(drawn)
-            )  # the votes of one round differ by their place in it
+            # the engine gives each of a request's replies its own seed
+            round_mode = replace(mode, seed=mode.seed + len(drawn))
             drawn += yield from map_rounds(interleave([round_mode(sample) for _ in range(count)]), _ask_once)
         return self._conclude(drawn)
 
     def _next_round(self, drawn: Sequence[Judgment]) -> int:
-        """The fewest further votes that could decide; 0 where the rest cannot change the verdict."""
+        """Return the minimum number of further votes that could decide; 0 if the rest cannot change the verdict."""
         rest, quorum = self.votes - len(drawn), self.votes // 2 + 1
         verdicts = [judgment.verdict for judgment in drawn if judgment.verdict is not None]
         if self.vote_rule == "mean" or any(isinstance(verdict, GradeVerdict | RankingVerdict) for verdict in verdicts):
@@ -137,13 +132,13 @@ class Voted(BatchMode):
         read = [judgment for judgment in drawn if judgment.verdict is not None]
         values = [value for judgment in read if (value := _value(judgment)) is not None]
         opinion = self._opinion(read, values) if len(read) > self.votes // 2 else _unread(drawn, self.votes)
-        decided = isinstance(opinion, Opinion)
+        decided = opinion if isinstance(opinion, Opinion) else None
         orders = [judgment.consistent for judgment in read]
         return replace(
             drawn[0],
-            verdict=opinion.verdict if isinstance(opinion, Opinion) else None,
-            scores=opinion.scores if isinstance(opinion, Opinion) else None,
-            probability=opinion.probability if isinstance(opinion, Opinion) else None,
+            verdict=decided and decided.verdict,
+            scores=decided and decided.scores,
+            probability=decided and decided.probability,
             failure=None if isinstance(opinion, Opinion) else opinion,
             consistent=all(orders) if decided and orders and None not in orders else None,
             shown=tuple(_of_vote(shown, vote) for vote, judgment in enumerate(drawn, 1) for shown in judgment.shown),
@@ -177,7 +172,7 @@ class Voted(BatchMode):
 
 
 def _ask_once(requests: list[Request]) -> Round:
-    """Send requests that are equal but for their keys as one, for several replies."""
+    """Send requests that only differ in their keys as one request for several replies."""
     equal: dict[Request, list[int]] = {}
     for index, request in enumerate(requests):
         equal.setdefault(replace(request, key=""), []).append(index)
@@ -192,7 +187,7 @@ def _ask_once(requests: list[Request]) -> Round:
 
 
 def _parts(completion: Completion, count: int) -> list[Completion]:
-    """A completion's replies in so many equal parts; its tokens are counted in the first, a failure in each."""
+    """Split a completion's replies into equal parts; the first counts the tokens, and each has a failure."""
     per_part = len(completion.texts) // count
     parts = [completion] * count
     if per_part:
@@ -210,7 +205,7 @@ def _parts(completion: Completion, count: int) -> list[Completion]:
 
 
 def _value(judgment: Judgment) -> float | None:
-    """A vote as a number: P(first better) or P(correct), by its verdict where it has none, or its grade."""
+    """Return a vote as a number: a probability, or the verdict if there is none, or a grade."""
     match judgment.verdict:
         case GradeVerdict(score=score):
             return score
@@ -224,7 +219,6 @@ def _value(judgment: Judgment) -> float | None:
 
 
 def _unread(drawn: Sequence[Judgment], votes: int) -> Unparsed:
-    """The first vote's failure, with how many failed."""
     failures = [judgment.failure for judgment in drawn if judgment.failure is not None]
     why = f"{len(failures)} of {len(drawn)} votes failed, of {votes} asked for; the first: {failures[0].why}"
     return replace(failures[0], why=why.removesuffix("; the first: "))
@@ -236,7 +230,7 @@ def _of_vote(shown: Shown, vote: int) -> Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """The conclusion of a judge, a family of judges or the panel; scores and probability where it has them."""
+    """The conclusion of a judge, a family of judges or the panel."""
 
     verdict: Verdict
     scores: tuple[float, ...] | None = None
@@ -244,22 +238,22 @@ class Opinion:
 
 
 def combine(opinions: Sequence[Opinion], rule: Literal["vote", "mean"], *, comparable: bool) -> Opinion | Unparsed:
-    """Combine opinions of one kind of verdict.
+    """Combine opinions with one kind of verdict.
 
     Args:
         opinions: at least one; under `mean` all with scores.
         rule: `vote` or `mean`.
-        comparable: True where all scores are on one scale; only then the result has their means.
+        comparable: whether all scores are on one scale, so that they can be averaged.
 
     Returns:
-        The opinion with mean scores and mean probability where all have them; `undecided` where a vote is split.
+        The combined opinion; `undecided` if a vote is split.
 
     Raises:
-        ValueError: no opinions, kinds that differ, numbers of scores that differ, or a vote on grades.
+        ValueError: no opinions, different kinds or numbers of scores, or a vote on grades.
     """
     verdicts = [opinion.verdict for opinion in opinions]
     if len({type(opinion) for opinion in verdicts}) != 1:
-        raise ValueError("verdicts of no judge, or of different kinds, cannot be combined")
+        raise ValueError("verdicts must be of one kind, and at least one")
     if len({_answers(opinion) for opinion in opinions} - {0}) > 1:
         raise ValueError("the judges saw different numbers of answers")
     scores = _mean_scores(opinions) if comparable else None
@@ -272,7 +266,7 @@ def combine(opinions: Sequence[Opinion], rule: Literal["vote", "mean"], *, compa
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """A verdict in a word: `1`, `tie`, `correct`, `7.5`, `2>1=3` (answers counted from 1)."""
+    """Return a verdict as a word: `1`, `tie`, `correct`, `7.5`, `2>1=3` (answers counted from 1)."""
     match verdict:
         case PairVerdict():
             return str(verdict.winner)
@@ -285,7 +279,6 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def _answers(opinion: Opinion) -> int:
-    """The number of answers judged; 0 where it is not known."""
     if isinstance(opinion.verdict, RankingVerdict):
         return sum(len(tied) for tied in opinion.verdict.order)
     return 0 if opinion.scores is None else len(opinion.scores)
@@ -300,7 +293,7 @@ def _mean_scores(opinions: Sequence[Opinion]) -> tuple[float, ...] | None:
 
 def _by_scores(kind: Verdict, scores: tuple[float, ...] | None) -> Verdict:
     if scores is None:
-        raise ValueError("judges without comparable scores have no mean")
+        raise ValueError("a mean needs comparable scores")
     match kind:
         case PairVerdict():
             first, second = scores
@@ -326,17 +319,16 @@ def _voted(verdicts: Sequence[Verdict]) -> Verdict | Unparsed:
         return Unparsed("undecided", "", f"a split vote: {votes}") if label is None else LabelVerdict(label=label)
     if orders:
         return RankingVerdict(order=ranking(_points(orders)))
-    raise ValueError("grades are numbers and have no vote")
+    raise ValueError("grades cannot be combined by vote")
 
 
 def _most(votes: Sequence[Vote]) -> Vote | None:
-    """The most frequent vote; None where two are equally frequent."""
     (first, count), *rest = Counter(votes).most_common(2)
     return None if rest and rest[0][1] == count else first
 
 
 def _points(orders: Sequence[tuple[tuple[int, ...], ...]]) -> list[float]:
-    """Borda's count of each answer over all rankings."""
+    """Return the Borda count of each answer over all rankings."""
     answers = sum(len(tied) for tied in orders[0])
     points = [0.0] * answers
     for order in orders:

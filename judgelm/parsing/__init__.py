@@ -1,1 +1,1 @@
-"""Parsers of replies: scores, labels, levels or answers, or why there are none."""
+"""Parsers of replies; each returns scores, a label, a level or an answer, or why there is none."""

@@ -1,13 +1,9 @@
-"""Scores in replies, and the judge's probabilities of all score lines.
+"""Parse scores in replies, and turn probabilities of score lines into distributions.
 
-One function per reply grammar turns text into `Scores` or `Unparsed`, each total and free of side effects. Unambiguous
-scores are parsed regardless of formatting (`8, 6`, `**8** 6`, `8/10 6/10`, `Assistant 1: 8 Assistant 2: 6`). Ambiguous
-text (`8/6`, `8 6 5`, `8,5 6,5`) is `off_grammar` with the reason in words, and scores outside the judge's scale are
-`out_of_range`. Nothing is ever guessed.
-
-An engine says how probable each score line is as the reply's beginning (`Completion.candidate_logprobs`); here that
-becomes expected scores and P(first better). What no score line covers is reported as unassigned, never spread over the
-others without saying so.
+Each reply grammar is one pure function that returns `Scores` or `Unparsed`. Unambiguous scores are parsed regardless of
+formatting (`8, 6`, `**8** 6`, `8/10 6/10`, `Assistant 1: 8 Assistant 2: 6`). Ambiguous text (`8/6`, `8 6 5`, `8,5 6,5`)
+is `off_grammar`, and scores outside the judge's scale are `out_of_range`; nothing is guessed. Probability that no score
+line covers is reported as unassigned.
 """
 
 import math
@@ -28,7 +24,7 @@ _OUT_OF = re.compile(rf"({_NUMBER})\s*/\s*(\d+)(?:\s*[,;|，、；]\s*|\s+)({_NU
 
 
 def _outside_numbers(signs: str) -> re.Pattern[str]:
-    """Runs of these signs; not those that a digit stands on both sides of, which would become one number."""
+    """Match runs of these signs, except between two digits, which would become one number."""
     return re.compile(rf"(?<![\d{signs}])(?<!\d\.)[{signs}]++|(?<![{signs}])[{signs}]++(?!\.?\d)")
 
 
@@ -36,7 +32,7 @@ _DRESS = (
     _outside_numbers("*_`"),
     _outside_numbers("\0\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"),
 )
-"""Markdown's signs, and invisible ones."""
+"""Markdown and invisible characters."""
 
 
 def _named(name: str) -> re.Pattern[str]:
@@ -80,11 +76,11 @@ _NUMBER_OF = re.compile(rf"({_NUMBER})(?:\s*/\s*(\d+))?")
 
 
 def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
-    r"""Read the score line of a pair: the first line of `text` that is not blank.
+    r"""Parse the score line of a pair: the first non-blank line of `text`.
 
     Args:
         text: the judge's reply, with or without a reason after the score line.
-        scale: lowest and highest score of the judge's card; a denominator (`8/10`) must equal the highest.
+        scale: lowest and highest score of the judge; a denominator (`8/10`) must equal the highest.
 
     Returns:
         The two scores in the order shown, or why there are none.
@@ -102,20 +98,20 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
         lines = [line for line in text.splitlines() if line.strip()]
         others = (_parse_beginning(line, scale) for line in lines[1:])
         if any(isinstance(other, Scores) and other != result for other in others):
-            return Unparsed("off_grammar", text, "a score line in quotation marks, and another one below it")
+            return Unparsed("off_grammar", text, "a score line in quotation marks, and a different one below it")
     return result
 
 
 def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
-    """Read a line of `count` scores: the first line of `text` that is not blank; two are read as `parse_pair` does.
+    """Parse a line of `count` scores: the first non-blank line of `text`; two scores are parsed by `parse_pair`.
 
-    The scores are joined in one way throughout (`8 6 5`, `8, 6, 5`, `8/10 6/10 5/10`), since `8,5 6` could be two
-    scores as well as three, or each of them is named (`Assistant 1: 8, Assistant 2: 6, Assistant 3: 5`, in any order).
+    All scores have the same separator (`8 6 5`, `8, 6, 5`, `8/10 6/10 5/10`), because `8,5 6` could be two or three
+    scores. Alternatively each score is named (`Assistant 1: 8, Assistant 2: 6, Assistant 3: 5`, in any order).
 
     Args:
         text: the judge's reply, with or without a reason after the score line.
-        count: how many answers were shown, 1 or more.
-        scale: lowest and highest score of the judge's card; a denominator must equal the highest.
+        count: number of answers shown, 1 or more.
+        scale: lowest and highest score of the judge; a denominator must equal the highest.
 
     Returns:
         The scores in the order shown, or why there are none.
@@ -143,7 +139,7 @@ def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) ->
 
 
 def _first_line(text: str) -> tuple[str, list[str]]:
-    """The first line that is not blank, without formatting, and the lines below it."""
+    """Return the first non-blank line without formatting, and the lines below it."""
     text = text.replace("：", ":")
     for dress in _DRESS:
         text = dress.sub("", text)
@@ -153,7 +149,6 @@ def _first_line(text: str) -> tuple[str, list[str]]:
 
 
 def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed:
-    """The first line that is not blank, whatever comes below it."""
     plain, below = _first_line(text)
     if bracketed := _BRACKETS.fullmatch(plain):
         plain = bracketed[1].strip()
@@ -167,14 +162,12 @@ def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed
 
 
 def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
-    r"""Read the two scores wherever a reply states them, for replies that `parse_pair` does not read.
+    r"""Parse two scores that a reply states anywhere, for judges that reason before they score.
 
-    A statement is a line of two scores and nothing else, two scores in brackets behind "output", "scores" or "ratings"
-    (`The output tuple is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All
-    statements must agree and both answers must have a score; else nothing is read.
-
-    It is for replies of judges that reason before they score, and never the default: a judge that was asked for the
-    score line first and writes it elsewhere has failed.
+    A statement is a line of two scores, two scores in brackets after "output", "scores" or "ratings" (`The output tuple
+    is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All statements must
+    agree, and both answers must have a score. It is never the default: a judge that was asked for the score line first
+    and writes it elsewhere has failed.
 
     Args:
         text: the reply.
@@ -206,7 +199,7 @@ def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scor
 
 
 def _statements(text: str) -> Iterator[tuple[str, str, str | None]]:
-    """Every statement of a score in a reply: which answer, `1` or `2`, gets how much, out of how much."""
+    """Yield each stated score: answer (`1` or `2`), score, denominator."""
     for line in text.splitlines():
         plain = _first_line(line)[0].strip()
         bare = plain.removeprefix("(").removesuffix(")")
@@ -227,11 +220,10 @@ def _statements(text: str) -> Iterator[tuple[str, str, str | None]]:
 
 
 def parse_pair_original(text: str) -> Scores | Unparsed:
-    """The original JudgeLM parser: two numbers split by one blank or comma, whatever Python's `float` reads.
+    """Parse a pair as the original JudgeLM does: two parts split by one space or comma, read by Python's `float`.
 
-    It is kept for comparability with published figures, so scores can be infinite or NaN (`inf 5`, `nan 5`). NaN is
-    neither above nor below any score, so such a pair is a tie there and here. (The original returns -1, -1 where this
-    returns `Unparsed`.)
+    It is kept to reproduce published figures. Scores can be infinite or NaN (`inf 5`, `nan 5`); NaN is neither above
+    nor below any score, so such a pair is a tie. The original returns -1, -1 where this returns `Unparsed`.
 
     Source: baaivision/JudgeLM, `judgelm/llm_judge/common.py`, `parse_score`.
     """
@@ -247,7 +239,6 @@ def parse_pair_original(text: str) -> Scores | Unparsed:
 def _parse_named(
     plain: str, count: int, scale: tuple[float, float], text: str, named: re.Pattern[str] = _NAMED_ANY
 ) -> Scores | Unparsed:
-    """`Assistant 1: 8, Assistant 2: 6, Assistant 3: 5`, in any order, on one line or several."""
     matches: list[re.Match[str]] = []
     tail = rest = plain
     while len(matches) < count and (match := named.match(rest)):
@@ -257,7 +248,7 @@ def _parse_named(
     matches.sort(key=lambda match: int(match[1]))
     if [int(match[1]) for match in matches] != list(range(1, count + 1)):
         names = "1 and 2" if count == 2 else f"1 to {count}"
-        return Unparsed("off_grammar", text, f"the scores of Assistant {names} do not stand side by side")
+        return Unparsed("off_grammar", text, f"the scores of Assistant {names} are not next to each other")
     if tail.split("\n")[0].strip(' \t.,;"“”'):
         return Unparsed(
             "off_grammar", text, f"more text follows the {'two ' if count == 2 else ''}scores on their line"
@@ -285,14 +276,15 @@ def _why_off_grammar(line: str, count: int = 2) -> str:
     if numbers != count:
         return f"the first line holds {numbers} numbers, not {count}"
     if count == 1:
-        return "one number, but not by itself on the first line"
+        return "one number, but the first line has other text"
     return f"{'two' if count == 2 else count} numbers, but how they are joined can be read in more than one way"
 
 
 def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:
-    """The score line with its line end, and the reason behind it, stripped.
+    """Return the score line with its line end, and the stripped reason after it.
 
-    The scores may stand on two lines (`Assistant 1: 8`, `Assistant 2: 6`). Without any the first line counts as theirs.
+    The scores may be on two lines (`Assistant 1: 8`, `Assistant 2: 6`). Without scores, the first line counts as
+    theirs.
     """
     lines = text.lstrip().splitlines(keepends=True)
     for count in (1, 2):
@@ -303,29 +295,30 @@ def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:
 
 
 OrderRule = Literal["mean", "given", "tie", "probability"]
-"""Two orders into one verdict: `mean` compares the mean scores, `given` takes the verdict of the given order (JudgeLM's
-protocol; the swapped order serves consistency alone), `tie` calls a conflict a tie (PandaLM's protocol), `probability`
-compares P(first better), the mean over the orders, with 0.5."""
+"""How two orders become one verdict. `mean` compares the mean scores. `given` uses the verdict of the given order
+(JudgeLM's protocol); the swapped order only measures consistency. `tie` makes a conflict a tie (PandaLM's protocol).
+`probability` compares the mean P(first better) with 0.5.
+"""
 
 LabelRule = Literal["as_judged", OrderRule]
-"""Two orders into the label that is compared: an order rule, or `as_judged`, the verdict that the run decided on."""
+"""How two orders become the compared label: an order rule, or `as_judged` for the verdict of the run."""
 
 MAX_VALUES = 100
-"""Scores per answer; two answers have the square of it as score lines."""
+"""Scores per answer; the number of score lines of a pair is its square."""
 
 MIN_ASSIGNED = 0.5
-"""With less probability on all score lines together, P(first better) would be an invention."""
+"""Minimum probability of all score lines together for a meaningful P(first better)."""
 
 _MIN_LISTED = 1e-4
 
 
 class ScoreLines(NamedTuple):
-    """All score lines of a judge, in one order throughout.
+    """All score lines of a judge, in one fixed order.
 
     Attributes:
-        values: the scores an answer can get, ascending.
+        values: scores that an answer can get, ascending.
         pairs: (s1, s2) of each line.
-        texts: each line as training writes it: `8 6`, `8.5 6`.
+        texts: each line as in training: `8 6`, `8.5 6`.
     """
 
     values: tuple[float, ...]
@@ -335,10 +328,10 @@ class ScoreLines(NamedTuple):
 
 @cache
 def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
-    """Every line of two scores that are multiples of `step` on the judge's scale, both ends included.
+    """Return every line of two scores that are multiples of `step` on the scale, both ends included.
 
     Raises:
-        ConfigError: the step is not positive, or the scale holds fewer than 2 or more than `MAX_VALUES` of them.
+        ConfigError: the step is not positive, or the scale has fewer than 2 or more than `MAX_VALUES` scores.
 
     Example:
         >>> score_lines((1, 2), 1).texts
@@ -351,7 +344,7 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
     if not 2 <= last - first + 1 <= MAX_VALUES:
         raise ConfigError(
             f"scale {low:g} to {high:g} in steps of {step:g} holds {max(0, last - first + 1)} scores; a distribution "
-            f"or a retry needs 2 to {MAX_VALUES}, so correct scale or step in the model's judge.json"
+            f"or a retry needs 2 to {MAX_VALUES}; correct scale or step in the model's judge.json"
         )
     numbers = [f"{multiple * step:g}" for multiple in range(first, last + 1)]
     values = tuple(float(text) for text in numbers)
@@ -363,9 +356,9 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
 
 
 def score_grammar(lines: ScoreLines) -> str:
-    """A regular expression for exactly these lines, with the end of the line or without.
+    """Return a regular expression for exactly these lines, with or without a line end.
 
-    The end is allowed, since a judge that has learned to write it would else be pushed from `8 1` to `8 10`.
+    Without the line end, a judge that has learned to write it would be pushed from `8 1` to `8 10`.
     """
     numbers = sorted((f"{value:g}" for value in lines.values), key=len, reverse=True)
     score = "|".join(text.replace(".", r"\.") for text in numbers)
@@ -373,19 +366,19 @@ def score_grammar(lines: ScoreLines) -> str:
 
 
 def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximation: str = "") -> PairDistribution:
-    """The distribution over score lines.
+    """Return the distribution over score lines.
 
     Args:
         lines: n score lines.
-        logprobs: shape (n,), natural logs of disjoint probabilities, as `Completion.candidate_logprobs`.
-        approximation: in what they are not exact.
+        logprobs: shape (n,), natural logs of disjoint probabilities, as in `Completion.candidate_logprobs`.
+        approximation: why they are not exact.
 
     Returns:
-        Expected scores, `first_better` and `tie` are NaN where nothing is assigned: a mean of nothing is not 0. The
-        probabilities of `likeliest` are rounded to six places, since they are most of a run file's bytes.
+        The distribution; its expected scores, `first_better` and `tie` are NaN if nothing is assigned. Probabilities in
+        `likeliest` are rounded to six places to keep run files small.
 
     Raises:
-        ValueError: there are not as many log-probabilities as lines.
+        ValueError: the numbers of lines and log-probabilities differ.
 
     Example:
         >>> distribution = pair_distribution(score_lines((1, 2), 1), [math.log(p) for p in (0.1, 0.2, 0.6, 0.1)])
@@ -402,7 +395,9 @@ def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximatio
     listed = [(s1, s2, round(mass, 6)) for s1, s2, mass in masses if mass >= _MIN_LISTED]
     return PairDistribution(
         expected=(mean([s1 * mass for s1, _, mass in masses]), mean([s2 * mass for _, s2, mass in masses])),
-        first_better=min(mean([mass for s1, s2, mass in masses if s1 > s2]) + tie / 2, 1.0),  # min keeps a first NaN
+        first_better=min(
+            mean([mass for s1, s2, mass in masses if s1 > s2]) + tie / 2, 1.0
+        ),  # min returns NaN if it comes first
         tie=tie,
         unassigned=max(0.0, 1 - assigned),
         likeliest=tuple(sorted(listed, key=lambda line: (-line[2], line))),
@@ -411,18 +406,15 @@ def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximatio
 
 
 def grade_distribution(scores: Sequence[float], logprobs: Sequence[float], approximation: str) -> GradeDistribution:
-    """The distribution over the scores of one answer.
+    """Return the distribution over the scores of one answer; `expected` is NaN if nothing is assigned.
 
     Args:
-        scores: shape (n,), the score that each candidate gives the answer; a score may occur several times.
+        scores: shape (n,), score of each candidate; a score may occur several times.
         logprobs: shape (n,), as for `pair_distribution`.
-        approximation: in what they are not exact.
-
-    Returns:
-        As for `pair_distribution`: `expected` is NaN where nothing is assigned.
+        approximation: why they are not exact.
 
     Raises:
-        ValueError: there are not as many log-probabilities as scores.
+        ValueError: the numbers of scores and log-probabilities differ.
     """
     masses: dict[float, float] = {}
     for score, logprob in zip(scores, logprobs, strict=True):
@@ -438,18 +430,18 @@ def grade_distribution(scores: Sequence[float], logprobs: Sequence[float], appro
 
 
 def is_assigned(distribution: PairDistribution) -> bool:
-    """True if the score lines have enough probability for P(first better) to mean something."""
+    """Return True if the score lines have enough probability for a meaningful P(first better)."""
     return 1 - distribution.unassigned >= MIN_ASSIGNED
 
 
 def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) -> float | None:
-    """P(the sample's first answer is better), the mean over the orders shown; exchanging the answers gives 1 - p.
+    """Return P(the sample's first answer is better), the mean over orders; swapping the answers gives 1 - p.
 
     Args:
-        orders: (order, distribution in that order); `(1, 0)` showed the answers exchanged.
+        orders: (order, distribution in that order); `(1, 0)` showed the answers swapped.
 
     Returns:
-        In [0, 1]; None where there is no order, or where one has less than `MIN_ASSIGNED` on its score lines.
+        In [0, 1]; None without orders, or if an order has less than `MIN_ASSIGNED` on its score lines.
     """
     if not orders or not all(is_assigned(distribution) for _, distribution in orders):
         return None
@@ -461,20 +453,20 @@ def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) 
 
 
 def winner_by(probability: float, tie_threshold: float) -> Winner:
-    """The likelier winner; a tie within `tie_threshold` around 0.5, its ends included.
+    """Return the likelier winner; a tie within `tie_threshold` of 0.5, inclusive.
 
     Example:
         >>> winner_by(0.8, tie_threshold=0.05), winner_by(0.55, tie_threshold=0.05), winner_by(0.1, tie_threshold=0.05)
         (1, 'tie', 2)
     """
     lead = probability - 0.5
-    if abs(lead) <= tie_threshold + 1e-9:  # 0.55 - 0.5 is a little more than 0.05
+    if abs(lead) <= tie_threshold + 1e-9:  # in floating point 0.55 - 0.5 > 0.05
         return "tie"
     return 1 if lead > 0 else 2
 
 
 def kind_of_approximation(text: str) -> str:
-    """In what a distribution is not exact, without the shares of this one, so that those of a run can be counted.
+    """Return an approximation's text without its numbers, so that the approximations of a run can be counted.
 
     Example:
         >>> kind_of_approximation("up to 0.38 of the probability may be missing")

@@ -1,16 +1,15 @@
-r"""Short answers: what a reply that reasons first ends in, the majority of several, and exact match.
+"""Short answers: the final answer of a reply that reasons first, majorities, and exact match.
 
-Answers come out of replies in one spelling each (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`), so that equal
-ones compare equal. What cannot be parsed, or could mean two things, is None: nothing is guessed. The last answer that
-is marked as one counts, since a chain of thought may correct itself.
+Answers are extracted in one spelling (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`), so that equal answers
+compare equal. Ambiguous text is None; nothing is guessed. The last marked answer counts, because a chain of thought may
+correct itself.
 
-Exact match has each data set's normalisation. A mode asks the judge only where the answers differ; a metric counts how
-often they do not. A question can have several validated gold answers, any of which will do, and an answer several
-spans, all of which are needed; a gold answer is therefore a tuple of spans throughout.
+Exact match normalises as each data set does. A question can have several validated gold answers, any of which is
+correct. An answer can have several spans, all of which are needed; so a gold answer is a tuple of spans.
 
-Source: Self-Reference, Figures 5 to 11 (the forms that the prompts ask for); GSM8K's own `#### 18`; SSR-Judge, section
-3.2 (majority); QA-Judge, section 5.2; HotpotQA (Yang et al. 2018), whose rules 2WikiMultiHopQA shares; DROP (Dua et al.
-2019), whose rules Quoref (Dasigi et al. 2019) shares; each as its official evaluation script has it.
+Source: Self-Reference, Figures 5 to 11 (prompted forms); GSM8K's `#### 18`; SSR-Judge, section 3.2 (majority);
+QA-Judge, section 5.2; the official evaluation scripts of HotpotQA (Yang et al. 2018; also for 2WikiMultiHopQA) and DROP
+(Dua et al. 2019; also for Quoref, Dasigi et al. 2019).
 """
 
 import re
@@ -29,14 +28,14 @@ from judgelm.parsing.verdicts import read_verdict
 from judgelm.records import Sample, Unparsed
 
 Task = Literal["number", "choice", "preference"]
-"""The answer that a question asks for: a number (GSM8K), an option's letter (MMLU-Pro), the better of two answers."""
+"""Kind of answer: a number (GSM8K), an option's letter (MMLU-Pro), or the better of two answers."""
 
 MAX_LETTERS = 10
-"""MMLU-Pro has options A to J; so many where a sample does not say."""
+"""MMLU-Pro has options A to J; the default for samples without options."""
 
 _MAX_NUMBER_LENGTH = 50
 _MAX_MARKS = 100
-"""So many that no number follows are a reply that repeats itself: each look behind one may go to the reply's end."""
+"""Bounds the time for replies that repeat a mark."""
 
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
 _NUMBER = re.compile(rf"(?<![\w.])(?:-?[$€£]\s?|-)?{_DIGITS}(?:\s?/\s?[0-9]+)?")
@@ -58,18 +57,18 @@ _LETTER_AT_END = re.compile(
 
 
 def final_answer(text: str, task: Task, *, letters: int = MAX_LETTERS, finished: bool = True) -> str | None:
-    """The answer that a solution ends in.
+    """Return the answer that a solution ends in.
 
     Args:
         text: the solution.
-        task: what it should end in.
-        letters: how many options there are; a letter behind them is no answer.
-        finished: whether the solution came to its end. If it was cut off, an answer counts only if it is marked as one
-            and does not stand on the last line, where it may lack its end.
+        task: kind of answer.
+        letters: number of options; later letters are not answers.
+        finished: False if the solution was cut off. Then an answer must be marked and not be on the last line, which
+            may be incomplete.
 
     Returns:
-        A number in plain digits (`18`, `-0.5`, `1/3`), a letter (`B`), or `A`, `B`, `C` for a preference; None where
-        none can be extracted.
+        A number in plain digits (`18`, `-0.5`, `1/3`), a letter (`B`), or `A`, `B`, `C` for a preference; None if there
+        is no answer.
     """
     if not finished:
         text = text[: text.rfind("\n") + 1]
@@ -81,11 +80,7 @@ def final_answer(text: str, task: Task, *, letters: int = MAX_LETTERS, finished:
 
 
 def canonical(answer: str, task: Task) -> str | None:
-    """A known answer (a data set's, a person's) in the spelling of `final_answer`; a solution counts as its answer.
-
-    Returns:
-        None where it holds no such answer.
-    """
+    """Return a known answer (of a data set or a person) in the spelling of `final_answer`; None without an answer."""
     if task == "number":
         return canonical_number(answer) or final_answer(answer, task)
     plain = answer.strip().strip("()[]{}*. ").upper()
@@ -95,10 +90,10 @@ def canonical(answer: str, task: Task) -> str | None:
 
 
 def canonical_number(text: str) -> str | None:
-    """A number in plain digits: without thousands commas, currency, needless zeros; a fraction reduced.
+    """Return a number in plain digits, without thousands separators, currency and trailing zeros; fractions reduced.
 
     Returns:
-        None where the text is more or less than one number, or has more than 50 signs.
+        None if the text is not exactly one number, or has more than 50 characters.
     """
     plain = text.strip().strip("*_ ").removesuffix(".").removesuffix("%").strip()
     if len(plain) > _MAX_NUMBER_LENGTH or _NUMBER.fullmatch(plain) is None:
@@ -112,7 +107,7 @@ def canonical_number(text: str) -> str | None:
 
 
 def _written(value: Fraction) -> str:
-    """Write a decimal where that is exact, else a reduced fraction."""
+    """Write an exact decimal if there is one, otherwise a reduced fraction."""
     rest, places = value.denominator, 0
     for prime in (2, 5):
         power = 0
@@ -128,7 +123,7 @@ def _written(value: Fraction) -> str:
 
 
 def _number(lines: list[str], *, finished: bool) -> str | None:
-    """Behind the last mark that a number follows; without any mark the only number of the last line."""
+    """Take the number after the last mark that has one; without marks, the only number of the last line."""
     text = "\n".join(lines).replace("−", "-")
     for mark in islice(_last_first(_NUMBER_MARK, text), _MAX_MARKS):
         if (answer := _number_behind(text[mark.end() :])) is not None:
@@ -138,25 +133,23 @@ def _number(lines: list[str], *, finished: bool) -> str | None:
 
 
 def _number_behind(text: str) -> str | None:
-    """The first number of a mark's sentence, or of its result."""
     sentence = _SENTENCE_END.split(text.lstrip(" \n:*_`$\\([{"), maxsplit=1)[0]
     match = _NUMBER.search(_result(sentence))
     return None if match is None else canonical_number(match[0])
 
 
 def _result(calculation: str) -> str:
-    """The text behind the last equals sign; all of it where there is none."""
     return calculation.rpartition("=")[2]
 
 
 def _choice(lines: list[str], letters: int, *, finished: bool) -> str | None:
-    """Behind the last mark that a letter follows; without any mark the last line, if it is a letter or ends in one."""
+    """Take the letter after the last mark that has one; without marks, a last line that is or ends in a letter."""
     text = "\n".join(lines)
     allowed = ascii_uppercase[:letters]
     for mark in _last_first(_CHOICE_MARK, text):
         letter = mark["letter"] or mark["boxed"]
         if mark["letter"] in ("A", "I") and not mark["open"] and _ARTICLE.match(text, mark.end()):
-            continue  # "the answer is: A protist ...": a word, no option
+            continue  # "the answer is: A protist ...": an article, not an option
         return letter if letter in allowed and _MORE_CHOICES.match(text, mark.end()) is None else None
     end = _LETTER_AT_END.fullmatch(lines[-1]) if finished and lines else None
     letter = None if end is None else end["alone"] or end["bracketed"]
@@ -167,7 +160,7 @@ def _last_first(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     return reversed(list(pattern.finditer(text)))
 
 
-_ROUNDING = 1e-9  # 0.6 and 3 / 5 are not the same double in every spelling
+_ROUNDING = 1e-9  # tau * k may be slightly above the number of votes in floating point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,10 +168,10 @@ class Majority:
     """The majority of k answers.
 
     Attributes:
-        answer: the commonest answer; None where no reply has one.
-        votes: how many of the replies give it.
-        k: replies, those without an answer included.
-        tied: whether another answer has as many votes.
+        answer: most common answer; None if no reply has one.
+        votes: number of replies with this answer.
+        k: number of replies, with those that have no answer.
+        tied: True if another answer has as many votes.
     """
 
     answer: str | None
@@ -188,32 +181,32 @@ class Majority:
 
     @property
     def agreement(self) -> float:
-        """Votes by k, in [0, 1] (SSR-Judge, equation 1)."""
+        """Votes divided by k, in [0, 1] (SSR-Judge, equation 1)."""
         return self.votes / self.k
 
     def passes(self, tau: float) -> bool:
-        """True if the gate is on (SSR-Judge, equation 2); never where there is no answer to show."""
+        """Return True if the gate is on (SSR-Judge, equation 2); never without an answer."""
         return self.answer is not None and self.votes >= tau * self.k - _ROUNDING
 
 
 def majority(answers: Sequence[str | None]) -> Majority:
-    """The commonest of k answers, already comparable as texts; of several the one given first.
+    """Return the most common of k answers; of equally common ones, the first.
 
     Args:
-        answers: one per reply, None where none can be extracted.
+        answers: one per reply, as comparable texts; None if the reply has no answer.
 
     Raises:
-        ValueError: no reply at all (agreement of nothing is undefined).
+        ValueError: no replies.
 
     Example:
-        >>> found = majority(["42", "41", "42", None, "42"])
-        >>> found.answer, found.agreement, found.passes(0.6)
+        >>> common = majority(["42", "41", "42", None, "42"])
+        >>> common.answer, common.agreement, common.passes(0.6)
         ('42', 0.6, True)
 
-    Source: SSR-Judge, equation 1. The paper says nothing of ties (2-2-1); no gate above one half is touched by them.
+    Source: SSR-Judge, equation 1. The paper does not define ties (2-2-1); they do not affect gates above one half.
     """
     if not answers:
-        raise ValueError("agreement: no self-solves; agreement over none is undefined")
+        raise ValueError("agreement of no answers is undefined; give at least one")
     counts = Counter(answer for answer in answers if answer is not None)  # keeps the order of first appearance
     if not counts:
         return Majority(answer=None, votes=0, k=len(answers), tied=False)
@@ -223,7 +216,7 @@ def majority(answers: Sequence[str | None]) -> Majority:
 
 
 QaRules = Literal["hotpotqa", "2wiki", "drop", "quoref", "strict"]
-"""The data set whose rules apply; `strict` is ours: as HotpotQA's, but numbers keep sign, point and percent."""
+"""Data set whose rules apply; `strict` is ours: HotpotQA's rules, but numbers keep sign, point and percent."""
 
 Gold = tuple[str, ...]
 """One gold answer: its spans."""
@@ -239,19 +232,19 @@ def check_rules(name: str) -> None:
     """Check that rules of this name exist.
 
     Raises:
-        ConfigError: there are no such rules.
+        ConfigError: they do not exist.
     """
     if name not in get_args(QaRules):
         raise not_found("rules", name, get_args(QaRules))
 
 
 def golds_of(sample: Sample) -> list[Gold]:
-    """The validated answers of a sample, that of `sample.reference` first; none where it has no reference.
+    """Return the validated answers of a sample, `sample.reference` first; none without a reference.
 
-    `metadata` has all of them as `references` (texts), and where some have several spans also as `reference_spans`.
+    `metadata["references"]` has all of them as texts, and `metadata["reference_spans"]` as lists of spans.
 
     Raises:
-        InputError: one of the two is something else.
+        InputError: one of these fields has another form.
     """
     if sample.reference is None:
         return []
@@ -271,18 +264,18 @@ def _are_texts(value: object) -> bool:
 
 
 def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
-    """True if an answer of one span is, once normalised, one of the gold answers.
+    """Return True if an answer of one span, once normalised, is one of the gold answers.
 
-    HotpotQA's rules know no spans: a gold answer of several is compared as one text, joined by blanks. DROP's and
-    Quoref's pass over a gold answer whose first span is blank, as the original code does.
+    HotpotQA's rules have no spans: those of a gold answer are joined by spaces. DROP's and Quoref's rules skip a gold
+    answer whose first span is blank, as the original code does.
 
     Raises:
-        ValueError: no gold answer, or one without a span: a match with nothing is undefined, not false.
+        ValueError: no gold answer, or one without spans.
         ConfigError: there are no such rules.
     """
     check_rules(rules)
     if not golds or not all(golds):
-        raise ValueError("exact match: a question without a gold answer; a match with nothing is undefined")
+        raise ValueError("exact match needs a gold answer with at least one span")
     if rules in ("drop", "quoref"):
         return any(drop_spans_match([predicted], gold) for gold in golds if gold[0].strip())
     normalise = strictly_normalised if rules == "strict" else hotpot_normalised
@@ -290,41 +283,41 @@ def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
 
 
 def hotpot_normalised(text: str) -> str:
-    """Lower case, without ASCII punctuation and the articles a, an, the; blanks squeezed.
+    """Return lower-case text without ASCII punctuation and the articles a, an, the, with single spaces.
 
-    A point and a sign are punctuation too, so `93.5%` and `93.5` are alike, but so are `2.5`, `25` and `-25`: see
-    `strictly_normalised`.
+    Points and signs are punctuation, so `93.5%` equals `93.5`, but `2.5` also equals `25`: see `strictly_normalised`.
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
 def strictly_normalised(text: str) -> str:
-    """Like `hotpot_normalised`, but a word with a digit in it keeps its sign, point, percent and currency.
+    """Normalise like `hotpot_normalised`, but words with a digit keep their sign, point, percent and currency.
 
-    `-5` is not `5`, `2.5` is not `25`, `93.5%` is not `93.5`; `1,000` is `1000`, and Unicode compositions count as one
-    letter. This is our own rule, for those who want no false match to keep the judge from being asked.
+    `-5` is not `5`, `2.5` is not `25`, `93.5%` is not `93.5`, but `1,000` is `1000`. Unicode compositions count as one
+    letter. This is our own rule; it avoids false matches that would skip the judge.
     """
     words = _GROUPED.sub(lambda match: match[1].replace(",", ""), unicodedata.normalize("NFC", text).lower()).split()
     return " ".join(filter(None, map(_strict_word, words)))
 
 
 def drop_normalised(text: str) -> str:
-    """Words between blanks and hyphens, in lower case, numbers as floats, else without punctuation and articles.
+    """Return words split at spaces and hyphens, lower case: numbers as floats, others without punctuation.
 
-    `1,000` becomes `1000.0` and `3-1` becomes `3.0 1.0`. A minus sign is a hyphen, so `-5` becomes `5.0`.
+    Articles are removed. `1,000` becomes `1000.0` and `3-1` becomes `3.0 1.0`. A minus sign is a hyphen, so `-5`
+    becomes `5.0`.
     """
     words = (_drop_word(word) for word in _DROP_BREAKS.split(text.lower()))
     return " ".join(word for word in words if word)
 
 
 def drop_spans_match(predicted: Sequence[str], gold: Sequence[str]) -> bool:
-    """True if both sides have equally many spans, and the same normalised ones in any order."""
+    """Return True if both sides have the same number of spans and the same normalised spans in any order."""
     ours, theirs = map(drop_normalised, predicted), map(drop_normalised, gold)
     return len(predicted) == len(gold) and set(ours) == set(theirs)
 
 
 def is_number(text: str) -> bool:
-    """True if `float` reads it, as in DROP's script: also `1e3`, `nan` and the digits of other scripts."""
+    """Return True if `float` accepts the text, as in DROP's script; also `1e3`, `nan` and digits of other scripts."""
     try:
         float(text)
     except ValueError:

@@ -1,17 +1,17 @@
-r"""Verdicts that a reply states: which of several counts, levels of rubrics, and labels in `<ans> ... </ans>`.
+r"""Verdicts in replies: which of several counts, levels of rubrics, and labels in `<ans> ... </ans>`.
 
-Each grammar finds its own marks (`[[Correct]]`, `Answer: good`, `<ans>CORRECT</ans>`, `[RESULT] 4`) and passes its
+Each grammar finds its own marks (`[[Correct]]`, `Answer: good`, `<ans>CORRECT</ans>`, `[RESULT] 4`) and passes the
 verdicts to `settled`. Verdicts that differ are `off_grammar`, unless one is stated as final (`Final verdict:
-Incorrect`): that one counts, whatever comes before it. A verdict in a condition, a negation or a sentence that goes on
-(`had it said 42, I would have written [[Correct]]`, `not [[Correct]]`, `[[1]]\nbut wait`) alone is none.
+Incorrect`). A verdict that is conditional, negated or taken back does not count (`had it said 42, I would have written
+[[Correct]]`, `not [[Correct]]`, `[[1]]\nbut wait`).
 
-Of the rules for answers in tags three are the original code's, which published figures rest on; `last` is ours.
+Rules for answers in tags; `last` is ours, published figures use the others:
 
-- `first`: what stands in the first pair of tags, over lines; without one the whole reply.
-- `last_on_line`: what stands in the last pair of tags that opens and closes on one line; without one nothing. There
-  for Mistral judges, whose decoded text began with the prompt and the tags in it.
-- `second`: what stands in the second pair, in any case of letters; with fewer nothing. There for Mistral's answers.
-- `last`: what stands in the last pair, in any case of letters and over lines; without one nothing.
+- `first`: the first pair of tags, across lines; without tags the whole reply.
+- `last_on_line`: the last pair of tags on one line; otherwise nothing. For Mistral judges, whose decoded text begins
+  with the prompt and its tags.
+- `second`: the second pair, in any case; otherwise nothing. For Mistral's answers.
+- `last`: the last pair, in any case and across lines; otherwise nothing.
 
 Source: QA-Judge, Tables 8 and 9, and its authors' code (tags); Play Favorites, appendix D (`Explanation: ..., Answer:
 ...`).
@@ -34,7 +34,7 @@ _BEFORE_A_BARE_VERDICT = {"so", "therefore", "the", "my", "final", *_VERDICT_NOU
 _MARK = re.compile(r"[\[<{:：]")
 _QUOTED = 60
 _CONTEXT = 200
-"""Characters of a line that are searched on either side of a verdict."""
+"""Characters of a line that are searched before and after a verdict."""
 _NOUNS = (
     "|".join(_VERDICT_NOUNS) + "|ruling|assessment|evaluation|conclusion|answer|result|score|rating|grade|label|choice"
 )
@@ -68,7 +68,7 @@ _GOES_ON = re.compile(
 
 
 class StatedVerdict(NamedTuple):
-    """A label that a reply states, where its word begins in the reply, and how it is written there."""
+    """A label, the position of its word in the reply, and the word as written."""
 
     label: str
     position: int
@@ -79,9 +79,9 @@ class Statement(NamedTuple):
     """A verdict as a grammar finds it.
 
     Attributes:
-        verdict: the label and its word.
-        start: where its mark begins, which may be before the word.
-        final: whether the grammar itself knows that it is stated as final.
+        verdict: label and word.
+        start: start of its mark, which may be before the word.
+        final: True if the grammar itself shows that it is final.
     """
 
     verdict: StatedVerdict
@@ -94,11 +94,11 @@ def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedV
 
     Args:
         text: the reply.
-        statements: the verdicts in it, in any order.
-        missing: why there is no verdict, where there is no statement.
+        statements: its verdicts, in any order.
+        missing: reason to return if there are no statements.
 
     Returns:
-        The last verdict that counts, or `off_grammar` where verdicts differ or none is meant.
+        The last verdict that counts, or `off_grammar` if verdicts differ or none counts.
     """
     if not statements:
         return Unparsed("off_grammar", text, missing)
@@ -106,7 +106,7 @@ def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedV
     ordered = sorted((each for each in statements if each.verdict.label), key=lambda statement: statement.start)
     unread = [statement for statement in statements if not statement.verdict.label]
     if unread and not any(statement.start > unread[-1].start for statement in ordered):
-        why = f"the final verdict {unread[-1].verdict.written!r} is none that was asked for"
+        why = f"the final verdict {unread[-1].verdict.written!r} is not an expected label"
         return Unparsed("off_grammar", text, why)
     firm = [statement for statement in ordered if not lines.is_doubtful(statement)]
     finals = [statement for statement in firm if statement.final or lines.is_final(statement)]
@@ -120,18 +120,18 @@ def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedV
 
 
 def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = False) -> StatedVerdict | Unparsed:
-    """Read the verdict of a reply.
+    """Parse the verdict of a reply.
 
-    It is in double brackets, in single ones or bare on the last line, or behind "Final verdict:". All verdicts must
-    agree, unless one is stated as final (see `settled`).
+    It is in double brackets, in single brackets or bare on the last line, or after "Final verdict:". All verdicts must
+    agree unless one is stated as final (see `settled`).
 
     Args:
         text: the reply.
-        labels: label -> its word in the prompt, such as `correct` -> `Correct`; words are compared without case.
-        brackets_only: a reply without double brackets has no verdict.
+        labels: label -> its word in the prompt, such as `correct` -> `Correct`; case is ignored.
+        brackets_only: whether the verdict must be in double brackets.
 
     Returns:
-        The verdict, or `off_grammar` where there is none, where verdicts differ, or where the last is another word.
+        The verdict, or `off_grammar` if there is none, verdicts differ, or the last one is another word.
     """
     known = {word.lower(): label for label, word in labels.items()}
     lines = _nonblank(text)
@@ -150,15 +150,15 @@ def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = 
 def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement]:
     """Find verdicts without a grammar's own mark.
 
-    They stand behind "Final verdict:", on its line or alone on the next one; on a line such as `Verdict: Correct`; and
+    They follow "Final verdict:" on its line or alone on the next one, are on a line such as `Verdict: Correct`, or are
     on the last line, bare or in single brackets.
 
     Args:
         text: the reply.
-        known: word in lower case -> label.
+        known: lower-case word -> label.
 
     Returns:
-        The verdicts; one that is stated as final and is no label has an empty one.
+        The verdicts; one that is stated as final but is not a label has an empty label.
     """
     lines = _nonblank(text)
     stated = list(_bare(lines, known))
@@ -179,12 +179,11 @@ def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement]:
 
 
 def _nonblank(text: str) -> list[tuple[int, str]]:
-    """Lines that are not blank, and where they begin."""
     return [(match.start(), match[0]) for match in re.finditer(r"[^\n]+", text) if match[0].strip()]
 
 
 def _leading_label(rest: str, known: Mapping[str, str]) -> re.Match[str] | None:
-    """The label that a final statement begins with, where nothing behind it says otherwise."""
+    """Match the label that a final statement begins with, unless the text after it names another label."""
     words = "|".join(re.escape(word) for word in sorted(known, key=len, reverse=True))
     lead = re.match(r"[\s*_`\"'“(]*+(?:(?:assistant|response|answer) +)?", rest, re.IGNORECASE)
     word = re.compile(rf"(?:{words})(?!\w)", re.IGNORECASE).match(rest, 0 if lead is None else lead.end())
@@ -197,7 +196,7 @@ def _leading_label(rest: str, known: Mapping[str, str]) -> re.Match[str] | None:
 
 
 def _bare(lines: Sequence[tuple[int, str]], known: Mapping[str, str]) -> Iterator[Statement]:
-    """Verdicts without double brackets: on the last line, and on lines such as `Verdict: Correct`."""
+    """Yield verdicts without double brackets: on the last line, and on lines such as `Verdict: Correct`."""
     for index, (start, line) in enumerate(lines):
         is_last = index == len(lines) - 1
         if len(line) > _CONTEXT and not is_last:
@@ -209,7 +208,7 @@ def _bare(lines: Sequence[tuple[int, str]], known: Mapping[str, str]) -> Iterato
 
 
 class _Word(NamedTuple):
-    """A word, where it begins in the reply, and where its mark does."""
+    """A word, its position in the reply, and the position of its mark."""
 
     text: str
     position: int
@@ -221,14 +220,14 @@ def _stated(word: _Word, known: Mapping[str, str]) -> Statement:
 
 
 def _word(match: re.Match[str], start: int) -> _Word:
-    """The word in brackets, without markup: `A` of `[[ **Assistant A** ]]`."""
+    """Return the word in brackets without markup: `A` of `[[ **Assistant A** ]]`."""
     plain = match[1].lstrip(" \t*_\"'")
     plain = plain[named.end() :] if (named := _NAMED.match(plain)) else plain
     return _Word(plain.rstrip(" \t*_\"'"), start + match.end(1) - len(plain), start + match.start())
 
 
 def _bare_word(start: int, line: str, known: Mapping[str, str], *, named_verdict: bool) -> list[_Word]:
-    """The verdict of a line that says nothing else: `Correct`, `**Final verdict: Incorrect.**`."""
+    """Return the verdict of a line without other content: `Correct`, `**Final verdict: Incorrect.**`."""
     words = list(_WORD.finditer(line))
     if not words or words[-1][0].lower() not in known:
         return []
@@ -250,18 +249,18 @@ def _difference(statements: Sequence[Statement], lines: "_Lines") -> str:
 
 
 class _Lines:
-    """The lines of a reply, to look at what is around a verdict."""
+    """Text around verdicts, by line."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def number(self, position: int) -> int:
-        """The number of the line of a position, from 1."""
+        """Return the line number of a position, from 1."""
         return bisect_right(self._starts, position)
 
     def is_final(self, statement: Statement) -> bool:
-        """True if "final verdict" or the like is directly before it, and not in quotation marks."""
+        """Return True if "final verdict" or the like is directly before the statement, and not in quotation marks."""
         before = self._before(statement.start)
         if not before.strip(" \t*_`\"'“#>-"):
             above = self._above(statement.start)
@@ -271,7 +270,7 @@ class _Lines:
         return _FINAL_BEFORE.search(before) is not None and quotes % 2 == 0 and not before.lstrip().startswith(">")
 
     def is_doubtful(self, statement: Statement) -> bool:
-        """True if the verdict is negated, in an unreal condition, or taken back by how the sentence goes on."""
+        """Return True if the verdict is negated, conditional, or taken back by the rest of the sentence."""
         before, behind = self._before(statement.start), self._behind(statement)
         sentence = re.split(r"[.!?]\s", before)[-1] + " " + re.split(r"[.!?](?:\s|\Z)", behind)[0]
         would = _WOULD.search(before)
@@ -292,7 +291,7 @@ class _Lines:
         return self._text[start : min(max(start, end), start + _CONTEXT)]
 
     def _above(self, position: int) -> str:
-        """The end of the text above a line, back to the line break before its last line that is not blank."""
+        """Return the last non-blank line above the line of a position, limited to `_CONTEXT` characters."""
         start = self._starts[self.number(position) - 1]
         return self._text[max(0, start - _CONTEXT) : start].rstrip().rpartition("\n")[2]
 
@@ -309,12 +308,11 @@ _AROUND = " \t.,;:!\"“”'‘’()[]-。"
 
 
 def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
-    """Read the level that a reply ends in.
+    """Parse the level that a reply ends in.
 
-    What stands behind the last `Answer:` on its line must be a level and nothing else: case, blanks, markdown, quotes,
-    brackets and a final stop do not count. So "incorrect" and "partially correct" are never taken for "correct", and
-    "correct, mostly" is no level. A reply that gives two different levels is `off_grammar`, unless one is stated as
-    final (see `judgelm.parsing.verdicts`).
+    The text after the last `Answer:` on its line must be exactly a level; case, spaces, markdown, quotes, brackets and
+    a final full stop are ignored. So "incorrect" and "partially correct" are never parsed as "correct", and "correct,
+    mostly" is not a level. A reply with two different levels is `off_grammar`, unless one is stated as final.
 
     Args:
         text: the judge's reply.
@@ -335,7 +333,7 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
     if _plain_level(last[0]) not in known and not any(
         final.final and final.start > last[1].start() for final in unmarked
     ):
-        why = f"what follows `Answer:` is none of the levels: {last[0][:_QUOTED]!r}"
+        why = f"the text after `Answer:` is not a level: {last[0][:_QUOTED]!r}"
         return Unparsed("off_grammar", text, why)
     stated = [
         Statement(
@@ -351,7 +349,7 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
 
 
 def _answers(text: str) -> list[tuple[str, re.Match[str]]]:
-    """The text behind the last `Answer:` of each line that has one, and that mark."""
+    """Return the text after the last `Answer:` of each line, with its match."""
     marks, text = list(_ANSWER.finditer(text)), f"{text}\n"
     ends = [*(mark.start() for mark in marks), len(text)][1:]
     breaks = [_LINE_BREAK.search(text, mark.end(), end) for mark, end in zip(marks, ends, strict=True)]
@@ -359,7 +357,6 @@ def _answers(text: str) -> list[tuple[str, re.Match[str]]]:
 
 
 def _plain_level(level: str) -> str:
-    """A level without what does not tell it from others."""
     return " ".join(_MARKUP.sub("", level).split()).strip(_AROUND).casefold()
 
 
@@ -368,9 +365,11 @@ TagRule = Literal["first", "last_on_line", "second", "last"]
 QaLabel = Literal["correct", "incorrect"]
 
 QaLabelRule = Literal["strict", "original", "original_mistral"]
-"""`strict`: either word in any formatting, all else a failure. `original`: correct where the first tags (or the reply
-without any) hold exactly CORRECT, all else incorrect; `original_mistral`: the same with the last tags on one line.
-Replies that the original rules take for incorrect although they are neither word are failures in `Judgment.shown`."""
+"""`strict`: either word in any formatting; anything else is a failure. `original`: correct if the first tags (or a
+reply without tags) contain exactly CORRECT, otherwise incorrect. `original_mistral`: the same with the last tags on
+one line. Under the original rules, replies that are neither word are incorrect and also failures in
+`Judgment.shown`.
+"""
 
 _FIRST = re.compile(r"<ans>(.*?)</ans>", re.DOTALL)
 _ON_LINE = re.compile(r"<ans>(.*?)</ans>")
@@ -384,9 +383,9 @@ _LABELS: dict[str, QaLabel] = {"correct": "correct", "incorrect": "incorrect"}
 
 
 def tagged_answer(text: str, rule: TagRule = "first") -> str:
-    """The answer in a reply, stripped of blanks; empty where the rule finds none.
+    """Return the stripped answer of a reply; empty if the rule finds none.
 
-    Without tags rule `first` gives the whole reply as it came, blanks and all.
+    Without tags, rule `first` returns the whole reply unchanged.
     """
     if rule == "first":
         match = _FIRST.search(_closed(text, _CLOSING))
@@ -401,13 +400,13 @@ def tagged_answer(text: str, rule: TagRule = "first") -> str:
 
 
 def _closed(text: str, closing: re.Pattern[str]) -> str:
-    """The text up to its last closing tag: behind it each opening tag would cost a search to the text's end."""
+    """Return the text up to its last closing tag: after it, each opening tag would cost a search to the end."""
     ends = [match.end() for match in closing.finditer(text)]
     return text[: ends[-1]] if ends else ""
 
 
 def label_by(rule: QaLabelRule, text: str) -> str | Unparsed:
-    """The label of a reply by one of the rules."""
+    """Parse the label of a reply by this rule."""
     if rule != "strict":
         return read_label_original(text, "first" if rule == "original" else "last_on_line")
     verdict = read_label(text)
@@ -415,17 +414,17 @@ def label_by(rule: QaLabelRule, text: str) -> str | Unparsed:
 
 
 def read_label(text: str) -> StatedVerdict | Unparsed:
-    """CORRECT or INCORRECT in any formatting; a reply that could be neither or both is a failure with its reason.
+    """Parse CORRECT or INCORRECT in any formatting.
 
-    What stands in tags counts where it is one of the two words, in any case of letters, quoted, bold or with a full
-    stop; `YOUR LABEL` and other words in tags are passed over. Without any tag the whole reply must be the word, or
-    state it as final. Of several that differ only one that is stated as final counts (`judgelm.parsing.verdicts`).
+    In tags, one of the two words counts in any case, quoted, bold or with a full stop; other words in tags are ignored.
+    Without tags the whole reply must be the word, or state it as final. If several differ, only one that is stated as
+    final counts.
     """
     inside = list(_INNERMOST.finditer(_closed(text, _CLOSING_ANY_CASE)))
     read = [(_labelled(tag[1], tag.start(1)), tag.start()) for tag in inside] or [(_labelled(text, 0), 0)]
     why = "no tag holds CORRECT or INCORRECT" if inside else "no <ans> tags, and the reply is not one of the two words"
     unmarked = unmarked_verdicts(text, _LABELS)
-    if not inside:  # a bare word behind reasons is no answer, but a final verdict is
+    if not inside:  # a bare word after reasons is not an answer, but a final verdict is
         unmarked = [statement for statement in unmarked if statement.final]
     marked = [Statement(verdict, start) for verdict, start in read if verdict is not None]
     if not marked and not any(statement.final for statement in unmarked):
@@ -440,13 +439,13 @@ def _labelled(text: str, start: int) -> StatedVerdict | None:
 
 
 def read_label_original(text: str, rule: Literal["first", "last_on_line"]) -> QaLabel | Unparsed:
-    """Either word in capitals and nothing else, found by `rule`; the original takes all else for INCORRECT.
+    """Parse exactly CORRECT or INCORRECT, found by `rule`; the original code counts anything else as INCORRECT.
 
     Returns:
-        The label, or why the reply is neither word. To reproduce the original's figures, count that as incorrect and
-        say how often it occurred.
+        The label, or why the reply is neither word. To reproduce published figures, count these as incorrect and report
+        how many there were.
     """
     answer = tagged_answer(text, rule).strip()
     if answer in ("CORRECT", "INCORRECT"):
         return _LABELS[answer.lower()]
-    return Unparsed("off_grammar", text, f"what rule {rule} finds is neither CORRECT nor INCORRECT")
+    return Unparsed("off_grammar", text, f"the answer by rule {rule} is neither CORRECT nor INCORRECT")

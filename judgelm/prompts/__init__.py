@@ -1,1 +1,1 @@
-"""Prompt templates and what turns them into the tokens that a judge reads."""
+"""Prompt templates, and how they become the tokens that a judge reads."""

@@ -1,28 +1,24 @@
-"""Templates, which turn a sample into a `Prompt`; all of them by id, and the prompt of a plain grade.
+"""Prompt templates by id, and how they turn a sample into a `Prompt`.
 
-A template shows one, two or more answers; each number of them has its layout. A layout is text with `{question}`,
-`{reference}`, `{answer_1}`, `{answer_2}` and on. The bytes of the pair's are pinned by a sha that stands in every model
-card and every run, so that training, batch runs, server and page cannot drift apart; those of the others by tests.
+A template has one layout per number of answers: text with `{question}`, `{reference}`, `{answer_1}`, `{answer_2}`, ....
+The hash of the pair's layout is in every judge card and run file, so training and judging always use the same bytes.
+The texts are in `templates.toml`:
 
-`templates.toml` has their words. `judgelm-v1` holds the bytes that the released JudgeLM checkpoints were trained on
-(the original code's templates), `judgelm-paper` those of Figures 3 to 6, `judgelm-chat` the same words as chat messages
-for newer instruct models, and `judgelm-compact` the same blocks with short markers, for judges of a few million
-parameters. A single answer stands behind the reference, in the words of a pair without reference. In the paper (Figure
-5) what comes before the forced score is `[Response]`; the other templates have nothing that a pair's has not.
+- `judgelm-v1`: the bytes that the released JudgeLM checkpoints were trained on (the original code's templates).
+- `judgelm-paper`: the prompts of Figures 3 to 6.
+- `judgelm-chat`: the same words as chat messages, for newer instruct models.
+- `judgelm-compact`: short markers, for judges of a few million parameters.
+- `reasoned-chat`, `reasoned-compact`: the judge explains first and ends with `[[1]]` or `[[2]]`, as in J1 (Whitehouse
+  et al. 2025) and RM-R1 (Chen et al. 2025). The words are ours; `train/grpo.py` trains such judges.
+- `judgelm-grade`: grades one answer without a reference. The words are ours, after Figure 3; no released judge was
+  trained on it.
 
-`reasoned-chat` and `reasoned-compact` are for judges that reason before their verdict, which `train/grpo.py` trains:
-they explain which answer is better and end with `[[1]]` or `[[2]]`. The words are ours. Reasoning first and a verdict
-in double brackets: J1 (Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025).
+`letters`, `yes-no` and `grade` (`readings.toml`) are for instruct models that are not fine-tuned for judging: the
+probabilities of one word are the verdict (`judgelm.modes.readings`). A second text asks about the user's own criterion.
+`benchmarks/reading_choice` chose the words. `reward` is for reward models, which read question and answer as a chat.
 
-`letters`, `yes-no` and `grade` (`readings.toml`) are for models that follow instructions and were not trained as
-judges: the judge is read off the probabilities of one word (`judgelm.modes.readings`). Each has a second text that asks
-about the user's own criterion. The words were chosen by `benchmarks/reading_choice`.
-
-`reward` is for reward models, which read question and answer as a chat, without any word of ours or a reference.
-
-JudgeLM grades a single answer beside a reference that has the full score (Figure 5). Where there is no reference, the
-plain grade asks for the one score alone. Its words are ours, after those of Figure 3: no released judge was trained on
-it, so it is for judges that follow instructions.
+A single answer is shown after its reference, which gets the full score (JudgeLM, Figure 5), in the words of a pair
+without reference.
 """
 
 import hashlib
@@ -42,16 +38,16 @@ from judgelm.prompts.trajectory import STEP_MARKER, reference_spans, trajectory_
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
 Messages = tuple[tuple[Role | None, str], ...]
-"""(role, text) of each message; one message of role None is plain text."""
+"""(role, text) of each message; a message of role None is plain text."""
 
 
 def sha_of(content: object) -> str:
-    """sha256 (hex) over the canonical JSON of a prompt's bytes."""
+    """Return sha256 (hex) over the canonical JSON of a prompt's bytes."""
     return hashlib.sha256(json.dumps(content, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
 
 
 def read_texts(path: Path) -> dict[str, Any]:
-    """The texts of prompts from a TOML file beside a module, byte for byte."""
+    """Read prompt texts from a TOML file next to a module."""
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
@@ -64,14 +60,14 @@ def fill(
     prefill: str = "",
     compares: int = 1,
 ) -> Prompt:
-    """A prompt with its slots filled.
+    """Return a prompt with its slots filled.
 
     Args:
         messages: (role, text with slots such as `{question}`) of each message.
-        slots: the spans for each slot, without their role.
+        slots: spans for each slot, without role.
         sanitizer: for the untrusted text in slots.
-        chat: whether the messages are for the tokenizer's chat template.
-        prefill: the forced beginning of the reply.
+        chat: whether the tokenizer's chat template wraps the messages.
+        prefill: forced beginning of the reply.
         compares: see `Prompt`.
     """
     spans: list[Span] = []
@@ -90,29 +86,29 @@ def fill(
 
 @lru_cache(maxsize=1024)
 def _pieces(role: Role | None, message: str, slots: tuple[str, ...]) -> list[Span | str]:
-    """Spans of the message's own text, and the names of slots between them."""
+    """Return the spans of the message's own text, and the names of slots between them."""
     texts = re.split(rf"\{{({'|'.join(slots)})\}}", message)
     pieces = [text if index % 2 else Span(text, "template", role) for index, text in enumerate(texts)]
-    # an empty message stays, since a chat template would fill in its own
+    # an empty message stays, because a chat template would replace a missing one by its default
     return [piece for piece in pieces if isinstance(piece, str) or piece.text or len(texts) == 1]
 
 
 ONE_ANSWER: Mapping[str, SpanKind] = {"question": "question", "answer_1": "answer"}
-"""The slots of a prompt about one answer."""
+"""Slots of a prompt about one answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptText:
-    """One prompt with its slots, for a chat template or as plain text.
+    """One prompt with slots, for a chat template or as plain text.
 
     Attributes:
-        text: the user's message, with `{question}` and the like.
-        kinds: slots that the text may have -> what fills them; only an `answer` is cut where the window ends.
-        delimiters: what bounds its blocks, and the verdicts that only the judge may give; confusables in untrusted
-            text are sanitized.
-        system: a chat's system message; None for none.
-        before: precedes the message in plain text.
-        after: ends the plain text; no chat template opens the reply there.
+        text: user message, with `{question}` and other slots.
+        kinds: possible slots -> kind of their content; only an `answer` is cut to fit the window.
+        delimiters: markers of blocks, and verdicts that only the judge may give; their confusables in untrusted text
+            are sanitized.
+        system: system message of a chat; None for none.
+        before: text before the message in plain text.
+        after: end of the plain text, where no chat template opens the reply.
     """
 
     text: str
@@ -124,15 +120,15 @@ class PromptText:
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """The slots that the text has."""
+        """Slots that the text has."""
         return tuple(slot for slot in self.kinds if f"{{{slot}}}" in self.text)
 
     def render(self, values: Mapping[str, str], *, chat: bool) -> Prompt:
-        """The prompt with its slots filled.
+        """Return the prompt with its slots filled.
 
         Args:
-            values: what goes into each slot; all of it is untrusted.
-            chat: messages for the tokenizer's chat template; else plain text.
+            values: untrusted content of each slot.
+            chat: messages for the tokenizer's chat template; otherwise plain text.
 
         Raises:
             KeyError: a slot has no value.
@@ -147,14 +143,14 @@ class PromptText:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptFamily:
-    """All prompts of one way of judging, by name, under the id that manifests have."""
+    """All prompts of one way of judging by name, under one template id."""
 
     id: str
     texts: Mapping[str, PromptText]
 
     @cached_property
     def sha(self) -> str:
-        """sha256 (hex) over the id and every text: those that ask for the judge's own answers too."""
+        """sha256 (hex) over the id and all texts."""
         return sha_of({"id": self.id, "texts": {name: text.text for name, text in self.texts.items()}})
 
 
@@ -163,9 +159,9 @@ class Layout:
     """The messages for one number of answers.
 
     Attributes:
-        plain: the messages without reference; None where the answer is always shown beside one.
-        with_reference: the same with `{reference}`.
-        delimiters: what bounds the blocks; confusables in untrusted text are sanitized. `{n}` stands for a number.
+        plain: messages without reference; None if a reference is always shown.
+        with_reference: messages with `{reference}`.
+        delimiters: markers of the blocks; their confusables in untrusted text are sanitized. `{n}` is any number.
     """
 
     plain: Messages | None
@@ -178,28 +174,29 @@ class Layout:
         return sanitizer_for(self.delimiters)
 
     def messages(self, *, referenced: bool) -> Messages:
-        """The messages, with or without reference."""
+        """Return the messages with or without reference."""
         if referenced:
             return self.with_reference
-        assert self.plain is not None, "an answer that always stands beside a reference has one"
+        assert self.plain is not None, "this layout always has a reference"
         return self.plain
 
 
 JudgeReading = Literal["score-line", "letters", "yes-no", "grade", "reward"]
-"""The way from a judge's reply to numbers: a line of scores, or the probabilities of the answers' letters, of yes and
-no to each answer by itself, or of the grades of each answer by itself; a reward model gives each answer its number."""
+"""How a judge's reply becomes numbers: a line of scores; the probabilities of the answers' letters, of yes and no to
+each answer, or of each answer's grades; or a reward model's number for each answer.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """A family of layouts, one for each number of answers.
+    """A family of layouts, one per number of answers.
 
     Attributes:
-        id: the name users write, kept in cards and manifests.
-        layout: number of answers, from 1 -> how they are shown.
-        reading: how the reply is read; `verdict` is a judge that reasons and ends with a verdict.
-        takes_criterion: whether it asks about a criterion of the user's.
-        of_trajectories: whether the answers are trajectories, which it shows as steps.
+        id: name in options, cards and manifests.
+        layout: returns the layout for a number of answers, from 1.
+        reading: how the reply is read; `verdict` for judges that reason and end with a verdict.
+        takes_criterion: whether it asks about the user's criterion.
+        of_trajectories: whether it shows answers as steps of trajectories.
     """
 
     id: str
@@ -210,17 +207,17 @@ class Template:
 
     @property
     def reasons_first(self) -> bool:
-        """True where the judge reasons and ends with a verdict."""
+        """True if the judge reasons and ends with a verdict."""
         return self.reading == "verdict"
 
     @property
     def reads_alone(self) -> bool:
-        """True where each answer has a prompt of its own."""
+        """True if each answer has its own prompt."""
         return self.reading in ("yes-no", "grade", "reward")
 
     @property
     def reads_words(self) -> bool:
-        """True where the judge is read off the probabilities of its reply's first word, or off a reward."""
+        """True if the verdict comes from the probabilities of the reply's first word, or from a reward."""
         return self.reads_alone or self.reading == "letters"
 
     @property
@@ -230,11 +227,11 @@ class Template:
 
     @cached_property
     def sha(self) -> str:
-        """That of the pair's bytes, which stands in cards."""
+        """Hash of the pair's bytes, as in judge cards."""
         return self.sha_for(2)
 
     def sha_for(self, answers: int) -> str:
-        """sha256 (hex) over id and both texts: a change of any byte that judges were trained on changes it."""
+        """Return sha256 (hex) over the id and both texts of this number of answers."""
         layout = self.layout(answers)
         return sha_of({"id": self.id, "plain": layout.plain, "with_reference": layout.with_reference})
 
@@ -252,22 +249,21 @@ class Template:
         scale: tuple[float, float] = (1, 10),
         criterion: str | None = None,
     ) -> Prompt:
-        """Show a sample's answers in `order` (indices into `sample.answers`), with `reference` if it is not None.
+        """Return the prompt that shows a sample's answers in `order`, with `reference` unless it is None.
 
-        For a judge of score lines a single answer is shown as the second of a pair, the reference as the first; the
-        reply is forced to begin with the reference's score, the full one, so that the judge writes ` 7` or the like
-        behind it.
+        A judge of score lines sees a single answer as the second of a pair, with the reference as the first. The reply
+        is prefilled with the reference's full score, so that the judge continues with the answer's, such as ` 7`.
 
         Args:
             sample: what is judged.
-            order: one index or more; one where the template reads each answer alone.
-            reference: what a judge of score lines needs to grade a single answer.
+            order: indices into `sample.answers`, at least one; exactly one if the template reads each answer alone.
+            reference: required for a single answer and a judge of score lines.
             scale: lowest and highest score of the judge.
-            criterion: of a template that takes one.
+            criterion: for a template that takes one.
 
         Raises:
-            ValueError: no answer to show, or a single one without reference.
-            InputError: an answer is no trajectory, where the template shows trajectories.
+            ValueError: no answers, or a single answer without reference.
+            InputError: an answer is not a trajectory, but the template shows trajectories.
         """
         completes = len(order) == 1 and not self.reads_alone
         if not order or (completes and reference is None):
@@ -305,7 +301,6 @@ def _expanded(text: str, words: Mapping[str, str]) -> str:
 
 
 def _each(block: str, slots: Sequence[str], between: str = "") -> str:
-    """The block for each answer shown, with its rank and its slot."""
     return between.join(block.replace("<n>", str(n)).replace("<slot>", slot) for n, slot in enumerate(slots, 1))
 
 
@@ -324,13 +319,11 @@ def _messages(text: Mapping[str, Any], slots: Sequence[str], *, referenced: bool
 
 
 def verdict_text(label: str) -> str:
-    """The end of a reply that names this answer, by its place among those shown."""
+    """Return the end of a reply that names this answer by its position among those shown."""
     return f"[[{label}]]"
 
 
 def _template(template_id: str, text: Mapping[str, Any]) -> Template:
-    """A template of `templates.toml`."""
-
     @cache
     def layout(answers: int) -> Layout:
         slots = ["reference", "answer_1"] if answers == 1 else [f"answer_{rank}" for rank in range(1, answers + 1)]
@@ -346,22 +339,21 @@ def _template(template_id: str, text: Mapping[str, Any]) -> Template:
 
 
 MAX_LETTERS = len(ascii_uppercase)
-"""Answers that a prompt of letters can show."""
+"""Maximum number of answers in a prompt of letters."""
 
 
 def letters(answers: int) -> str:
-    """The letters of so many answers.
+    """Return the letters for this number of answers.
 
     Raises:
         ConfigError: there are more answers than letters.
     """
     if answers > MAX_LETTERS:
-        raise ConfigError(f"{answers} answers: reading letters names at most {MAX_LETTERS}; use --reading yes-no")
+        raise ConfigError(f"{answers} answers: reading letters takes at most {MAX_LETTERS}; use --reading yes-no")
     return ascii_uppercase[:answers]
 
 
 def _reading_template(template_id: str, reading: JudgeReading, before: str, after: str) -> Template:
-    """A template of `readings.toml`: question, reference and answers between its two texts."""
     of_trajectories = template_id.endswith("-trajectory")
     steps: tuple[str, ...] = ()
     block, task, correct = "Answer", "Question", _CORRECT
@@ -415,11 +407,11 @@ TEMPLATES = {
 
 
 TRAJECTORY_TEMPLATES = {name: TEMPLATES.pop(name) for name in [*TEMPLATES] if name.endswith("-trajectory")}
-"""Templates of the mode `trajectory`, one for each reading of words; no user names them."""
+"""Templates of mode `trajectory`, one per reading; users cannot name them."""
 
 
 def get_template(template_id: str) -> Template:
-    """The template of that id.
+    """Return the template of that id.
 
     Raises:
         ConfigError: not found; the message lists the available ones.
@@ -438,7 +430,7 @@ def get_template(template_id: str) -> Template:
 
 
 def criterion_template(template: Template) -> Template:
-    """The template of the same reading that asks about a criterion of the user's.
+    """Return the template of the same reading that asks about the user's criterion.
 
     Raises:
         ConfigError: there is none.
@@ -448,14 +440,14 @@ def criterion_template(template: Template) -> Template:
         return template
     if name not in TEMPLATES:
         raise ConfigError(
-            f"criterion: template {template.id} asks about no criterion; use --reading yes-no, letters or grade"
+            f"criterion: template {template.id} takes no criterion; use --reading yes-no, letters or grade"
         )
     return TEMPLATES[name]
 
 
 @cache
 def grading_family(scale: tuple[float, float]) -> PromptFamily:
-    """The prompt on one scale, as a chat message (`chat`) and as plain text (`plain`)."""
+    """Return the prompts of a plain grade on this scale: a chat message (`chat`) and plain text (`plain`)."""
     low, high = (f"{score:g}" for score in scale)
     text, delimiters = _expanded(_GRADE["text"], _WORDS | {"low": low, "high": high}), tuple(_GRADE["delimiters"])
     return PromptFamily(
@@ -468,12 +460,12 @@ def grading_family(scale: tuple[float, float]) -> PromptFamily:
 
 
 def grading_prompt(sample: Sample, scale: tuple[float, float], *, chat: bool) -> Prompt:
-    """The sample's first answer by itself.
+    """Return the prompt that grades the sample's first answer without a reference.
 
     Args:
         sample: with an answer.
         scale: lowest and highest score, which the prompt names.
-        chat: one user message for the tokenizer's chat template; else plain text.
+        chat: one user message for the tokenizer's chat template; otherwise plain text.
     """
     text = grading_family(scale).texts["chat" if chat else "plain"]
     return text.render({"question": sample.question, "answer_1": sample.answers[0]}, chat=chat)

@@ -1,39 +1,23 @@
-"""Dialogues of several turns, shown in the blocks of a template that judges of single answers were trained on.
+"""Dialogues of several turns in the blocks of a template, and follow-up questions about a judgment.
 
-A dialogue comes with its sample as `metadata["turns"]`, one object for each turn in their order:
+A sample's dialogue is in `metadata["turns"]`, one object per turn:
 
     {"question": "...", "answers": ["...", "..."], "reference": "..."}
 
-`answers` are the assistants' (two for a pair, one to be graded) and `reference` may be missing or null; the sample's
-own `question` and `answers` are the last turn's. A sample without `turns` is a dialogue of one turn.
+`answers` has one text per assistant (two for a pair, one to be graded); `reference` may be missing or null. The
+sample's own `question` and `answers` are those of the last turn. A sample without `turns` is a dialogue of one turn.
 
-The blocks stay what the template's bytes say they are. The question block holds the user's turns, each assistant's
-block its own answers, the reference block the references, all under labels:
+The question block holds the user's turns, each assistant's block its answers, and the reference block the references,
+all under labels such as `[Turn 1]`. A note after the user's turns says which answers are judged. Labels and note are
+ours; judges trained on the template have not seen them. A dialogue of one turn has neither, so its bytes are those of a
+pair or a single answer. Unlike in MT-Bench, the user's turns are shown once, so that both orders begin alike.
 
-    [Turn 1]
-    ...
+Follow-up questions come after the judge's prompt and reply: as messages of a chat, or in the form in which a plain
+template opens its reply (`PlainTurns`). The papers do not give this form; it is ours, and released judges were trained
+on a single turn.
 
-    [Turn 2]
-    ...
-
-Behind the user's turns a note says which answers are judged. Labels and note are ours; a judge that was trained on the
-template has not seen them. A dialogue of one turn has neither: it has the bytes of a pair, or of a single answer. The
-user's turns stand there once, not once for each assistant as in MT-Bench, so that both orders begin alike and the
-longest texts are not doubled.
-
-Follow-up questions about a judgment come behind the judge's prompt and its reply. For a chat template the turns are
-messages: what the judge read is the first user message, what it wrote the assistant's answer to it, and so on. A plain
-template continues in the form in which it opens its reply:
-
-- `judgelm-v1` ends `### Response:`, as Alpaca's prompts do, so a question stands under `### Instruction:`;
-- `judgelm-paper` names its blocks, so a question stands in a `[Question]` block and the reply in a `[Response]` block;
-- `judgelm-compact` has its short markers `[Q]` and `[S]`.
-
-The papers do not say how plain turns were written, so this is ours, and the released judges were trained on a single
-turn. No end-of-sequence token stands between plain turns.
-
-Source: MT-bench (Zheng et al. 2023), its multi-turn prompts, for what is shown; JudgeLM, Figures 3 to 5, for the
-blocks, and section 6 and Figure 19 for talk about judgments.
+Source: MT-bench (Zheng et al. 2023), its multi-turn prompts; JudgeLM, Figures 3 to 5 (blocks), section 6 and Figure 19
+(talk about judgments).
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +32,7 @@ from judgelm.prompts.sanitization import sanitizer_for
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
 WHOLE = "dialogue"
-"""Names the view of all turns, judged together."""
+"""`DialogueView.part` of all turns judged together."""
 
 _LABEL = "[Turn {n}]\n"
 _BETWEEN = "\n\n"
@@ -58,7 +42,7 @@ _MARKERS = ("[Turn {n}]", "[Note]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialogueTurn:
-    """The user's question, each assistant's answer, and a good answer as reference."""
+    """The user's question, one answer per assistant, and a good answer as reference."""
 
     question: str
     answers: tuple[str, ...]
@@ -71,8 +55,8 @@ class DialogueView:
 
     Attributes:
         part: `turn 2`, or `dialogue`.
-        turns: those that are shown, up to the one that is judged.
-        whole: all of them are judged together, not the last one only.
+        turns: shown turns, up to the judged one.
+        whole: whether all turns are judged together.
     """
 
     part: str
@@ -81,23 +65,23 @@ class DialogueView:
 
     @property
     def referenced(self) -> bool:
-        """True if references are shown: where the judged turn has one, or of a whole dialogue any turn."""
+        """True if references are shown: the judged turn has one, or any turn of a whole dialogue."""
         judged = self.turns if self.whole else self.turns[-1:]
         return any(turn.reference is not None for turn in judged)
 
     @property
     def anchored(self) -> bool:
-        """True if the references make a dialogue of their own, which a single one can be judged against."""
+        """True if every turn has a reference, so that one assistant can be judged against them."""
         return all(turn.reference is not None for turn in self.turns)
 
 
 def dialogue_of(sample: Sample, *, referenced: bool = True) -> tuple[DialogueTurn, ...]:
-    """The turns of a sample's dialogue; references are left out where `referenced` is False.
+    """Return the turns of a sample's dialogue, without references if `referenced` is False.
 
-    The sample's own reference is the last turn's, and goes before the one in `turns`.
+    The sample's own reference is the last turn's, and overrides the one in `turns`.
 
     Raises:
-        InputError: `turns` is no such list, or its last turn is not what the sample says.
+        InputError: `turns` has another form, or its last turn differs from the sample.
     """
     turns = tuple(_turns(sample, sample.metadata.get("turns")))
     if turns[-1].question != sample.question or turns[-1].answers != sample.answers:
@@ -108,23 +92,19 @@ def dialogue_of(sample: Sample, *, referenced: bool = True) -> tuple[DialogueTur
 
 
 def turn_view(turns: Sequence[DialogueTurn], turn: int) -> DialogueView:
-    """Turn `number` (from 1) with those before it; what comes after it is not shown."""
+    """Return the view of this turn (from 1) with those before it."""
     return DialogueView(part=f"turn {turn}", turns=tuple(turns[:turn]))
 
 
 def whole_view(turns: Sequence[DialogueTurn]) -> DialogueView:
-    """All turns, to be judged together."""
+    """Return the view of all turns, to be judged together."""
     return DialogueView(part=WHOLE, turns=tuple(turns), whole=True)
 
 
 def flat_sample(view: DialogueView, sample_id: str) -> Sample:
-    """A dialogue as one question and the assistants' answers to it, for templates that read words.
+    """Return a dialogue as one question with the assistants' answers, for templates that read words.
 
-    The question is that of the last turn. Of several turns each answer is the whole dialogue with that assistant.
-
-    Args:
-        view: the part that is shown.
-        sample_id: of the sample that is made.
+    The question is the last turn's. With several turns, each answer is the whole dialogue with that assistant.
     """
     last = view.turns[-1]
     answers = last.answers
@@ -134,13 +114,9 @@ def flat_sample(view: DialogueView, sample_id: str) -> Sample:
 
 
 def flat_samples(view: DialogueView, sample_id: str) -> list[Sample]:
-    """A dialogue with each assistant by itself, for templates that show one answer.
+    """Return one sample per assistant, for templates that show one answer.
 
-    The last answer is judged, and all that comes before it is the question; a whole dialogue is one answer.
-
-    Args:
-        view: the part that is shown.
-        sample_id: of the samples that are made.
+    The last answer is judged, and everything before it is the question; a whole dialogue is one answer.
     """
     last, earlier = view.turns[-1], view.turns[:-1]
     if view.whole or not earlier:
@@ -164,22 +140,22 @@ def _transcript(turns: Sequence[DialogueTurn], assistant: int) -> str:
 def dialogue_prompt(
     template: Template, view: DialogueView, order: tuple[int, ...], *, scale: tuple[float, float] = (1, 10)
 ) -> Prompt:
-    """Two dialogues in the template's blocks for a pair, or one behind the dialogue of its references.
+    """Return two dialogues in the template's blocks for a pair, or one after the dialogue of its references.
 
-    Each answer is a span of its own, so the length policy cuts answers and nothing else: `Cut.answer` counts the turns
-    of the assistant shown first, then those of the other.
+    Each answer is its own span, so only answers are cut. `Truncation.answer` counts the turns of the assistant shown
+    first, then those of the other.
 
     Args:
         template: of the judge.
-        view: the part that is shown; for one assistant it must be `anchored`.
-        order: of the assistants, as indices into each turn's answers; one index or two.
+        view: part to show; for one assistant it must be `anchored`.
+        order: one or two indices into each turn's answers.
         scale: of the judge, see `Template.render`.
 
     Raises:
-        ValueError: one assistant's dialogue, and a turn without reference.
+        ValueError: one assistant, and a turn without reference.
     """
     if len(order) == 1 and not view.anchored:
-        raise ValueError("one dialogue alone is shown behind its references, and a turn has none")
+        raise ValueError("one dialogue is shown after its references, but a turn has none")
     if len(view.turns) == 1:
         [turn] = view.turns
         sample = Sample(id=view.part, question=turn.question, answers=turn.answers)
@@ -189,11 +165,11 @@ def dialogue_prompt(
 
 
 def grading_prompt(template: Template, view: DialogueView, *, scale: tuple[float, float]) -> Prompt:
-    """One assistant's dialogue in the blocks of a plain grade, for where not every turn has a reference.
+    """Return one assistant's dialogue in the blocks of a plain grade, if not every turn has a reference.
 
     Args:
-        template: of the judge; it decides whether this is a chat.
-        view: the part that is shown.
+        template: decides whether this is a chat.
+        view: part to show.
         scale: lowest and highest score, named in the prompt.
     """
     layout = _grading_layout(scale, chat=template.chat)
@@ -201,11 +177,7 @@ def grading_prompt(template: Template, view: DialogueView, *, scale: tuple[float
 
 
 def reward_prompt(sample: Sample, assistant: int) -> Prompt:
-    """The dialogue of one assistant as chat messages, which a reward model reads without any other word.
-
-    Args:
-        sample: with its turns, where it has several.
-        assistant: index of the answers.
+    """Return the dialogue of one assistant as chat messages for a reward model.
 
     Raises:
         InputError: as `dialogue_of`.
@@ -217,29 +189,21 @@ def reward_prompt(sample: Sample, assistant: int) -> Prompt:
 
 
 def dialogue_sha(template: Template) -> str:
-    """sha256 (hex) over all bytes that dialogues are judged with under a template."""
+    """Return sha256 (hex) over all bytes that dialogues are judged with under a template."""
     grades = [_grading_layout((1, 10), chat=chat).with_reference for chat in (False, True)]
-    words = {
-        "label": _LABEL,
-        "between": _BETWEEN,
-        "notes": _NOTES,
-        "grades": grades,
-        "grade": grading_family((1, 10)).sha,
-    }
+    words = {"label": _LABEL, "between": _BETWEEN, "notes": _NOTES, "grades": grades}
+    words |= {"grade": grading_family((1, 10)).sha}
     return sha_of([template.sha, template.sha_for(1), words])
 
 
 def _fill(layout: Layout, view: DialogueView, order: tuple[int, ...], *, assistants: int, chat: bool) -> Prompt:
-    """The layout with its slots filled: under labels, and with a note, where there are several turns."""
     turns = view.turns
-    texts: dict[str, tuple[SpanKind, list[str | None]]] = {
-        "question": ("question", [turn.question for turn in turns]),
-        "reference": ("reference", [turn.reference for turn in turns]),
-        **{
-            f"answer_{rank}": ("answer", [turn.answers[index] for turn in turns]) for rank, index in enumerate(order, 1)
-        },
+    slots = {
+        "question": _block("question", [turn.question for turn in turns]),
+        "reference": _block("reference", [turn.reference for turn in turns]),
     }
-    slots = {slot: list(_block(kind, shown)) for slot, (kind, shown) in texts.items()}
+    for rank, index in enumerate(order, 1):
+        slots[f"answer_{rank}"] = _block("answer", [turn.answers[index] for turn in turns])
     if len(turns) > 1:
         part = f"{'whole' if view.whole else 'turn'} of {'one' if assistants == 1 else 'two'}"
         note = _NOTES[part].replace("{count}", str(len(turns)))
@@ -248,21 +212,20 @@ def _fill(layout: Layout, view: DialogueView, order: tuple[int, ...], *, assista
     return fill(layout.messages(referenced=view.referenced), slots, sanitizer, chat=chat)
 
 
-def _block(kind: SpanKind, texts: Sequence[str | None]) -> Iterator[Span]:
-    """The spans of a slot: the text of each turn that has one, under labels where there are several turns."""
-    between = ""
+def _block(kind: SpanKind, texts: Sequence[str | None]) -> list[Span]:
+    spans: list[Span] = []
     for turn, text in enumerate(texts, 1):
         if text is None:
             continue
         if len(texts) > 1:
-            yield Span(between + _LABEL.replace("{n}", str(turn)))
-        yield Span(text, kind)
-        between = _BETWEEN
+            spans.append(Span((_BETWEEN if spans else "") + _LABEL.replace("{n}", str(turn))))
+        spans.append(Span(text, kind))
+    return spans
 
 
 @cache
 def _grading_layout(scale: tuple[float, float], *, chat: bool) -> Layout:
-    """A plain grade's prompt as a layout, which can show a reference too."""
+    """Return the prompt of a plain grade as a layout that can also show a reference."""
     given = grading_family(scale).texts["chat" if chat else "plain"]
     role: Role | None = "user" if chat else None
     referenced = given.text.replace("{question}\n\n", "{question}\n\n[Reference Answer]\n{reference}\n\n")
@@ -290,7 +253,7 @@ def _turns(sample: Sample, given: object) -> Iterator[DialogueTurn]:
             raise _wrong(sample, f"[{index}].answers", "expected a list of texts, one for each assistant")
         if len(answers) != len(sample.answers):
             raise _wrong(
-                sample, f"[{index}].answers", f"expected {len(sample.answers)}, as the sample has, got {len(answers)}"
+                sample, f"[{index}].answers", f"expected {len(sample.answers)} as in the sample, got {len(answers)}"
             )
         if reference is not None and not isinstance(reference, str):
             raise _wrong(sample, f"[{index}].reference", "expected a text or null")
@@ -303,14 +266,14 @@ def _wrong(sample: Sample, where: str, finding: str) -> InputError:
 
 
 class PlainTurns(NamedTuple):
-    """What stands between a reply and the next question of a plain template, and between that and its reply."""
+    """Text before and after a follow-up question in a plain template."""
 
     before: str
     after: str
 
     @property
     def markers(self) -> tuple[str, str]:
-        """What begins a turn; confusables in what was said are sanitized."""
+        """Beginnings of turns; their confusables in what was said are sanitized."""
         return self.before.strip(), self.after.strip()
 
 
@@ -322,37 +285,36 @@ _PLAIN = {
 
 
 def plain_turns(template: Template) -> PlainTurns:
-    """The turns of a plain template.
+    """Return the form of turns of a plain template.
 
     Raises:
-        ConfigError: this one has none.
+        ConfigError: this template has none.
     """
     if template.id not in _PLAIN:
         there_are = ", ".join(_PLAIN)
-        raise ConfigError(f"template {template.id}: no turns to follow a reply; choose one of {there_are}, or a chat's")
+        raise ConfigError(f"template {template.id} has no follow-up turns; use {there_are} or a chat template")
     return _PLAIN[template.id]
 
 
 def stops(template: Template) -> tuple[str, ...]:
-    """Stop strings of a reply to a follow-up question, with which a judge would begin another; a chat has none."""
+    """Return stop strings for replies to follow-up questions, before the judge writes a question itself."""
     return () if template.chat else (f"\n{plain_turns(template).before.strip()}",)
 
 
 def talk_sha(template: Template) -> str:
-    """sha256 (hex) over the template's bytes for a pair and those between turns; a chat has none of its own."""
+    """Return sha256 (hex) over the template's bytes for a pair and the text between plain turns."""
     return sha_of([template.sha, None if template.chat else list(plain_turns(template))])
 
 
 def follow_up_prompt(template: Template, judged: Prompt, texts: Sequence[str]) -> Prompt:
-    """The judge's prompt with all that was said since.
+    """Return the judge's prompt with everything said since.
 
-    Only the answers under judgment may be cut when it all grows too long for the window. What the judge wrote is
-    treated as untrusted, since it may quote an answer.
+    Only the judged answers may be cut. The judge's replies are untrusted, because they may quote an answer.
 
     Args:
-        template: that the judge was asked with.
-        judged: what it read; the prefill of its reply is expected at the beginning of `texts`.
-        texts: its reply, a question, its reply, ... and at last the question that is open: an even number.
+        template: of the judge.
+        judged: what it read; `texts` begins with the prefill of its reply.
+        texts: its reply, a question, its reply, ..., and the open question: an even number.
 
     Raises:
         ConfigError: a plain template without turns.

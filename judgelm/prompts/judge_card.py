@@ -1,10 +1,7 @@
-"""The cards beside a judge's weights: `judge.json` says how it must be prompted, `README.md` tells people about it.
+"""The cards in a judge's folder: `judge.json` says how to prompt it, `README.md` is the model card of the hub.
 
-A judge asked with another template than it was trained on gives other scores without any error. So training writes
-the template's id and sha256 into `judge.json`, and loading the model compares them with the template in use.
-
-`README.md`, the hub's model card, states what the judge was taught, on which files, how to ask it, and its limits, with
-the metrics of its training. Agreement with other labels is measured by `judgelm eval`.
+A judge that is prompted with another template than in training gives other scores without any error. So training writes
+the template's id and sha256 into `judge.json`, and loading compares them with the template in use.
 """
 
 import json
@@ -30,7 +27,7 @@ MODEL_CARD_NAME = "README.md"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 """OWNER/NAME of a repository on the hub."""
 _LENGTHS = ("max_completion_length",)
-"""Facts of a training that judging reads as a number of tokens."""
+"""Training facts that judging reads as a number of tokens."""
 _MAX_BYTES = 64 << 20
 _HUB_TIMEOUT_S = 5.0
 
@@ -40,8 +37,8 @@ class GgufBase:
     """The GGUF file that an adapter was trained on.
 
     Attributes:
-        gguf_sha256: of the file, hex; its dequantised checkpoint in the cache has this name.
-        file: the file's name, for messages.
+        gguf_sha256: of the file, hex; also the name of its dequantised checkpoint in the cache.
+        file: name of the file, for messages.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -52,29 +49,28 @@ class GgufBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """The training of a judge, and how it must be prompted.
+    """The training of a judge, and how to prompt it.
 
     Attributes:
-        name: the judge's name among judgelm's cards; None for the user's own judges.
-        base: the GGUF file that an adapter was trained on; None where the base is a folder or hub id.
-        model: folder, GGUF file, hub id or judge's name of the model that is judged with; a relative path is taken from
-            the card's folder. None where the weights are beside the card.
-        identity: of that model, the hashes of `model_hashes`; empty where its engine states none.
+        name: name among judgelm's cards; None for the user's own judges.
+        base: GGUF file that an adapter was trained on; None if the base is a folder or hub id.
+        model: folder, GGUF file, hub id or judge's name of the model to load; a relative path starts at the card's
+            folder. None if the weights are in the card's folder.
+        identity: hashes of that model from `model_hashes`; empty if its engine has none.
         template: id of the pair template.
-        template_sha: sha256 (hex) of that template's bytes when the judge was trained.
-        reading: how its reply is read; None is the template's own.
-        criterion: what it judges by, in the user's words, where its template takes a criterion.
+        template_sha: sha256 (hex) of that template's bytes in training.
+        reading: how the reply is read; None is the template's own.
+        criterion: the user's criterion, if the template takes one.
         tie_threshold: distance of P(first better) from 0.5 within which a pair is a tie, where words are read; None
             leaves it to the run.
-        calibration_temperature: where words are read, divides the difference of two answers' strengths.
-        scale: lowest and highest score the judge writes.
-        step: spacing of the scores it writes; cards from before this was kept stand for whole ones.
-        prompt_format: `text` or `chat` (the tokenizer's own chat template).
-        reference: which prompts it saw in training: `without`, `with` or `both`.
-        thinking: whether its chat template is told to have it think before it replies (`on`, `off`); `absent` tells the
-            template nothing.
-        window: tokens that prompt and reply had at most in training; None where that is not known.
-        training: free-form facts (base model, data and its hash, hyper-parameters, versions, measured metrics).
+        calibration_temperature: divides the difference of two answers' strengths, where words are read.
+        scale: lowest and highest score.
+        step: spacing of scores.
+        prompt_format: `text` or `chat` (the tokenizer's chat template).
+        reference: prompts in training were `without` reference, `with` one, or `both`.
+        thinking: argument for the chat template (`on`, `off`); `absent` passes none.
+        window: maximum tokens of prompt and reply in training; None if unknown.
+        training: facts (base model, data and hashes, hyper-parameters, versions, metrics).
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -98,45 +94,43 @@ class Card:
     training: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what no judge has.
+        """Check scale, step, window and lengths.
 
         Raises:
-            CardError: a scale, a step, a window or a length that is impossible, or an unknown name.
+            CardError: a value is impossible.
         """
         low, high = self.scale
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise CardError(f"scale: {low:g} to {high:g}; it is the lowest and the highest score, such as 1 and 10")
+            raise CardError(f"scale: {low:g} to {high:g}; expected the lowest and the highest score, such as 1 and 10")
         if not 0 < self.step <= high - low:  # nor NaN
-            raise CardError(f"step: {self.step:g}; it is the spacing of scores on the scale {low:g} to {high:g}")
+            raise CardError(f"step: {self.step:g}; expected the spacing of scores on the scale {low:g} to {high:g}")
         if self.tie_threshold is not None and not 0 <= self.tie_threshold <= 0.5:
-            raise CardError(f"tie_threshold: {self.tie_threshold:g}; it is a distance from 0.5, 0 to 0.5")
+            raise CardError(f"tie_threshold: {self.tie_threshold:g}; expected a distance from 0.5, so 0 to 0.5")
         if not 0 < self.calibration_temperature < math.inf:
             raise CardError(f"calibration_temperature: {self.calibration_temperature:g}; it must be above 0")
         lengths = {"window": self.window, **{name: self.training.get(name) for name in _LENGTHS}}
         for name, tokens in lengths.items():
             if tokens is not None and (not isinstance(tokens, int) or tokens < 1):
-                raise CardError(f"{name}: {tokens!r}; it is a number of tokens, 1 or more")
+                raise CardError(f"{name}: {tokens!r}; expected a number of tokens, 1 or more")
         for name, known in (("prompt_format", ("text", "chat")), ("reference", ("without", "with", "both"))):
             if (value := getattr(self, name)) not in known:
-                raise CardError(f"{name}: {value!r}; it is {', '.join(known)}")
+                raise CardError(f"{name}: {value!r}; expected {' or '.join(known)}")
 
 
 _FILE = TypeAdapter(Card)
 
 
 def is_gguf(model: str) -> bool:
-    """True if a model's name means a GGUF file, here or on the hub."""
+    """Return True if a model's name means a GGUF file, here or on the hub."""
     return model.lower().endswith(".gguf") and not Path(model).is_dir()
 
 
 def find_card(model: str, revision: str | None = None) -> Card | None:
-    """The card of a model folder or hub id, or None where there is none (a model that judgelm did not train).
-
-    A GGUF file has none.
+    """Return the card of a model folder or hub id; None for GGUF files and models that judgelm did not train.
 
     Raises:
-        CardError: the file is there but is no card.
-        ModelError: no such folder or hub id, or the hub cannot be reached and the model is not in the cache.
+        CardError: the file is not a valid card.
+        ModelError: no such folder or hub id, or the hub is unreachable and the model is not in the cache.
     """
     if is_gguf(model):
         return None
@@ -145,34 +139,35 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
     if folder.is_dir():
         path = folder / CARD_NAME
         return _read(path) if path.is_file() else None
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache  # no server's judge and no folder waits for it
+    from huggingface_hub import (
+        hf_hub_download,
+        try_to_load_from_cache,
+    )  # slow, and local folders and servers do not need it
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return _read(Path(hf_hub_download(model, CARD_NAME, revision=revision)))
     except LocalEntryNotFoundError as error:
         if isinstance(try_to_load_from_cache(model, "config.json", revision=revision), str):
-            return None  # offline, with a cached model that has no card
-        raise ModelError(
-            f"{model}: no such folder here, and the hub cannot be reached; check the path or the network"
-        ) from error
+            return None  # offline; the cached model has no card
+        raise ModelError(f"{model}: folder not found, and the hub is unreachable; check path or network") from error
     except EntryNotFoundError:
         return None
     except (HfHubHTTPError, HFValidationError) as error:
         first = str(error).strip().splitlines()[0]
-        raise ModelError(f"{model}: no such folder here, and the hub says: {first}; check the id") from error
+        raise ModelError(f"{model}: folder not found, and the hub reports: {first}; check the id") from error
 
 
 def check_place(model: str) -> None:
-    """Refuse a model that is neither a folder, a GGUF file nor a hub id; a hub id is taken offline if the hub is away.
+    """Check that a model is a folder, a GGUF file or a hub id. If the hub does not respond, hub ids are used offline.
 
     Raises:
-        ModelError: says so.
+        ModelError: it is none of these.
     """
     path = Path(model)
     missing = is_gguf(model) and model.startswith((".", "/", "~")) and not path.is_file()
     if missing or not (is_gguf(model) or path.is_dir() or (not path.exists() and _is_hub_id(model))):
-        raise ModelError(f"{model}: no such folder; a model is a local folder, a GGUF file or a hub id (owner/name)")
+        raise ModelError(f"{model}: no such folder; give a local folder, a GGUF file or a hub id (owner/name)")
     if not path.exists() and _is_hub_id(model):
         _go_offline_without_hub()
 
@@ -182,9 +177,9 @@ def _is_hub_id(model: str) -> bool:
 
 
 def _go_offline_without_hub() -> None:
-    """Take what is cached at once where the hub does not answer.
+    """Use the cache immediately if the hub does not respond.
 
-    huggingface_hub 2.x retries each of its requests five times, for 24 seconds and more.
+    huggingface_hub 2.x retries each request five times, which takes at least 24 seconds.
     """
     from huggingface_hub import constants
 
@@ -194,7 +189,7 @@ def _go_offline_without_hub() -> None:
 
 @cache
 def _answers(endpoint: str) -> bool:
-    """False where no connection can be made; whatever a server says, be it an error, is an answer."""
+    """Return False if no connection is possible; an HTTP error is an answer."""
     try:
         urlopen(Request(endpoint, method="HEAD"), timeout=_HUB_TIMEOUT_S).close()
     except URLError as error:
@@ -205,47 +200,47 @@ def _answers(endpoint: str) -> bool:
 
 
 def card_without_weights(model: str) -> Card | None:
-    """The card of a folder whose card names the model to judge with; None for a model itself.
+    """Return the card of a folder whose card names the model to load; None for a model itself.
 
     Raises:
-        CardError: the file is no card.
+        CardError: the file is not a valid card.
     """
     card = _read(path) if (path := Path(model) / CARD_NAME).is_file() else None
     return card if card is not None and card.model is not None else None
 
 
 def weights_of(model: str) -> str:
-    """The model that a folder's card names, else the model itself.
+    """Return the model that a folder's card names, otherwise the model itself.
 
     Raises:
-        CardError: the file is no card, or the card names a folder whose card has no weights either.
+        CardError: the file is not a valid card, or the named folder has no weights either.
     """
     card = card_without_weights(model)
     if card is None or card.model is None:
         return model
-    beside = Path(model) / card.model
-    named = str(beside) if beside.exists() or card.model.startswith(".") else card.model
+    local = Path(model) / card.model
+    named = str(local) if local.exists() or card.model.startswith(".") else card.model
     if card_without_weights(named) is not None:
         raise CardError(f"{Path(model) / CARD_NAME}: model: {card.model} has no weights either; name the model itself")
     return named
 
 
 def model_hashes(described: Mapping[str, Any]) -> dict[str, str]:
-    """The hashes that identify a model, out of `Engine.describe()["model"]`; none of a server's model."""
+    """Return the hashes in `Engine.describe()["model"]` that identify a model; none for a server's model."""
     own = next((key for key in ("gguf_sha256", "sha", "commit") if described.get(key)), None)
     return {key: str(described[key]) for key in (own, "adapter_sha") if key is not None and described.get(key)}
 
 
 def check_identity(card: Card, described: Mapping[str, Any], location: str) -> None:
-    """Refuse another model than a card without weights was made for.
+    """Check that the loaded model is the one that a card without weights was made for.
 
     Args:
         card: of the judge.
-        described: `Engine.describe()["model"]` of what was loaded.
-        location: names the card's folder in errors.
+        described: `Engine.describe()["model"]` of the loaded model.
+        location: the card's folder, for errors.
 
     Raises:
-        CardError: it is another one; both sides are shown.
+        CardError: it is another model; both hashes are shown.
     """
     loaded = model_hashes(described)
     if card.identity and loaded != card.identity:
@@ -257,13 +252,13 @@ def check_identity(card: Card, described: Mapping[str, Any], location: str) -> N
 
 
 def _shown_identity(identity: Mapping[str, str]) -> str:
-    return ", ".join(f"{key} {value[:12]}" for key, value in identity.items()) or "nothing that identifies it"
+    return ", ".join(f"{key} {value[:12]}" for key, value in identity.items()) or "no hashes"
 
 
 def _read(path: Path) -> Card:
     try:
         if (size := path.stat().st_size) > _MAX_BYTES:
-            raise CardError(f"{size:,} bytes are no card")
+            raise CardError(f"the file has {size:,} bytes, too many for a card")
         return _FILE.validate_json(path.read_bytes())
     except CardError as error:
         raise CardError(f"{path}: {error}; correct the card or delete it to use the defaults") from error
@@ -291,10 +286,10 @@ def write_card(folder: str | Path, card: Card) -> None:
 
 
 def check_card(card: Card, *, template: str, template_sha: str, location: str) -> None:
-    """Refuse a template other than the card's, which the judge was trained with, or tuned to.
+    """Check that a template is the one that the judge was trained with or tuned to.
 
     Raises:
-        CardError: id or bytes differ; both sides are shown.
+        CardError: id or bytes differ; both are shown.
     """
     made, again = ("tuned to", "tune") if card.model is not None else ("trained with", "train")
     if card.template != template:
@@ -311,7 +306,7 @@ def check_card(card: Card, *, template: str, template_sha: str, location: str) -
 
 
 def write_model_card(folder: str | Path, card: Card) -> None:
-    """Write `README.md` into a judge's folder, over that of other libraries.
+    """Write `README.md` into a judge's folder, replacing those of other libraries.
 
     Raises:
         RunError: the folder cannot be written.
@@ -324,13 +319,13 @@ def write_model_card(folder: str | Path, card: Card) -> None:
 
 
 def render_model_card(card: Card, *, name: str) -> str:
-    """The model card as Markdown after the hub's metadata, without facts that the card lacks.
+    """Return the model card as Markdown after the hub's metadata; facts that the card lacks are left out.
 
     Args:
-        card: the judge's card, with the facts of `train/sft.py` or `train/merge_lora.py` under `training`.
-        name: the judge's name, for the title and the command.
+        card: with the facts of `train/sft.py` or `train/merge_lora.py` under `training`.
+        name: of the judge, for title and command.
     """
-    from jinja2 import Environment  # every command reads cards, and few write them
+    from jinja2 import Environment  # slow, and only training writes model cards
 
     facts = card.training
     base = str(facts.get("base_model") or "")
@@ -362,7 +357,7 @@ def render_model_card(card: Card, *, name: str) -> str:
 
 
 def _settings(facts: Mapping[str, Any], words: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Name and value of everything that is neither data nor a result."""
+    """Return name and value of all facts that are neither data nor results."""
     settings: list[tuple[str, Any]] = []
     for key, value in facts.items():
         if key in words["elsewhere"]:
@@ -375,7 +370,6 @@ def _settings(facts: Mapping[str, Any], words: Mapping[str, Any]) -> list[tuple[
 
 
 def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Name and value of the metrics, over all pairs and for each kind of prompt."""
     names = {"agreement": "agreement, given order"} if metrics.get("order_rule") == "given" else {}
     names |= {"agreement_by_mean": "agreement, mean of both orders"}
     kinds = {"": metrics} | {f", {kind.replace('_', ' ')}": metrics.get(kind) for kind in metrics.get("judged", ())}
@@ -388,14 +382,13 @@ def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _figure(value: Mapping[str, float] | float | None) -> str | None:
-    """A share, with interval and n where it has them."""
     if not isinstance(value, Mapping):
         return None if value is None else f"{value:.3f}"
     return f"{value['value']:.3f} ({value['low']:.3f} to {value['high']:.3f}, n = {value['n']})"
 
 
 def _table(rows: Iterable[tuple[str, Any]], left: str, right: str) -> str:
-    """A Markdown table of the rows that have a value, after a blank line; nothing where none has."""
+    """Return a Markdown table of the rows with a value, after an empty line; empty if there are none."""
     lines = [f"| {_cell(name)} | {_cell(value)} |\n" for name, value in rows if value is not None]
     return "".join([f"\n| {left} | {right} |\n|---|---|\n", *lines]) if lines else ""
 

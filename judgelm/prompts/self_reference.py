@@ -1,21 +1,20 @@
-"""The prompts of Self-Reference and SSR-Judge: a judge answers the question itself before it judges another's answer.
+"""Prompts of Self-Reference and SSR-Judge: the judge answers the question itself before it judges other answers.
 
-Their texts are in `self_reference.toml`. The words are those of Figures 5 to 11 of Self-Reference, `[System]` included,
-which stands in the figures as a line of the prompt. A chat has all of it as one user message. The figures do not settle
-blank lines: here there is one behind the instruction and none between the blocks, as Figures 7 and 8 are printed. Ours,
-since the paper does not print it: what stands for `{question}` before a meta-judge (the question with both answers, in
-the blocks of Figure 7, or it would judge blindly), and the opening of Figure 6 for a question that has no category.
+The texts are in `self_reference.toml`. They are those of Figures 5 to 11 of Self-Reference, with `[System]` as a line
+of the prompt. A chat has everything in one user message. The figures do not settle blank lines: here one follows the
+instruction and none separates the blocks, as in Figures 7 and 8. Two texts are ours: the `{question}` of a meta-judge
+(the question with both answers, in the blocks of Figure 7), and the opening of Figure 6 for a question without
+category.
 
 SSR-Judge prints one sentence of each prompt: "Given question Q, the correct answer is A. Which response is better: R1
-or R2?" and "Given question Q, which response is better: R1 or R2?". These sentences are kept. The blocks, the request
-to reason first and the verdict's format are ours. So is the choice of the prompt for the judge's own answers: Figure 6
-of Self-Reference, or its Figure 5 where the answer is a number.
+or R2?" and "Given question Q, which response is better: R1 or R2?". These are kept; blocks, reasoning request and
+verdict format are ours. The judge's own answers are requested with Figure 6 of Self-Reference, or Figure 5 for numbers.
 
-Beside `question` and `answers` a row may have, in `metadata` or as fields of its own:
+Metadata fields of a row:
 
-- `options`: texts of a multiple-choice question, shown as `A. ...` below the question to solver and judge alike. A
-  question without it is shown as it is and may hold its options itself.
-- `pair`: the two answers compared, of a sample whose one answer is a judge's verdict on them (task `preference`).
+- `options`: texts of a multiple-choice question, shown as `A. ...` below the question. Without it, the question is
+  shown unchanged.
+- `pair`: the two compared answers, if the sample's answer is a judge's verdict on them (task `preference`).
 - `solves`: the judge's own answers of an earlier run, see `judgelm.modes.self_reference`.
 
 Source: Self-Reference (*Do Before You Judge*), appendix B; SSR-Judge, section 3.4.
@@ -34,7 +33,7 @@ _KINDS: dict[str, SpanKind] = {
     "category": "question",
     "question": "question",
     "reference": "reference",
-    "response": "question",  # never cut: what is judged stands at its end
+    "response": "question",  # never cut, because the judged part is at its end
     "answer_1": "answer",
     "answer_2": "answer",
 }
@@ -58,17 +57,17 @@ SSR = _family("ssr", "compare", "compare_with_answer")
 
 
 class QuestionText(NamedTuple):
-    """A question as it is shown, and how many letters an answer to it can choose from."""
+    """A question as shown, and the number of letters that an answer can choose from."""
 
     text: str
     letters: int
 
 
 def question_of(sample: Sample) -> QuestionText:
-    """The question with its options below it, as Figure 6 prints them.
+    """Return the question with its options below it, as in Figure 6.
 
     Raises:
-        InputError: `options` is no list of 2 to 26 texts.
+        InputError: `options` is not a list of 2 to 26 texts.
     """
     options = _texts(sample, "options")
     if options is None:
@@ -80,7 +79,7 @@ def question_of(sample: Sample) -> QuestionText:
 
 
 def solving_prompt(sample: Sample, task: Task, *, chat: bool) -> Prompt:
-    """The question put to the judge itself: Figure 5, 6 or 7.
+    """Return the prompt that asks the judge the question itself: Figure 5, 6 or 7.
 
     Raises:
         InputError: the sample lacks what the task needs.
@@ -97,10 +96,10 @@ def solving_prompt(sample: Sample, task: Task, *, chat: bool) -> Prompt:
 
 
 def judging_prompt(sample: Sample, task: Task, reference: str | None, *, chat: bool) -> Prompt:
-    """The prompt that asks if the one answer is correct: Figures 8 and 9, or 10 and 11 with a reference.
+    """Return the prompt that asks if the one answer is correct: Figures 8 and 9, with a reference 10 and 11.
 
     Raises:
-        InputError: the sample lacks what the task needs, or has not exactly one answer.
+        InputError: the sample lacks what the task needs, or does not have exactly one answer.
     """
     if len(sample.answers) != 1:
         finding = f"expected 1 answer, got {len(sample.answers)}"
@@ -115,16 +114,16 @@ def judging_prompt(sample: Sample, task: Task, reference: str | None, *, chat: b
 
 
 def comparing_prompt(sample: Sample, order: tuple[int, int], reference: str | None, *, chat: bool) -> Prompt:
-    """The two answers in this order, with the answer that counts as right if it is not None.
+    """Return the prompt that compares two answers.
 
     Args:
         sample: with two answers.
         order: indices into `sample.answers`.
-        reference: the majority answer of the judge's own.
-        chat: one user message; else plain text.
+        reference: majority of the judge's own answers, shown as correct; None for none.
+        chat: one user message; otherwise plain text.
 
     Raises:
-        InputError: the sample's options are no texts.
+        InputError: the sample's options are not texts.
     """
     first, second = (sample.answers[index] for index in order)
     values = {"question": question_of(sample).text, "answer_1": first, "answer_2": second}
@@ -137,12 +136,11 @@ def comparing_prompt(sample: Sample, order: tuple[int, int], reference: str | No
 def _pair(sample: Sample) -> dict[str, str]:
     pair = _texts(sample, "pair")
     if pair is None or len(pair) != 2:
-        raise _wrong(sample, "pair", f"expected the 2 answers compared, got {'nothing' if pair is None else len(pair)}")
+        raise _wrong(sample, "pair", f"expected the 2 compared answers, got {'none' if pair is None else len(pair)}")
     return {"answer_1": pair[0], "answer_2": pair[1]}
 
 
 def _texts(sample: Sample, name: str) -> list[str] | None:
-    """A list of texts in the metadata; None where there is none."""
     texts = sample.metadata.get(name)
     if texts is None:
         return None

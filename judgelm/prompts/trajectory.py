@@ -1,12 +1,11 @@
-"""Trajectories of agents: messages with tool calls, as steps, as text for the judge, and matched with a reference.
+"""Trajectories of agents: messages with tool calls, as steps for the judge, and matched with a reference.
 
-A trajectory is a list of messages in OpenAI's chat form. A sample holds it as an answer: the JSON text of that list,
-unchanged. Three other forms of its items are read too, since agents' logs have them: the items of OpenAI's Responses
-API (`function_call`, `function_call_output`), in which the OpenAI Agents SDK exports a run; inspect_ai's messages
-(`function` with the tool's name, `error`); LangChain's tool calls (`name`, `args`). Reasoning is not shown to the
-judge: it is no action. Images and other parts that are no text are refused.
+A sample holds a trajectory as an answer: the JSON text of a list of messages in OpenAI's chat form. Also supported:
+items of OpenAI's Responses API (`function_call`, `function_call_output`), as exported by the OpenAI Agents SDK;
+inspect_ai's messages (`function` with the tool's name, `error`); LangChain's tool calls (`name`, `args`). Reasoning is
+not shown to the judge, because it is not an action. Images and other parts without text are errors.
 
-The judge reads numbered steps. A message of an assistant is one step for its text and one for each call:
+The judge reads numbered steps, one for a message's text and one for each call:
 
     [Step 2: assistant]
     I look for the order.
@@ -17,15 +16,13 @@ The judge reads numbered steps. A message of an assistant is one step for its te
     [Step 4: result of step 3]
     {"status": "shipped"}
 
-Where the window ends, whole texts are left out until the prompt fits, in this order: results of tools, the
-assistant's texts, the user's texts, arguments of calls; of each the oldest first. The task (the first text of the
-user), system prompts, the last result, the assistant's last text, every tool's name and every step's label stay. A
-reference stays whole.
-
-No text of a trajectory can open or close a step: what looks like the beginning of a label is sanitized.
+If the prompt does not fit the window, whole texts are left out in this order: tool results, the assistant's texts, the
+user's texts, arguments of calls; the oldest first. The task (the user's first text), system prompts, the last result,
+the assistant's last text, tool names, step labels and the reference always stay. Text that looks like a step label is
+sanitized.
 
 Source: OpenAI's API reference (chat messages, Responses items); inspect_ai's `log_tool_call_error.json`; agentevals'
-`trajectory/match.py` and `trajectory/utils.py` for the names and rules of matches.
+`trajectory/match.py` and `trajectory/utils.py` (names and rules of matches).
 """
 
 import json
@@ -40,10 +37,10 @@ from judgelm.records import Span, SpanKind, StepPlace, TrajectoryMatch
 StepKind = Literal["system", "user", "assistant", "call", "result"]
 
 STEP_MARKER = "[Step"
-"""Beginning of every step's label; confusables in untrusted text are sanitized."""
+"""Beginning of step labels; its confusables in untrusted text are sanitized."""
 
 ABOVE = "(the task above)"
-"""Shown for a text of the user that stands above the trajectory as its task."""
+"""Replaces a text of the user that is shown above the trajectory as its task."""
 
 _KINDS: Mapping[str, StepKind] = {
     **{"system": "system", "developer": "system", "user": "user", "human": "user"},
@@ -58,14 +55,14 @@ _SHOWN_VALUE = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A text of somebody, a call of a tool, or a tool's result.
+    """A text, a tool call, or a tool's result.
 
     Attributes:
         kind: the speaker, `call` or `result`.
-        message: index of the message that it comes from.
-        text: of a call its arguments, in JSON as the agent wrote them.
-        tool: of a call the tool's name.
-        call_id: that joins a result with its call; may be empty.
+        message: index of its message.
+        text: for a call, its arguments in JSON as the agent wrote them.
+        tool: name of the called tool.
+        call_id: joins a result with its call; may be empty.
     """
 
     kind: StepKind
@@ -76,7 +73,7 @@ class Step:
 
     @property
     def arguments(self) -> object:
-        """Arguments of a call as JSON values; their text where it is no JSON."""
+        """Arguments of a call as JSON values, or as text if they are not JSON."""
         try:
             return json.loads(self.text, parse_float=_number)
         except (ValueError, RecursionError):
@@ -84,40 +81,39 @@ class Step:
 
 
 def _number(text: str) -> float:
-    """A JSON number with a point, whole ones as integers, so that 1.0 matches 1."""
+    """Parse whole numbers as integers, so that 1.0 matches 1."""
     value = float(text)
     return int(value) if value.is_integer() else value
 
 
 def read_trajectory(text: str) -> tuple[Step, ...]:
-    """The steps of an answer that holds a trajectory.
+    """Return the steps of an answer that is a trajectory.
 
     Raises:
-        InputError: the text is no JSON list of messages.
+        InputError: the text is not a JSON list of messages.
     """
     try:
         messages = json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(f"expected a trajectory (chat messages), got {_shown(text)}; give trajectories") from None
+        raise InputError(f"expected a trajectory (chat messages), got {_shown(text)}; give a list") from None
     return read_steps(messages)
 
 
 def read_steps(messages: object) -> tuple[Step, ...]:
-    """The steps of a list of messages.
+    """Return the steps of a list of messages.
 
     Raises:
-        InputError: it is no such list, or a message has a role, a call or a content that cannot be shown.
+        InputError: it is not such a list, or a message has an unsupported role, call or content.
     """
     if not isinstance(messages, list) or not messages:
         raise InputError(f"expected a list of chat messages, got {_shown(messages)}; give one message at least")
     steps = tuple(step for index, message in enumerate(messages) for step in _read_message(message, index))
     if not steps:
-        raise InputError("its messages have neither text nor calls; leave the row out")
+        raise InputError("the messages have neither text nor calls; leave the row out")
     return steps
 
 
 def _read_message(message: object, index: int) -> Iterator[Step]:
-    """The steps of one message, or of one item of the Responses API."""
     place = f"messages[{index}]"
     if not isinstance(message, dict):
         raise InputError(f"{place}: expected an object with role and content, got {_shown(message)}; correct it")
@@ -138,7 +134,9 @@ def _read_message(message: object, index: int) -> Iterator[Step]:
         raise InputError(f"{place}.role: expected {known}, got {_shown(role)}; leave the message out")
     calls = message.get("tool_calls") or [call for call in [message.get("function_call")] if call]
     if not isinstance(calls, list) or (calls and kind != "assistant"):
-        raise InputError(f"{place}.tool_calls: expected a list, of an assistant, got {_shown(calls)}; correct it")
+        raise InputError(
+            f"{place}.tool_calls: expected a list in an assistant message, got {_shown(calls)}; correct it"
+        )
     text = _text_of(message.get("content"), f"{place}.content", calls=bool(calls), values=kind == "result")
     if kind == "result":
         text = _with_error(text, message.get("error"))
@@ -149,7 +147,7 @@ def _read_message(message: object, index: int) -> Iterator[Step]:
 
 
 def _read_call(call: object, index: int, place: str) -> Step:
-    """A call as OpenAI (`function: {name, arguments}`), inspect_ai (`function: name`) or LangChain (`args`) has it."""
+    """Read OpenAI's (`function: {name, arguments}`), inspect_ai's (`function: name`) or LangChain's (`args`) form."""
     if not isinstance(call, dict):
         raise InputError(f"{place}: expected an object with the called function, got {_shown(call)}; correct it")
     function = call.get("function")
@@ -164,13 +162,13 @@ def _read_call(call: object, index: int, place: str) -> Step:
 
 
 def _text_of(content: object, place: str, *, calls: bool = False, values: bool = True) -> str:
-    """The text of a message's content.
+    """Return the text of a message's content.
 
     Args:
-        content: text, parts or nothing; of results also other JSON values.
+        content: text, parts or None; for results also other JSON values.
         place: of the content, for errors.
-        calls: whether the message lists its calls, which LangChain repeats among the parts.
-        values: whether JSON values are shown as such.
+        calls: whether the message lists its calls; LangChain repeats them among the parts.
+        values: whether other JSON values are allowed.
     """
     if content is None:
         return ""
@@ -185,7 +183,6 @@ def _text_of(content: object, place: str, *, calls: bool = False, values: bool =
 
 
 def _part_text(part: object, place: str, calls: bool) -> str | None:
-    """The text of a part; None for a part that is not shown."""
     if isinstance(part, str):
         return part
     form = part.get("type") if isinstance(part, dict) else None
@@ -198,7 +195,7 @@ def _part_text(part: object, place: str, calls: bool) -> str | None:
 
 
 def _with_error(text: str, error: object) -> str:
-    """A result with the error that inspect_ai records beside it."""
+    """Add the error that inspect_ai records with a result."""
     if not isinstance(error, dict):
         return text
     message = str(error.get("message") or "")
@@ -207,23 +204,22 @@ def _with_error(text: str, error: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value for errors, cut after some characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}..."
 
 
 def task_of(steps: Sequence[Step]) -> str | None:
-    """The first text of the user, which is the task where the row names none."""
+    """Return the user's first text, which is the task if the row names none."""
     return next((step.text for step in steps if step.kind == "user"), None)
 
 
 def trajectory_spans(text: str, answer: int, task: str) -> list[Span]:
-    """A trajectory as spans for a prompt: labels that are trusted, and texts that are not.
+    """Return a trajectory as spans: trusted labels and untrusted texts.
 
     Args:
-        text: an answer that holds a trajectory.
-        answer: its place among the answers shown, from 0.
-        task: shown above the trajectory; a text of the user that repeats it is not shown again.
+        text: an answer that is a trajectory.
+        answer: its position among the answers shown, from 0.
+        task: text above the trajectory; it is not repeated in the steps.
 
     Raises:
         InputError: as `read_trajectory`.
@@ -233,7 +229,7 @@ def trajectory_spans(text: str, answer: int, task: str) -> list[Span]:
 
 
 def reference_spans(text: str, task: str) -> list[Span]:
-    """A reference as spans: steps where it is a trajectory, else one text."""
+    """Return a reference as spans: steps if it is a trajectory, otherwise one text."""
     steps = reference_steps(text)
     if steps is None:
         return [Span(text, "reference")]
@@ -241,7 +237,7 @@ def reference_spans(text: str, task: str) -> list[Span]:
 
 
 def reference_steps(text: str | None) -> tuple[Step, ...] | None:
-    """The steps of a reference that is a trajectory; None for one that is a text, or none."""
+    """Return the steps of a reference that is a trajectory; None for other references and None."""
     if text is None or not text.lstrip().startswith("["):
         return None
     try:
@@ -253,7 +249,6 @@ def reference_steps(text: str | None) -> tuple[Step, ...] | None:
 def _spans(
     steps: Sequence[Step], task: str, *, answer: int | None, ranks: Mapping[int, tuple[int, int]], kind: SpanKind
 ) -> list[Span]:
-    """The spans of numbered steps; each knows its answer and step, and its rank where it may be left out."""
     spans: list[Span] = []
     calls: dict[str, int] = {}
     for number, step in enumerate(steps, 1):
@@ -271,7 +266,7 @@ def _spans(
 
 
 def _elision_ranks(steps: Sequence[Step]) -> dict[int, tuple[int, int]]:
-    """Number of a step -> rank in which its text is left out, the lowest first; without those that stay."""
+    """Return step number -> rank for texts that may be left out, the lowest first."""
     last = {step.kind: number for number, step in enumerate(steps, 1)}
     task = next((number for number, step in enumerate(steps, 1) if step.kind == "user"), 0)
     stay = {task, last.get("result"), last.get("assistant")}
@@ -286,8 +281,8 @@ def match_trajectory(
 
     Args:
         steps: of the agent.
-        reference: the trajectory that it should have followed.
-        arguments: whether arguments of a call must be the same JSON values, or do not count.
+        reference: the expected trajectory.
+        arguments: `exact` compares arguments as JSON values, `ignore` only the tools.
     """
     called, wanted = (
         [_call_key(step, arguments) for step in each if step.kind == "call"] for each in (steps, reference)
@@ -306,12 +301,11 @@ def match_trajectory(
 
 
 def _call_key(step: Step, arguments: str) -> str:
-    """A call as a text by which it is compared."""
     return json.dumps([step.tool, step.arguments if arguments == "exact" else None], sort_keys=True)
 
 
 def _messages(steps: Sequence[Step], arguments: str) -> list[tuple[str, list[str]]]:
-    """Speaker and calls of each message, as agentevals' strict match compares them: texts and call order are free."""
+    """Return speaker and calls of each message, for agentevals' strict match: texts and call order do not count."""
     messages: dict[int, tuple[str, list[str]]] = {}
     for step in steps:
         kind = "assistant" if step.kind == "call" else step.kind

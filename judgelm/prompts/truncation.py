@@ -1,9 +1,9 @@
-"""The length policy, and the one place where a prompt becomes tokens.
+"""The length policy, and how a prompt becomes tokens.
 
-Engines and training call `truncate` alike, so that a judge reads at test time what it read in training. The template
-and the response marker are never cut. Answers share what room is left evenly and are cut at their ends; a prompt that
-still does not fit is `too_long`. Answers that are equal once they are cut are not judged: `equal_after_cut`. Of
-trajectories (`judgelm.prompts.trajectory`) whole texts are left out by their rank, as few as possible.
+Engines and training use the same `Truncator`, so a judge reads the same text in training and judging. Template and
+response marker are never cut. Answers share the remaining room evenly and are cut at their ends. A prompt that still
+does not fit is `too_long`; answers that are equal after the cut are `equal_after_cut`. For trajectories
+(`judgelm.prompts.trajectory`) as few whole texts as possible are left out.
 """
 
 from bisect import bisect_left
@@ -22,13 +22,13 @@ from judgelm.prompts.sanitization import SpecialTokenSanitizer
 from judgelm.records import Prompt, Span, StepPlace, ThinkingMode, Truncation, Unparsed
 
 MIN_ANSWER_TOKENS = 16
-"""An answer is never cut to fewer tokens than this: judging less of it would say nothing about it."""
+"""Minimum tokens that are kept of an answer."""
 
 FOLDED_SYSTEM = "the model's chat template takes no system message: its text precedes the first user message"
-"""The note of an engine whose prompts were changed so."""
+"""Note of an engine whose prompts were changed in this way."""
 
 _CHARACTERS_PER_TOKEN = 64
-"""More than any tokenizer averages over a text that fills a window; bounds the work on a huge answer."""
+"""Above the average of any tokenizer over a whole window; bounds the work on huge answers."""
 
 
 class Tokenizer(Protocol):
@@ -46,27 +46,23 @@ class Tokenizer(Protocol):
         return_offsets_mapping: bool = False,
         verbose: bool = True,
     ) -> Mapping[str, Any]:
-        """Token ids and, on request, each token's (start, end) in the text; lists of them for several texts."""
-        ...
+        """Return token ids and, on request, each token's (start, end) in the text; lists of them for several texts."""
 
     def get_added_vocab(self) -> dict[str, int]:
-        """Tokens that were added to the vocabulary, special or not."""
-        ...
+        """Return tokens added to the vocabulary, special or not."""
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
-        """The text of token ids."""
-        ...
+        """Return the text of token ids."""
 
     def apply_chat_template(self, conversation: list[dict[str, Any]], **options: object) -> str:
-        """The conversation as one string."""
-        ...
+        """Return the conversation as one string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizedPrompt:
-    """A prompt as the model reads it: its text and token ids, what was cut, and special tokens sanitized.
+    """A prompt as the model reads it: text and token ids, what was cut, and sanitized special tokens.
 
-    `opening` is the opened thinking block that its chat template ends in; the reply begins within it.
+    `opening` is the thinking block that its chat template opens at the end; the reply begins inside it.
     """
 
     text: str
@@ -78,26 +74,24 @@ class TokenizedPrompt:
 
 
 class ImageTexts(Protocol):
-    """The text that stands for images in a vision-language model's prompt."""
+    """The text for images in a vision-language model's prompt."""
 
     @property
     def placeholder(self) -> str:
-        """The text that a chat template writes for one image."""
-        ...
+        """The text that the chat template writes for an image."""
 
     def text_of(self, image: str) -> str:
-        """The text that the model reads for this one: as many tokens as it has features, and what goes around them."""
-        ...
+        """Return the text that the model reads for this image: one token per feature, and the markers around them."""
 
 
 class Truncator:
-    """`truncate` for one tokenizer and window.
+    """Truncates prompts for one tokenizer and window.
 
     Args:
         tokenizer: a fast tokenizer.
-        window: tokens that prompt and reply may have together.
-        images: of a vision-language model; without, a prompt with images is refused.
-        thinking: the argument for chat templates.
+        window: maximum tokens of prompt and reply together.
+        images: of a vision-language model; without it, prompts with images are refused.
+        thinking: argument for chat templates.
     """
 
     def __init__(
@@ -112,28 +106,26 @@ class Truncator:
         self._appended = _appended_tokens(tokenizer)
 
     def adapted(self, tokenizer: Tokenizer, window: int) -> "Truncator":
-        """The same for another tokenizer of this vocabulary, and another window."""
+        """Return the same for another tokenizer of this vocabulary and another window."""
         return Truncator(tokenizer, window, self._images, self._thinking)
 
     @property
     def notes(self) -> list[str]:
-        """Lines for the user on how prompts had to be changed for the chat template."""
+        """Notes for the user on prompts that were changed for the chat template."""
         return [FOLDED_SYSTEM] if self._folds_system else []
 
     def truncate(self, prompt: Prompt, reply_tokens: int) -> TokenizedPrompt | Unparsed:
-        """The prompt in at most `window - reply_tokens` tokens, its answers cut where it must be.
+        """Return the prompt in at most `window - reply_tokens` tokens, with its answers cut if necessary.
 
-        A prefill comes on top: it is part of the reply, and what it continues was tokenized without it. Where the
-        chat template opens a thinking block and the judge is not to think, or the reply has a forced beginning of
-        another kind, the block's end comes on top, too.
+        A prefill is added to that: it is part of the reply. The same holds for the end of a thinking block that the
+        chat template opened, if the judge is not to think or the reply has a prefill.
 
         Returns:
-            The tokenized prompt; `Unparsed("too_long")` when template, question, reference and the least that is kept
-            of each answer do not fit; or `Unparsed("equal_after_cut")` when answers that differ are shown as equal.
+            The tokenized prompt; `Unparsed("too_long")` if template, question, reference and the minimum of each answer
+            do not fit; `Unparsed("equal_after_cut")` if different answers would be shown as equal.
 
         Raises:
-            ConfigError: the prompt is a chat, and the tokenizer has no chat template or one that refuses it; or it has
-                images, and the model takes text alone.
+            ConfigError: a chat whose template is missing or refuses it, or images for a text model.
         """
         tokenized = self._truncate(prompt, self.window - reply_tokens)
         if prompt.images and not isinstance(tokenized, Unparsed):
@@ -141,7 +133,7 @@ class Truncator:
         if isinstance(tokenized, Unparsed):
             return tokenized
         opening, behind = opening_of(tokenized.text) if prompt.chat else "", prompt.prefill
-        if opening and behind.startswith(OPEN):  # the block is the prefill's own
+        if opening and behind.startswith(OPEN):  # the prefill opens the block itself
             tokenized = replace(tokenized, text=tokenized.text.removesuffix(opening))
         elif opening and (behind or self._thinking == "off"):
             behind = NO_THINKING + behind
@@ -161,7 +153,6 @@ class Truncator:
         return self._truncate_answers(spans, bounded, prompt, limit, sanitized)
 
     def _elide(self, spans: tuple[Span, ...], prompt: Prompt, limit: int, sanitized: int) -> TokenizedPrompt | Unparsed:
-        """Leave out the fewest texts of trajectories, in the order of their ranks, with which the whole fits."""
         places = [place for span in spans if (place := _may_go(span)) is not None]
         order = sorted(places, key=lambda place: (place.rank or (), place.answer))
 
@@ -172,7 +163,7 @@ class Truncator:
 
         count = bisect_left(range(len(order) + 1), True, key=fits)
         if count > len(order):
-            return Unparsed("too_long", "", f"what stays of the trajectories needs more than {limit} tokens")
+            return Unparsed("too_long", "", f"the shortened trajectories need more than {limit} tokens")
         shown = elided(spans, order[:count])
         cut = tuple(self._elision(spans, shown, answer) for answer in sorted({place.answer for place in order[:count]}))
         texts = ([_text_of_answer(each, answer) for answer in range(prompt.compares)] for each in (spans, shown))
@@ -182,45 +173,42 @@ class Truncator:
         return TokenizedPrompt(text=text, ids=ids, truncations=cut, sanitized=sanitized)
 
     def _elision(self, spans: tuple[Span, ...], shown: tuple[Span, ...], answer: int) -> Truncation:
-        """The record of the texts that were left out of one trajectory."""
         before, after = (len(self.ids(_text_of_answer(texts, answer))) for texts in (spans, shown))
         changed = [span.step for span, other in zip(spans, shown, strict=True) if span is not other]
         steps = tuple(place.step for place in changed if place is not None and place.answer == answer)
         return Truncation(answer=answer, tokens_before=before, tokens_after=after, steps=steps)
 
     def ids(self, text: str) -> list[int]:
-        """Token ids of a text by itself, without any special token."""
+        """Return the token ids of a text alone, without special tokens."""
         return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def sanitize(self, text: str, *, chat: bool = False) -> tuple[str, int]:
-        """Untrusted text without the tokenizer's special and added tokens, and how many there were.
+        """Return untrusted text without the tokenizer's special and added tokens, and how many there were.
 
         Args:
             text: a question, a reference, an answer.
-            chat: whether it goes into the tokenizer's chat template; then without that one's role markers too.
+            chat: whether the role markers of the chat template are sanitized as well.
         """
         return self._sanitizer(text, chat=chat)
 
     def encode(self, text: str, *, chat: bool) -> list[int]:
-        """Token ids of a text that the model continues: with the tokenizer's beginning, never with its end.
+        """Return the token ids of a text that the model continues: with the tokenizer's beginning, without its end.
 
         Args:
             text: the prompt, with or without the beginning of a reply.
-            chat: whether the tokenizer's chat template has already put special tokens into it.
+            chat: whether the chat template has already added special tokens.
         """
-        # verbose=False: a text longer than the window is what this class is for, and no reason to warn
+        # verbose=False: no warning about texts longer than the window
         ids = list(self.tokenizer(text, add_special_tokens=not chat, verbose=False)["input_ids"])
         return ids if chat or not self._appended else ids[: -self._appended]
 
     def _sanitized(self, prompt: Prompt) -> tuple[tuple[Span, ...], int]:
-        """Sanitize the tokenizer's special tokens in untrusted text, where they would become one token."""
         spans, total = sanitized_spans(prompt.spans, partial(self.sanitize, chat=prompt.chat))
         return (spans, total) if total else (prompt.spans, 0)
 
     def _truncate_answers(
         self, spans: tuple[Span, ...], bounded: tuple[Span, ...], prompt: Prompt, limit: int, sanitized: int
     ) -> TokenizedPrompt | Unparsed:
-        """Cut the answers, evenly and at their ends, until the whole fits."""
         answers = [index for index, span in enumerate(spans) if span.kind == "answer"]
         offsets = {index: self._offsets(bounded[index].text) for index in answers}
         lengths = [len(offsets[index]) for index in answers]
@@ -247,14 +235,14 @@ class Truncator:
                     if len(shortened[index].text) < len(spans[index].text)
                 )
                 return TokenizedPrompt(text=text, ids=ids, truncations=cut, sanitized=sanitized)
-            # Joined text can need a few tokens more than its parts alone: leave that much more room.
+            # the joined text can have a few tokens more than its parts
             room -= len(ids) - limit
         needed = len(self._encode(bare, prompt)[1])
         why = f"{needed} tokens without the answers leave no room in a prompt of at most {limit}"
         return Unparsed("too_long", "", why)
 
     def _length(self, whole: Span, bounded: Span, bounded_length: int) -> int:
-        """Tokens of an answer before the cut; estimated from its beginning when it is too long to tokenise."""
+        """Return an answer's tokens before the cut; estimated for answers too long to tokenise."""
         return bounded_length if whole is bounded else round(bounded_length * len(whole.text) / len(bounded.text))
 
     def _offsets(self, text: str) -> list[tuple[int, int]]:
@@ -266,16 +254,15 @@ class Truncator:
         return text, self.encode(text, chat=prompt.chat)
 
     def text(self, spans: tuple[Span, ...], *, chat: bool) -> str:
-        """The spans as one text; those of a chat in the tokenizer's chat template, the reply's opening included.
+        """Return the spans as one text; a chat is rendered by the chat template, with the opening of the reply.
 
         Raises:
-            ConfigError: the tokenizer has no chat template or one that refuses these messages, or there are images
-                which the model cannot see or its chat template does not show.
+            ConfigError: the chat template is missing or refuses the messages, or images cannot be shown.
         """
         images = [span.text for span in spans if span.kind == "image"]
         if self._images is None:
             if images:
-                raise ConfigError("the prompt has images, and this tokenizer's model reads text alone; judge without")
+                raise ConfigError("the prompt has images, but the model reads only text; judge without images")
             return self._templated(chat_messages(spans)) if chat else "".join(span.text for span in spans)
         mark = self._images.placeholder
         if not chat:
@@ -285,23 +272,25 @@ class Truncator:
         elif not images:
             text = self._templated(chat_messages(spans))
         else:
-            raise ConfigError("the tokenizer's chat template takes texts alone, and the prompt has images; use another")
+            raise ConfigError("the prompt has images, but the chat template takes only text; use another template")
         pieces = text.split(mark)
         if len(pieces) != len(images) + 1:
-            raise ConfigError(f"the chat template shows {len(pieces) - 1} of {len(images)} images; use another")
+            raise ConfigError(
+                f"the chat template shows {len(pieces) - 1} of {len(images)} images; use another template"
+            )
         shown = [self._images.text_of(image) for image in images]
         return "".join(piece + image for piece, image in zip(pieces, [*shown, ""], strict=True))
 
     @cached_property
     def _takes_parts(self) -> bool:
-        """True if the chat template reads lists of texts and images; one that does not would print them as they are."""
+        """True if the chat template supports lists of texts and images; others would print them as Python values."""
         probe = "zq0qz"
         text = self._templated([{"role": "user", "content": [{"type": "text", "text": probe}]}])
         return probe in text and "'type'" not in text and '"type"' not in text
 
     @cached_property
     def _takes_system(self) -> bool:
-        """True if the chat template shows a system message; some refuse one, and some drop it."""
+        """True if the chat template shows a system message; some refuse it, and some drop it."""
         probe = "zq0qz"
         messages = [{"role": "system", "content": probe}, {"role": "user", "content": "a"}]
         try:
@@ -322,28 +311,28 @@ class Truncator:
 
     def _rendered(self, messages: list[dict[str, Any]]) -> str:
         arguments = template_arguments(self._thinking)
-        asks = messages[-1]["role"] != "assistant"  # a reward model reads a finished answer
+        asks = messages[-1]["role"] != "assistant"  # reward models read a finished answer
         return render_chat(self.tokenizer, messages, add_generation_prompt=asks, **arguments)
 
 
 def _appended_tokens(tokenizer: Tokenizer) -> int:
-    """The number of tokens that the tokenizer appends to every text, such as an end-of-sequence token."""
+    """Return the number of tokens that the tokenizer appends to a text, such as an end-of-sequence token."""
     bare, whole = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
     starts = [start for start in range(len(whole) - len(bare) + 1) if whole[start : start + len(bare)] == bare]
     return len(whole) - starts[0] - len(bare) if starts else 0
 
 
 ELIDED = "(left out)"
-"""Shown in the place of a trajectory's text that does not fit."""
+"""Replaces a trajectory's text that does not fit."""
 
 
 def _may_go(span: Span) -> StepPlace | None:
-    """The place of a text that may be left out; None for one that stays, or that is no longer than the note."""
+    """Return the place of a text that may be left out; None if it stays or is not longer than its replacement."""
     return span.step if span.step is not None and span.step.rank and len(span.text) > len(ELIDED) else None
 
 
 def elided(spans: tuple[Span, ...], places: Iterable[StepPlace]) -> tuple[Span, ...]:
-    """The spans without the texts at these places of trajectories."""
+    """Return the spans without the texts at these places of trajectories."""
     gone = set(places)
     return tuple(replace(span, text=ELIDED, kind="template") if span.step in gone else span for span in spans)
 
@@ -355,14 +344,14 @@ def _text_of_answer(spans: tuple[Span, ...], answer: int) -> str:
 def sanitized_spans(
     spans: tuple[Span, ...], sanitize: Callable[[str], tuple[str, int]]
 ) -> tuple[tuple[Span, ...], int]:
-    """The spans with their untrusted text sanitized, and how much of it was."""
+    """Return the spans with their untrusted text sanitized, and the number of sanitized markers."""
     texts = [(span.text, 0) if span.kind in ("template", "image") else sanitize(span.text) for span in spans]
     changed = (replace(span, text=text) if count else span for span, (text, count) in zip(spans, texts, strict=True))
     return tuple(changed), sum(count for _, count in texts)
 
 
 def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
-    """The spans of a chat as messages: neighbours of one role make one."""
+    """Return the spans of a chat as messages; neighbouring spans of one role are one message."""
     return [
         {"role": str(role), "content": "".join(span.text for span in group)}
         for role, group in groupby(spans, key=lambda span: span.role)
@@ -370,7 +359,7 @@ def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
 
 
 def without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages with the text of the system's at the beginning of the user's first one."""
+    """Return the messages with the system message at the beginning of the first user message."""
     system = "\n\n".join(_text(message["content"]) for message in messages if message["role"] == "system")
     others = [dict(message) for message in messages if message["role"] != "system"]
     first = next((message for message in others if message["role"] == "user"), None)
@@ -390,7 +379,7 @@ def _text(content: str | Sequence[dict[str, Any]]) -> str:
 
 
 def chat_parts(spans: tuple[Span, ...]) -> list[dict[str, Any]]:
-    """Like `chat_messages`, each message a list of its texts and images, as vision-language templates take them."""
+    """Like `chat_messages`, but each message is a list of texts and images for vision-language templates."""
     return [{"role": str(role), "content": _parts(group)} for role, group in groupby(spans, key=lambda span: span.role)]
 
 
@@ -405,13 +394,13 @@ def _parts(spans: Iterable[Span]) -> list[dict[str, str]]:
 
 
 class _ShownText(NamedTuple):
-    """An answer's whole text, and what is shown of it."""
+    """An answer's whole text, and the part that is shown."""
 
     whole: str
     shown: str
 
     def is_alike(self, other: "_ShownText") -> bool:
-        """True if nothing but the place of the cut tells them apart; one of them may have a token more."""
+        """Return True if the texts only differ in where they were cut; one may have a token more."""
         shorter, longer = sorted((self, other), key=lambda text: len(text.shown.rstrip()))
         was_cut = len(shorter.shown) < len(shorter.whole)
         equal = shorter.shown.strip() == longer.shown.strip()
@@ -419,11 +408,11 @@ class _ShownText(NamedTuple):
 
 
 def _equal_after_cut(compares: int, answers: Sequence[_ShownText]) -> str:
-    """Say which of the compared answers are equal where the window cuts them; empty where none are.
+    """Say which compared answers are equal where the window cuts them; empty if none are.
 
     Args:
         compares: number of answers or dialogues.
-        answers: the answers, those of one dialogue in a row.
+        answers: all answers; those of one dialogue are consecutive.
     """
     turns = len(answers) // max(compares, 1)
     sides = [answers[start : start + turns] for start in range(0, compares * turns, turns)] if turns else []
@@ -431,17 +420,16 @@ def _equal_after_cut(compares: int, answers: Sequence[_ShownText]) -> str:
         pairs = list(zip(side, other, strict=True))
         differ = any(text.whole != another.whole for text, another in pairs)
         if differ and all(text.is_alike(another) for text, another in pairs):
-            return f"answers {first} and {second} shown are equal up to where the window cuts them"
+            return f"answers {first} and {second} are equal up to the cut"
     return ""
 
 
 def prompt_key(prompt: Prompt) -> str:
-    """The untrusted texts of a prompt, joined by `|`; the scripted engine knows prompts by it."""
+    """Return the untrusted texts of a prompt joined by `|`; the scripted engine knows prompts by it."""
     return "|".join(span.text for span in prompt.spans if span.kind not in ("template", "image"))
 
 
 def _bounded(spans: tuple[Span, ...], characters: int) -> tuple[Span, ...]:
-    """Answers limited to what could at most matter; the same object when none is longer."""
     if all(span.kind != "answer" or len(span.text) <= characters for span in spans):
         return spans
     return tuple(
@@ -451,7 +439,7 @@ def _bounded(spans: tuple[Span, ...], characters: int) -> tuple[Span, ...]:
 
 
 def _share(lengths: Sequence[int], room: int) -> list[int]:
-    """Fair shares of `room`: short answers are kept whole, what they leave goes to the long ones."""
+    """Return fair shares of `room`: short answers are kept whole, and long ones share the rest."""
     shares = [0] * len(lengths)
     left = room
     by_length = sorted(range(len(lengths)), key=lambda index: lengths[index])

@@ -106,7 +106,7 @@ def adapter_alone(folder, base):
     ("base", "finding"),
     [
         ("gone", "gone: no such folder"),
-        ("nobody/no-such-base", "nobody/no-such-base: no such folder here, and the hub cannot be reached"),
+        ("nobody/no-such-base", "nobody/no-such-base: folder not found, and the hub is unreachable"),
     ],
 )
 def test_an_adapter_whose_base_cannot_be_had_says_so(cli, pairs, tmp_path, offline, base, finding):

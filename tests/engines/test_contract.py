@@ -232,7 +232,7 @@ def test_answers_that_are_equal_where_they_are_cut_fail_alone(engine):
     equal = Request(key="equal", prompt=prompt, sampling=Sampling(max_tokens=4))
     done = run(engine, [equal, *requests_of(1)])
     assert (done["equal"].finish_reasons, done["0"].finish_reasons) == (("equal_after_cut",), ("length",))
-    assert done["equal"].error == "answers 1 and 2 shown are equal up to where the window cuts them"
+    assert done["equal"].error == "answers 1 and 2 are equal up to the cut"
 
 
 def test_an_unknown_engine_is_named():

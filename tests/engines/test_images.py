@@ -149,7 +149,7 @@ def test_a_chat_template_of_texts_alone_is_given_texts(judge, pictures, tmp_path
     as_text = replace(as_text, prompt=replace(as_text.prompt, spans=(*as_text.prompt.spans, last)))
     found = run(engine, [as_chat, as_text])
     assert found["1"].texts == found["2"].texts
-    with pytest.raises(ConfigError, match="takes texts alone"):
+    with pytest.raises(ConfigError, match="takes only text"):
         engine.submit([request_of("1", pictures[:1], chat=True)])
     engine.close()
 

@@ -109,7 +109,7 @@ def test_a_tables_missing_weight_is_1():
         ([{"text": "c", "weight": math.nan}], "weight nan"),
         ([" "], "a criterion is empty"),
         (["c", "c"], "comes twice"),
-        ([{"text": "c", "weight": -1}], "nothing to divide by"),
+        ([{"text": "c", "weight": -1}], "weight above 0; add one"),
     ],
 )
 def test_criteria_that_mean_nothing_are_refused(value, finding):

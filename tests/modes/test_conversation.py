@@ -215,7 +215,7 @@ def test_after_a_question_without_reply_no_other_is_asked(bad, code):
     assert judgment.verdict == PairVerdict(winner=1)
     first, second = judgment.shown[1:]
     assert (first.failure.code, second.failure.code) == (code, code)
-    assert second.failure.why == "not asked, since follow-up 1 has no reply"
+    assert second.failure.why == "not asked, because follow-up 1 has no reply"
 
 
 def test_a_reply_without_end_is_kept_and_marked_and_the_talk_goes_on():

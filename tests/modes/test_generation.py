@@ -176,5 +176,5 @@ def test_scores_alone_lack_a_reason():
 
 
 def test_a_teacher_whose_card_asks_for_one_word_is_refused():
-    with pytest.raises(ConfigError, match="replies with one word, and a teacher writes scores"):
+    with pytest.raises(ConfigError, match="asks for one word"):
         TeacherMode(template="yes-no")

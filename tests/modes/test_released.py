@@ -125,10 +125,10 @@ def test_the_samples_rubric_goes_before_the_modes_and_ours():
     ("judge_name", "options", "finding"),
     [
         ("prometheus-absolute", {"both_orders": True}, "has no order"),
-        ("pandalm", {"reference": "use"}, "no place for a reference"),
-        ("prometheus-1", {"reference": "ignore"}, "always grades beside a reference"),
-        ("auto-j", {"rubric": "[Is it kind?]"}, "knows no rubric"),
-        ("auto-j", {"explain": True}, "reasons before its verdict anyway"),
+        ("pandalm", {"reference": "use"}, "takes no reference"),
+        ("prometheus-1", {"reference": "ignore"}, "always needs a reference"),
+        ("auto-j", {"rubric": "[Is it kind?]"}, "takes no rubric"),
+        ("auto-j", {"explain": True}, "always reasons before"),
         ("pandalm", {"max_tokens": 0}, "must be above 0"),
     ],
 )

@@ -117,13 +117,13 @@ def test_turns_that_are_no_dialogue_are_refused():
         (
             "reward",
             {"template": "yes-no"},
-            "mode reward: the judge is read by template yes-no, and only a reward model",
+            "mode reward needs a reward model",
         ),
         ("reward", {"tie_threshold": 0.6}, "tie_threshold is 0.6"),
         ("reward", {"calibration_temperature": 0}, "calibration_temperature is 0.0; it must be above 0"),
         ("conversation", {"template": "reward"}, "mode conversation: a reward model writes no text; use mode reward"),
-        ("pair", {"template": "reward", "reasons": "all"}, "a reward model explains nothing"),
-        ("pair", {"template": "reward", "criterion": "Is it short?"}, "template reward asks about no criterion"),
+        ("pair", {"template": "reward", "reasons": "all"}, "a reward model cannot explain"),
+        ("pair", {"template": "reward", "criterion": "Is it short?"}, "template reward takes no criterion"),
         ("pair", {"template": "reward", "retry_unparseable": True}, "leave retry_unparseable out"),
     ],
 )

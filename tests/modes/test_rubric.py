@@ -53,7 +53,7 @@ def test_all_six_are_asked_for_unless_some_are_named():
 def test_a_failed_dimension_fails_the_judgment_and_keeps_the_others():
     _, judgment = rated("correct", "fairly helpful")
     assert (judgment.verdict, judgment.failure.code) == (None, "off_grammar")
-    assert judgment.failure.why.startswith("helpfulness: what follows `Answer:` is none of the levels")
+    assert judgment.failure.why.startswith("helpfulness: the text after `Answer:` is not a level")
     assert (judgment.shown[0].scores, judgment.shown[1].scores) == ((3,), None)
 
 
@@ -107,8 +107,8 @@ def test_the_example_is_a_rubric():
     ("options", "finding"),
     [
         ({"dimensions": ["helpfulnes"]}, "did you mean helpfulness"),
-        ({"dimensions": ["helpfulness", "helpfulness"]}, "one is named twice"),
-        ({"rubric": {"helpfulness": OWN["tone"]}}, "the paper's dimension has this name"),
+        ({"dimensions": ["helpfulness", "helpfulness"]}, "one occurs twice"),
+        ({"rubric": {"helpfulness": OWN["tone"]}}, "one of the paper's dimensions"),
         ({"rubric": {"tone": OWN["tone"] | {"weight": 2}}}, "rubric.tone.weight: Unexpected keyword argument"),
         ({"rubric": {"tone": {"question": "x"}}}, "rubric.tone.levels"),
         ({"rubric": {"tone": {"question": "x", "levels": {"a": {"score": 1, "means": ""}}}}}, "means"),
@@ -179,12 +179,12 @@ def test_ones_own_dimension_has_the_papers_form():
 @pytest.mark.parametrize(
     ("levels", "finding"),
     [
-        ({"good": 1}, "two levels at least"),
+        ({"good": 1}, "at least two levels"),
         ({"good": 1, "bad": 1}, "no two the same"),
         ({"good": 0, "bad": -1}, "must be above 0"),
-        ({"good": 1, "Good.": 2}, "alike another one"),
+        ({"good": 1, "Good.": 2}, "like another level"),
         ({"": 1, "bad": 2}, "empty"),
-        ({"good": float("nan"), "bad": 2}, "two levels at least"),
+        ({"good": float("nan"), "bad": 2}, "at least two levels"),
     ],
 )
 def test_levels_that_make_no_scale_are_refused(levels, finding):
@@ -195,5 +195,5 @@ def test_levels_that_make_no_scale_are_refused(levels, finding):
 def test_a_question_must_say_something_and_hold_no_slot():
     levels = {"good": Level(score=1), "bad": Level(score=0)}
     for question in (" ", "Is {question} answered?"):
-        with pytest.raises(ConfigError, match="it must say something"):
+        with pytest.raises(ConfigError, match="must not be blank"):
             Dimension(question=question, levels=levels)

@@ -133,7 +133,7 @@ def test_thinking_without_an_end_is_truncated(way):
     [judgment] = judge([sample], mode, engine)
     assert judgment.verdict is None
     assert judgment.failure.code == "truncated"
-    assert "the judge's thinking has no end within 1000 tokens; give it more with --thinking-tokens" in (
+    assert "the judge's thinking has no end within 1000 tokens; allow more with --thinking-tokens" in (
         judgment.failure.why
     )
     assert all(one.thinking for one in judgment.shown)
@@ -166,7 +166,7 @@ def test_thinking_that_was_not_asked_for_says_how_to_ask(reply, thinks):
     # the score line ends with its line: of the block only its opening is written, or a stop string comes right behind
     [judgment] = judge([PAIR], Pairwise(), thinking_model.engine(going_on(reply), asked="absent", thinks=thinks))
     assert judgment.failure.code == "truncated"
-    assert "has no room for it; judge with --thinking on, or off if it can" in judgment.failure.why
+    assert "use --thinking on, or off" in judgment.failure.why
 
 
 def test_a_judge_that_does_not_think_though_asked_is_read_as_it_is():

@@ -125,11 +125,11 @@ def test_trajectories_that_are_cut_and_read_as_equal_are_no_tie():
     ("options", "finding"),
     [
         ({"template": "judgelm-v1"}, "use --reading yes-no"),
-        ({"tasks": ["outcome", "outcome"]}, "one is named twice"),
+        ({"tasks": ["outcome", "outcome"]}, "outcome: one occurs twice"),
         ({"tasks": ["speed"]}, "Input should be"),
         ({"criterion": " "}, "criterion is empty"),
         ({"tie_threshold": 0.7}, "0 to 0.5"),
-        ({"tasks": [], "reference": "ignore"}, "leave nothing to judge by"),
+        ({"tasks": [], "reference": "ignore"}, "nothing to judge by"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, finding):
@@ -139,7 +139,7 @@ def test_options_that_do_not_fit_are_refused(options, finding):
 
 
 def test_other_modes_refuse_its_templates():
-    with pytest.raises(ConfigError, match="shows trajectories of agents; use --mode trajectory"):
+    with pytest.raises(ConfigError, match="use --mode trajectory"):
         make_mode("pair", {}, {"template": "yes-no-trajectory"})
 
 
@@ -148,7 +148,7 @@ def test_other_modes_refuse_its_templates():
     [
         ((text(), text(), text()), {}, "expected 1 or 2 answers, got 3"),
         ((text(), "Shipped."), {}, "trajectory 2: expected a trajectory"),
-        ((text(),), {"tasks": ()}, "a match needs one trajectory and a trajectory as its reference"),
+        ((text(),), {"tasks": ()}, "a match needs one trajectory"),
     ],
 )
 def test_samples_without_trajectories_are_refused(answers, options, finding):

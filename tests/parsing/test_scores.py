@@ -74,7 +74,7 @@ def test_readable_score_lines(text):
 
 JOINED = "two numbers, but how they are joined can be read in more than one way"
 
-APART = "the scores of Assistant 1 and 2 do not stand side by side"
+APART = "the scores of Assistant 1 and 2 are not next to each other"
 
 MORE = "more text follows the two scores on their line"
 
@@ -204,7 +204,7 @@ def test_the_original_parser_refuses_the_rest_flaws_included(text, code, why):
 @pytest.mark.parametrize("text", ['"10 1"\n8 6', "`10 1`\n\nScores: 8 6", "```\n10 1\n```\n8 6", "“10 1”\n**8** **6**"])
 def test_a_quoted_line_above_another_score_line_is_not_taken_for_the_score(text):
     found = parse_pair(text)
-    assert found == Unparsed("off_grammar", text, "a score line in quotation marks, and another one below it")
+    assert found == Unparsed("off_grammar", text, "a score line in quotation marks, and a different one below it")
 
 
 def test_another_score_line_below_one_without_quotation_marks_belongs_to_the_reason():
@@ -236,7 +236,7 @@ def test_three_scores(text, values):
 
 SCORES_JOINED = "3 numbers, but how they are joined can be read in more than one way"
 
-SCORES_APART = "the scores of Assistant 1 to 3 do not stand side by side"
+SCORES_APART = "the scores of Assistant 1 to 3 are not next to each other"
 
 SCORES_MORE = "more text follows the scores on their line"
 
@@ -284,7 +284,7 @@ def test_one_score(text):
     ("text", "why"),
     [
         ("10 7", "the first line holds 2 numbers, not 1"),
-        ("7 out of ten", "one number, but not by itself on the first line"),
+        ("7 out of ten", "one number, but the first line has other text"),
         ("seven", "the first line holds 0 numbers, not 1"),
         ("7/5", "a score is out of something other than 10"),
     ],

@@ -197,7 +197,7 @@ def test_replies_without_an_answer_stay_in_k():
 
 
 def test_agreement_over_no_solves_is_refused():
-    with pytest.raises(ValueError, match="no self-solves"):
+    with pytest.raises(ValueError, match="no answers"):
         majority([])
 
 

@@ -215,16 +215,16 @@ def test_the_level_is_read(text, level):
     [
         ("", "the reply is empty"),
         ("It is correct.", "the reply has no `Answer:`"),
-        ("Answer: correct, mostly", "what follows `Answer:` is none of the levels: 'correct, mostly'"),
-        ("Answer: not correct", "what follows `Answer:` is none of the levels: 'not correct'"),
-        ("Answer: correct or incorrect", "what follows `Answer:` is none of the levels: 'correct or incorrect'"),
-        ("Answer:", "what follows `Answer:` is none of the levels: ''"),
-        ("Answer: NA", "what follows `Answer:` is none of the levels: 'NA'"),
+        ("Answer: correct, mostly", "the text after `Answer:` is not a level: 'correct, mostly'"),
+        ("Answer: not correct", "the text after `Answer:` is not a level: 'not correct'"),
+        ("Answer: correct or incorrect", "the text after `Answer:` is not a level: 'correct or incorrect'"),
+        ("Answer:", "the text after `Answer:` is not a level: ''"),
+        ("Answer: NA", "the text after `Answer:` is not a level: 'NA'"),
         (
             "First thought, Answer: correct\nNo. Answer: incorrect",
             "verdicts that differ: correct on line 1 and incorrect on line 2",
         ),
-        ("Explanation: [Explanation], Answer: [Answer]", "what follows `Answer:` is none of the levels: '[Answer]'"),
+        ("Explanation: [Explanation], Answer: [Answer]", "the text after `Answer:` is not a level: '[Answer]'"),
         ("My myanswer: correct", "the reply has no `Answer:`"),
     ],
 )
@@ -316,7 +316,7 @@ def test_the_original_rule_says_what_it_takes_for_incorrect():
     assert read_label_original("<ans> correct </ans>", "first").code == "off_grammar"
     assert read_label_original("CORRECT\n", "first") == "correct"
     assert read_label_original("CORRECT", "last_on_line") == Unparsed(
-        "off_grammar", "CORRECT", "what rule last_on_line finds is neither CORRECT nor INCORRECT"
+        "off_grammar", "CORRECT", "the answer by rule last_on_line is neither CORRECT nor INCORRECT"
     )
 
 

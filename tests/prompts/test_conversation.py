@@ -179,7 +179,7 @@ def test_plain_replies_end_where_the_judge_would_ask_itself():
 
 
 def test_a_plain_template_must_say_how_it_goes_on():
-    with pytest.raises(ConfigError, match="template mine: no turns to follow a reply; choose one of judgelm-v1"):
+    with pytest.raises(ConfigError, match="template mine has no follow-up turns"):
         stops(Template(id="mine", layout=get_template("judgelm-v1").layout))
 
 

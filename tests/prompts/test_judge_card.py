@@ -16,20 +16,20 @@ CARD = {"template": "judgelm-v1", "template_sha": "ab" * 32}
 @pytest.mark.parametrize(
     ("fields", "finding"),
     [
-        ('"scale": [10, 1]', "scale: 10 to 1; it is the lowest and the highest score"),
+        ('"scale": [10, 1]', "scale: 10 to 1; expected the lowest and the highest score"),
         ('"scale": [5, 5]', "scale: 5 to 5"),
         ('"scale": [NaN, 10]', "scale: nan to 10"),
         ('"scale": [1, Infinity]', "scale: 1 to inf"),
-        ('"step": 0', "step: 0; it is the spacing of scores on the scale 1 to 10"),
+        ('"step": 0', "step: 0; expected the spacing of scores on the scale 1 to 10"),
         ('"step": -1', "step: -1"),
         ('"step": NaN', "step: nan"),
         ('"step": 50', "step: 50"),
-        ('"window": 0', "window: 0; it is a number of tokens, 1 or more"),
+        ('"window": 0', "window: 0; expected a number of tokens, 1 or more"),
         ('"window": -2048', "window: -2048"),
-        ('"training": {"max_completion_length": "long"}', "max_completion_length: 'long'; it is a number of tokens"),
+        ('"training": {"max_completion_length": "long"}', "max_completion_length: 'long'; expected a number of tokens"),
         ('"training": {"max_completion_length": NaN}', "max_completion_length: nan"),
-        ('"reference": "sometimes"', "reference: 'sometimes'; it is without, with, both"),
-        ('"prompt_format": "html"', "prompt_format: 'html'; it is text, chat"),
+        ('"reference": "sometimes"', "reference: 'sometimes'; expected without or with or both"),
+        ('"prompt_format": "html"', "prompt_format: 'html'; expected text or chat"),
     ],
 )
 def test_an_impossible_card_is_refused_with_its_field(tmp_path, fields, finding):

@@ -127,7 +127,7 @@ def test_a_tools_error_stands_in_its_result():
         ([{"role": "user", "content": [{"type": "text", "text": None}]}], r"content\[0\]: expected a part of text"),
         ([{"role": "assistant", "content": [{"type": "tool_use", "name": "a"}]}], r"content\[0\]: expected a part"),
         ([{"role": "assistant", "tool_calls": {"name": "a"}}], "tool_calls: expected a list"),
-        ([{"role": "user", "tool_calls": [{"name": "a"}]}], "tool_calls: expected a list, of an assistant"),
+        ([{"role": "user", "tool_calls": [{"name": "a"}]}], "tool_calls: expected a list in an assistant"),
         ([{"role": "assistant", "tool_calls": ["a"]}], r"tool_calls\[0\]: expected an object"),
         ([{"role": "assistant", "tool_calls": [{"function": {"name": ""}}]}], r"expected the name of a function"),
         ([{"type": "reasoning"}], "neither text nor calls"),

@@ -94,11 +94,11 @@ SAME = "a big fox jumps " * 60
 @pytest.mark.parametrize(
     ("answers", "equal"),
     [
-        ((f"{SAME}over", f"{SAME}lazy"), "answers 1 and 2 shown are equal up to where the window cuts them"),
+        ((f"{SAME}over", f"{SAME}lazy"), "answers 1 and 2 are equal up to the cut"),
         ((SAME, SAME), ""),  # the answers are equal themselves
         ((f"over {SAME}", f"lazy {SAME}"), ""),
         (("a fox", SAME), ""),
-        ((f"{SAME}over", "a dog", f"{SAME}lazy"), "answers 1 and 3 shown are equal up to where the window cuts them"),
+        ((f"{SAME}over", "a dog", f"{SAME}lazy"), "answers 1 and 3 are equal up to the cut"),
     ],
 )
 def test_answers_that_are_equal_after_the_cut_are_not_shown(tokenizer, answers, equal):
