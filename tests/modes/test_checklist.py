@@ -108,7 +108,7 @@ def test_a_tables_missing_weight_is_1():
         ([{"text": "c", "weight": 0}], "weight 0"),
         ([{"text": "c", "weight": math.nan}], "weight nan"),
         ([" "], "a criterion is empty"),
-        (["c", "c"], "comes twice"),
+        (["c", "c"], "occurs twice"),
         ([{"text": "c", "weight": -1}], "weight above 0; add one"),
     ],
 )

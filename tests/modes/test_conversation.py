@@ -279,7 +279,7 @@ def test_drawn_replies_have_seeds_of_their_own():
     [
         ({"mode": Conversation()}, "of sample 1 by mode pair, not of 1 by conversation"),
         ({"sample": Sample(id="2", question="q", answers=("a", "b"))}, "of sample 1 by mode pair, not of 2 by pair"),
-        ({"judgment": Judgment(sample_id="1", mode="pair", verdict=None, shown=())}, "no readable reply to talk about"),
+        ({"judgment": Judgment(sample_id="1", mode="pair", verdict=None, shown=())}, "no readable reply"),
         ({}, "follow-up 1 is blank"),
     ],
 )

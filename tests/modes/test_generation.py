@@ -48,7 +48,7 @@ def test_what_was_not_answered_has_no_text():
 
 
 def test_a_plain_form_needs_a_place_for_the_question():
-    with pytest.raises(ConfigError, match="it must hold"):
+    with pytest.raises(ConfigError, match="it must contain"):
         AnswerMode(plain="Question:")
 
 

@@ -108,7 +108,7 @@ def test_a_reference_is_shown_where_there_is_a_place_for_it():
 
 def test_prometheus_1_always_expects_a_reference():
     assert mode_of("prometheus-1").reference == "use"
-    with pytest.raises(InputError, match="no reference"):
+    with pytest.raises(InputError, match="needs a reference"):
         judged("prometheus-1", "x", sample=ONE)
 
 
@@ -124,7 +124,7 @@ def test_the_samples_rubric_goes_before_the_modes_and_ours():
 @pytest.mark.parametrize(
     ("judge_name", "options", "finding"),
     [
-        ("prometheus-absolute", {"both_orders": True}, "has no order"),
+        ("prometheus-absolute", {"both_orders": True}, "leave --both-orders out"),
         ("pandalm", {"reference": "use"}, "takes no reference"),
         ("prometheus-1", {"reference": "ignore"}, "always needs a reference"),
         ("auto-j", {"rubric": "[Is it kind?]"}, "takes no rubric"),

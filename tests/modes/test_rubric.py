@@ -73,7 +73,7 @@ def test_a_level_without_a_score_is_missing_and_no_failure():
 def test_a_judgment_of_missing_values_alone_has_no_grade():
     _, judgment = rated("na", mode=own(dimensions=["step"]))
     assert (judgment.verdict, judgment.failure.code) == (None, "out_of_range")
-    assert "a level that has no score" in judgment.failure.why
+    assert "no dimension has a level" in judgment.failure.why
 
 
 def test_ones_own_dimensions_and_the_papers_can_be_mixed():
@@ -180,7 +180,7 @@ def test_ones_own_dimension_has_the_papers_form():
     ("levels", "finding"),
     [
         ({"good": 1}, "at least two levels"),
-        ({"good": 1, "bad": 1}, "no two the same"),
+        ({"good": 1, "bad": 1}, "all different"),
         ({"good": 0, "bad": -1}, "must be above 0"),
         ({"good": 1, "Good.": 2}, "like another level"),
         ({"": 1, "bad": 2}, "empty"),
