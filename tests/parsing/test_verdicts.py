@@ -107,7 +107,10 @@ def test_a_verdict_stated_as_final_counts_whatever_comes_first(text, label):
             "[[Correct]]\nFinal verdict: the sum is wrong, it should be 41.",
             "'the sum is wrong, it should be 41.' is not",
         ),
-        ("[[Incorrect]]\nFinal verdict: Correct, but only nearly so", "'Correct, but only nearly so' is not an expected"),
+        (
+            "[[Incorrect]]\nFinal verdict: Correct, but only nearly so",
+            "'Correct, but only nearly so' is not an expected",
+        ),
         ("Had it said 41, I would have written [[Correct]].", "the verdict on line 1 is negated, conditional"),
         ("The verdict would be [[Correct]] if it said 41.", "the verdict on line 1 is negated, conditional"),
         ("It is not [[Correct]].", "the verdict on line 1 is negated, conditional or taken back"),
