@@ -132,22 +132,23 @@ class Voted(BatchMode):
         read = [judgment for judgment in drawn if judgment.verdict is not None]
         values = [value for judgment in read if (value := _value(judgment)) is not None]
         opinion = self._opinion(read, values) if len(read) > self.votes // 2 else _unread(drawn, self.votes)
-        decided = opinion if isinstance(opinion, Opinion) else None
+        failure = opinion if isinstance(opinion, Unparsed) else None
+        decided = opinion if isinstance(opinion, Opinion) else Opinion(verdict=None)
         orders = [judgment.consistent for judgment in read]
         return replace(
             drawn[0],
-            verdict=decided and decided.verdict,
-            scores=decided and decided.scores,
-            probability=decided and decided.probability,
-            failure=None if isinstance(opinion, Opinion) else opinion,
-            consistent=all(orders) if decided and orders and None not in orders else None,
+            verdict=decided.verdict,
+            scores=decided.scores,
+            probability=decided.probability,
+            failure=failure,
+            consistent=all(orders) if failure is None and orders and None not in orders else None,
             shown=tuple(_of_vote(shown, vote) for vote, judgment in enumerate(drawn, 1) for shown in judgment.shown),
             self_answers=tuple(answer for judgment in drawn for answer in judgment.self_answers),
             votes={
                 str(vote): None if judgment.verdict is None else verdict_text(judgment.verdict)
                 for vote, judgment in enumerate(drawn, 1)
             },
-            spread=pstdev(values) if decided and len(values) > 1 else None,
+            spread=pstdev(values) if failure is None and len(values) > 1 else None,
             prompt_tokens=sum(judgment.prompt_tokens for judgment in drawn),
             completion_tokens=sum(judgment.completion_tokens for judgment in drawn),
         )
