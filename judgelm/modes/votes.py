@@ -132,14 +132,16 @@ class Voted(BatchMode):
         read = [judgment for judgment in drawn if judgment.verdict is not None]
         values = [value for judgment in read if (value := _value(judgment)) is not None]
         opinion = self._opinion(read, values) if len(read) > self.votes // 2 else _unread(drawn, self.votes)
-        failure = opinion if isinstance(opinion, Unparsed) else None
-        decided = opinion if isinstance(opinion, Opinion) else Opinion(verdict=None)
+        if isinstance(opinion, Unparsed):
+            verdict, scores, probability, failure = None, None, None, opinion
+        else:
+            verdict, scores, probability, failure = opinion.verdict, opinion.scores, opinion.probability, None
         orders = [judgment.consistent for judgment in read]
         return replace(
             drawn[0],
-            verdict=decided.verdict,
-            scores=decided.scores,
-            probability=decided.probability,
+            verdict=verdict,
+            scores=scores,
+            probability=probability,
             failure=failure,
             consistent=all(orders) if failure is None and orders and None not in orders else None,
             shown=tuple(_of_vote(shown, vote) for vote, judgment in enumerate(drawn, 1) for shown in judgment.shown),
