@@ -107,7 +107,6 @@ def judge_example(page: Page) -> None:
 def label_blind(page: Page, count: int) -> None:
     """Label the first items by keyboard with the judgments hidden, as the pairs' file does."""
     rows = [json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines()]
-    page.locator("#browse-blind input").check()
     page.locator("#browse-judgment").get_by_text("The judgment is hidden").wait_for()
     page.locator("#browse-items input").first.focus()
     for index, row in enumerate(rows[:count], 1):
@@ -125,6 +124,7 @@ def take_all(browser: Browser, url: str) -> None:
             if name == "pair":
                 save(page, "orders", top=shown.locator(".jl-columns"), bottom=shown.locator(".jl-columns"), margin=4)
     with opened(browser, url, "Browse and label") as page:
+        page.locator("#browse-blind input").uncheck()
         page.locator("#browse-judgment .jl-verdict").wait_for()
         findings = page.locator("#browse-findings .jl-panel")
         save(page, "compare", top=page.locator("#browse-place"), bottom=findings.last)
@@ -134,7 +134,6 @@ def take_all(browser: Browser, url: str) -> None:
         save(page, "agreement", top=findings_of(page).first, bottom=findings_of(page).last)
     for name, window in {"label-dark": {"dark": True}, "label-360": {"width": 360}}.items():
         with opened(browser, url, "Browse and label", **window) as page:
-            page.locator("#browse-blind input").check()
             page.locator("#browse-progress").get_by_text(f"{LABELS} labels").wait_for()
             last = page.locator("#browse-judgment") if name == "label-360" else findings_of(page).first
             save(page, name, top=page.locator("#browse-place"), bottom=last)

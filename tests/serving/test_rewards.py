@@ -70,8 +70,8 @@ def test_a_label_can_state_the_question_which_the_prompt_has_in_a_chat_template(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"prompts": ["another"]}, '"query", 0: does not begin with its prompt'),
-        ({"prompts": [""]}, "does not begin with its prompt"),
+        ({"prompts": ["another"]}, '"query", 0: does not start with its prompt'),
+        ({"prompts": [""]}, "does not start with its prompt"),
         ({"prompts": ["a", "b"]}, "1 queries, 2 prompts and 1 labels"),
         ({"labels": ["a", "b"]}, "1 queries, 1 prompts and 2 labels"),
         ({"query": []}, "0 queries"),

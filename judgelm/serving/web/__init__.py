@@ -1,5 +1,4 @@
-"""The web page: judge by hand, talk about a judgment, browse run files and label them (`judgelm web`).
+"""The web page of `judgelm web`: judge by hand, discuss a judgment, and browse and label run files.
 
-`page.create_page` builds it and `web_app.web_app` serves it. `runs` and `judgment_view` compute its contents without
-Gradio; `page`, `judge_actions` and `browse` lay them out.
+`page` builds it and `web_app` serves it. Modules that only compute HTML or state do not import Gradio.
 """

@@ -22,22 +22,20 @@ from judgelm.serving.web.markup import alert, sentences
 from judgelm.serving.web.runs import OpenRun, open_run, read_winners, verdict_name
 
 _NONE = "none"
-_MOST_CHOICES = 100
-_BEGINNING = 60
-"""Characters of a question in the list."""
+_MAX_CHOICES = 100
 _KEYS = (
     "Keys: 1 first better, 2 second better, 0 tie, u no label, j next, k back, / search. "
     "They work unless you are typing in a field."
 )
 _FIXED = {
-    "orders": [("any", ANY), ("agree", "agree"), ("disagree", "disagree"), ("only one known", "one")],
-    "other": [("any", ANY), ("says the same", "same"), ("says otherwise", "different")],
+    "orders": [("any", ANY), ("agree", "agree"), ("disagree", "disagree"), ("only one judged", "one")],
+    "other": [("any", ANY), ("same verdict", "same"), ("different verdict", "different")],
     "label": [("any", ANY), *((state, state) for state in ("labelled", "not labelled", "against the judge"))],
 }
 
 
 class _View(NamedTuple):
-    """The elements of the current position, in the order of the values from `_shown`."""
+    """Elements that show the current item, in the order of `_shown`."""
 
     state: gr.State
     items: gr.Radio
@@ -50,7 +48,7 @@ class _View(NamedTuple):
 
 
 def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
-    """Lay the tab out; `runs` were opened when the page was started, others come from the browser."""
+    """Lay out the tab. `runs` are open from the start; users can upload others."""
     opening, opened = _opening_part(runs)
     with gr.Column(visible=bool(runs), elem_id="browse-body") as body:
         summary = html("browse-overview")
@@ -91,15 +89,13 @@ def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
 
 
 class _Opened(NamedTuple):
-    """The button that opens files, the fields that it reads, and the element for errors."""
-
     button: gr.Button
     sources: list[Any]
     problem: gr.HTML
 
 
 def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], _Opened]:
-    """The fields to choose files, and the function that opens them."""
+    """Return the function that opens files, and the elements that it uses."""
     by_name = {run.name: run for run in runs}
     names = [(name, name) for name in by_name]
     with gr.Accordion("Files", open=not runs, elem_id="browse-files"):
@@ -117,12 +113,14 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
             other = gr.File(label="Another judge's run", height=150, elem_id="browse-other-file")
             labels = gr.File(label="Earlier labels", height=150, elem_id="browse-labels-file")
         with gr.Row():
-            info = "Of the judged file and the labels: question=prompt, answer_1=ours"
-            own_names = gr.Textbox("", label="Column names", info=info, lines=1, elem_id="browse-columns")
-            info = "Name or number, of an Excel workbook"
-            own_sheet = gr.Textbox("", label="Sheet", info=info, lines=1, elem_id="browse-sheet")
+            info = "For the judged file and the labels, e.g. question=prompt, answer_1=ours"
+            column_names = gr.Textbox("", label="Column names", info=info, lines=1, elem_id="browse-columns")
+            info = "Name or number of the Excel sheet"
+            sheet_name = gr.Textbox("", label="Sheet", info=info, lines=1, elem_id="browse-sheet")
         button = gr.Button("Open", variant="primary", elem_id="browse-open")
-    problem = html("browse-open-problem")  # outside the files' part, which is closed where runs are open from the start
+    problem = html(
+        "browse-open-problem"
+    )  # outside the accordion, which is closed when runs are given on the command line
 
     def opening(
         name: str | None,
@@ -136,7 +134,7 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
     ) -> BrowseState:
         reading, labels_reading = _readings(columns, sheet, texts, labels)
         if run is None and name is None:
-            raise InputError("there is no run file; choose the OUT.jsonl that judgelm-batch wrote")
+            raise InputError("no run file; choose the OUT.jsonl that judgelm-batch wrote")
         first = by_name[name or ""] if run is None else open_run(run, texts, uploaded=True, reading=reading)
         if other is None:
             second = by_name.get(other_name)
@@ -147,18 +145,13 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
 
     return opening, _Opened(
         button=button,
-        sources=[run_name, other_run, run_file, texts, other, labels, own_names, own_sheet],
+        sources=[run_name, other_run, run_file, texts, other, labels, column_names, sheet_name],
         problem=problem,
     )
 
 
 def _readings(columns: str, sheet: str, texts: str | None, labels: str | None) -> tuple[Reading, Reading]:
-    """How to read the judged file and the labels; where both are given, each takes the columns that it has.
-
-    Raises:
-        InputError: neither has a column.
-        ConfigError: the text has another form than `question=prompt, answer_1=ours`.
-    """
+    """If both files are given, each uses the given columns that it has."""
     parts = (part.strip(" '") for part in re.split(r",|--column\s", columns))
     given = Reading(columns=parse_columns([part for part in parts if part]), sheet=sheet.strip() or None)
     if texts is None or labels is None:
@@ -170,13 +163,12 @@ def _readings(columns: str, sheet: str, texts: str | None, labels: str | None) -
 
 
 def _other_name(path: str, first: OpenRun) -> str:
-    """The second file's name, made different from the first's where they are equal."""
     name = Path(path).name
-    return f"{name} (the other)" if name == first.name else name
+    return f"{name} (other)" if name == first.name else name
 
 
 def _filter_part() -> list[Any]:
-    """A field for each part of a `Filter`, in its order."""
+    """Return a field for each attribute of `Filter`, in order."""
     names = {"verdict": "Verdict", "category": "Category", "failure": "Failure", "orders": "Orders"}
     names |= {"other": "Other judge", "label": "Your label"}
     with gr.Accordion("Filters", open=True, elem_id="browse-filters"), gr.Row(elem_classes="jl-filters"):
@@ -189,10 +181,9 @@ def _filter_part() -> list[Any]:
 
 
 def _filter_choices(run: OpenRun) -> list[Any]:
-    """All filters reset, with the choices of this run."""
     choices = {
-        "verdict": [(verdict_name(word), word) for word in run.verdicts[:_MOST_CHOICES]],
-        "category": [(name, name) for name in run.categories[:_MOST_CHOICES]],
+        "verdict": [(verdict_name(word), word) for word in run.verdicts[:_MAX_CHOICES]],
+        "category": [(name, name) for name in run.categories[:_MAX_CHOICES]],
         "failure": [(code, code) for code in run.failures],
     }
     reset = [gr.Dropdown([("any", ANY), *values], value=ANY) for values in choices.values()]
@@ -200,7 +191,6 @@ def _filter_choices(run: OpenRun) -> list[Any]:
 
 
 def _label_part() -> tuple[dict[str, gr.Button], gr.Checkbox]:
-    """The buttons for labels and steps, and the box that hides judgments until an item is labelled."""
     with gr.Row(elem_classes="jl-labels"):
         buttons = {
             "1": gr.Button("First (1)", size="sm", elem_id="label-first"),
@@ -211,13 +201,12 @@ def _label_part() -> tuple[dict[str, gr.Button], gr.Checkbox]:
             "next": gr.Button("Next (j)", size="sm", elem_id="step-next"),
         }
     with gr.Row():
-        blind = gr.Checkbox(value=False, label="Hide judgments until I have labelled", elem_id="browse-blind")
+        blind = gr.Checkbox(value=True, label="Hide judgments until I have labelled", elem_id="browse-blind")
         gr.Checkbox(True, label="Keyboard shortcuts", info=_KEYS, interactive=True, elem_id="browse-keys")
     return buttons, blind
 
 
 def _export_part() -> list[tuple[gr.Button, gr.File, Callable[[BrowseState], Iterable[bytes]], str]]:
-    """The exports: a button, the element of the file, its lines and its name."""
     with gr.Row():
         with gr.Column(min_width=260):
             labels = gr.Button("Export my labels", size="md", elem_id="export-labels")
@@ -229,7 +218,6 @@ def _export_part() -> list[tuple[gr.Button, gr.File, Callable[[BrowseState], Ite
 
 
 def _shown(judge: Judge, browsing: BrowseState, *, blind: bool, also_findings: bool = True) -> list[Any]:
-    """The values of `_View`."""
     return [
         browsing,
         gr.Radio(
@@ -247,8 +235,6 @@ def _shown(judge: Judge, browsing: BrowseState, *, blind: bool, also_findings: b
 def _wire_steps(
     judge: Judge, view: _View, blind: gr.Checkbox, buttons: dict[str, gr.Button], pages: list[tuple[gr.Button, int]]
 ) -> None:
-    """Wire the list, the steps and the labels."""
-
     def after(step: Callable[..., BrowseState], *, also_findings: bool) -> Callable[..., list[Any]]:
         def on_event(browsing: BrowseState | None, hidden: bool, *values: Any) -> list[Any]:
             if browsing is None:
@@ -275,8 +261,6 @@ def _wire_steps(
 
 
 def _wire_filters(judge: Judge, view: _View, blind: gr.Checkbox, fields: list[Any]) -> None:
-    """Update the list whenever a filter changes."""
-
     def on_filter(browsing: BrowseState | None, hidden: bool, *values: Any) -> list[Any]:
         if browsing is None:
             return [gr.skip()] * len(view)
@@ -290,7 +274,6 @@ def _wire_filters(judge: Judge, view: _View, blind: gr.Checkbox, fields: list[An
 def _wire_exports(
     state: gr.State, exports: list[tuple[gr.Button, gr.File, Callable[[BrowseState], Iterable[bytes]], str]]
 ) -> None:
-    """Write the file of an export on its button, and offer it."""
     for button, file, lines, name in exports:
 
         def on_export(browsing: BrowseState | None, lines: Any = lines, name: str = name) -> gr.File:

@@ -1,4 +1,4 @@
-"""A position in a run, its filter and the user's labels."""
+"""Position in a run, its filter and the user's labels."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -12,21 +12,21 @@ from judgelm.serving.web.runs import FAILED, OpenRun, flips, is_pair, verdict_wo
 
 ANY = "any"
 PAGE = 20
-"""Items in the list at once."""
+"""Items per page of the list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Conditions on the listed items; all must hold.
+    """Conditions for listed items; all must hold.
 
     Attributes:
-        verdict: a verdict in a word (`1`, `tie`, `failed`, ...).
+        verdict: as from `verdict_word`.
         category: of the sample.
         failure: code of the judgment's failure.
-        orders: `agree`, `disagree` (the verdict flips with the order), or `one` where that is unknown.
+        orders: `agree`, `disagree` (the verdict flips with the order), or `one` if that is unknown.
         other: `same` or `different` verdicts of the two judges.
         label: `labelled`, `not labelled`, or `against the judge`.
-        text: contained in the id, question, an answer, the reference, a reply or a reason; case does not matter.
+        text: substring of the id, question, an answer, the reference, a reply or a reason; case-insensitive.
     """
 
     verdict: str = ANY
@@ -40,16 +40,13 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseState:
-    """A position in a run; every step makes a new state.
+    """Immutable state of the browsing tab; every step returns a new one.
 
     Attributes:
-        run: the judgments to browse.
-        other: another judge's of the same items.
-        labels: of the user, by sample id; they include those of the run's label file.
-        notes: on that file, in words.
-        filter: which items are listed.
-        listed: their ids, in the run's order.
-        position: of the current one among them.
+        labels: the user's labels by sample id, including saved ones.
+        notes: on the label file.
+        listed: ids of the items that pass the filter, in the run's order.
+        position: index of the current item in `listed`.
     """
 
     run: OpenRun
@@ -62,40 +59,40 @@ class BrowseState:
 
     @property
     def current(self) -> str | None:
-        """Id of the item that is shown; None where the filter leaves none."""
+        """Id of the current item; None if no item passes the filter."""
         return self.listed[self.position] if self.listed else None
 
     @property
     def page(self) -> tuple[str, ...]:
-        """The ids of the list's page with the current item."""
+        """Ids on the list page of the current item."""
         start = self.position - self.position % PAGE
         return self.listed[start : start + PAGE]
 
     def filtered(self, by: Filter) -> "BrowseState":
-        """The state with the items that pass a filter; the current one stays if it is among them."""
+        """Apply a filter. The current item stays if it passes."""
         listed = tuple(key for key in self.run.judgments if self._passes(key, by))
         position = listed.index(self.current) if self.current in listed else 0
         return replace(self, filter=by, listed=listed, position=position)
 
     def at(self, key: str) -> "BrowseState":
-        """The state at an item; unchanged where it is not listed."""
+        """Go to an item. Returns the same state if it is not listed."""
         return replace(self, position=self.listed.index(key)) if key in self.listed else self
 
     def moved(self, steps: int) -> "BrowseState":
-        """The state some items forward or back, within the list."""
+        """Move some items forward or back, within the list."""
         return replace(self, position=max(0, min(len(self.listed) - 1, self.position + steps)))
 
     def labelled(self, winner: Winner | None) -> "BrowseState":
-        """The state with a label for the current item (None removes it), saved in the run's file, at the next item.
+        """Label the current item (None removes the label), save it and go to the next item.
 
         Raises:
-            InputError: there is no item, or it is no pair.
-            RunError: the label cannot be saved; it is not given.
+            InputError: no item is listed, or the item is not a pair.
+            RunError: the label cannot be saved; the state is unchanged.
         """
         if self.current is None:
             raise InputError("no item is listed; change the filters first")
         if not is_pair(self.run.judgments[self.current], self.run.samples.get(self.current)):
-            raise InputError("only pairs of answers are labelled here, and this is none; filter for pairs")
+            raise InputError("this item is not a pair of answers; only pairs can be labelled")
         saved = {} if self.run.label_file is None else self.run.label_file.put(self.current, winner)
         labels = {key: value for key, value in {**self.labels, **saved}.items() if key != self.current}
         if winner is None:
@@ -115,7 +112,7 @@ class BrowseState:
         )
 
     def comparison(self, key: str) -> str | None:
-        """`same` or `different` verdicts of the two judges; None where one of them has none."""
+        """Return `same` or `different` verdicts of the two judges; None if one has none."""
         theirs = None if self.other is None else self.other.judgments.get(key)
         if theirs is None:
             return None
@@ -141,36 +138,30 @@ class BrowseState:
 def start_browsing(
     run: OpenRun, *, other: OpenRun | None = None, labels: Mapping[str, Winner] | None = None
 ) -> BrowseState:
-    """The state of a run with all items, at the first, with the saved labels.
+    """Return the state at the first item, with all items listed.
 
-    Args:
-        run: to browse.
-        other: another judge's.
-        labels: earlier ones, which stay on the page alone; a saved label of the same item has precedence.
+    Saved labels override `labels`, which are not saved.
 
     Raises:
-        InputError: the other run has none of the items, or the run's file of labels cannot be read.
+        InputError: the runs share no id, or the label file cannot be read.
     """
     if other is not None and not run.judgments.keys() & other.judgments.keys():
-        raise InputError(
-            f"{other.name} and {run.name} have no id in common; give another judge's run on the same items"
-        )
+        raise InputError(f"{other.name} and {run.name} share no id; choose another judge's run on the same items")
     saved, notes = _saved_labels(run)
     return BrowseState(run=run, other=other, labels={**(labels or {}), **saved}, notes=notes).filtered(Filter())
 
 
 def _saved_labels(run: OpenRun) -> tuple[Mapping[str, Winner], tuple[str, ...]]:
-    """The labels of the run's file, and notes on its damage."""
     if run.label_file is None:
         return {}, ()
-    winners, torn = run.label_file.read()
-    if not torn:
+    winners, incomplete = run.label_file.read()
+    if not incomplete:
         return winners, ()
-    return winners, (f"The last line of {run.label_file.path} is incomplete and was skipped: give that label again.",)
+    return winners, (f"The last line of {run.label_file.path} is incomplete and was skipped. Give that label again.",)
 
 
 def verdict_counts(browsing: BrowseState) -> dict[str, int]:
-    """Numbers of items by verdict, and of those that flip with the order; over all items, not the listed ones."""
+    """Count items by verdict, and those that flip with the order, over all items of the run."""
     judgments = browsing.run.judgments.values()
     counted = Counter(
         verdict_word(each) if is_pair(each, None) or each.verdict is None else "graded" for each in judgments
@@ -185,12 +176,12 @@ def _orders(judgment: Judgment) -> str:
 
 
 def label_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """The labels as rows for `judgelm eval --labels`; with the texts where all of them are known."""
+    """Yield labels as rows for `judgelm eval --labels`. The texts are included if all are known."""
     samples = browsing.run.samples
-    whole = all(key in samples and len(samples[key].answers) == 2 for key in browsing.labels)
+    has_texts = all(key in samples and len(samples[key].answers) == 2 for key in browsing.labels)
     for key, winner in browsing.labels.items():
         row: dict[str, object] = {"id": key, "winner": winner}
-        if whole:
+        if has_texts:
             sample = samples[key]
             first, second = sample.answers
             row |= {"question": sample.question, "answer_1": first, "answer_2": second}
@@ -199,7 +190,7 @@ def label_lines(browsing: BrowseState) -> Iterator[bytes]:
 
 
 def item_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """The listed items: rows of the run with their texts, the other judge's verdict and the label, where known."""
+    """Yield the listed items as run-file rows with their texts, the other judge's verdict and the label."""
     for key in browsing.listed:
         row: dict[str, object] = dict(judgment_row(browsing.run.judgments[key]))
         if (sample := browsing.run.samples.get(key)) is not None:

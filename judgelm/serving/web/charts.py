@@ -17,30 +17,27 @@ from judgelm.records import GradeDistribution, PairDistribution
 from judgelm.reports.plots import BLUE, GRID, INK, STYLE, svg
 from judgelm.serving.web.markup import sentences
 
-_NUMBERED = 12
-"""Most scores on an axis that leave room for a probability in each cell or above each bar."""
+_MAX_NUMBERED = 12
+"""With at most this many scores on an axis, each cell or bar shows its probability."""
 
-_MOST_TICKS = 12
-_LEAST_SHOWN = 0.005
-_LISTED = 100
-_SHADES = mpl.colormaps["Blues"]  # one hue from light to dark, readable with any colour vision
-_DARK = 0.6  # of the range of shades, from which numbers are white
-_STYLE_LOCK = Lock()  # matplotlib's style is global, and events of the page run in several threads
+_MAX_TICKS = 12
+_MIN_SHOWN = 0.005
+_MAX_ROWS = 100
+_SHADES = mpl.colormaps["Blues"]  # one hue, readable with any colour vision
+_DARK = 0.6  # fraction of the highest probability above which numbers are white
+_STYLE_LOCK = Lock()  # matplotlib's style is global, and page events run in several threads
 
 
 def heat_map(distribution: PairDistribution, order: tuple[int, ...], values: Sequence[float]) -> str:
-    """P(score of answer 1, score of answer 2), in sample order whichever was shown first.
+    """Return P(score of answer 1, score of answer 2) as a heat map in sample order.
 
-    Args:
-        distribution: in the order shown.
-        order: in which the answers were shown.
-        values: the judge's scores, ascending: n columns from left to right and n rows from bottom to top.
+    `order` is the order in which the answers were shown. `values` are the judge's scores, ascending.
     """
     shares = {((s1, s2) if order == (0, 1) else (s2, s1)): share for s1, s2, share in distribution.likeliest}
     index = {value: position for position, value in enumerate(values)}
     highest = max(shares.values(), default=1.0)
     shade = ScalarMappable(Normalize(0, 100 * highest), _SHADES)
-    likeliest = "No score line has any."
+    likeliest = "None of the score lines has any."
     if shares:
         (first, second), share = max(shares.items(), key=lambda line: line[1])
         likeliest = f"Likeliest: {first:g} for answer 1 and {second:g} for answer 2, {_percent(share)}."
@@ -48,7 +45,7 @@ def heat_map(distribution: PairDistribution, order: tuple[int, ...], values: Seq
         for (first, second), share in shares.items():
             x, y = index[first], index[second]
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=_SHADES(share / highest)))
-            if len(values) <= _NUMBERED and share >= _LEAST_SHOWN:
+            if len(values) <= _MAX_NUMBERED and share >= _MIN_SHOWN:
                 colour = "white" if share > _DARK * highest else INK
                 axes.text(x, y, f"{100 * share:.0f}", ha="center", va="center", color=colour, fontsize=9)
         axes.axline((0, 0), slope=1, color=INK, linestyle="--", linewidth=0.8, zorder=0.5)  # behind the cells
@@ -66,7 +63,7 @@ def heat_map(distribution: PairDistribution, order: tuple[int, ...], values: Seq
 
 
 def grade_bars(distribution: GradeDistribution, values: Sequence[float]) -> str:
-    """P(score) of one answer, a bar for each of the judge's scores."""
+    """Return P(score) of one answer, with a bar per score of the judge's scale."""
     shares: Mapping[float, float] = dict(distribution.likeliest)
     percents = [100 * shares.get(value, 0.0) for value in values]
     likeliest = "none."
@@ -75,7 +72,7 @@ def grade_bars(distribution: GradeDistribution, values: Sequence[float]) -> str:
         likeliest = f"{value:g}, {_percent(share)}."
     with _drawing(4.6, 2.6) as (figure, axes):
         bars = axes.bar(range(len(values)), percents, width=0.76, color=BLUE)
-        if len(values) <= _NUMBERED:
+        if len(values) <= _MAX_NUMBERED:
             axes.bar_label(bars, [_bar_number(percent, max(percents)) for percent in percents], fontsize=9)
         axes.set_xticks(*_ticks(values))
         axes.set(xlabel="Score (points)", ylabel="Probability (%)")
@@ -87,7 +84,7 @@ def grade_bars(distribution: GradeDistribution, values: Sequence[float]) -> str:
 
 
 def agreement_curve(growth: Sequence[Estimate]) -> str:
-    """Agreement with the labels over their number, with its 95 % interval as a band."""
+    """Return the agreement as a function of the number of labels, with its 95 % interval as a band."""
     counts = [estimate.n for estimate in growth]
     values, lows, highs = ([100 * getattr(estimate, name) for estimate in growth] for name in ("value", "low", "high"))
     with _drawing(4.6, 2.6) as (figure, axes):
@@ -104,7 +101,7 @@ def agreement_curve(growth: Sequence[Estimate]) -> str:
 
 
 def probability_bar(first_better: float) -> str:
-    """P(first better) as a bar between the two answers; the words beside it have the number."""
+    """Return P(first better) as a bar between the two answers."""
     share = 100 * first_better
     return (
         f'<div class="jl-balance" role="img" aria-label="P(first better) {first_better:.2f}">'
@@ -115,7 +112,7 @@ def probability_bar(first_better: float) -> str:
 
 
 def score_bars(scores: Sequence[float], scale: tuple[float, float]) -> str:
-    """The score of each answer on the judge's scale, one below the other."""
+    """Return the score of each answer as bars on the judge's scale."""
     low, high = scale
     rows = "".join(
         f'<li><span>answer {answer}</span><div class="jl-track"><div class="jl-fill" '
@@ -133,22 +130,21 @@ def _drawing(width_in: float, height_in: float) -> Iterator[tuple[Figure, Axes]]
 
 
 def _ticks(values: Sequence[float]) -> tuple[list[int], list[str]]:
-    """Positions and labels of the ticks: all of a few scores, else every so many."""
-    ticked = range(0, len(values), -(-len(values) // _MOST_TICKS))
+    """Return positions and labels of at most `_MAX_TICKS` ticks."""
+    ticked = range(0, len(values), -(-len(values) // _MAX_TICKS))
     return list(ticked), [f"{values[position]:g}" for position in ticked]
 
 
-def _bar_number(percent: float, most: float) -> str:
-    return f"{percent:.{0 if percent >= 1 else 2}f}" if percent and percent >= most / 100 else ""
+def _bar_number(percent: float, highest: float) -> str:
+    return f"{percent:.{0 if percent >= 1 else 2}f}" if percent and percent >= highest / 100 else ""
 
 
 def _with_digits(drawing: str, caption: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A drawing with its caption, and the likeliest in digits in a table that is folded away."""
     head = "".join(f"<th>{name}</th>" for name in (*heads, "probability"))
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows[:_LISTED])
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows[:_MAX_ROWS])
     return (
         f'<div class="jl-chart">{drawing}</div>{sentences([caption])}'
-        '<details class="jl-digits"><summary>The likeliest in digits</summary>'
+        '<details class="jl-digits"><summary>Most likely values as a table</summary>'
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></details>"
     )
 

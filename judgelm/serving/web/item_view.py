@@ -3,44 +3,37 @@
 from judgelm.judges.released import JudgeFormat
 from judgelm.records import Judgment, Sample
 from judgelm.reports.wording import FAILURE_NAMES, WINNER_NAMES
-from judgelm.serving.web.browse import _BEGINNING
 from judgelm.serving.web.browse_state import BrowseState, verdict_counts
 from judgelm.serving.web.judgment_view import doubts, judgment_panel, verdict_details, verdict_sentence
 from judgelm.serving.web.markup import notice, panel, sentences, side_by_side, text_block
 from judgelm.serving.web.runs import flips, verdict_name, verdict_word
 
-HIDDEN = "hidden until you have labelled it"
+_MAX_TITLE = 60
 
 
 def texts_html(browsing: BrowseState) -> str:
-    """The texts of the current item: the question, the answers side by side, a reference."""
+    """Return the question, answers and reference of the current item."""
     if browsing.current is None:
         return notice("No item passes the filters. Widen them.")
     sample = browsing.run.samples.get(browsing.current)
-    return notice("The texts of this item are not known.") if sample is None else _texts(sample)
+    return notice("The texts of this item are unknown.") if sample is None else _texts(sample)
 
 
 def judgment_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
-    """The judgment of the current item, and the other judge's beside it.
-
-    Args:
-        browsing: whose current item it is.
-        judge: its scale is the charts'; a run whose scores it does not hold is drawn as far as it does.
-        blind: whether to hide judgments of an item without label.
-    """
+    """Return the judgment of the current item, followed by the other judge's; hidden if `blind` and unlabelled."""
     key = browsing.current
     if key is None:
         return ""
     if blind and key not in browsing.labels:
-        return notice(f"The judgment is {HIDDEN}.")
+        return notice("The judgment is hidden until you have labelled it.")
     panels = [judgment_panel(browsing.run.judgments[key], judge)]
     if browsing.other is not None:
-        panels.append(_beside(browsing, key, browsing.other.judgments.get(key)))
+        panels.append(_other_panel(browsing, key, browsing.other.judgments.get(key)))
     return "".join(panels)
 
 
 def position_text(browsing: BrowseState) -> str:
-    """The position of the current item in the list, and its label."""
+    """Return the position of the current item in the list, and its label."""
     key = browsing.current
     if key is None:
         return f"0 of {len(browsing.run.judgments):,} items listed"
@@ -49,12 +42,12 @@ def position_text(browsing: BrowseState) -> str:
 
 
 def list_choices(browsing: BrowseState, *, blind: bool) -> list[tuple[str, str]]:
-    """The page of the list: text and id of each item."""
+    """Return text and id of each item on the current list page."""
     return [(_line(browsing, key, blind=blind), key) for key in browsing.page]
 
 
 def run_overview(browsing: BrowseState) -> str:
-    """The run in numbers, with notes on its files."""
+    """Return the verdict counts of the run, with notes on its files."""
     run = browsing.run
     counts = ", ".join(f"{count:,} {verdict_name(word)}" for word, count in verdict_counts(browsing).items())
     lines = [f"{run.name}: {len(run.judgments):,} judgments: {counts}."]
@@ -64,7 +57,7 @@ def run_overview(browsing: BrowseState) -> str:
 
 
 def _line(browsing: BrowseState, key: str, *, blind: bool) -> str:
-    """The verdict and other marks in one line, the beginning of the question in the next."""
+    """Verdict and marks on the first line, the start of the question on the second."""
     judgment = browsing.run.judgments[key]
     marks = []
     if not blind or key in browsing.labels:
@@ -75,12 +68,11 @@ def _line(browsing: BrowseState, key: str, *, blind: bool) -> str:
     if key in browsing.labels:
         marks.append(f"you: {_short(str(browsing.labels[key]))}")
     sample = browsing.run.samples.get(key)
-    beginning = " ".join((key if sample is None else sample.question)[:200].split())[:_BEGINNING]
-    return f"{' · '.join(marks)}\n{beginning}" if marks else beginning
+    title = " ".join((key if sample is None else sample.question)[:200].split())[:_MAX_TITLE]
+    return f"{' · '.join(marks)}\n{title}" if marks else title
 
 
 def _short(word: str) -> str:
-    """A verdict in a word for the list; of a pair, the answer in words."""
     return {"1": "first", "2": "second"}.get(word, word)
 
 
@@ -99,7 +91,7 @@ def _texts(sample: Sample) -> str:
 
 
 def _earlier_turns(turns: list[object]) -> str:
-    """The turns before the last, which is the sample's own question and answers."""
+    """Texts of all turns but the last, which is the sample's question and answers."""
     blocks = []
     for index, turn in enumerate(turns, 1):
         if not isinstance(turn, dict):
@@ -108,18 +100,18 @@ def _earlier_turns(turns: list[object]) -> str:
         answers = turn.get("answers")
         blocks.append(
             side_by_side(
-                text_block(str(answer), title=f"Turn {index}: assistant {position_text}")
-                for position_text, answer in enumerate(answers if isinstance(answers, list) else [], 1)
+                text_block(str(answer), title=f"Turn {index}: assistant {position}")
+                for position, answer in enumerate(answers if isinstance(answers, list) else [], 1)
             )
         )
     return "".join(blocks)
 
 
-def _beside(browsing: BrowseState, key: str, theirs: Judgment | None) -> str:
+def _other_panel(browsing: BrowseState, key: str, theirs: Judgment | None) -> str:
     assert browsing.other is not None, "checked by the caller"
     if theirs is None:
         return panel(sentences(["No judgment of this item."]), title=browsing.other.name)
-    word = {"same": "The same verdict.", "different": "Another verdict."}.get(browsing.comparison(key) or "", "")
+    word = {"same": "The same verdict.", "different": "A different verdict."}.get(browsing.comparison(key) or "", "")
     reason = "" if theirs.reason is None else text_block(theirs.reason, title="Its reason")
     return panel(
         sentences([verdict_sentence(theirs), word, *verdict_details(theirs), *doubts(theirs)]),

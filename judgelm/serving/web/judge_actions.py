@@ -1,4 +1,4 @@
-"""Actions of the judging tabs: a mode and a sample from the fields, and the HTML of the judgment, step by step."""
+"""Actions of the judging tabs: build a mode and a sample, and stream the HTML of the judgment."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from judgelm.serving.web.judgment_view import judgment_panel, live_reasons, text
 from judgelm.serving.web.markup import alert, busy, notice, partial_text, text_block
 
 SAMPLE_ID = "page"
-"""Id of every sample of the page; judgments here are greedy, so no seed depends on it."""
+"""Id of every sample of the page. Judgments here are greedy, so seeds do not depend on it."""
 
 ModeAndSample = tuple[BatchMode, Sample]
 
@@ -26,40 +26,34 @@ ModeAndSample = tuple[BatchMode, Sample]
 async def stream_judgment(
     judge: Judge, worker: EngineWorker, make: Callable[[], ModeAndSample]
 ) -> AsyncIterator[tuple[str, FollowUp | None]]:
-    """Yield the HTML as it changes; at the end also the talk that can follow the judgment, if any.
-
-    Args:
-        judge: its format is that of the charts.
-        worker: of its engine.
-        make: returns the mode and the sample; its errors are shown.
-    """
+    """Yield the HTML of a judgment as it changes, finally with the follow-up conversation if there is one."""
     try:
         mode, sample = make()
-        yield busy("The judge is reading …"), None
+        yield busy("The judge is scoring …"), None
         async for step in stream_flow(worker, lambda: mode(sample)):
             if isinstance(step, Finished):
                 judgment = step.result
                 lacks = _lacks_distribution(mode, judgment)
                 yield judgment_panel(judgment, judge.format) + lacks, _talk(mode, sample, judgment)
             elif shown := live_reasons(step):
-                yield busy("The scores stand; the judge is writing its reason …") + shown, None
+                yield busy("The scores are final; the judge is writing its reason …") + shown, None
     except JudgelmError as error:
         yield alert(error), None
 
 
 async def stream_talk(worker: EngineWorker, talk: FollowUp, question: str) -> AsyncIterator[tuple[str, FollowUp]]:
-    """Yield the HTML and the talk as it grows by a question and the judge's reply."""
+    """Yield the HTML and the state of a conversation as the judge answers a question."""
     before = talk_log(talk)
     try:
         if not question.strip():
-            raise InputError("the question is blank; write one")
+            raise InputError("the question is blank; enter one")
         log = before + text_block(question, title="You")
         yield log + busy("The judge is reading …"), talk
         async for step in stream_flow(worker, partial(talk, question)):
             if not isinstance(step, Finished):
                 yield log + "".join(partial_text(reply.text.lstrip(), title="Judge") for reply in step), talk
             elif step.result.reply is None and (failure := step.result.failure) is not None:
-                yield log + alert(f"No reply: {text_failure(failure)}. Ask again, or differently."), talk
+                yield log + alert(f"No reply: {text_failure(failure)}. Ask again, or rephrase the question."), talk
             else:
                 yield talk_log(talk.after(step.result)), talk.after(step.result)
     except JudgelmError as error:
@@ -67,7 +61,7 @@ async def stream_talk(worker: EngineWorker, talk: FollowUp, question: str) -> As
 
 
 def talk_log(talk: FollowUp) -> str:
-    """The questions and replies of a talk, with the failures of replies."""
+    """Return the questions and replies of a conversation, with notes on failed replies."""
     blocks = []
     for turn in talk.history:
         blocks.append(text_block(turn.question, title="You"))
@@ -75,60 +69,42 @@ def talk_log(talk: FollowUp) -> str:
         if turn.failure is not None:
             blocks.append(notice(f"This reply: {text_failure(turn.failure)}."))
         if turn.truncations:
-            blocks.append(notice("The judged answers were cut to make room for the talk."))
+            blocks.append(notice("The answers were truncated to make room for the conversation."))
     return "".join(blocks)
 
 
 def pair_input(
     judge: Judge, question: str, answers: Sequence[str], reference: str, options: dict[str, Any]
 ) -> ModeAndSample:
-    """Two answers side by side; `options` are fields of the pair mode.
-
-    Raises:
-        InputError: a text is blank, or a reason is requested where orders disagree, of one order.
-    """
+    """Return the mode and sample of a pair; `options` are fields of the pair mode."""
     if options.get("reasons") == "flips" and not options.get("both_orders"):
-        raise InputError("a reason where the orders disagree needs both orders; tick “Both orders” or choose another")
+        raise InputError("a reason where the orders disagree requires both orders; tick “Both orders”")
     return judge.mode("pair", **options, **_distribution(judge)), _sample(question, answers, reference)
 
 
 def single_input(judge: Judge, question: str, answer: str, reference: str, anchor: str, explain: bool) -> ModeAndSample:
-    """One answer, beside its reference, beside another answer, or alone.
-
-    Raises:
-        InputError: a text is blank, or both a reference and another answer are given.
-    """
+    """Return the mode and sample of one answer, with a reference, with another answer, or alone."""
     if reference.strip() and anchor.strip():
-        raise InputError("an answer is graded beside its reference or another answer; leave one of them blank")
+        raise InputError("give a reference or another answer, not both; leave one blank")
     sample = _sample(question, [answer], reference, {"anchor": anchor} if anchor.strip() else {})
     return judge.mode("single", reasons=_all_or_none(explain), **_distribution(judge)), sample
 
 
 def several_input(
-    judge: Judge, question: str, reference: str, every_place: bool, explain: bool, *answers: str
+    judge: Judge, question: str, reference: str, rotate: bool, explain: bool, *answers: str
 ) -> ModeAndSample:
-    """Two answers or more; `every_place` shows each once at each place.
-
-    Raises:
-        InputError: the question is blank, or fewer than two answers are there.
-    """
+    """Return the mode and sample of two or more answers; `rotate` shows each answer once in each position."""
     filled = [answer for answer in answers if answer.strip()]
     if len(filled) < 2:
-        raise InputError("a ranking needs two answers or more; fill in another")
-    orders = len(filled) if every_place else 1
+        raise InputError("a ranking needs at least two answers; fill in another")
+    orders = len(filled) if rotate else 1
     return judge.mode("multi", permutations=orders, reasons=_all_or_none(explain)), _sample(question, filled, reference)
 
 
 def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[str, Any]) -> ModeAndSample:
-    """Two assistants' dialogues, or one where no turn has a second answer.
+    """Return the mode and sample of two dialogues, or of one if no turn has a second answer.
 
-    Args:
-        judge: makes the mode.
-        turns: question, first answer, second answer and reference of each; those without any text are left out.
-        options: fields of the conversation mode.
-
-    Raises:
-        InputError: no turn is filled in, or one lacks its question or an answer.
+    Each turn has a question, two answers and a reference. Empty turns are skipped.
     """
     filled = [turn for turn in turns if any(text.strip() for text in turn)]
     if not filled:
@@ -137,8 +113,8 @@ def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[s
     rows = []
     for index, (question, first, second, reference) in enumerate(filled, 1):
         answers = [first, second] if two else [first]
-        _refuse_blank({f"the user's text of turn {index}": question})
-        _refuse_blank({f"answer {answer} of turn {index}": text for answer, text in enumerate(answers, 1)})
+        _refuse_blank({f"the user's text in turn {index}": question})
+        _refuse_blank({f"answer {answer} in turn {index}": text for answer, text in enumerate(answers, 1)})
         rows.append({"question": question, "answers": answers, "reference": reference if reference.strip() else None})
     last = rows[-1]
     sample = _sample(str(last["question"]), list(last["answers"] or ()), str(last["reference"] or ""), {"turns": rows})
@@ -148,15 +124,11 @@ def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[s
 def image_input(
     judge: Judge, question: str, answer: str, reference: str, image: str | None, explain: bool
 ) -> ModeAndSample:
-    """An answer about an image; a judge that sees is shown it, another judges by the reference alone.
-
-    Raises:
-        InputError: a text is blank, or a judge that sees has no image.
-    """
+    """Return the mode and sample of an answer about an image. A judge without vision uses only the reference."""
     _refuse_blank({"the reference": reference})
     sees = judge.engine.supports_images
     if sees and image is None:
-        raise InputError("there is no image; choose one")
+        raise InputError("no image; choose one")
     sample = _sample(question, [answer], reference, images=(image,) if sees and image is not None else ())
     return judge.mode("multimodal", images="use" if sees else "ignore", reasons=_all_or_none(explain)), sample
 
@@ -193,7 +165,7 @@ def _all_or_none(explain: bool) -> str:
 
 
 def _distribution(judge: Judge) -> dict[str, bool]:
-    """The option for the distribution where the judge's scale allows one."""
+    """Request the distribution if the judge's scale allows one."""
     try:
         score_lines(judge.format.scale, judge.format.step)
     except ConfigError:
@@ -205,40 +177,39 @@ def _lacks_distribution(mode: BatchMode, judgment: Judgment) -> str:
     wanted = getattr(mode, "distribution", False) and judgment.failure is None
     if not wanted or any(shown.distribution is not None or shown.grades is not None for shown in judgment.shown):
         return ""
-    return notice("This engine gives no probabilities, so there is no distribution to draw.")
+    return notice("This engine does not return probabilities, so there is no chart of the distribution.")
 
 
 def _talk(mode: BatchMode, sample: Sample, judgment: Judgment) -> FollowUp | None:
-    """A talk about the judgment, where its mode allows one and it has a readable reply."""
     if not isinstance(mode, Pairwise) or judgment.verdict is None:
         return None
     return FollowUp(mode=mode, sample=sample, judgment=judgment)
 
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
-"""Options of every event: no public end point, no overlay over the page, no limit on concurrent events."""
+"""Options of every event: no public endpoint, no overlay over the page, no limit on concurrent events."""
 
 
 REASONS = [("no", "none"), ("yes", "all"), ("where the orders disagree", "flips")]
-"""Choices of the reasons of a pair."""
+"""Choices for the reasons of a pair."""
 
 
 def reason_info(judge: Judge) -> str:
-    """The value of this judge's reasons."""
+    """Return a hint on the quality of this judge's reasons."""
     if judge.format.never_explained:
-        return "This judge was trained without reasons: its text after the scores means little."
-    return "Written after the scores, which do not change with it."
+        return "This judge was not trained to give reasons; its text after the scores is unreliable."
+    return "Written after the scores; it does not affect them."
 
 
 def text_field(
     label: str, *, value: str = "", lines: int = 3, info: str | None = None, elem_id: str | None = None
 ) -> gr.Textbox:
-    """A field for an untrusted text, which is not changed."""
+    """Return a text field that passes its text on unchanged."""
     return gr.Textbox(value, label=label, lines=lines, max_lines=14, info=info, elem_id=elem_id)
 
 
 def html(elem_id: str, *, value: str = "", visible: bool = True) -> gr.HTML:
-    """An element for the HTML of `markup`; without Gradio's own script."""
+    """Return an element for HTML from `markup`, without Gradio's own script."""
     return gr.HTML(
         value,
         elem_id=elem_id,
@@ -259,18 +230,15 @@ def judge_controls(
     *,
     talk: bool = False,
 ) -> tuple[list[Any], Any]:
-    """The buttons that judge and stop, the judgment, and the talk about it.
+    """Add the buttons to judge and stop, the judgment, and with `talk` the conversation about it.
 
-    Args:
-        judge: its format is that of the charts.
-        worker: of its engine.
-        name: begins the elements' ids.
-        fields: their values are the arguments of `make`, in this order.
-        make: returns the mode and the sample, or raises an error to show.
-        talk: whether judgments of this tab can be discussed.
+    `make` gets the values of `fields` and returns the mode and the sample, or raises an error to show. `name` is the
+    start
+    of the elements' ids.
 
     Returns:
-        The outputs of a judgment (its HTML, the state of the talk and, with `talk`, its column and log), and the event.
+        The outputs of a judgment (its HTML, the state of the conversation and, with `talk`, its column and log), and
+        the event.
     """
     with gr.Row(elem_classes="jl-buttons"):
         start = gr.Button("Judge", variant="primary", elem_id=f"{name}-judge")
@@ -293,12 +261,9 @@ def judge_controls(
 
 
 def _talk_controls(worker: EngineWorker, name: str, state: gr.State) -> list[Any]:
-    """The log of the talk and a field to ask, in a column that is hidden until there is a judgment.
+    """Return a hidden column, and in it the log of the conversation.
 
-    Not wired to a `change` of the state, which Gradio would hash at every event.
-
-    Returns:
-        The column and the element of the log.
+    The state has no `change` event: Gradio would hash the state at every event.
     """
     with gr.Column(visible=False, elem_id=f"{name}-talk") as group:
         log = html(f"{name}-log")
@@ -307,7 +272,7 @@ def _talk_controls(worker: EngineWorker, name: str, state: gr.State) -> list[Any
             lines=1,
             max_lines=6,
             elem_id=f"{name}-question",
-            info="It answers with its prompt and its reply before it. Enter sends.",
+            info="The judge sees its prompt and its reply. Press Enter to send.",
         )
         with gr.Row(elem_classes="jl-buttons"):
             ask = gr.Button("Ask", elem_id=f"{name}-ask", scale=0, min_width=120)

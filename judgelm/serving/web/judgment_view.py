@@ -1,11 +1,7 @@
-"""HTML of a judgment: the verdict in words, reasons for doubt, charts, and the prompts shown; and the page's pieces.
+"""HTML of a judgment: the verdict in words, reasons for doubt, charts, and the prompts shown.
 
-A question, an answer, a reason and a run file's fields are untrusted: shown as text, never as Markdown or HTML. All
-texts from outside go through `escape`, or through a function that calls it.
-
-Charts are drawn with matplotlib, as in the reports: inline SVG without a script, which the page's content security
-policy allows, on a white panel in dark mode too. A table beside each chart has the digits, for screen readers as
-well.
+Texts of a question, an answer, a reason or a run file are untrusted. They are escaped, and never rendered as Markdown
+or HTML.
 """
 
 import math
@@ -22,11 +18,11 @@ from judgelm.serving.web.charts import grade_bars, heat_map, probability_bar, sc
 from judgelm.serving.web.markup import notice, panel, partial_text, sentences, side_by_side, text_block, verdict
 from judgelm.serving.web.runs import flips
 
-_FEW = "Less than half of the probability is on score lines: the chart shows that part alone."
+_LOW_COVERAGE = "Less than half of the probability is on score lines. The chart shows only that part."
 
 
 def judgment_panel(judgment: Judgment, judge: JudgeFormat) -> str:
-    """The whole judgment; `judge` has the scale of the charts."""
+    """Return the whole judgment."""
     panels = [_shown_panel(shown, judgment, judge) for shown in judgment.shown]
     drawn = "" if judgment.probability is None else _balance(judgment)
     if isinstance(judgment.verdict, RankingVerdict) and judgment.scores is not None:
@@ -39,7 +35,7 @@ def judgment_panel(judgment: Judgment, judge: JudgeFormat) -> str:
 
 
 def verdict_sentence(judgment: Judgment) -> str:
-    """The verdict in one sentence; of a failure, why there is none."""
+    """Return the verdict in one sentence; for a failure, why there is none."""
     if judgment.failure is not None:
         return f"No verdict: {failure_words(judgment.failure)}."
     match judgment.verdict:
@@ -59,37 +55,35 @@ def verdict_sentence(judgment: Judgment) -> str:
 
 
 def verdict_details(judgment: Judgment) -> list[str]:
-    """P(first better), scores and consistency, each a sentence; disagreeing orders are among the `doubts`."""
+    """Return sentences on P(first better), scores and consistency."""
     lines = []
     if judgment.probability is not None:
         event = "the answer is correct" if isinstance(judgment.verdict, LabelVerdict) else "first better"
         lines.append(f"P({event}) {judgment.probability:.2f}")
     if judgment.scores is not None and len(judgment.scores) > 1 and not judgment.reads_words:
-        by_one_order = (
-            len(judgment.compared) < 2 or judgment.scores == judgment.shown[0].scores
-        )  # as under rule `given`
+        by_one_order = len(judgment.compared) < 2 or judgment.scores == judgment.shown[0].scores  # rule `given`
         mean = "Scores" if by_one_order else "Mean scores"
         lines.append(f"{mean} {score_text(judgment.scores)}")
     if judgment.consistent:
         lines.append("All orders agree.")
     if judgment.repaired:
-        lines.append("Only a second try, held to the grammar of score lines, could be read.")
+        lines.append("The first reply was unparseable; the verdict comes from a constrained retry.")
     return lines
 
 
 def failure_words(failure: Unparsed) -> str:
-    """A failure in words, with its finding where there is one."""
+    """Return a failure in words, with details if known."""
     why = failure.why or (failure.text if failure.code == "engine" else "")
     return FAILURE_NAMES[failure.code] + (f" ({why})" if why else "")
 
 
 def text_failure(failure: Unparsed) -> str:
-    """The failure of a reason or of a reply in a talk, in words."""
-    return f"it breaks off ({failure.why})" if failure.code == "truncated" else failure_words(failure)
+    """Return the failure of a reason or of a reply in a conversation, in words."""
+    return f"it is incomplete ({failure.why})" if failure.code == "truncated" else failure_words(failure)
 
 
 def live_reasons(replies: Sequence[PartialReply]) -> str:
-    """The reasons being written; empty while scores are."""
+    """Return the reasons that are being written; empty during scoring."""
     reasons = [reply for reply in replies if reply.reason]
     if not reasons:
         return ""
@@ -99,19 +93,16 @@ def live_reasons(replies: Sequence[PartialReply]) -> str:
 
 
 def input_notes(judgment: Judgment) -> str:
-    """Notes on changes of the texts before the judge saw them, and the token counts."""
+    """Return notes on sanitized texts, and the token counts."""
     lines = []
     if judgment.sanitized:
-        lines.append(
-            f"{judgment.sanitized} look-alikes of the prompt's own markers were defused in what you gave, so that no "
-            "text can pass for the prompt."
-        )
+        lines.append(f"{judgment.sanitized} look-alikes of the prompt's markers were sanitized.")
     lines.append(f"{judgment.prompt_tokens:,} tokens read, {judgment.completion_tokens:,} written.")
     return f'<div class="jl-small">{sentences(lines)}</div>'
 
 
 def order_words(shown: Shown) -> str:
-    """`answer 2 shown first`, with the part where there are several."""
+    """Return e.g. `answer 2 shown first`."""
     part = f"{shown.part}: " if shown.part else ""
     if len(shown.order) == 1:
         return shown.part or "the judge's reply"
@@ -119,13 +110,13 @@ def order_words(shown: Shown) -> str:
 
 
 def _shown_panel(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
-    lines = [] if shown.failure is None else [f"Not readable: {failure_words(shown.failure)}."]
+    lines = [] if shown.failure is None else [f"Unparseable: {failure_words(shown.failure)}."]
     if shown.scores is not None:
         lines.append(f"Scores {score_text(_in_sample_order(shown))}" if len(shown.scores) > 1 else "")
         if judgment.reads_words and len(shown.order) == 1 and shown.grades is None:
             lines.append(f"Reward {shown.scores[0]:.4g}.")
-        lines.append("" if shown.anchor is None else f"The other answer beside it got {shown.anchor:g}.")
-    parts = [sentences(lines), _distribution_chart(shown, judge), text_block(shown.text, title="Reply as written")]
+        lines.append("" if shown.anchor is None else f"The other answer scored {shown.anchor:g}.")
+    parts = [sentences(lines), _distribution_chart(shown, judge), text_block(shown.text, title="Raw reply")]
     if shown.reason is not None:
         parts.append(text_block(shown.reason, title="Reason"))
     if shown.reason_failure is not None:
@@ -140,7 +131,7 @@ def _shown_panel(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
 
 
 def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
-    """The chart of the distribution with its main numbers, of yes and no P(yes) alone; empty without one."""
+    """Chart and main numbers of the distribution; for yes or no only P(yes)."""
     if shown.distribution is None and shown.grades is None:
         return ""
     if shown.grades is not None and shown.log_odds is not None and len(shown.order) == 1:
@@ -151,17 +142,25 @@ def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
     except ConfigError as error:
         return notice(str(error))
     drawn = shown.grades or shown.distribution
-    assert drawn is not None, "one of the two is there"
-    few = notice(_FEW) if 1 - drawn.unassigned < MIN_ASSIGNED else ""
+    assert drawn is not None, "checked above"
+    low_coverage = notice(_LOW_COVERAGE) if 1 - drawn.unassigned < MIN_ASSIGNED else ""
     if shown.grades is not None:
         grades = shown.grades
         expected = "" if math.isnan(grades.expected) else f"Expected score {grades.expected:.2f}"
-        return sentences([expected, _rest(grades.unassigned, grades.approximation)]) + few + grade_bars(grades, values)
-    assert shown.distribution is not None, "the other of the two"
+        return (
+            sentences([expected, _rest(grades.unassigned, grades.approximation)])
+            + low_coverage
+            + grade_bars(grades, values)
+        )
+    assert shown.distribution is not None, "checked above"
     pair = shown.distribution
     first = pair.first_better if shown.order == (0, 1) else 1 - pair.first_better
     better = "" if math.isnan(first) else f"P(first better) {first:.2f} in this order"
-    return sentences([better, _rest(pair.unassigned, pair.approximation)]) + few + heat_map(pair, shown.order, values)
+    return (
+        sentences([better, _rest(pair.unassigned, pair.approximation)])
+        + low_coverage
+        + heat_map(pair, shown.order, values)
+    )
 
 
 def _rest(unassigned: float, approximation: str) -> str:
@@ -182,20 +181,20 @@ def _in_sample_order(shown: Shown) -> tuple[float, ...]:
 
 def _tied(answers: tuple[int, ...]) -> str:
     names = " and ".join(str(answer + 1) for answer in answers)
-    return f"answer {names}" if len(answers) == 1 else f"answers {names} alike"
+    return f"answer {names}" if len(answers) == 1 else f"answers {names} (tied)"
 
 
 CLOSE_THRESHOLD = 0.1
-"""Largest distance of P(first better) from 0.5 that counts as close: the default of `--close-threshold`."""
+"""Maximum distance of P(first better) from 0.5 that counts as close; default of `--close-threshold`."""
 
 _NONE = (
-    "No sign against this verdict: both orders agree, no text was cut, and the probability is not close to 0.5. "
+    "No warning signs: both orders agree, no text was truncated, and the probability is not close to 0.5. "
     "The judge can still be wrong."
 )
 
 
 def doubts(judgment: Judgment) -> list[str]:
-    """The reasons for doubt of a judgment, the most serious first; none for a failure, which is no verdict."""
+    """Return the reasons for doubt, the most serious first; none for a failure."""
     if judgment.verdict is None:
         return []
     pair = isinstance(judgment.verdict, PairVerdict)
@@ -204,7 +203,7 @@ def doubts(judgment: Judgment) -> list[str]:
 
 
 def doubts_html(judgment: Judgment) -> str:
-    """The reasons for doubt under a title; for a pair without any, a sentence that names the checks."""
+    """Return the reasons for doubt; for a pair without any, a sentence on what was checked."""
     reasons = doubts(judgment)
     if reasons:
         return notice("Why this verdict may be wrong:", *reasons)
@@ -215,13 +214,13 @@ def doubts_html(judgment: Judgment) -> str:
 def _of_orders(judgment: Judgment, *, pair: bool) -> Iterator[str]:
     flipped = flips(judgment)
     if flipped:
-        yield "The orders disagree: the verdict depends on which answer stands first, so do not rely on it."
+        yield "The orders disagree: the verdict depends on which answer is shown first. Do not rely on it."
     elif pair and flipped is None and len(judgment.shown) == 1:
-        yield "Only one order was judged, so the effect of the position is unknown."
+        yield "Only one order was judged, so the position bias is unknown."
 
 
 def _of_cuts(judgment: Judgment) -> Iterator[str]:
-    """A sentence for each answer that was cut, with the shortest part that the judge read."""
+    """A sentence for each truncated answer, with the shortest part that the judge read."""
     read: dict[int, tuple[int, int]] = {}
     for shown in judgment.shown:
         for cut in shown.truncations:
@@ -229,10 +228,10 @@ def _of_cuts(judgment: Judgment) -> Iterator[str]:
             tokens = (cut.tokens_after, cut.tokens_before)
             read[answer] = min(read.get(answer, tokens), tokens)
     for answer, (after, before) in sorted(read.items()):
-        yield f"Answer {answer} was cut: the judge read {after:,} of its {before:,} tokens."
+        yield f"Answer {answer} was truncated: the judge read {after:,} of its {before:,} tokens."
 
 
 def _of_probability(judgment: Judgment) -> Iterator[str]:
     probability = judgment.probability
     if probability is not None and abs(probability - 0.5) <= CLOSE_THRESHOLD:
-        yield f"The call is close: P(first better) {probability:.2f} is at most {CLOSE_THRESHOLD:g} from 0.5."
+        yield f"The call is close: P(first better) {probability:.2f} is within {CLOSE_THRESHOLD:g} of 0.5."

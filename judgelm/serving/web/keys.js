@@ -1,4 +1,4 @@
-// Labelling by keyboard: a key presses the button that is named beside it, unless somebody is typing.
+// Keyboard shortcuts for labelling. They are off while the user types in a field.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   const typing = event.target.closest("textarea, select, [contenteditable], input:not([type=radio]):not([type=checkbox])");

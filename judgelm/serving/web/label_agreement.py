@@ -18,16 +18,15 @@ from judgelm.studies.pair_labels import label_of
 
 
 def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
-    """Agreement with the labels, their file, and agreement with the other judge."""
+    """Return the agreement with the labels and with the other judge, and the path of the label file."""
     labelled = sum(key in browsing.run.judgments for key in browsing.labels)
     evaluation = evaluate_labels(browsing, browsing.run)
-    caveat = "" if blind else " Labels given with the judge's verdict in view agree with it more than they should."
+    caveat = "" if blind else " If you see the verdict before you label, agreement is overestimated."
     curve = "" if evaluation is None else growth_html(browsing, evaluation)
-    none_yet = ["No labels yet: the judge's agreement with yours will stand here."]
-    words = none_yet if evaluation is None else headline(evaluation)
+    words = ["No labels yet."] if evaluation is None else headline(evaluation)
     parts = [panel(sentences(words), curve, title=f"Your labels ({labelled:,})")]
     file = browsing.run.label_file
-    saved = "" if file is None else f"Each is saved at once in {file.path}, which judgelm eval --labels reads."
+    saved = "" if file is None else f"Labels are saved immediately in {file.path}, which judgelm eval --labels reads."
     parts.append(f'<div class="jl-small">{sentences([caveat if labelled else "", saved])}</div>')
     if browsing.other is not None:
         parts.append(panel(sentences(judge_agreement(browsing)), title="The other judge"))
@@ -35,13 +34,12 @@ def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
 
 
 def judge_agreement(browsing: BrowseState) -> list[str]:
-    """Agreement of the two judges on the items with a verdict of both."""
+    """Return the agreement of the two judges on items with a verdict from both, as sentences."""
     other = browsing.other
     if other is None:
         return []
-    compared = {
-        key: comparison for key in browsing.run.judgments if (comparison := browsing.comparison(key)) is not None
-    }
+    verdicts = {key: browsing.comparison(key) for key in browsing.run.judgments}
+    compared = {key: comparison for key, comparison in verdicts.items() if comparison is not None}
     joined = browsing.run.judgments.keys() & other.judgments.keys()
     lines = [
         f"{browsing.run.name} and {other.name} share {len(joined):,} items; "
@@ -49,15 +47,16 @@ def judge_agreement(browsing: BrowseState) -> list[str]:
         f"{len(other.judgments) - len(joined):,} only in the second."
     ]
     if not compared:
-        return [*lines, "No item has a verdict from both judges.", *_labels_beside(browsing)]
+        return [*lines, "No item has a verdict from both judges.", *_label_agreement(browsing)]
     clusters = _clusters(browsing, list(compared))
     same = share(np.array([comparison == "same" for comparison in compared.values()]), clusters, Resampling())
-    lines.append(f"Of {same.n:,} items with two verdicts {percent(same.value)} have the same ({_interval(same)}).")
-    return [*lines, *_kappa(browsing, list(compared)), *_labels_beside(browsing)]
+    lines.append(
+        f"Of {same.n:,} items with two verdicts, {percent(same.value)} have the same verdict ({_interval(same)})."
+    )
+    return [*lines, *_kappa(browsing, list(compared)), *_label_agreement(browsing)]
 
 
-def _labels_beside(browsing: BrowseState) -> list[str]:
-    """The agreement of each of the two judges with the labels, one below the other; nothing without labels."""
+def _label_agreement(browsing: BrowseState) -> list[str]:
     assert browsing.other is not None, "checked by the caller"
     evaluations = {run.name: evaluate_labels(browsing, run) for run in (browsing.run, browsing.other)}
     return [
@@ -68,7 +67,6 @@ def _labels_beside(browsing: BrowseState) -> list[str]:
 
 
 def _kappa(browsing: BrowseState, keys: list[str]) -> list[str]:
-    """Cohen's kappa over the pairs among the items; nothing without pairs."""
     assert browsing.other is not None, "checked by the caller"
     sides = [(key, browsing.run.judgments[key].winner, browsing.other.judgments[key].winner) for key in keys]
     pairs = [(key, first, second) for key, first, second in sides if first is not None and second is not None]
@@ -84,7 +82,7 @@ def _kappa(browsing: BrowseState, keys: list[str]) -> list[str]:
 
 
 def _clusters(browsing: BrowseState, keys: list[str]) -> list[str] | None:
-    """Items of one question are resampled together, where the questions are known."""
+    """Pairs of one question are resampled together."""
     questions = browsing.run.questions
     return [questions.get(key, key) for key in keys] if questions else None
 
@@ -93,14 +91,14 @@ def _interval(estimate: Estimate) -> str:
     return f"95 % interval {bounds(estimate)}"
 
 
-MOST_POINTS = 40
-"""Points of the curve at most; of more labels every so many are drawn, and the last."""
+MAX_POINTS = 40
+"""Maximum points of the curve."""
 
-_STOPPING = "Decide beforehand how many pairs you label: a stop when the number looks good makes it too good."
+_STOPPING = "Decide in advance how many pairs to label. Stopping when the agreement looks good overestimates it."
 
 
 def evaluate_labels(browsing: BrowseState, run: OpenRun) -> Evaluation | None:
-    """A run's agreement with the labels made here, by the order rule of `evaluate`; None where no label joins."""
+    """Evaluate a run against the page's labels; None if no label matches an item of the run."""
     labels = {
         key: Label(sample_id=key, winner=winner) for key, winner in browsing.labels.items() if key in run.judgments
     }
@@ -110,9 +108,9 @@ def evaluate_labels(browsing: BrowseState, run: OpenRun) -> Evaluation | None:
 
 
 def progress_html(browsing: BrowseState) -> str:
-    """The labels so far in a line beside the buttons: their number, and the agreement with its interval."""
+    """Return the number of labels and the agreement with its interval, as one line."""
     evaluation = evaluate_labels(browsing, browsing.run)
-    text = "No labels yet: the agreement appears here with the first."
+    text = "No labels yet. The agreement appears here after the first label."
     if evaluation is not None:
         labels = "1 label" if evaluation.counts.joined == 1 else f"{evaluation.counts.joined:,} labels"
         text = f"{labels}: {agreement_words(evaluation)}."
@@ -120,33 +118,27 @@ def progress_html(browsing: BrowseState) -> str:
 
 
 def agreement_words(evaluation: Evaluation) -> str:
-    """`agreement 75.0 % (95 % interval 30.1 to 95.4, n = 4)`, or why there is none."""
+    """Return `agreement 75.0 % (95 % interval 30.1 to 95.4, n = 4)`, or why there is none."""
     if evaluation.headline is None or evaluation.counts.judged == 0:
-        return "no agreement, since all their judgments failed"
+        return "no agreement, because all judgments failed"
     accuracy = evaluation.headline.accuracy
     return f"agreement {percent(accuracy.value)} (95\u00a0% interval {bounds(accuracy)}, n = {accuracy.n:,})"
 
 
 def growth_html(browsing: BrowseState, evaluation: Evaluation) -> str:
-    """The curve of the agreement over the labels in the order given; empty below two judged labels."""
+    """Return the curve of the agreement over the labels; empty if fewer than two are judged."""
     labelled = [key for key in browsing.labels if key in browsing.run.judgments]
     growth = agreement_growth(labelled, evaluation, browsing.run.questions)
     return agreement_curve(growth) + sentences([_STOPPING]) if len(growth) > 1 else ""
 
 
 def agreement_growth(labelled: list[str], evaluation: Evaluation, questions: Mapping[str, str]) -> list[Estimate]:
-    """Agreement after the first labels, after one more, and so on; failed judgments are left out.
-
-    Args:
-        labelled: ids of the evaluated samples in the order of their labels.
-        evaluation: of all these labels.
-        questions: by sample id; pairs of one question are resampled together. Empty resamples single pairs.
-    """
+    """Return the agreement after the first labels, after one more, and so on, without failed judgments."""
     wrong = {each.sample_id for each in evaluation.disagreements}
     failed = set(evaluation.failed)
     keys = [key for key in labelled if key not in failed]
     hits = np.array([key not in wrong for key in keys])
     clusters = [questions.get(key, key) for key in keys]
-    every = -(-len(keys) // MOST_POINTS) if keys else 1
+    every = -(-len(keys) // MAX_POINTS) if keys else 1
     counts = sorted({*range(every, len(keys) + 1, every), len(keys)} - {0})
     return [share(hits[:count], clusters[:count], Resampling()) for count in counts]

@@ -1,4 +1,8 @@
-"""A run's file of labels."""
+"""The label file of a run.
+
+It has one line per labelled pair, `{"id": ..., "winner": ...}`, as `judgelm eval --labels` reads them. Each change
+replaces the file atomically, so that neither a reload nor a killed server loses a label.
+"""
 
 import fcntl
 import hashlib
@@ -16,24 +20,24 @@ from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.records import Winner
 
 _SUFFIX = ".labels.jsonl"
-_LONGEST_STEM = 80
+_MAX_STEM = 80
 
 
 class StoredLabels(NamedTuple):
-    """Contents of a file of labels: the winners by sample id, and whether an incomplete last line was skipped."""
+    """Winners by sample id; `incomplete` if an incomplete last line was skipped."""
 
     winners: dict[str, Winner]
-    torn: bool
+    incomplete: bool
 
 
 @dataclass(frozen=True, slots=True)
 class LabelFile:
-    """A run's file of labels, which several pages and servers may write at once; it need not exist yet."""
+    """The label file of a run. Several pages and servers may write it at once; it need not exist yet."""
 
     path: Path
 
     def read(self) -> StoredLabels:
-        """All labels; of two for one id the later.
+        """Read all labels; the last label of an id counts.
 
         Raises:
             InputError: the file cannot be read, or has lines that the page does not write.
@@ -41,25 +45,25 @@ class LabelFile:
         winners: dict[str, Winner] = {}
         line = 0
         if not self.path.exists():
-            return StoredLabels(winners, torn=False)
+            return StoredLabels(winners, incomplete=False)
         try:
             for line, row in read_jsonl(self.path):
                 winners |= _winner(Row(str(self.path), line, row))
         except InputError:
-            if not self._is_torn_after(line):
+            if not self._is_incomplete_after(line):
                 raise
-            return StoredLabels(winners, torn=True)
-        return StoredLabels(winners, torn=False)
+            return StoredLabels(winners, incomplete=True)
+        return StoredLabels(winners, incomplete=False)
 
     def put(self, key: str, winner: Winner | None) -> dict[str, Winner]:
-        """Write a label, or remove it where it is None; it is on disk once this has returned.
+        """Save a label, or remove it if `winner` is None. The file is synced to disk before this returns.
 
         Returns:
-            All labels of the file, also those written by others meanwhile.
+            All labels of the file, including those that others have written.
 
         Raises:
             InputError: as `read`; nothing is written.
-            RunError: the file cannot be written; it is as it was before.
+            RunError: the file cannot be written; it is unchanged.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,8 +75,8 @@ class LabelFile:
                 self._replace(winners)
         except OSError as error:
             raise RunError(
-                f"{self.path}: this label is not saved: {error.strerror or error}; free some space, or let "
-                "`judgelm web` write there, and give it again (labels of uploaded files are saved in another folder)"
+                f"{self.path}: cannot save the label: {error.strerror or error}; free disk space or fix permissions, "
+                "then label again (labels of uploaded files are saved in another folder)"
             ) from error
         return winners
 
@@ -82,28 +86,27 @@ class LabelFile:
             with draft.open("wb") as file:
                 file.writelines(encode_line({"id": key, "winner": winner}) for key, winner in winners.items())
                 file.flush()
-                os.fsync(file.fileno())  # a power cut after the exchange would otherwise take all labels, not the last
-            os.replace(draft, self.path)  # from here on another holds the lock, and the draft is theirs
+                os.fsync(file.fileno())  # otherwise a power failure after the rename could lose all labels
+            os.replace(draft, self.path)  # releases the lock: the draft may now be another writer's
         except OSError:
             draft.unlink(missing_ok=True)
             raise
 
-    def _is_torn_after(self, line: int) -> bool:
-        """True where the rest after this line is one line without a line end."""
+    def _is_incomplete_after(self, line: int) -> bool:
         written = self.path.read_bytes()
         return not written.endswith(b"\n") and written.count(b"\n") == line
 
 
-def beside_run(run: Path) -> LabelFile:
-    """The labels of a run file on this machine: `judgments.labels.jsonl` beside `judgments.jsonl`."""
+def label_file_of(run: Path) -> LabelFile:
+    """Return the label file of a local run: `judgments.labels.jsonl` next to `judgments.jsonl`."""
     return LabelFile(run.with_name(run.name.removesuffix(".jsonl") + _SUFFIX))
 
 
-def of_upload(run: Path) -> LabelFile:
-    """The labels of an uploaded run file, which is deleted when the page ends.
+def label_file_of_upload(run: Path) -> LabelFile:
+    """Return the label file of an uploaded run, which is deleted when the page ends.
 
-    They are in the user's folder for state (`$XDG_STATE_HOME/judgelm/labels`), named by the run file's content, so that
-    they are found again when the same file is uploaded again.
+    The file is in `$XDG_STATE_HOME/judgelm/labels` and named by the run file's content, so that uploading the same file
+    again finds it.
 
     Raises:
         InputError: the run file cannot be read.
@@ -114,22 +117,21 @@ def of_upload(run: Path) -> LabelFile:
     except OSError as error:
         raise InputError(f"{run.name}: cannot read: {error.strerror or error}; upload it again") from error
     state = Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"))
-    stem = run.name.removesuffix(".jsonl")[:_LONGEST_STEM]
+    stem = run.name.removesuffix(".jsonl")[:_MAX_STEM]
     return LabelFile(state / "judgelm" / "labels" / f"{stem}-{digest}{_SUFFIX}")
 
 
 def _winner(row: Row) -> dict[str, Winner]:
-    """The line's label by its id. Lines with more fields are refused, since the page would drop the fields."""
-    key = row.data.get("id")
+    key = row.data.get("id")  # lines with more fields are refused: the page would drop the fields
     if row.data.keys() != {"id", "winner"} or not isinstance(key, str):
-        finding = "expected exactly an id and a winner, as written by the page"
-        raise row.error(f"{finding}; give this file another name, and open it under Earlier labels")
+        finding = "expected only an id and a winner"
+        raise row.error(f"{finding}; rename this file and open it under Earlier labels")
     return {key: winner_field(row)}
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Lock the file against other writers; after a wait for a file that was replaced meanwhile, lock the new one."""
+    """Lock the file. If another process replaced it while this one waited, lock the new file."""
     while True:
         with path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""HTML building blocks of the page; they escape all text."""
+"""HTML building blocks of the page. They escape all text."""
 
 from collections.abc import Iterable
 from html import escape
@@ -6,16 +6,16 @@ from html import escape
 from judgelm.errors import BusyError, EngineError, JudgelmError
 
 MAX_TEXT = 20_000
-"""Characters of one text that the page shows."""
+"""Maximum characters of one text on the page."""
 
 _WAYS_OUT: tuple[tuple[type[JudgelmError], str], ...] = (
     (BusyError, "Try again in a moment."),
-    (EngineError, "Start `judgelm web` again; what it printed says more."),
+    (EngineError, "Restart `judgelm web`; see its terminal output for the cause."),
 )
 
 
 def text_block(text: str, *, title: str, note: str = "") -> str:
-    """A titled text with its line ends and blanks."""
+    """Return a text under a title, with its line breaks and spaces."""
     left = len(text) - MAX_TEXT
     shown = text if left <= 0 else f"{text[:MAX_TEXT]}\n[… {left:,} more characters are not shown]"
     aside = f" <small>{escape(note)}</small>" if note else ""
@@ -25,49 +25,49 @@ def text_block(text: str, *, title: str, note: str = "") -> str:
 
 
 def side_by_side(blocks: Iterable[str]) -> str:
-    """Blocks in columns; below each other where the screen is narrow."""
+    """Return blocks in columns; on narrow screens they stack."""
     return f'<div class="jl-columns">{"".join(blocks)}</div>'
 
 
 def panel(*parts: str, title: str = "") -> str:
-    """Parts that belong together, under a title."""
+    """Return a box with a title."""
     heading = f"<h3>{escape(title)}</h3>" if title else ""
     return f'<section class="jl-panel">{heading}{"".join(parts)}</section>'
 
 
 def verdict(sentence: str, *rest: str) -> str:
-    """A verdict in words, read out by screen readers when it appears, with its details below."""
+    """Return a verdict and its details. Screen readers announce it when it appears."""
     return f'<div class="jl-verdict" role="status"><p class="jl-lead">{escape(sentence)}</p>{sentences(rest)}</div>'
 
 
 def sentences(lines: Iterable[str]) -> str:
-    """A paragraph for each line that is not empty."""
+    """Return a paragraph for each non-empty line."""
     return "".join(f"<p>{escape(line)}</p>" for line in lines if line)
 
 
 def notice(*lines: str) -> str:
-    """A note that is no error."""
+    """Return a highlighted note."""
     return f'<div class="jl-notice">{sentences(lines)}</div>'
 
 
 def folded(text: str, *, title: str) -> str:
-    """A text that a click on its title shows."""
+    """Return a text that is hidden until its title is clicked."""
     return f'<details class="jl-folded"><summary>{escape(title)}</summary><p>{escape(text)}</p></details>'
 
 
 def alert(error: JudgelmError | str) -> str:
-    """An error, with advice on what to do."""
+    """Return an error with advice on what to do."""
     way_out = next((words for kind, words in _WAYS_OUT if isinstance(error, kind)), "")
     return f'<div class="jl-alert" role="alert">{sentences([str(error), way_out])}</div>'
 
 
 def busy(words: str) -> str:
-    """A note on work in progress."""
+    """Return a note on work in progress."""
     return f'<p class="jl-busy" role="status">{escape(words)}</p>'
 
 
 def partial_text(text: str, *, title: str) -> str:
-    """A text while it is being written."""
+    """Return a text that is still being written."""
     return (
         f'<section class="jl-text jl-writing"><h4>{escape(title)}</h4>'
         f'<div class="jl-raw">{escape(text)}<span class="jl-cursor" aria-hidden="true"></span></div></section>'

@@ -1,7 +1,7 @@
-"""The page: a tab for each way of judging, the tab to browse and label runs, and the ASGI application that serves it.
+"""The page: a tab per way of judging, and the tab to browse and label runs.
 
-Nothing on the page comes from other servers: fonts, scripts and styles are served from here, telemetry is off, and a
-content security policy has the browser refuse requests to other servers.
+The page loads nothing from other servers: fonts, scripts and styles are local, telemetry is off, and a content
+security policy blocks requests to other servers.
 """
 
 import json
@@ -35,24 +35,24 @@ from judgelm.serving.web.markup import folded, notice, sentences
 from judgelm.serving.web.runs import OpenRun
 
 _UPLOADS_KEPT_S = 24 * 3600
-_MOST_ANSWERS, _ANSWERS_AT_FIRST = 8, 3
-_MOST_TURNS, _TURNS_AT_FIRST, _FIELDS_OF_TURN = 8, 2, 4
+_MAX_ANSWERS, _ANSWERS_AT_FIRST = 8, 3
+_MAX_TURNS, _TURNS_AT_FIRST, _FIELDS_PER_TURN = 8, 2, 4
 _EXAMPLE_TEXTS = ("question", "answer_1", "answer_2")
-_VIEWS = [("each turn", "each"), ("the last turn", "last"), ("the whole at once", "whole")]
+_VIEWS = [("each turn", "each"), ("the last turn", "last"), ("the whole conversation", "whole")]
 _NO_IMAGES = (
-    "This judge cannot see images. For one that does, start `judgelm web` with a vision-language judge (a LLaVA or "
-    "Idefics model, or a server's by --engine openai).",
-    "Without the image it can still grade an answer by the reference alone, which must then describe the image.",
+    "This judge does not support images. To use images, start `judgelm web` with a vision-language judge: a LLaVA or "
+    "Idefics model, or a model on a server (--engine openai).",
+    "Without the image, the judge grades the answer by the reference alone. The reference must describe the image.",
 )
 
 
 def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()) -> gr.Blocks:
-    """The page, to be served by `judgelm.serving.web.page.web_app`, which adds its theme and keys.
+    """Return the page, to be served by `judgelm.serving.web.web_app.web_app`.
 
     Args:
-        judge: loaded; its engine is used through the worker alone.
-        worker: that drives the judge's engine for all users of the page.
-        runs: run files to browse from the start; others are uploaded by the browser.
+        judge: loaded; its engine is used only through the worker.
+        worker: drives the judge's engine for all users of the page.
+        runs: run files that are open from the start. Users can upload others.
     """
     page: gr.Blocks
     with gr.Blocks(title="judgelm", analytics_enabled=False, delete_cache=(_UPLOADS_KEPT_S, _UPLOADS_KEPT_S)) as page:
@@ -67,7 +67,6 @@ def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()
 
 
 def _about(judge: Judge) -> str:
-    """The name, engine, template and scale of the judge."""
     described = judge.engine.describe()
     model = described.get("model", {})
     if judge.named is not None:
@@ -84,7 +83,7 @@ def _about(judge: Judge) -> str:
 
 
 class _Field(NamedTuple):
-    """A field for a text: its id after the tab's, its label, its height and a hint."""
+    """A text field; `id` is appended to the tab's id."""
 
     id: str
     label: str
@@ -105,15 +104,7 @@ def _reason_box(judge: Judge, name: str, *, value: bool = False) -> gr.Checkbox:
 def _more_button(
     name: str, label: str, first: int, most: int, update: Callable[[int], list[Any]]
 ) -> Callable[[list[Any]], Any]:
-    """A button that shows one more part of a form; call the result with the parts.
-
-    Args:
-        name: begins the element's id.
-        label: of the button.
-        first: parts shown at first.
-        most: parts there are.
-        update: new states of all parts for a number of shown ones.
-    """
+    """Add a button that shows one more part of a form. Call the result with the parts."""
     count = gr.State(first)
     button = gr.Button(label, size="sm", elem_id=f"{name}-more")
 
@@ -128,13 +119,13 @@ _QUESTION = _Field("question", "Question", 2)
 _REFERENCE = _Field("reference", "Reference answer (optional)", 2)
 _SINGLE_EXAMPLE = ("How many legs does a spider have?", "Eight, in four pairs.")
 _SEVERAL_EXAMPLE = (
-    "Translate into French: good evening", "Bonsoir.", "Bonne nuit, which is said on going to bed.", "Good evening."
+    "Translate into French: good evening", "Bonsoir.", "Bonne nuit, said before going to bed.", "Good evening."
 )  # fmt: skip
 _DIALOGUE_EXAMPLE = (
     *("Name a planet with rings.", "Saturn.", "Venus.", ""),
     *("How many moons does it have?", "Well over a hundred are known.", "None.", ""),
 )
-_IMAGE_EXAMPLE = ("How many squares are there, and which colour have they?", "Two blue squares.", "Two, both blue.")
+_IMAGE_EXAMPLE = ("How many squares are there, and what colour are they?", "Two blue squares.", "Two, both blue.")
 
 
 def _filled_in(fields: Sequence[gr.Textbox], texts: Sequence[str]) -> None:
@@ -156,8 +147,8 @@ def _single_tab(judge: Judge, worker: EngineWorker) -> None:
     with gr.Row():
         texts += _text_fields(
             "single",
-            _REFERENCE._replace(info="The judge grades the answer beside it."),
-            _Field("anchor", "Another answer (optional)", 2, "Instead of a reference: scored as well."),
+            _REFERENCE._replace(info="The judge compares the answer with it."),
+            _Field("anchor", "Another answer (optional)", 2, "Use it instead of a reference; it is scored too."),
         )
     explain = _reason_box(judge, "single", value=not judge.format.never_explained)
     judge_controls(judge, worker, "single", [*texts, explain], partial(single_input, judge))
@@ -166,34 +157,36 @@ def _single_tab(judge: Judge, worker: EngineWorker) -> None:
 def _several_tab(judge: Judge, worker: EngineWorker) -> None:
     [question] = _text_fields("several", _QUESTION)
     with gr.Row(elem_classes="jl-answers"):
-        places = range(1, _MOST_ANSWERS + 1)
-        answers = _text_fields("several", *(_Field(f"answer-{place}", f"Answer {place}", 4) for place in places))
+        positions = range(1, _MAX_ANSWERS + 1)
+        answers = _text_fields(
+            "several", *(_Field(f"answer-{position}", f"Answer {position}", 4) for position in positions)
+        )
     _filled_in([question, *answers], _SEVERAL_EXAMPLE)
     for field in answers[_ANSWERS_AT_FIRST:]:
         field.visible = False
     show_more = _more_button(
-        "several", "Add an answer", _ANSWERS_AT_FIRST, _MOST_ANSWERS,
-        lambda now: [gr.Textbox(visible=index < now) for index in range(_MOST_ANSWERS)],
+        "several", "Add an answer", _ANSWERS_AT_FIRST, _MAX_ANSWERS,
+        lambda now: [gr.Textbox(visible=index < now) for index in range(_MAX_ANSWERS)],
     )  # fmt: skip
     show_more(answers)
     [reference] = _text_fields("several", _REFERENCE)
     with gr.Row():
-        every_place = gr.Checkbox(
+        rotate = gr.Checkbox(
             value=False,
-            label="Each answer once at each place",
-            info="As many prompts as answers; their mean scores rank.",
+            label="Each answer once in each position",
+            info="Uses one prompt per answer and ranks by mean scores.",
             visible=not judge.template.reads_alone,
             elem_id="several-places",
         )
         explain = _reason_box(judge, "several")
-    fields = [question, reference, every_place, explain, *answers]
+    fields = [question, reference, rotate, explain, *answers]
     judge_controls(judge, worker, "several", fields, partial(several_input, judge))
 
 
 def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
-    html("dialogue-help", value=notice("Leave every second assistant's answer blank to grade one dialogue."))
+    html("dialogue-help", value=notice("To grade one dialogue, leave all answers of assistant 2 blank."))
     groups, fields = [], []
-    for turn in range(1, _MOST_TURNS + 1):
+    for turn in range(1, _MAX_TURNS + 1):
         name, title = f"dialogue-{turn}", f"Turn {turn}:"
         with gr.Group(visible=turn <= _TURNS_AT_FIRST) as group:
             fields += _text_fields(name, _Field("user", f"{title} the user", 2))
@@ -204,8 +197,8 @@ def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
         groups.append(group)
     _filled_in(fields, _DIALOGUE_EXAMPLE)
     show_more = _more_button(
-        "dialogue", "Add a turn", _TURNS_AT_FIRST, _MOST_TURNS,
-        lambda now: [gr.Group(visible=index < now) for index in range(_MOST_TURNS)],
+        "dialogue", "Add a turn", _TURNS_AT_FIRST, _MAX_TURNS,
+        lambda now: [gr.Group(visible=index < now) for index in range(_MAX_TURNS)],
     )  # fmt: skip
     show_more(groups)
     with gr.Row():
@@ -214,7 +207,7 @@ def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
             gr.Checkbox(
                 value=True,
                 label="Both orders",
-                info="Of two dialogues.",
+                info="For two dialogues.",
                 visible=not judge.template.reads_alone,
                 elem_id="dialogue-orders",
             ),
@@ -222,7 +215,7 @@ def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
         ]
 
     def make(view: str, both: bool, reasons: str, *texts: str) -> ModeAndSample:
-        rows = [texts[start : start + _FIELDS_OF_TURN] for start in range(0, len(texts), _FIELDS_OF_TURN)]
+        rows = [texts[start : start + _FIELDS_PER_TURN] for start in range(0, len(texts), _FIELDS_PER_TURN)]
         return dialogue_input(judge, rows, {"turns": view, "both_orders": both, "reasons": reasons})
 
     judge_controls(judge, worker, "dialogue", [*options, *fields], make, talk=True)
@@ -254,7 +247,7 @@ def _image_tab(judge: Judge, worker: EngineWorker) -> None:
 
 
 def pair_tab(judge: Judge, worker: EngineWorker) -> None:
-    """Lay the tab out; the judgment goes when another example takes the place of the judged texts."""
+    """Lay out the tab for pairs. Another example clears the judgment."""
     with gr.Row(elem_classes="jl-example"):
         note = html("pair-example", value=example_note(0))
         another = gr.Button("Another example", size="sm", scale=0, min_width=140, elem_id="pair-another")
@@ -266,7 +259,7 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
     fields += _text_fields("pair", _REFERENCE)
     with gr.Row():
         both = gr.Checkbox(
-            value=True, label="Both orders", info="Shows the answers a second time, exchanged.",
+            value=True, label="Both orders", info="Judges the pair a second time with the answers swapped.",
             visible=not judge.template.reads_words, elem_id="pair-orders",
         )  # fmt: skip
         explained = "none" if judge.format.never_explained else "all"
@@ -286,7 +279,7 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
         return [index, example_note(index), *texts, "", *no_judgment]
 
     def on_clear(now: int) -> list[Any]:
-        return [now - 1, *[""] * (1 + len(fields)), *no_judgment]  # the same example comes next
+        return [now - 1, *[""] * (1 + len(fields)), *no_judgment]  # so that the same example comes next
 
     for button, event in ((another, on_another), (clear, on_clear)):
         button.click(event, position, [position, note, *fields, *outputs], cancels=[judging], **QUIET)
@@ -295,16 +288,16 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
 
 @cache
 def examples() -> tuple[dict[str, Any], ...]:
-    """All everyday pairs with their labels and the labels' reasons, in the order of their file."""
+    """Return all everyday pairs with their labels and the reasons for them."""
     return tuple(json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines())
 
 
 def example_note(index: int) -> str:
-    """The source of an example, and its label folded away, so that nobody reads it before the verdict."""
+    """Return the source of an example, with its label hidden until clicked."""
     example = examples()[index]
-    source = f"Example {index + 1} of {len(examples())}, from judgelm's everyday pairs. Press Judge, or type your own."
+    source = f"Example {index + 1} of {len(examples())}, from judgelm's everyday pairs. Press Judge, or edit the texts."
     label = f"{WINNER_NAMES[example['winner']]}. {example['reason']}"
-    return f'<div class="jl-small">{sentences([source])}{folded(label[0].upper() + label[1:], title="Its label")}</div>'
+    return f'<div class="jl-small">{sentences([source])}{folded(label[0].upper() + label[1:], title="Label")}</div>'
 
 
 _TABS = (
@@ -314,4 +307,4 @@ _TABS = (
     ("Conversation", "dialogue", _dialogue_tab),
     ("Image", "image", _image_tab),
 )
-"""The tabs in which is judged: title, id, and the function that lays it out."""
+"""The judging tabs: title, id, and the function that lays the tab out."""

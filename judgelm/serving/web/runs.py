@@ -1,9 +1,4 @@
-"""Run files to browse: judgments joined with the judged texts, labels of the user, and a position among them.
-
-Labels are saved in a file at once, so that neither a reload nor a killed server loses one: a line for each, `{"id":
-..., "winner": ...}`, as `judgelm eval --labels` reads them. Ids must be unique there, so a changed or removed label
-changes its line: a new file is written beside the old one and replaces it.
-"""
+"""Run files to browse: judgments joined with the judged texts and the user's labels."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +15,7 @@ from judgelm.records import Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.runs.recorded_rows import recorded_reading
 from judgelm.runs.run_files import input_beside, read_judgments
-from judgelm.serving.web.label_file import LabelFile, beside_run, of_upload
+from judgelm.serving.web.label_file import LabelFile, label_file_of, label_file_of_upload
 from judgelm.studies.pair_labels import by_id, orders_of
 
 FAILED = "failed"
@@ -28,14 +23,14 @@ FAILED = "failed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRun:
-    """The judgments of one run file.
+    """Judgments of one run file.
 
     Attributes:
         name: of the file.
-        judgments: by sample id, in the order written, the latest of each.
-        samples: the texts by id, of those that are known.
-        notes: on the files, in words.
-        label_file: for labels of its pairs; None keeps them on the page alone.
+        judgments: by sample id, in file order, the latest of each.
+        samples: the judged texts by id, where known.
+        notes: on the files.
+        label_file: for labels of its pairs; None does not save labels.
     """
 
     name: str
@@ -46,24 +41,24 @@ class OpenRun:
 
     @property
     def verdicts(self) -> list[str]:
-        """The verdicts in a word, the most frequent first."""
+        """Verdict words, the most frequent first."""
         counted = Counter(verdict_word(judgment) for judgment in self.judgments.values())
         return [word for word, _ in counted.most_common()]
 
     @property
     def categories(self) -> list[str]:
-        """The samples' categories, those of the most items first."""
+        """Categories of the samples, the most frequent first."""
         counted = Counter(sample.category for sample in self.samples.values() if sample.category)
         return [name for name, _ in counted.most_common()]
 
     @property
     def questions(self) -> dict[str, str]:
-        """The questions by sample id, of those samples that are known."""
+        """Questions by sample id, where known."""
         return {key: sample.question for key, sample in self.samples.items()}
 
     @property
     def failures(self) -> list[str]:
-        """The codes of the failures, the most frequent first."""
+        """Failure codes, the most frequent first."""
         failures = (judgment.failure for judgment in self.judgments.values())
         counted = Counter(failure.code for failure in failures if failure is not None)
         return [code for code, _ in counted.most_common()]
@@ -81,11 +76,10 @@ def open_run(
 
     Args:
         path: `OUT.jsonl` of judgelm-batch, a panel or a cascade.
-        texts: the judged file, in any format judgelm reads; by default the file named by the manifest, where it is
-            beside the run and unchanged.
-        name: of the run; the file's name where None.
-        uploaded: by a browser to a temporary folder, so that labels are saved elsewhere.
-        reading: the user's column names and sheet of the judged file; others are the manifest's.
+        texts: the judged file. Default: the file in the manifest, if it is next to the run and unchanged.
+        name: of the run. Default: the file's name.
+        uploaded: the file is in a temporary upload folder, so labels are saved elsewhere.
+        reading: the user's column names and sheet of the judged file, which override the manifest's.
 
     Raises:
         InputError: a file cannot be read, or the run file has no judgments.
@@ -102,18 +96,18 @@ def open_run(
         notes += [note] if note else []
     samples = {} if texts is None else _samples(texts, judgments, notes, reading)
     if not samples:
-        notes.append("The texts are missing: a run file has ids only. Give the judged file as well.")
+        notes.append("The texts are missing because a run file only has ids. Add the judged file.")
     return OpenRun(
         name=name or path.name,
         judgments=judgments,
         samples=samples,
         notes=tuple(notes),
-        label_file=of_upload(path) if uploaded else beside_run(path),
+        label_file=label_file_of_upload(path) if uploaded else label_file_of(path),
     )
 
 
 def open_runs(paths: Sequence[Path], texts: Path | None = None, reading: Reading = AS_WRITTEN) -> list[OpenRun]:
-    """Run files of the command line, each by its file's name, or by its path where two have one name.
+    """Open run files, named by file name, or by path if two have the same name.
 
     Raises:
         InputError: as `open_run`.
@@ -126,7 +120,7 @@ def open_runs(paths: Sequence[Path], texts: Path | None = None, reading: Reading
 def _samples(
     path: str | Path, judgments: Mapping[str, Judgment], notes: list[str], reading: Reading
 ) -> dict[str, Sample]:
-    """The judged samples by id; the number of judgments without one is noted."""
+    """Judged samples by id; adds a note on judgments without one."""
     rejected = 0
 
     def count(reject: object) -> None:
@@ -138,20 +132,20 @@ def _samples(
     if not samples:
         example = next(iter(judgments))
         raise InputError(
-            f"{Path(path).name}: none of its ids is in the run file (an id there: {example!r}); give the judged file"
+            f"{Path(path).name}: no id is in the run file (an id there: {example!r}); give the judged file"
         )
     samples, texts = match_samples(judgments, samples, name=Path(path).name)
     notes += texts.notes()
     if rejected:
-        notes.append(f"{rejected:,} rows of {Path(path).name} could not be used.")
+        notes.append(f"{rejected:,} rows of {Path(path).name} are invalid and were skipped.")
     return samples
 
 
 def read_winners(path: str | Path, run: OpenRun, reading: Reading = AS_WRITTEN) -> dict[str, Winner]:
-    """The winners in a file of labels, by sample id, in the order of the answers that the run judged.
+    """Return the winners in a label file by sample id, in the order of the answers that the run judged.
 
     Raises:
-        InputError: the file cannot be read, no row has a winner, or its rows have other texts than the run.
+        InputError: the file cannot be read, no row has a winner, or its texts differ from the run's.
     """
     labelled = read_labels(str(path), on_reject=lambda reject: None, reading=reading)
     labels = match_labels(run.judgments, labelled, name=Path(path).name)[0].labels
@@ -162,17 +156,17 @@ def read_winners(path: str | Path, run: OpenRun, reading: Reading = AS_WRITTEN) 
 
 
 def verdict_word(judgment: Judgment) -> str:
-    """`1`, `tie`, `7.5`, `2>1=3`, `correct`, or `failed`."""
+    """Return `1`, `tie`, `7.5`, `2>1=3`, `correct`, or `failed`."""
     return FAILED if judgment.verdict is None else verdict_text(judgment.verdict)
 
 
 def verdict_name(word: str) -> str:
-    """A verdict word for readers: `first better`, `tie`, `7.5`, `failed`."""
+    """Return a verdict word for display: `first better`, `tie`, `7.5`, `failed`."""
     return {"1": WINNER_NAMES[1], "2": WINNER_NAMES[2]}.get(word, word)
 
 
 def is_pair(judgment: Judgment, sample: Sample | None) -> bool:
-    """True for a judgment of two answers; of a failed one the texts decide, or the orders shown."""
+    """Return whether a judgment is of two answers; for a failure, judge by the texts or the orders shown."""
     if judgment.verdict is not None:
         return isinstance(judgment.verdict, PairVerdict)
     if sample is not None:
@@ -181,7 +175,7 @@ def is_pair(judgment: Judgment, sample: Sample | None) -> bool:
 
 
 def flips(judgment: Judgment) -> bool | None:
-    """True where the orders disagree; None where only one was requested, or one failed."""
+    """Return whether the orders disagree; None if only one was requested, or one failed."""
     if judgment.consistent is not None:
         return not judgment.consistent
     orders = orders_of(next(iter(by_id([judgment]).values()))) if len(per_order(judgment.shown)) == 2 else None

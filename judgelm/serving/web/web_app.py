@@ -1,4 +1,4 @@
-"""The ASGI application that serves the page."""
+"""The ASGI application that serves the web page."""
 
 import hmac
 import socket
@@ -14,41 +14,40 @@ from judgelm.serving.access import KnownHosts
 from judgelm.serving.server import WatchedServer, uvicorn_config
 
 _GRACE_S = 2
-_LARGEST_UPLOAD = "2gb"
+_MAX_UPLOAD = "2gb"
 _HERE = Path(__file__).parent
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'self'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
-"""Gradio's own page needs inline scripts and evaluates its templates; the texts shown on it are escaped (`markup`)."""
+"""Gradio's page needs inline scripts and evaluates its templates. `markup` escapes all texts on it."""
 
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_PASSWORD_WORDS = "Any user name, and the password of `judgelm web`."
+_LOGIN_HELP = "Enter any user name and the password of `judgelm web`."
 
 
 def web_app(page: gr.Blocks, *, password: str | None = None, hosts: KnownHosts | None = None) -> FastAPI:
-    """An ASGI application of the page.
+    """Return an ASGI application for the page.
 
     Args:
         page: from `judgelm.serving.web.page.create_page`.
         password: required to see the page; None requires none.
-        hosts: by which the page may be used without a password; by default those of this machine alone.
+        hosts: accepted host names when there is no password. Default: names of this machine only.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-
     known = hosts or KnownHosts("127.0.0.1", way_out="set a password")
 
     @app.middleware("http")
-    async def guard(request: Request, go_on: RequestResponseEndpoint) -> Response:
+    async def guard(request: Request, call_next: RequestResponseEndpoint) -> Response:
         response: Response
         refusal = known.refusal(request.scope["headers"]) if password is None else None
         if refusal is None:
-            response = await go_on(request)
+            response = await call_next(request)
         else:
             response = PlainTextResponse(str(refusal), refusal.status, refusal.headers)
         for name, value in _HEADERS.items():
@@ -62,9 +61,9 @@ def web_app(page: gr.Blocks, *, password: str | None = None, hosts: KnownHosts |
         footer_links=[],
         run_history=False,
         auth=None if password is None else (lambda user, text: hmac.compare_digest(text.encode(), password.encode())),
-        auth_message=_PASSWORD_WORDS,
+        auth_message=_LOGIN_HELP,
         show_error=False,
-        max_file_size=_LARGEST_UPLOAD,
+        max_file_size=_MAX_UPLOAD,
         ssr_mode=False,
         enable_monitoring=False,
         pwa=False,
@@ -77,10 +76,10 @@ def web_app(page: gr.Blocks, *, password: str | None = None, hosts: KnownHosts |
 
 
 def _theme() -> gr.themes.Base:
-    """System fonts, blue, and enough contrast for small print and boxes."""
-    own = ["system-ui", "-apple-system", "'Segoe UI'", "Roboto", "sans-serif"]
+    """Theme with system fonts, blue, and higher contrast for small print and checkboxes."""
+    fonts = ["system-ui", "-apple-system", "'Segoe UI'", "Roboto", "sans-serif"]
     mono = ["ui-monospace", "Menlo", "Consolas", "monospace"]
-    theme: gr.themes.Base = gr.themes.Default(primary_hue=gr.themes.colors.blue, font=own, font_mono=mono)
+    theme: gr.themes.Base = gr.themes.Default(primary_hue=gr.themes.colors.blue, font=fonts, font_mono=mono)
     return theme.set(
         block_info_text_color="*neutral_600",
         block_info_text_color_dark="*neutral_300",
@@ -94,8 +93,8 @@ def serve_page(app: FastAPI, bound: socket.socket) -> None:
 
     Args:
         app: from `web_app`.
-        bound: to the address, see `judgelm.serving.settings.bind`.
+        bound: socket from `judgelm.serving.settings.bind`.
     """
     config = uvicorn_config(app, lifespan="auto", flush_s=_GRACE_S)
-    with suppress(KeyboardInterrupt):  # raised again by uvicorn after an orderly end
+    with suppress(KeyboardInterrupt):  # uvicorn raises it again after a clean shutdown
         WatchedServer(config).run(sockets=[bound])

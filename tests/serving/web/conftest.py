@@ -1,4 +1,4 @@
-"""A Chromium for the session, and pages to drive in it."""
+"""A Chromium for the session, and pages in it."""
 
 import contextlib
 
@@ -9,7 +9,7 @@ from tests.support.headless import CHROMIUM
 
 @pytest.fixture(autouse=True)
 def state_folder(tmp_path, monkeypatch):
-    """Labels of uploaded runs stay in the test's own folder; the pages are served by this process."""
+    """Keep labels of uploaded runs in the test's folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
@@ -20,13 +20,13 @@ def chromium_browser():
     pytest.importorskip("playwright", reason="playwright is not installed: pip install -e '.[dev]'")
     from tests.support.browser import chromium
 
-    with chromium() as found:
-        yield found
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")
 def serve_judge():
-    """Serves the page of a judge with runs; gives its address. All are closed when the session ends."""
+    """Serve the page of a judge with runs and return its address."""
     from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.web.page import create_page
     from judgelm.serving.web.web_app import web_app
@@ -44,7 +44,7 @@ def serve_judge():
 
 @pytest.fixture
 def page_at(chromium_browser):
-    """Opens an address in a window that must stay clean to the end of the test."""
+    """Open an address in a window that must have no errors at the end of the test."""
     from tests.support.browser import watched
 
     with contextlib.ExitStack() as opened:
@@ -55,5 +55,5 @@ def page_at(chromium_browser):
             return seen[-1].page
 
         yield open_page
-        for one in seen:
-            one.is_clean()
+        for window in seen:
+            window.is_clean()

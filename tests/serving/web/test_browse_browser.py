@@ -1,4 +1,4 @@
-"""Run files on the page in a real browser: open, filter, compare, label by keyboard, and take away."""
+"""The tab for run files in a real browser: open, filter, compare, label by keyboard, and export."""
 
 import pytest
 
@@ -59,12 +59,17 @@ def upload_and_open(page, files):
     for name, path in files.items():
         upload(page, f"browse-{name}-file", path)
     page.locator("#browse-open").click()
-    page.locator("#browse-judgment").get_by_text("Answer 1 is better.").first.wait_for()
+    has(page, "browse-judgment", "The judgment is hidden")
 
 
-def upload(page, place, path):
-    page.locator(f"#{place} input[type=file]").set_input_files(path)
-    page.locator(f"#{place}").get_by_text(path.stem[:3]).first.wait_for()
+def show_judgments(page):
+    page.locator("#browse-blind input").uncheck()
+    has(page, "browse-judgment", "Answer 1 is better.")
+
+
+def upload(page, element, path):
+    page.locator(f"#{element} input[type=file]").set_input_files(path)
+    page.locator(f"#{element}").get_by_text(path.stem[:3]).first.wait_for()
 
 
 def reload(page):
@@ -76,21 +81,22 @@ def listed(page):
     return page.locator("#browse-items input").evaluate_all("inputs => inputs.map(input => input.value)")
 
 
-def has(page, place, text):
-    page.locator(f"#{place}").get_by_text(text).first.wait_for()
+def has(page, element, text):
+    page.locator(f"#{element}").get_by_text(text).first.wait_for()
 
 
-def test_texts_judgment_and_the_other_judge_stand_together(page):
+def test_texts_and_both_judgments_are_shown_together(page):
+    show_judgments(page)
     for text in ("question a", "first a", "second a"):
         assert page.locator("#browse-item").get_by_text(text).first.is_visible(), text
     for text in ("Answer 1 is better.", "other.jsonl", "The same verdict."):
         assert page.locator("#browse-judgment").get_by_text(text).first.is_visible(), text
     has(page, "browse-overview", "4 judgments: 1 first better, 1 second better, 1 tie, 1 failed")
-    # of a, b and c both judge; the same only of a
-    has(page, "browse-findings", "Of 3 items with two verdicts 33.3")
+    # both judge a, b and c; only the verdicts of a are the same
+    has(page, "browse-findings", "Of 3 items with two verdicts, 33.3")
 
 
-def test_labels_by_keyboard_and_mouse_and_what_they_say(page, files, tmp_path):
+def test_labels_by_keyboard_and_mouse(page, files, tmp_path):
     page.locator("#browse-items input").first.focus()
     page.keyboard.press("1")
     has(page, "browse-place", "Item 2 of 4 listed")
@@ -98,7 +104,7 @@ def test_labels_by_keyboard_and_mouse_and_what_they_say(page, files, tmp_path):
     has(page, "browse-place", "Item 3 of 4 listed")
     page.locator("#label-tie").click()
     has(page, "browse-place", "Item 4 of 4 listed")
-    # right about a, b and c in the given order; b flips, so that its mean of both orders is a tie
+    # correct on a, b and c in the given order; b flips, so the mean of both orders is a tie
     has(page, "browse-findings", "100.0\u00a0% of 3 pairs (95 % interval")
     has(page, "browse-findings", "agreement is 66.7\u00a0%")
     page.keyboard.press("k")
@@ -111,7 +117,7 @@ def test_labels_by_keyboard_and_mouse_and_what_they_say(page, files, tmp_path):
     saved.value.save_as(tmp_path / "labels.jsonl")
     labels = read_labels(str(tmp_path / "labels.jsonl")).labels
     assert {key: label.winner for key, label in labels.items()} == {"a": 1, "b": 1}
-    upload(page, "browse-labels-file", tmp_path / "labels.jsonl")  # and go on from them
+    upload(page, "browse-labels-file", tmp_path / "labels.jsonl")  # continue from them
     page.locator("#browse-open").click()
     has(page, "browse-findings", "of 2 pairs")
     reload(page)
@@ -128,7 +134,8 @@ def test_digits_typed_into_a_field_label_nothing(page):
     has(page, "browse-findings", "Your labels (0)")
 
 
-def test_no_run_file_takes_the_page_over(page):
+def test_hostile_texts_are_not_rendered(page):
+    show_judgments(page)
     page.locator("#browse-items label").nth(2).click()
     has(page, "browse-place", "Item 3 of 4 listed")
     has(page, "browse-judgment", "Both answers are equally good.")
@@ -138,9 +145,9 @@ def test_no_run_file_takes_the_page_over(page):
     assert page.locator("#browse-body img, #browse-body script").count() == 0
 
 
-def test_runs_of_the_command_line_are_open_and_compared_at_once(url_with_runs, page_at):
+def test_runs_from_the_command_line_are_open_and_compared(url_with_runs, page_at):
     page = page_at(url_with_runs, width=360)
-    has(page, "browse-judgment", "Answer 1 is better.")
+    show_judgments(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     has(page, "browse-findings", "Of 3 items with two verdicts")
     page.get_by_role("button", name="Files").click()
@@ -150,14 +157,12 @@ def test_runs_of_the_command_line_are_open_and_compared_at_once(url_with_runs, p
     page.locator("#browse-findings").get_by_text("Of 3 items with two verdicts").wait_for(state="hidden")
 
 
-def test_blind_labels_show_the_agreement_as_it_grows(page):
-    page.locator("#browse-blind input").check()
-    has(page, "browse-judgment", "The judgment is hidden")
+def test_judgments_are_hidden_by_default_and_the_agreement_grows_with_labels(page):
     has(page, "browse-progress", "No labels yet")
     page.keyboard.press("1")
     has(page, "browse-progress", "1 label: agreement 100.0\u00a0% (95\u00a0% interval")
     page.keyboard.press("1")
-    # a is first better in the given order, and so is b: its verdict flips, and the given order decides
+    # a and b are first better in the given order; b flips, and the given order decides
     has(page, "browse-progress", "2 labels: agreement 100.0\u00a0%")
     page.keyboard.press("2")
     has(page, "browse-progress", "3 labels: agreement 66.7\u00a0%")
@@ -183,13 +188,13 @@ def test_labels_are_there_after_a_reload_and_for_the_next_server(serve_judge, pa
     has(page, "browse-place", "your label: second better")
     has(page, "browse-findings", "run.labels.jsonl, which judgelm eval --labels reads")
     has(opened(), "browse-place", "your label: second better")
-    tmp_path.joinpath("run.labels.tmp").mkdir()  # refused like a folder without leave to write, also to root
+    tmp_path.joinpath("run.labels.tmp").mkdir()  # fails like a read-only folder, also for root
     page.locator("#label-first").click()
-    has(page, "browse-problem", "run.labels.jsonl: this label is not saved: Is a directory")
+    has(page, "browse-problem", "run.labels.jsonl: cannot save the label: Is a directory")
     assert read_labels(str(tmp_path / "run.labels.jsonl")).labels["a"].winner == 2
 
 
-def test_a_workbook_with_names_of_its_own_is_opened_by_column_names_and_sheet(page_at, url, files, tmp_path):
+def test_a_workbook_is_opened_by_column_names_and_sheet(page_at, url, files, tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed: pip install -e '.[xlsx]'")
     book = openpyxl.Workbook()
     book.active.append(["about this file"])

@@ -1,4 +1,4 @@
-"""Filters, places and labels."""
+"""Filters, positions and labels."""
 
 import pytest
 
@@ -11,17 +11,15 @@ from tests.support.judged_items import failed_judgment, pair_judgment, pair_samp
 
 def run_of(*judgments, samples=(), name="run.jsonl"):
     return OpenRun(
-        name=name,
-        judgments={one.sample_id: one for one in judgments},
-        samples={one.id: one for one in samples},
+        name=name, judgments={each.sample_id: each for each in judgments}, samples={each.id: each for each in samples}
     )
 
 
 @pytest.fixture
 def browsing():
     judgments = [
-        pair_judgment("a", 1, swapped=(6.0, 8.0)),  # exchanged 6 : 8 is 8 : 6 in sample order: agrees
-        pair_judgment("b", 2, swapped=(8.0, 6.0), reason="Because of the Unicorn."),  # 6 : 8 put back: flips
+        pair_judgment("a", 1, swapped=(6.0, 8.0)),  # swapped 6 : 8 is 8 : 6 in sample order: agrees
+        pair_judgment("b", 2, swapped=(8.0, 6.0), reason="Because of the Unicorn."),  # 6 : 8 in sample order: flips
         pair_judgment("c", "tie"),
         failed_judgment("d"),
         failed_judgment("e", "too_long"),
@@ -32,7 +30,7 @@ def browsing():
 
 
 @pytest.mark.parametrize(
-    ("by", "found"),
+    ("by", "ids"),
     [
         (Filter(), "abcde"),
         (Filter(verdict="1"), "a"),
@@ -43,7 +41,7 @@ def browsing():
         (Filter(orders="disagree"), "b"),
         (Filter(orders="one"), "cde"),
         (Filter(other="same"), "a"),
-        (Filter(other="different"), "b"),  # of c the other judge says nothing, which is no difference
+        (Filter(other="different"), "b"),  # the other judge has no verdict on c
         (Filter(label="labelled"), "ac"),
         (Filter(label="not labelled"), "bde"),
         (Filter(label="against the judge"), "a"),
@@ -54,17 +52,17 @@ def browsing():
         (Filter(category="math", verdict="2"), ""),
     ],
 )
-def test_a_filter_leaves_what_passes_all_of_it(browsing, by, found):
-    assert "".join(browsing.filtered(by).listed) == found
+def test_items_pass_all_conditions_of_a_filter(browsing, by, ids):
+    assert "".join(browsing.filtered(by).listed) == ids
 
 
-def test_the_current_item_stays_in_view_where_the_filter_leaves_it(browsing):
+def test_the_current_item_stays_if_it_passes_the_filter(browsing):
     assert browsing.at("c").filtered(Filter(category="math")).current == "c"
     assert browsing.at("d").filtered(Filter(category="math")).current == "a"
     assert browsing.filtered(Filter(text="nowhere")).current is None
 
 
-def test_a_step_ends_at_the_ends(browsing):
+def test_steps_stop_at_the_ends(browsing):
     assert [browsing.moved(steps).current for steps in (-1, 1, 4, 100)] == ["a", "b", "e", "e"]
     assert browsing.at("no such id").current == "a"
 
@@ -75,14 +73,14 @@ def test_the_list_shows_the_page_of_the_current_item():
     assert browsing.moved(PAGE).page == ("20", "21", "22")
 
 
-def test_a_label_goes_to_the_current_item_and_on_to_the_next(browsing):
+def test_a_label_is_set_and_the_next_item_shown(browsing):
     now = browsing.at("b").labelled(1)
     assert (now.labels, now.current) == ({"a": 2, "c": "tie", "b": 1}, "c")
     assert now.labelled(None).labels == {"a": 2, "b": 1}
-    assert browsing.labels == {"a": 2, "c": "tie"}  # every step makes a new place
+    assert browsing.labels == {"a": 2, "c": "tie"}  # a step returns a new state
 
 
-def test_what_is_no_pair_takes_no_label():
+def test_only_pairs_can_be_labelled():
     grade = Judgment(
         sample_id="g",
         mode="single",
@@ -90,14 +88,14 @@ def test_what_is_no_pair_takes_no_label():
         shown=(Shown(order=(0,), text="7", scores=(7.0,)),),
     )
     browsing = start_browsing(run_of(grade, pair_judgment("a", 1)))
-    with pytest.raises(InputError, match="only pairs"):
+    with pytest.raises(InputError, match="not a pair"):
         browsing.labelled(1)
     with pytest.raises(InputError, match="no item is listed"):
         browsing.filtered(Filter(text="nowhere")).labelled(1)
 
 
 def test_two_runs_without_a_common_id_are_refused():
-    with pytest.raises(InputError, match=r"b.jsonl and a.jsonl have no id in common; give another judge's run"):
+    with pytest.raises(InputError, match=r"b.jsonl and a.jsonl share no id"):
         start_browsing(
             run_of(pair_judgment("a", 1), name="a.jsonl"), other=run_of(pair_judgment("b", 1), name="b.jsonl")
         )

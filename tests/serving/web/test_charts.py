@@ -33,16 +33,16 @@ def shape(element):
 
 
 def rectangles(html, fill):
-    found = [e for e in drawing(html).iter("path") if f"fill: {fill}" in (e.get("style") or "") and e.get("d")]
-    return [shape(element) for element in found]
+    paths = [e for e in drawing(html).iter("path") if f"fill: {fill}" in (e.get("style") or "") and e.get("d")]
+    return [shape(element) for element in paths]
 
 
 FULLEST = "#08306b"  # the dark end of the shades
 
 
 @pytest.mark.parametrize(("order", "scores"), [((0, 1), (8, 6)), ((1, 0), (6, 8))])
-def test_a_cell_stands_at_its_scores_in_sample_order(order, scores):
-    # shown 8 : 6; of the order exchanged that is 6 for answer 1. The axes have a column and a row for each of 1 to 10
+def test_a_cell_is_at_its_scores_in_sample_order(order, scores):
+    # shown 8 : 6; in the swapped order that is 6 for answer 1. The axes have a column and a row for each of 1 to 10
     html = heat_map(distribution((8.0, 6.0, 1.0)), order, TEN)
     [cell] = rectangles(html, FULLEST)
     left, top, width, height = next(shape(e) for e in drawing(html).iter("path") if "fill: #ffffff" in e.get("style")
@@ -51,7 +51,7 @@ def test_a_cell_stands_at_its_scores_in_sample_order(order, scores):
     assert (round(column) + 1, round(row) + 1) == scores
 
 
-def test_the_likeliest_is_the_fullest_and_has_its_number():
+def test_the_likeliest_cell_is_darkest_and_has_its_number():
     html = heat_map(distribution((8.0, 6.0, 0.75), (7.0, 7.0, 0.25)), (0, 1), TEN)
     assert len(rectangles(html, FULLEST)) == 1
     assert {"75", "25", "n = 2 score lines", "Probability (%)"} <= set(texts(html))
@@ -65,18 +65,18 @@ def test_axes_are_named():
     assert all(words.count(str(score)) >= 2 for score in range(1, 10))
 
 
-def test_a_fine_scale_names_some_of_its_scores():
+def test_a_fine_scale_has_few_ticks():
     fine = score_lines((1, 10), 0.1).values
     html = heat_map(distribution((8.1, 6.0, 1.0)), (0, 1), fine)
     assert len(texts(html)) <= 24 + 20  # the ticks of both axes; names, and the ticks of the colours
     assert "<td>8.1</td><td>6</td><td>100.0 %</td>" in html
 
 
-def test_nothing_assigned_is_drawn_empty():
-    assert "No score line has any." in heat_map(distribution(), (0, 1), TEN)
+def test_an_empty_distribution_is_drawn():
+    assert "None of the score lines has any." in heat_map(distribution(), (0, 1), TEN)
 
 
-def test_bars_stand_for_each_score():
+def test_each_score_has_a_bar():
     html = grade_bars(GradeDistribution(expected=7.0, unassigned=0.0, likeliest=((7.0, 0.8), (6.0, 0.2))), TEN)
     tall = [height for *_, height in rectangles(html, "#0072b2")]
     assert len(tall) == 10  # 1 to 10, of which 6 and 7 have any probability

@@ -1,4 +1,4 @@
-"""Why a verdict may be wrong: flips, one order, cuts and close calls, each in a sentence."""
+"""Reasons for doubt: flips, one order, truncation and close calls."""
 
 from dataclasses import replace
 
@@ -11,19 +11,20 @@ def test_a_flip_comes_first():
     flipped = replace(pair_judgment("a", "tie", swapped=(8.0, 6.0)), probability=0.55)
     first, second = doubts(flipped)
     assert first.startswith("The orders disagree")
-    assert second == "The call is close: P(first better) 0.55 is at most 0.1 from 0.5."
+    assert "P(first better) 0.55" in second
 
 
 def test_one_order_leaves_the_position_unknown():
-    assert doubts(pair_judgment("a", 1)) == ["Only one order was judged, so the effect of the position is unknown."]
+    [doubt] = doubts(pair_judgment("a", 1))
+    assert "Only one order" in doubt
 
 
-def test_a_cut_answer_is_named_as_the_sample_has_it():
+def test_a_truncated_answer_is_numbered_in_sample_order():
     given = pair_judgment("a", 1, swapped=(6.0, 8.0))
     # the first answer shown in the swapped order is answer 2
     cut = replace(given.shown[1], truncations=(Truncation(answer=0, tokens_before=900, tokens_after=400),))
     judgment = replace(given, shown=(given.shown[0], cut))
-    assert doubts(judgment) == ["Answer 2 was cut: the judge read 400 of its 900 tokens."]
+    assert doubts(judgment) == ["Answer 2 was truncated: the judge read 400 of its 900 tokens."]
 
 
 def test_without_doubt_the_page_names_the_checks():

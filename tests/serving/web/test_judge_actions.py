@@ -1,7 +1,8 @@
-"""What is typed, judged by the scripted engine, and what is shown of it."""
+"""Inputs of the judging tabs, judged by the scripted engine, and the HTML."""
 
 import asyncio
 import contextlib
+from functools import partial
 
 import pytest
 
@@ -24,7 +25,7 @@ OPTIONS = {"both_orders": True, "reasons": "all"}
 
 @pytest.fixture
 def ask():
-    """Judges with a script; gives all that was shown."""
+    """Judge with a script; returns all steps."""
     with contextlib.ExitStack() as opened:
 
         def shown(reply, make):
@@ -45,7 +46,7 @@ def test_a_pair_is_judged_in_both_orders_and_explained(ask):
     page, talk = steps[-1]
     # 8 : 6 in either order: the first place wins, so the orders disagree and the means are equal
     assert "A tie, since the orders disagree." in page
-    assert "do not rely on it" in page
+    assert "Do not rely on it" in page
     assert page.count("<svg") == 2
     assert "The first is shorter." in page
     assert talk is not None
@@ -54,11 +55,11 @@ def test_a_pair_is_judged_in_both_orders_and_explained(ask):
 def test_both_heat_maps_have_the_samples_axes(ask):
     page, _ = ask("8 6", lambda judge: pair_input(judge, "q", ("a", "b"), "", {"both_orders": True}))[-1]
     assert "<td>8</td><td>6</td><td>100.0 %</td>" in page  # as given
-    assert "<td>6</td><td>8</td><td>100.0 %</td>" in page  # shown exchanged, put back
+    assert "<td>6</td><td>8</td><td>100.0 %</td>" in page  # shown swapped, in sample order
 
 
 def test_no_text_becomes_html(ask):
-    # the reply is the reason's too, so the same text comes back as what the judge wrote
+    # the scripted reply is also the reason, so the judge's text is hostile too
     steps = ask(f"8 6\\n{TAKE_OVER}", lambda judge: pair_input(judge, TAKE_OVER, (TAKE_OVER, "b"), TAKE_OVER, OPTIONS))
     for page, _ in steps:
         assert "<script" not in page
@@ -71,28 +72,25 @@ def test_no_text_becomes_html(ask):
     [
         (lambda judge: pair_input(judge, " ", ("a", "b"), "", {}), "the question is blank; fill it in"),
         (lambda judge: pair_input(judge, "q", ("a", ""), "", {}), "answer 2 is blank; fill it in"),
-        (lambda judge: pair_input(judge, "q", ("a", "b"), "", {"reasons": "flips"}), "needs both orders; tick"),
-        (
-            lambda judge: several_input(judge, "q", "", False, False, "a", "", " "),
-            "two answers or more",
-        ),
-        (lambda judge: single_input(judge, "q", "a", "r", "b", False), "leave one of them blank"),
+        (lambda judge: pair_input(judge, "q", ("a", "b"), "", {"reasons": "flips"}), "requires both orders"),
+        (lambda judge: several_input(judge, "q", "", False, False, "a", "", " "), "at least two answers"),
+        (lambda judge: single_input(judge, "q", "a", "r", "b", False), "leave one blank"),
         (lambda judge: dialogue_input(judge, [["", "", "", ""]], {}), "the dialogue is empty"),
         (
             lambda judge: dialogue_input(judge, [["q", "a", "", ""], ["q", "a", "b", ""]], {}),
-            "answer 2 of turn 1 is blank",
+            "answer 2 in turn 1 is blank",
         ),
         (lambda judge: image_input(judge, "q", "a", "", None, False), "the reference is blank"),
     ],
 )
-def test_what_is_missing_is_named(ask, make, message):
+def test_a_missing_text_is_named(ask, make, message):
     [(page, talk)] = ask("8 6", make)
     assert message in page
     assert 'role="alert"' in page
     assert talk is None
 
 
-def test_a_reply_that_cannot_be_read_is_no_verdict(ask):
+def test_an_unparseable_reply_is_not_a_verdict(ask):
     page, talk = ask("I cannot say", lambda judge: pair_input(judge, "q", ("a", "b"), "", OPTIONS))[-1]
     assert "No verdict: the reply does not have the expected form" in page
     assert "I cannot say" in page
@@ -104,9 +102,9 @@ def test_several_answers_are_ranked(ask):
     assert "From best to worst: answer 2, answer 3, answer 1." in page
 
 
-def test_each_answer_once_at_each_place_shows_as_many_orders(ask):
+def test_each_answer_once_in_each_position(ask):
     page, _ = ask("5 9 7", lambda judge: several_input(judge, "q", "", True, False, *"abc"))[-1]
-    assert "From best to worst: answers 1 and 2 and 3 alike." in page
+    assert "From best to worst: answers 1 and 2 and 3 (tied)." in page
     assert "Shown as 2, 3, 1" in page
 
 
@@ -132,9 +130,9 @@ def test_a_talk_grows_by_question_and_reply(ask):
         worker = EngineWorker(judge.engine)
 
         async def talk():
-            async for _, found in stream_judgment(judge, worker, lambda: pair_input(judge, "q", ("a", "b"), "", {})):
-                now = found
-            async for page, later in stream_talk(worker, now, "Why?"):
+            make = partial(pair_input, judge, "q", ("a", "b"), "", {})
+            *_, (_, follow_up) = [step async for step in stream_judgment(judge, worker, make)]
+            async for page, later in stream_talk(worker, follow_up, "Why?"):
                 last = page, later
             blank = [step async for step in stream_talk(worker, last[1], "  ")]
             return *last, blank
@@ -143,7 +141,7 @@ def test_a_talk_grows_by_question_and_reply(ask):
         worker.close()
     assert "Why?" in page
     assert "It is shorter." in page
-    assert [one.question for one in later.history] == ["Why?"]
+    assert [turn.question for turn in later.history] == ["Why?"]
     assert "the question is blank" in refused
     assert same is later
 
@@ -157,7 +155,7 @@ def test_a_judge_of_many_scores_is_asked_without_distribution():
 
 def test_an_engine_that_sees_is_given_the_image():
     with Judge("8 6", engine="scripted") as judge:
-        with pytest.raises(InputError, match="there is no image; choose one"):
+        with pytest.raises(InputError, match="no image"):
             image_input(judge, "q", "a", "r", None, False)
         mode, sample = image_input(judge, "q", "a", "r", "cat.png", False)
     assert (mode.images, sample.images) == ("use", ("cat.png",))

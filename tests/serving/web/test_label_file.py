@@ -1,4 +1,4 @@
-"""Labels kept in a file: read back by whoever comes next, whole whatever happens, and read by `judgelm eval`."""
+"""Label files: reread by later pages and `judgelm eval`, and complete after faults."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from judgelm.data.labelled_set import read_labels
 from judgelm.errors import InputError, RunError
 from judgelm.serving.web.browse_state import start_browsing
-from judgelm.serving.web.label_file import LabelFile, of_upload
+from judgelm.serving.web.label_file import LabelFile, label_file_of_upload
 from judgelm.serving.web.runs import open_run
 from tests.support.judged_items import pair_judgment, write_run
 
@@ -46,14 +46,14 @@ def test_labels_are_there_when_the_run_is_opened_again(run_file, labels):
     again = start_browsing(open_run(run_file))
     assert again.labels == {"a": 1, "b": "tie", "c": 2}
     again.at("a").labelled(2)  # changed
-    again.at("b").labelled(None)  # taken away
+    again.at("b").labelled(None)  # removed
     assert start_browsing(open_run(run_file)).labels == {"a": 2, "c": 2}
     evaluated = read_labels(str(labels.path))
     assert {key: label.winner for key, label in evaluated.labels.items()} == {"a": 2, "c": 2}
     assert evaluated.rejected == 0
 
 
-def test_a_kept_label_goes_before_an_earlier_one_that_is_opened_with_the_run(run_file, labels):
+def test_saved_labels_override_earlier_labels_opened_with_the_run(run_file, labels):
     labels.put("a", 1)
     now = start_browsing(open_run(run_file), labels={"a": 2, "b": 2})
     assert now.labels == {"a": 1, "b": 2}
@@ -67,14 +67,14 @@ def test_an_uploaded_run_finds_its_labels_when_it_is_uploaded_again(tmp_path, ru
     assert start_browsing(open_run(same, uploaded=True)).labels == {"a": 2}
     other = write_run(tmp_path / "again" / "run.jsonl", JUDGMENTS[:2])  # of the same name
     assert start_browsing(open_run(other, uploaded=True)).labels == {}
-    assert of_upload(run_file).path.is_relative_to(os.environ["XDG_STATE_HOME"])
-    assert list(tmp_path.glob("*.labels.jsonl")) == []  # nothing beside the upload, which goes
+    assert label_file_of_upload(run_file).path.is_relative_to(os.environ["XDG_STATE_HOME"])
+    assert list(tmp_path.glob("*.labels.jsonl")) == []  # not next to the upload, which is temporary
 
 
 @pytest.mark.distributed
 def test_labels_survive_a_killed_process(run_file):
     code = (
-        "import os, sys; from judgelm.serving.web.runs import start_browsing; "
+        "import os, sys; from judgelm.serving.web.browse_state import start_browsing; "
         "from judgelm.serving.web.runs import open_run; "
         "start_browsing(open_run(sys.argv[1])).labelled(1).labelled(2); os.kill(os.getpid(), 9)"
     )
@@ -85,35 +85,36 @@ def test_labels_survive_a_killed_process(run_file):
 
 @pytest.fixture
 def impatient_threads():
-    """Threads change so often that a moment in which two hold the lock is met."""
+    """Threads switch so often that a race for the lock occurs."""
     patience = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(patience)
 
 
-def test_of_many_who_label_at_once_none_loses_a_label(labels, impatient_threads):
+def test_concurrent_writers_lose_no_label(labels, impatient_threads):
     keys = [str(number) for number in range(200)]
-    with ThreadPoolExecutor(8) as people:
-        list(people.map(lambda key: LabelFile(labels.path).put(key, 1), keys))
+    with ThreadPoolExecutor(8) as writers:
+        list(writers.map(lambda key: LabelFile(labels.path).put(key, 1), keys))
     assert labels.read().winners == dict.fromkeys(keys, 1)
     assert list(labels.path.parent.glob("*.tmp")) == []
 
 
-def test_what_others_labelled_meanwhile_is_seen(run_file, labels):
+def test_labels_of_other_pages_are_seen(run_file, labels):
     mine = start_browsing(open_run(run_file))
     labels.put("c", 2)
     assert mine.labelled(1).labels == {"a": 1, "c": 2}
 
 
 @pytest.mark.parametrize("tail", ['{"id": "b", "win', "{"])
-def test_a_torn_last_line_is_passed_over_with_a_note(run_file, labels, tail):
+def test_an_incomplete_last_line_is_skipped_with_a_note(run_file, labels, tail):
     labels.put("a", 1)
     with labels.path.open("a", encoding="utf-8") as file:
         file.write(tail)
     now = start_browsing(open_run(run_file))
     assert now.labels == {"a": 1}
-    assert now.notes == (f"The last line of {labels.path} is incomplete and was skipped: give that label again.",)
+    [note] = now.notes
+    assert f"The last line of {labels.path} is incomplete" in note
     now.at("b").labelled(2)
     again = start_browsing(open_run(run_file))
     assert (again.labels, again.notes) == ({"a": 1, "b": 2}, ())
@@ -122,12 +123,12 @@ def test_a_torn_last_line_is_passed_over_with_a_note(run_file, labels, tail):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"id": "a", "winner": 1, "reason": "r"}', "run.labels.jsonl:2: expected exactly an id and a winner"),
+        ('{"id": "a", "winner": 1, "reason": "r"}', "run.labels.jsonl:2: expected only an id and a winner"),
         ('{"id": "a", "winner": 3}', "run.labels.jsonl:2: .*winner"),
         ("{", "run.labels.jsonl:2: not JSON"),
     ],
 )
-def test_a_file_that_the_page_did_not_write_is_never_overwritten(run_file, labels, line, message):
+def test_a_foreign_file_is_never_overwritten(run_file, labels, line, message):
     labels.put("c", 1)
     written = labels.path.read_text() + line + "\n"
     labels.path.write_text(written)
@@ -140,16 +141,16 @@ def test_a_file_that_the_page_did_not_write_is_never_overwritten(run_file, label
 
 def test_a_full_disk_refuses_the_label_and_keeps_the_others(small_disk):
     labels = LabelFile(small_disk / "run.labels.jsonl")
-    labels.path.write_text(json.dumps({"id": "a", "winner": 1}) + "\n")  # all the room there is
-    with pytest.raises(RunError, match="this label is not saved: No space left on device; free some space"):
+    labels.path.write_text(json.dumps({"id": "a", "winner": 1}) + "\n")  # fills the disk
+    with pytest.raises(RunError, match="cannot save the label: No space left on device"):
         labels.put("b", 2)
     assert labels.read().winners == {"a": 1}
     assert list(small_disk.iterdir()) == [labels.path]
 
 
-def test_a_label_that_cannot_be_kept_is_not_given(run_file, labels):
+def test_a_label_that_cannot_be_saved_is_not_set(run_file, labels):
     now = start_browsing(open_run(run_file))
-    labels.path.with_suffix(".tmp").mkdir()  # refused like a folder without leave to write, also to root
-    with pytest.raises(RunError, match="this label is not saved: Is a directory"):
+    labels.path.with_suffix(".tmp").mkdir()  # fails like a read-only folder, also for root
+    with pytest.raises(RunError, match="cannot save the label: Is a directory"):
         now.labelled(1)
     assert start_browsing(open_run(run_file)).labels == {}

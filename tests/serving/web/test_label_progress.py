@@ -3,7 +3,7 @@
 import pytest
 
 from judgelm.serving.web.browse_state import start_browsing
-from judgelm.serving.web.label_agreement import MOST_POINTS, agreement_growth, evaluate_labels, progress_html
+from judgelm.serving.web.label_agreement import MAX_POINTS, agreement_growth, evaluate_labels, progress_html
 from judgelm.serving.web.runs import OpenRun
 from tests.support.judged_items import failed_judgment, pair_judgment
 
@@ -24,10 +24,10 @@ def test_each_label_adds_a_point_and_failures_add_none():
 def test_many_labels_are_thinned_and_end_with_the_last():
     judgments = [pair_judgment(str(index), 1) for index in range(101)]
     growth = growth_of(judgments, {each.sample_id: 1 for each in judgments})
-    assert len(growth) <= MOST_POINTS
+    assert len(growth) <= MAX_POINTS
     assert growth[-1].n == 101
 
 
-def test_without_labels_the_line_says_so():
+def test_progress_without_labels():
     run = OpenRun(name="run.jsonl", judgments={"a": pair_judgment("a", 1)})
     assert "No labels yet" in progress_html(start_browsing(run))

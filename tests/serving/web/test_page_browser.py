@@ -14,7 +14,7 @@ REASON = "The first answer is shorter and says all that was asked for, so it is 
 
 
 def script(prompt):
-    """Scores of as many answers as are shown, a reason that tries to take the page over, and a talk."""
+    """Scores of as many answers as are shown, a hostile reason, and a follow-up reply."""
     if "Why?" in prompt.spans[-1].text + prompt.spans[-2].text:
         return f"Since it is shorter. {TAKE_OVER}"
     if prompt.prefill.endswith("\n"):
@@ -48,7 +48,7 @@ def tab(page, name):
     page.get_by_role("tab", name=name).click()
 
 
-def test_a_pair_is_judged_while_its_reason_is_seen_being_written(url, page_at, engine):
+def test_the_reason_of_a_pair_is_streamed(url, page_at, engine):
     page = page_at(url)
     fill_pair(page)
     page.locator("#pair-judge").click()
@@ -57,14 +57,14 @@ def test_a_pair_is_judged_while_its_reason_is_seen_being_written(url, page_at, e
     first = growing.inner_text()
     page.wait_for_function("before => document.querySelector('.jl-writing .jl-raw')?.innerText !== before", arg=first)
     shown = page.locator("#pair-judgment")
-    shown.get_by_text("A tie, since the orders disagree.").wait_for()  # 8 : 6 whatever stands first
-    assert shown.get_by_text("do not rely on it").is_visible()
+    shown.get_by_text("A tie, since the orders disagree.").wait_for()  # 8 : 6 in both orders
+    assert shown.get_by_text("Do not rely on it").is_visible()
     assert shown.locator("svg").count() == 2
     assert shown.locator("svg").first.get_attribute("aria-label").startswith("Probabilities of the score lines")
     assert growing.count() == 0
 
 
-def test_a_judgment_can_be_talked_about(url, page_at):
+def test_a_judgment_can_be_discussed(url, page_at):
     page = page_at(url)
     fill_pair(page)
     page.locator("#pair-judge").click()
@@ -74,7 +74,7 @@ def test_a_judgment_can_be_talked_about(url, page_at):
     question.press("Enter")
     page.locator("#pair-log").get_by_text("Since it is shorter.").wait_for()
     page.wait_for_function("() => document.querySelector('#pair-question textarea').value === ''")  # the reply is whole
-    page.wait_for_timeout(500)  # a question is taken when the one before has ended
+    page.wait_for_timeout(500)  # a question is accepted when the previous one has ended
     question.fill(" ")
     page.locator("#pair-ask").click()
     page.locator("#pair-log").get_by_text("the question is blank").wait_for()
@@ -82,23 +82,23 @@ def test_a_judgment_can_be_talked_about(url, page_at):
     page.locator("#pair-log").get_by_text("Since it is shorter.").wait_for(state="hidden")
 
 
-def test_the_page_opens_with_an_example_that_is_judged_at_once(url, page_at):
+def test_the_page_opens_with_an_example(url, page_at):
     page = page_at(url)
     assert page.locator("#pair-question-field textarea").input_value() == "What is the capital of Australia?"
     note = page.locator("#pair-example")
     label = note.get_by_text("Canberra is the capital")
-    assert label.is_hidden()  # so that the label does not stand before the verdict
+    assert label.is_hidden()  # readers see the verdict first
     page.locator("#pair-judge").click()
     shown = page.locator("#pair-judgment")
     shown.get_by_text("A tie, since the orders disagree.").wait_for()
     assert shown.get_by_text("Answer 1 shown first").is_visible()
     assert shown.get_by_text("Answer 2 shown first").is_visible()
     assert shown.get_by_text("Why this verdict may be wrong").is_visible()
-    note.get_by_text("Its label").click()
+    note.get_by_text("Label", exact=True).click()
     label.wait_for()
 
 
-def test_another_example_takes_the_judgment_away(url, page_at):
+def test_another_example_clears_the_judgment(url, page_at):
     page = page_at(url)
     page.locator("#pair-judge").click()
     page.locator("#pair-talk").wait_for()
@@ -107,7 +107,7 @@ def test_another_example_takes_the_judgment_away(url, page_at):
     page.locator("#pair-judgment .jl-verdict").wait_for(state="hidden")
     assert page.locator("#pair-talk").is_hidden()
     assert "train travels" in page.locator("#pair-question-field textarea").input_value()
-    page.locator("#pair-question-field textarea").press("x")  # now a text of the user's own
+    page.locator("#pair-question-field textarea").press("x")  # now the user's text
     page.locator("#pair-example").get_by_text("Example 2 of 60").wait_for(state="hidden")
     page.locator("#pair-clear").click()
     page.wait_for_function("() => document.querySelector('#pair-question-field textarea').value === ''")
@@ -130,7 +130,7 @@ def test_stop_ends_a_judgment(url, page_at, engine):
     assert page.locator("#pair-judgment .jl-verdict").count() == 0
 
 
-def test_no_text_takes_the_page_over(url, page_at):
+def test_hostile_texts_are_not_rendered(url, page_at):
     page = page_at(url)
     fill_pair(page, TAKE_OVER)
     page.locator("#pair-judge").click()
@@ -139,7 +139,7 @@ def test_no_text_takes_the_page_over(url, page_at):
     page.locator("#pair-ask").click()
     log = page.locator("#pair-log")
     log.get_by_text("Since it is shorter.").wait_for()
-    assert TAKE_OVER in log.inner_text()  # shown as it is
+    assert TAKE_OVER in log.inner_text()  # shown as text
     assert page.locator("#pair-judgment img, #pair-log img, #pair-judgment script, #pair-log script").count() == 0
 
 
@@ -153,13 +153,13 @@ def test_a_single_answer_with_reference_and_without(url, page_at):
     assert shown.locator("svg[aria-label^='Probabilities of the scores']").count() == 1
     fill(page, single_reference="r", single_anchor="c")
     page.locator("#single-judge").click()
-    shown.get_by_text("leave one of them blank").wait_for()
+    shown.get_by_text("leave one blank").wait_for()
     fill(page, single_anchor="")
     page.locator("#single-judge").click()
     shown.locator(".jl-verdict").wait_for()
 
 
-def test_an_image_is_shown_to_a_judge_that_sees(url, page_at, tmp_path):
+def test_a_judge_with_vision_gets_the_image(url, page_at, tmp_path):
     from tests.support.tiny_vision import write_image
 
     page = page_at(url)
@@ -169,7 +169,7 @@ def test_an_image_is_shown_to_a_judge_that_sees(url, page_at, tmp_path):
     fill(page, image_question="q", image_answer="a", image_reference="r")
     page.get_by_role("button", name="Remove Image").click()
     page.locator("#image-judge").click()
-    page.get_by_text("there is no image; choose one").wait_for()
+    page.get_by_text("no image; choose one").wait_for()
     page.locator("#image-file input[type=file]").set_input_files(write_image(tmp_path / "cat.png", 1))
     page.locator("#image-file img").wait_for()
     page.locator("#image-judge").click()
@@ -196,7 +196,7 @@ def test_nothing_is_wider_than_a_narrow_screen(url, page_at, dark):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
     tab(page, "Pair")
     note, button = page.locator("#pair-example").bounding_box(), page.locator("#pair-another").bounding_box()
-    assert note["width"] > 200  # the button stands below it
+    assert note["width"] > 200  # the button is below it
     assert button["y"] >= note["y"] + note["height"]
     fill_pair(page, "x" * 300)
     page.locator("#pair-judge").click()

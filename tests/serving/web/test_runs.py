@@ -24,7 +24,7 @@ def test_texts_are_joined_by_id(tmp_path):
     assert run.notes == ("1 of 3 judgments have no row of their id.",)
 
 
-def test_the_texts_of_a_real_run_are_found_beside_it_until_they_change(tmp_path):
+def test_the_texts_of_a_run_are_found_until_they_change(tmp_path):
     pairs = write_pairs(tmp_path / "pairs.jsonl", SAMPLES)
     with Judge("8 6", engine="scripted") as judge:
         judge.judge_file(str(pairs), out=str(tmp_path / "run.jsonl"))
@@ -33,16 +33,16 @@ def test_the_texts_of_a_real_run_are_found_beside_it_until_they_change(tmp_path)
     assert open_run(tmp_path / "run.jsonl").samples == {}
 
 
-def test_a_run_without_texts_says_so(tmp_path):
+def test_a_run_without_texts_has_a_note(tmp_path):
     run = open_run(write_run(tmp_path / "run.jsonl", JUDGMENTS))
-    assert "Give the judged file" in run.notes[0]
+    assert "Add the judged file" in run.notes[0]
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [("", "no judgments found"), ('{"a": 1}\n', "1: not a judgment"), ("{", "1: not JSON")],
 )
-def test_what_is_no_run_file_is_refused_with_its_place(tmp_path, lines, message):
+def test_other_files_are_refused_with_their_location(tmp_path, lines, message):
     (tmp_path / "run.jsonl").write_text(lines)
     with pytest.raises(InputError, match=message):
         open_run(tmp_path / "run.jsonl")
@@ -50,31 +50,31 @@ def test_what_is_no_run_file_is_refused_with_its_place(tmp_path, lines, message)
 
 def test_texts_of_something_else_are_refused(tmp_path):
     texts = write_pairs(tmp_path / "others.jsonl", [pair_sample("elsewhere")])
-    with pytest.raises(InputError, match=r"others.jsonl: none of its ids is in the run file \(an id there: '0'\)"):
+    with pytest.raises(InputError, match=r"others.jsonl: no id is in the run file \(an id there: '0'\)"):
         open_run(write_run(tmp_path / "run.jsonl", JUDGMENTS), texts)
 
 
-def test_runs_of_one_name_are_told_apart(tmp_path):
+def test_runs_with_the_same_name_are_named_by_path(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     paths = [write_run(tmp_path / folder / "run.jsonl", JUDGMENTS) for folder in "ab"]
     assert [run.name for run in open_runs(paths)] == [str(path) for path in paths]
 
 
-def test_flips_are_known_only_of_two_orders_that_could_be_read():
+def test_flips_are_known_if_both_orders_are_readable():
     assert flips(pair_judgment("1", 1, swapped=(6.0, 8.0))) is False
     assert flips(pair_judgment("1", 1, swapped=(8.0, 6.0))) is True
     assert flips(pair_judgment("1", 1)) is None
     assert flips(failed_judgment("1")) is None
 
 
-def test_labels_to_go_on_from(tmp_path):
+def test_earlier_labels_are_read(tmp_path):
     (tmp_path / "labels.jsonl").write_text('{"id": "0", "winner": 1}\n{"id": "1", "winner": "tie"}\n')
     run = OpenRun(name="run", judgments={key: pair_judgment(key, 1) for key in ("0", "1")})
     assert read_winners(tmp_path / "labels.jsonl", run) == {"0": 1, "1": "tie"}
 
 
-def test_labels_and_texts_are_those_that_were_judged(tmp_path):
+def test_labels_and_texts_follow_the_judged_order(tmp_path):
     samples = [pair_sample(key) for key in ("0", "1")]
     judged = [replace(pair_judgment(each.id, 1), hashes=text_hashes(each)) for each in samples]
     exchanged = [replace(each, answers=each.answers[::-1]) for each in samples]
@@ -94,7 +94,7 @@ NAMED = {"question": "Prompt", "answer_1": "Ours", "answer_2": "Theirs"}
 
 @pytest.fixture
 def named_columns(tmp_path):
-    """A table with names of its own, and its run."""
+    """A table with custom column names, and its run."""
     table = tmp_path / "pairs.csv"
     table.write_text("id,Prompt,Ours,Theirs,Urteil\n1,q,a,b,links\n2,q2,a,b,rechts\n")
     job = BatchJob(inputs=(str(table),), out=str(tmp_path / "run.jsonl"), reading=Reading(columns=NAMED))
