@@ -24,12 +24,12 @@ from pathlib import Path
 
 from judgelm.cli.console import echo
 from judgelm.data.labelled_pair import pair_fields, score_line, scores_of_winner
+from judgelm.data.plain_rows import json_scores
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject, Row, convert_or_reject, convert_rows, reject_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.layouts import split_review
 from judgelm.data.sources.reviews import UNREADABLE
-from judgelm.data.sources.source import json_scores
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.jsonl import check_no_input, whole_file
 from judgelm.records import Label, Sample

@@ -27,8 +27,8 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from judgelm.data.builder.splits import LENGTH_STRATA, over_balance, pair_facts
-from judgelm.data.duplicates import ExcludedQuestions, normalised
+from judgelm.data.builder.balance import LENGTH_STRATA, over_balance, pair_facts
+from judgelm.data.duplicates import normalised
 from judgelm.data.labelled_pair import (
     LabelledPair,
     judgelm_row,
@@ -37,6 +37,7 @@ from judgelm.data.labelled_pair import (
     winner_by_preference,
 )
 from judgelm.data.labelled_set import read_labelled
+from judgelm.data.overlap import ExcludedQuestions
 from judgelm.jsonl import whole_file
 from judgelm.records import Label, Sample
 

@@ -36,9 +36,9 @@ from benchmarks.contrastive_pairs import (
     source_question_id,
 )
 from judgelm.cli.console import echo
+from judgelm.data.plain_rows import plain_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.qa import qa_row, read_qa
-from judgelm.data.sources.source import plain_row
 from judgelm.errors import ConfigError, JudgelmError, RunError
 from judgelm.jsonl import check_no_input, whole_file
 from judgelm.parsing.short_answers import majority

@@ -160,7 +160,8 @@ def batch(
 
 def _holds_requests(inputs: list[str], sheet: str | None) -> bool:
     """True for one file whose rows are requests of OpenAI's Batch API."""
-    from judgelm.data.readers.files import first_row, is_stream
+    from judgelm.data.readers.files import first_row
+    from judgelm.data.readers.inputs import is_stream
 
     if len(inputs) != 1 or is_stream(inputs[0]) or not Path(inputs[0]).is_file():
         return False

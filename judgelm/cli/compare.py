@@ -13,12 +13,13 @@ from judgelm.cli import options
 from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, result_table
 from judgelm.cli.data.answers import collect_answers, shown_questions
 from judgelm.cli.options import JudgeOptions, LabelOptions
-from judgelm.data.answers import AnswerGenerator, build_generator, pair_of_models, parse_generator, read_model_answers
+from judgelm.data.answers import pair_of_models, read_model_answers
+from judgelm.data.generators import AnswerGenerator, build_generator, parse_generator
 from judgelm.data.labelled_set import LabelledSet, match_labels
-from judgelm.data.readers.files import input_files
+from judgelm.data.plain_rows import plain_row
+from judgelm.data.readers.inputs import input_files
 from judgelm.data.readers.rows import row_suffix
 from judgelm.data.readers.values import model_name, similar_names_notes
-from judgelm.data.sources.source import plain_row
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError, InputError, first_line
 from judgelm.jsonl import check_no_input, read_jsonl, whole_file

@@ -13,7 +13,8 @@ from judgelm.cli.console import console, printed_rejects
 from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
 from judgelm.data.judged_texts import check_common_ids, check_reversed
 from judgelm.data.labelled_set import LabelledSet, hashes_in_row, match_labels, read_labels
-from judgelm.data.readers.files import is_stream, read_rows
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.inputs import is_stream
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import AS_WRITTEN, Reading
 from judgelm.data.sources.reviews import read_results

@@ -241,8 +241,8 @@ class LabelOptions(ColumnOptions):
     @property
     def reading(self) -> "Reading":
         """Column names, sheet and label code that the options state."""
+        from judgelm.data.label_codes import parse_label_code
         from judgelm.data.samples import Reading, parse_columns
-        from judgelm.data.sources.source import parse_label_code
 
         code = None if self.label_code is None else parse_label_code(self.label_code)
         return Reading(columns=parse_columns(self.column or ()), label_code=code, sheet=self.sheet)
@@ -463,7 +463,8 @@ class ScoringOptions(ScoringFlags):
         Raises:
             InputError: names the file and the way out.
         """
-        from judgelm.data.readers.files import first_row, is_stream
+        from judgelm.data.readers.files import first_row
+        from judgelm.data.readers.inputs import is_stream
         from judgelm.data.samples import SampleStream
         from judgelm.runs.runner import is_judgment_row
 

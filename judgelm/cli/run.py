@@ -14,7 +14,7 @@ from rich.table import Table
 from judgelm.cli.console import EXIT_INTERRUPTED, console, is_stdout, result_table, speed, watch
 from judgelm.cli.options import JudgeOptions
 from judgelm.cluster.plan import RayCluster
-from judgelm.data.readers.files import all_input_files, is_stream
+from judgelm.data.readers.inputs import all_input_files, is_stream
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.engines.catalog import check_engine

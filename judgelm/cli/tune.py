@@ -92,7 +92,7 @@ def tune_command(
     labels unreadable (--max-reject-rate), 130 interrupted (resumable).
     """
     from judgelm.cli.run import check_names  # these load the parts of a judge, for which help does not wait
-    from judgelm.data.readers.files import input_files
+    from judgelm.data.readers.inputs import input_files
 
     check_names(engine_flags.engine, [model], engine_flags.adapter)
     input_files(str(labels))  # a mistyped path is said before statistics are loaded

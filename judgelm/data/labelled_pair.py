@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from judgelm.data.sources.source import json_scores
+from judgelm.data.plain_rows import json_scores
 from judgelm.records import Label, Sample, Winner
 
 

@@ -19,13 +19,13 @@ from judgelm.data.judged_texts import (
     turned_label,
     turned_sample,
 )
+from judgelm.data.label_codes import majority
 from judgelm.data.labelled_pair import LabelledPair, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import FileUse, OnReject, Row, raise_reject
 from judgelm.data.readers.values import similar_names_notes
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.shelf import Shelf
 from judgelm.data.sources.registry import recognise
-from judgelm.data.sources.source import majority
 from judgelm.errors import InputError, LabelCodeError
 from judgelm.records import Judgment, Label, Sample, TextHashes, Winner, winner_of
 

@@ -6,10 +6,8 @@ contains the smaller one. Source: Self-Reference and SSR-Judge (100 questions of
 section 3 (about 1,000 questions of a data set).
 """
 
-import hashlib
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,7 +15,9 @@ from functools import partial
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.readers.files import all_input_files, first_row, read_rows
+from judgelm.data.label_codes import LabelDecoder, Values
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.inputs import all_input_files
 from judgelm.data.readers.rows import (
     FileUse,
     OnReject,
@@ -27,11 +27,12 @@ from judgelm.data.readers.rows import (
     no_usable_row,
     raise_reject,
     reject_row,
-    unique,
 )
-from judgelm.data.readers.values import bytes_in, describe
-from judgelm.data.sources.registry import LABELS, PAIR_LABELS, TABLE, recognise
-from judgelm.data.sources.source import LabelDecoder, Source, Values
+from judgelm.data.sources.alpaca_eval import are_two_outputs, join_outputs
+from judgelm.data.sources.layouts import LABELS
+from judgelm.data.sources.preferences import PAIR_LABELS
+from judgelm.data.sources.registry import SOURCES, recognise
+from judgelm.data.sources.source import Source
 from judgelm.errors import ConfigError, InputError, LabelCodeError
 from judgelm.parsing.scores import parse_pair_original
 from judgelm.records import Label, Sample, Unparsed, winner_of
@@ -63,7 +64,7 @@ def _numbered(source: Source) -> list[str]:
 
 
 KNOWN_FIELDS = frozenset(
-    {"winner_tie", "votes", "reason", "turn", "system"}.union(*map(_fields, (*TABLE, LABELS, PAIR_LABELS)))
+    {"winner_tie", "votes", "reason", "turn", "system"}.union(*map(_fields, (*SOURCES.values(), LABELS, PAIR_LABELS)))
 )
 """The fields of all layouts, which an input may write in capitals or with blanks around."""
 
@@ -421,133 +422,3 @@ def read_references(path: str) -> dict[str, str]:
         if text is not None:
             references[name] = text
     return references
-
-
-def are_two_outputs(paths: Sequence[str], *, sheet: str | None = None) -> bool:
-    """True for two inputs that are both AlpacaEval outputs, one answer per instruction each.
-
-    Raises:
-        InputError: one of two cannot be read.
-    """
-    if len(paths) != 2:
-        return False
-    rows = [first_row(path, sheet=sheet) for path in paths]
-    return all(row is not None and {"instruction", "output"} <= row.data.keys() for row in rows)
-
-
-def join_outputs(first_path: str, second_path: str, *, sheet: str | None = None) -> Iterator[Row | Reject]:
-    """AlpacaEval outputs of two models, joined by instruction; the second file is held in memory.
-
-    A row without partner, or with a repeated instruction, is a reject.
-
-    Raises:
-        InputError: one of the files cannot be read, or does not hold AlpacaEval outputs.
-    """
-    partners: dict[str, Row] = {}
-    for row in _outputs(second_path, sheet):
-        if isinstance(row, Reject):
-            yield row
-        else:
-            partners[str(row.data["instruction"])] = row
-    for row in _outputs(first_path, sheet):
-        if isinstance(row, Reject):
-            yield row
-        elif (partner := partners.pop(str(row.data["instruction"]), None)) is None:
-            yield reject_row(row, InputError(f"no row of {second_path} has this instruction"))
-        else:
-            joined = {name: value for name, value in row.data.items() if name not in ("output", "generator")}
-            joined |= {"output_1": row.data["output"], "output_2": partner.data["output"]}
-            joined |= {"generator_1": row.data.get("generator"), "generator_2": partner.data.get("generator")}
-            yield row.with_data(joined)
-    for row in partners.values():
-        yield reject_row(row, InputError(f"no row of {first_path} has this instruction"))
-
-
-def _outputs(path: str, sheet: str | None) -> Iterator[Row | Reject]:
-    """Rows with a new instruction; the others as rejects."""
-    seen: set[str] = set()
-    any_good = False
-    for row in read_rows(path, sheet=sheet):
-        if isinstance(row, Reject):
-            yield row
-            continue
-        instruction = row.data.get("instruction")
-        if not isinstance(instruction, str) or "output" not in row.data:
-            if not any_good:
-                finding = "two input files are joined only where both hold AlpacaEval outputs (instruction, output)"
-                raise row.error(f"{finding}; found the fields {', '.join(row.data) or 'none'}")
-            yield reject_row(row, InputError(f'field "instruction": expected text, got {describe(instruction)}'))
-        elif instruction in seen:
-            yield reject_row(row, InputError("this instruction appeared before in this file; keep one output"))
-        else:
-            any_good = True
-            seen.add(instruction)
-            yield row
-
-
-_SUBSET_NEEDS = "an id"
-_WHOLE_FILE = "the whole file"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subset:
-    """The rows drawn, in the file's order.
-
-    Attributes:
-        rows: as the file has them.
-        counts: value of the field -> rows drawn, and rows in the file.
-    """
-
-    rows: tuple[Mapping[str, object], ...]
-    counts: Mapping[str, tuple[int, int]]
-
-
-def draw_subset(
-    path: str, *, field: str | None, size: int, seed: int = 0, on_reject: OnReject = raise_reject
-) -> Subset:
-    """Draw at most `size` rows for each value of a field.
-
-    Args:
-        path: rows with ids: a file, a folder, a pattern, or `-`.
-        field: a field of the row or of its `metadata`, such as `category`; None draws from the whole file.
-        size: most rows of each value.
-        seed: another seed draws others.
-        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
-
-    Raises:
-        ConfigError: `size` is below 1.
-        InputError: the file cannot be read, has no usable row, or no row with the field.
-    """
-    if size < 1:
-        raise ConfigError(f"{size} rows of each: it must be 1 or more")
-    read = unique(lambda row: (_id(row), row), lambda named: named[0])
-    rows = list(convert_rows(read_rows(path), read, path=path, expected=_SUBSET_NEEDS, on_reject=on_reject))
-    groups: dict[str, list[str]] = defaultdict(list)
-    for name, row in rows:
-        groups[_WHOLE_FILE if field is None else _value(row, field)].append(name)
-    drawn = {name for names in groups.values() for name in sorted(names, key=lambda name: _rank(seed, name))[:size]}
-    return Subset(
-        rows=tuple(row.data for name, row in rows if name in drawn),
-        counts={value: (min(size, len(names)), len(names)) for value, names in sorted(groups.items())},
-    )
-
-
-def _id(row: Row) -> str:
-    name = row.id(("id", "question_id", "_id", "idx"))
-    if name is None:
-        raise row.error("no id; a row is drawn by its id, so give each row one")
-    if problem := bytes_in(row.data):
-        raise row.error(problem)
-    return name
-
-
-def _value(row: Row, field: str) -> str:
-    metadata = row.data.get("metadata")
-    value = row.data.get(field, metadata.get(field) if isinstance(metadata, dict) else None)
-    if value is None:
-        raise InputError(f"{row.file}:{row.line}: no field {field!r}, in the row or its metadata; choose another --per")
-    return str(value)
-
-
-def _rank(seed: int, name: str) -> bytes:
-    return hashlib.blake2b(f"{seed}:{name}".encode(errors="surrogatepass"), digest_size=16).digest()

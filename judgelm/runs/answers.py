@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from judgelm.data.answers import AnswerGenerator, answer_row
+from judgelm.data.answers import answer_row
+from judgelm.data.generators import AnswerGenerator
 from judgelm.data.judged_texts import text_hashes
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row, convert_rows

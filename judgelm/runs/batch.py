@@ -11,9 +11,11 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, BinaryIO
 
-from judgelm.data.readers.files import all_input_files, input_files, is_stream, read_rows
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.inputs import all_input_files, input_files, is_stream
 from judgelm.data.readers.rows import Reject
-from judgelm.data.samples import AS_WRITTEN, Reading, ReferencePolicy, SampleStream, are_two_outputs, no_common_id
+from judgelm.data.samples import AS_WRITTEN, Reading, ReferencePolicy, SampleStream, no_common_id
+from judgelm.data.sources.alpaca_eval import are_two_outputs
 from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.errors import InputError
 from judgelm.jsonl import Appender, encode_line

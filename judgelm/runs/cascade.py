@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from judgelm.data.readers.files import is_stream
+from judgelm.data.readers.inputs import is_stream
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import read_jsonl
 from judgelm.package import VERSION

@@ -6,7 +6,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from judgelm.data.readers.files import input_files, is_stream, read_rows
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.inputs import input_files, is_stream
 from judgelm.data.readers.rows import Row, row_suffix
 from judgelm.data.samples import Reading
 from judgelm.errors import InputError

@@ -27,7 +27,7 @@ from pydantic import BaseModel
 
 from judgelm.bounds import read_text
 from judgelm.data.judged_texts import difference, digest_of, text_hashes
-from judgelm.data.readers.files import is_stream
+from judgelm.data.readers.inputs import is_stream
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, check_no_input, parse_json, read_jsonl, repair_tail
 from judgelm.modes import BatchMode

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, get_args
 
 from judgelm.data.judged_texts import difference, text_hashes
 from judgelm.data.labelled_pair import pair_fields, score_line
-from judgelm.data.sources.source import json_scores
+from judgelm.data.plain_rows import json_scores
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import read_jsonl, whole_file

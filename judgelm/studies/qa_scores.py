@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from judgelm.data.sources.qa import ANSWER_TYPES, answer_type
+from judgelm.data.sources.answer_types import ANSWER_TYPES, answer_type
 from judgelm.errors import InputError
 from judgelm.metrics.qa import PREFERENCE_THRESHOLDS, AnswerMatch, Preference, match, preferences
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share

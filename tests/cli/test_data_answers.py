@@ -8,16 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.answers import (
-    AnswerSet,
-    Candidate,
-    PairSampler,
-    build_generator,
-    merge_generators,
-    pair_rows,
-    parse_generator,
-    read_questions,
-)
+from judgelm.data.answers import AnswerSet, Candidate, PairSampler, pair_rows, read_questions
+from judgelm.data.generators import build_generator, merge_generators, parse_generator
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
 from tests.support.endpoint.server import endpoint

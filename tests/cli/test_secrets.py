@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from judgelm.cli.options import parse_pairs
-from judgelm.data.answers import parse_generator
+from judgelm.data.generators import parse_generator
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.openai.options import endpoint_options
 from judgelm.errors import ConfigError

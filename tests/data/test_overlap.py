@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.data.duplicates import IndexedTexts
+from judgelm.data.overlap import IndexedTexts
 from judgelm.data.training_questions import hashes_of_files, read_hashes, seen_questions, write_hashes
 from judgelm.errors import InputError
 

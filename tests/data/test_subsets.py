@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.data.samples import draw_subset
+from judgelm.data.subsets import draw_subset
 from judgelm.errors import ConfigError, InputError
 
 ROWS = [{"id": index, "category": "law" if index % 5 == 0 else "math"} for index in range(20)]

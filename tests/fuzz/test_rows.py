@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from judgelm.data.labelled_pair import judgelm_row
 from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.samples import SampleStream
-from judgelm.data.sources.registry import TABLE
+from judgelm.data.sources.registry import SOURCES
 from tests.support import fuzzing
 
 TEXTS = fuzzing.texts("a", "8 6\nbecause", "\n\nHuman: ", "\n\nAssistant: ", "error", "Assistant 1", " ", "\n", "[[A]]")
@@ -52,8 +52,10 @@ NEEDED = {
     "outputs": st.fixed_dictionaries({}, optional={"evaluation_result": OTHERS["winner"], "evaluation_reason": TEXTS}),
 }
 FORMATS = [
-    *(source.needs for source in TABLE if source.needs and source.sample), ("id", "winner"), ("question_id", "score"),
-]  # fmt: skip
+    *(each.needs for each in SOURCES.values() if each.needs and each.sample),
+    ("id", "winner"),
+    ("question_id", "score"),
+]
 
 
 @st.composite

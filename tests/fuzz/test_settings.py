@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from judgelm.cli.console import load_config
 from judgelm.cli.options import parse_pairs
-from judgelm.data.answers import build_generator, parse_generator
 from judgelm.data.builder.options import build_options
+from judgelm.data.generators import build_generator, parse_generator
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError

@@ -9,7 +9,8 @@ from benchmarks.convert import join_reviews
 from benchmarks.seeds import read_seeds
 from judgelm.data.answers import AnswerSet, read_questions
 from judgelm.data.readers.rows import Reject
-from judgelm.data.samples import join_outputs, read_references
+from judgelm.data.samples import read_references
+from judgelm.data.sources.alpaca_eval import join_outputs
 from judgelm.data.sources.qa import qa_row, read_qa
 from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
 from judgelm.data.sources.reviews import match_orders, read_results, read_reviews

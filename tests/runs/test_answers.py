@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.data.answers import for_task, parse_generator, with_samples
+from judgelm.data.generators import for_task, parse_generator, with_samples
 from judgelm.data.judged_texts import text_hashes
 from judgelm.errors import ConfigError, InputError, ModelError
 from judgelm.records import Sample

@@ -9,18 +9,13 @@ import typer
 
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo
 from judgelm.cli.options import ColumnOptions
-from judgelm.data.answers import (
+from judgelm.data.answers import AnswerSet, PairSampler, judged_rows, pair_rows, read_collected, read_questions
+from judgelm.data.generators import (
     AnswerGenerator,
-    AnswerSet,
-    PairSampler,
     for_task,
-    judged_rows,
     merge_generators,
-    pair_rows,
     parse_generator,
-    read_collected,
     read_generators,
-    read_questions,
     with_samples,
 )
 from judgelm.data.readers.rows import Reject

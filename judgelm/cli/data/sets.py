@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from judgelm.data.builder.options import BuildOptions
     from judgelm.data.builder.pipeline import BuildResult
-    from judgelm.data.duplicates import Overlap, OverlapKind
+    from judgelm.data.overlap import Overlap, OverlapKind
     from judgelm.data.readers.rows import RejectCounts
-    from judgelm.data.samples import Subset
+    from judgelm.data.subsets import Subset
 
 
 def build_command(
@@ -69,7 +69,8 @@ def _build(
         ModelError: the tokenizer cannot be loaded.
         RunError: the output cannot be written.
     """
-    from judgelm.data.builder.pipeline import build, dataset_card, manifest
+    from judgelm.data.builder.dataset_card import dataset_card, manifest
+    from judgelm.data.builder.pipeline import build
     from judgelm.data.dataset_files import write_text
     from judgelm.runs.run_files import input_identities
 
@@ -169,9 +170,9 @@ def sample_command(
 
     The same command again finds its file finished and draws nothing. Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.readers.files import input_files
+    from judgelm.data.readers.inputs import input_files
     from judgelm.data.readers.rows import RejectCounts
-    from judgelm.data.samples import draw_subset
+    from judgelm.data.subsets import draw_subset
     from judgelm.runs.run_files import check_output_is_no_input, input_identities
 
     if (per is None) == (size is None):
@@ -252,7 +253,7 @@ def overlap_command(
 
     Exit codes: 0 no overlap, 1 usage or input error, 2 something of a test file is in the training file.
     """
-    from judgelm.data.duplicates import IndexedTexts  # numpy and scipy take a second to load
+    from judgelm.data.overlap import IndexedTexts
 
     training = IndexedTexts(str(train), threshold=threshold, words=words)
     overlaps = [training.check(str(test), examples=examples) for test in tests]

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from judgelm.data.builder.splits import LENGTH_STRATA, Balance
+from judgelm.data.builder.balance import LENGTH_STRATA, Balance
+from judgelm.data.label_codes import parse_label_code
 from judgelm.data.samples import Reading
-from judgelm.data.sources.source import parse_label_code
 from judgelm.data.swap_names import OnAmbiguous
 from judgelm.errors import ConfigError
 

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from judgelm.data.augmentation import replace_reference
+from judgelm.data.builder.balance import PairFacts, pair_facts
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.splits import PairFacts, SubsetStratum, pair_facts, stratum
-from judgelm.data.duplicates import Duplicates, ExcludedQuestions, QuestionGroups
+from judgelm.data.builder.splits import SubsetStratum, stratum
+from judgelm.data.duplicates import Duplicates, QuestionGroups
 from judgelm.data.labelled_pair import LabelledPair, score_line, scores_of_winner, training_scores
 from judgelm.data.labelled_set import read_labelled
+from judgelm.data.overlap import ExcludedQuestions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import no_common_id, read_references
 from judgelm.data.sources.layouts import split_review

@@ -8,335 +8,23 @@ A row that cannot be used becomes a `Reject` and reading continues; where a read
 `InputError`, after the rows before that place. The fields are interpreted in `judgelm.data.sources.registry`.
 """
 
-import bz2
-import codecs
-import difflib
-import glob
-import gzip
 import io
-import lzma
-import os
 import re
-import shutil
-import stat
-import sys
-import tempfile
-import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import Any, Literal
 
 from judgelm.bounds import MAX_ROW_BYTES, MAX_WHOLE_BYTES, megabytes
-from judgelm.data.readers.formats import (
-    USUAL_COLUMNS,
-    is_wrapped,
-    read_list,
-    read_parquet,
-    read_table,
-    read_workbook,
-    read_wrapped,
-    skip_lines,
-)
-from judgelm.data.readers.rows import COMPRESSED_SUFFIXES, Compression, Reject, Row, row_suffix, too_long, truncate_raw
+from judgelm.data.readers.csv_tables import USUAL_COLUMNS, read_table, skip_lines
+from judgelm.data.readers.excel import read_workbook
+from judgelm.data.readers.inputs import BUFFER, input_files, is_stream, open_input, seekable, shown_name
+from judgelm.data.readers.json_lists import is_wrapped, read_list, read_wrapped
+from judgelm.data.readers.parquet import read_parquet
+from judgelm.data.readers.rows import Reject, Row, row_suffix, too_long, truncate_raw
 from judgelm.data.readers.values import RowDecoder, raw_text, strip_model_names
 from judgelm.errors import InputError
-
-BUFFER = 1 << 20
-
-
-_ROW_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".pq", ".xlsx")
-_MAGIC: tuple[tuple[bytes, Compression], ...] = (
-    (b"\x1f\x8b", "gzip"),
-    (b"BZh", "bzip2"),
-    (b"\xfd7zXZ\x00", "xz"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-)
-_BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
-"""Bytes behind `BZh` and a digit: a block, or the end of an empty file."""
-
-_FOREIGN = (
-    (b"\x04\x22\x4d\x18", "compressed by lz4; unpack it with lz4 -d"),
-    (b"\x1f\x9d", "compressed by compress; unpack it with uncompress"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive; unpack it first"),
-    (b"Rar!\x1a\x07", "a RAR archive; unpack it first"),
-    (b"ARROW1\x00\x00", "an Arrow file; save the table as Parquet"),
-    (b"\xff\xff\xff\xff", "an Arrow stream; save the table as Parquet"),
-    (b"version https://git-lfs", "a Git LFS pointer and not the file itself; run git lfs pull"),
-    (b"<!DOCTYPE html", "a web page; download the file itself"),
-    (b"<html", "a web page; download the file itself"),
-)
-_TAR_AT = 257
-_HEAD = 512
-
-
-def input_files(path: str) -> list[str]:
-    """The files of one input: the file itself, those of a folder, or those that a pattern such as `part-*` matches.
-
-    A folder means its files of rows, in the order of their names, without hidden ones and those that begin with
-    an underscore.
-
-    Raises:
-        InputError: there is none, or the folder holds files of several kinds.
-    """
-    file = Path(path)
-    if path == "-" or (file.exists() and not file.is_dir()):
-        return [path]
-    if file.is_dir():
-        return _folder_files(file)
-    if glob.has_magic(path):
-        files = [name for name in sorted(glob.glob(path, recursive=True)) if not Path(name).is_dir()]
-        if files:
-            return files
-        raise InputError(f"{path}: no file matches this pattern; check it")
-    raise _missing(file)
-
-
-def all_input_files(paths: Sequence[str]) -> list[str]:
-    """The files of several inputs.
-
-    Raises:
-        InputError: as `input_files`, or a file is given twice.
-    """
-    files = [file for path in paths for file in input_files(path)]
-    seen: dict[object, str] = {}
-    for file in files:
-        identity = _identity(file)
-        if identity in seen:
-            also = "" if seen[identity] == file else f", also as {seen[identity]}"
-            raise InputError(f"{file}: given twice{also}; give each file once")
-        seen[identity] = file
-    return files
-
-
-def _identity(path: str) -> object:
-    if path == "-":
-        return path
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
-
-
-def _folder_files(folder: Path) -> list[str]:
-    kinds: dict[str, list[str]] = {}
-    for file in sorted(folder.iterdir()):
-        suffix = row_suffix(file.name)
-        if file.name[0] not in "._" and suffix in _ROW_SUFFIXES and not file.is_dir():
-            kinds.setdefault(suffix, []).append(str(file))
-    if not kinds:
-        raise InputError(f"{folder}: a folder without files of rows ({', '.join(_ROW_SUFFIXES)}); name the files")
-    if len(kinds) > 1:
-        some = f"{folder}/*{next(iter(kinds))}"
-        raise InputError(f"{folder}: a folder with files of several kinds ({', '.join(kinds)}); name some, as {some}")
-    return next(iter(kinds.values()))
-
-
-def _missing(file: Path) -> InputError:
-    try:
-        names = [entry.name for entry in file.parent.iterdir()]
-    except OSError:
-        return InputError(f"{file}: no such file, and no folder {file.parent}; check the path")
-    close = difflib.get_close_matches(file.name, names, n=3)
-    way_out = f"did you mean {' or '.join(close)}?" if close else "check the path"
-    return InputError(f"{file}: no such file; {way_out}")
-
-
-def is_stream(path: str | Path) -> bool:
-    """True for standard input (`-`), named pipes and devices, which can be read only once."""
-    if str(path) == "-":
-        return True
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
-def shown_name(path: str) -> str:
-    """The name of an input in errors and rejects."""
-    return "<stdin>" if path == "-" else path
-
-
-@contextmanager
-def open_input(path: str, *, once: bool = False) -> Iterator[io.BufferedReader]:
-    """The bytes of a file or stream, decompressed, without a byte-order mark.
-
-    Args:
-        path: a file, a named pipe, or `-`.
-        once: the caller reads all at once and nothing reads it again, so that a stream need not be kept on disk.
-
-    Raises:
-        InputError: it cannot be read, is damaged, neither text nor Parquet, or a stream that was read `once` before.
-    """
-    name = shown_name(path)
-    with _as_input_errors(name, None), _opened(path, once=once) as stream:
-        compression = _compression(stream.peek(_HEAD)[:_HEAD]) or _compression_by_name(path, stream)
-        if compression is None:
-            _check_head(name, stream)
-            yield stream
-            return
-        with _as_input_errors(name, compression):
-            unpacked = _buffered(_unpacked(stream, compression))
-            if inner := _compression(unpacked.peek(_HEAD)[:_HEAD]):
-                raise InputError(f"{name}: compressed by {compression} and inside by {inner}; unpack it first")
-            _check_head(name, unpacked)
-            yield unpacked
-
-
-def _compression(head: bytes) -> Compression | None:
-    for magic, compression in _MAGIC:
-        if head.startswith(magic) and (compression != "bzip2" or head[4:10] in _BZIP2_BLOCKS):
-            return compression
-    return None
-
-
-def _compression_by_name(path: str, stream: io.BufferedReader) -> Compression | None:
-    """The compression that the ending promises; unpacking then says that the content is not of it."""
-    return COMPRESSED_SUFFIXES.get(Path(path).suffix.lower()) if stream.peek(1) else None
-
-
-def _buffered(raw: io.RawIOBase) -> io.BufferedReader:
-    return cast(io.BufferedReader, io.BufferedReader(raw, BUFFER))
-
-
-def _unpacked(stream: io.BufferedReader, compression: Compression) -> io.RawIOBase:
-    if compression == "gzip":
-        return cast(io.RawIOBase, gzip.GzipFile(fileobj=stream))
-    if compression == "zstd":
-        import pyarrow  # the standard library has no zstd before Python 3.14; loading takes 0.1 s
-
-        return cast(io.RawIOBase, _Pulled(pyarrow.CompressedInputStream(stream, "zstd").read))
-    return _Pulled(_unpacked_blocks(stream, bz2.BZ2Decompressor if compression == "bzip2" else lzma.LZMADecompressor))
-
-
-class _Pulled(io.RawIOBase):
-    """A raw stream over a function that reads at most so many bytes."""
-
-    def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read = read
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "memoryview[int]") -> int:  # type: ignore[override]
-        data = self._read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-def _unpacked_blocks(
-    source: io.BufferedReader, start: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
-) -> Callable[[int], bytes]:
-    """Reads streams of bzip2 or xz one after the other; the library's own files end in silence at a damaged second one.
-
-    Raises:
-        EOFError: a stream ends too early.
-    """
-    decompressor = start()
-
-    def read(size: int) -> bytes:
-        nonlocal decompressor
-        while True:
-            packed = b""
-            if decompressor.eof:
-                packed = decompressor.unused_data.lstrip(b"\0")  # xz pads streams with zeros
-                while not packed and (block := source.read(BUFFER)):
-                    packed = block.lstrip(b"\0")
-                if not packed:
-                    return b""
-                decompressor = start()
-            elif decompressor.needs_input and not (packed := source.read(BUFFER)):
-                raise EOFError("the file ends before the end-of-stream marker was reached")
-            if data := decompressor.decompress(packed, size):
-                return data
-
-    return read
-
-
-@contextmanager
-def _as_input_errors(name: str, compression: Compression | None) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        if compression is None or (isinstance(error, OSError) and error.errno is not None):
-            finding = (isinstance(error, OSError) and error.strerror) or error
-            raise InputError(f"{name}: cannot read: {finding}; check its permissions and the disk") from error
-        way_out = f"copy or download it again; {compression} -t checks it"
-        raise InputError(f"{name}: damaged {compression} file: {error}; {way_out}") from error
-
-
-def _check_head(name: str, stream: io.BufferedReader) -> None:
-    """Skip a byte-order mark, and refuse what is no text, no Parquet and no workbook."""
-    head = stream.peek(_HEAD)[:_HEAD]
-    if head.startswith(codecs.BOM_UTF8):
-        stream.read(len(codecs.BOM_UTF8))
-    elif head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InputError(f"{name}: the text is UTF-16; save it as UTF-8")
-    elif head.startswith(b"PK\x03") and row_suffix(name) != ".xlsx":
-        raise InputError(f"{name}: a zip archive; unpack it first, and give an Excel workbook the ending .xlsx")
-    elif head[_TAR_AT:].startswith(b"ustar"):
-        raise InputError(f"{name}: a tar archive; unpack it first")
-    for magic, finding in _FOREIGN:
-        if head.startswith(magic):
-            raise InputError(f"{name}: {finding}")
-
-
-@contextmanager
-def _opened(path: str, *, once: bool) -> Iterator[io.BufferedReader]:
-    if is_stream(path):
-        yield _open_stream(path, once=once)
-        return
-    with Path(path).open("rb", BUFFER) as file:
-        yield cast(io.BufferedReader, file)
-
-
-class _Spool:
-    """The bytes read of a stream, kept in a file without a name, so that every reader begins at the first."""
-
-    def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read = read
-        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the stream
-        self._size = 0
-
-    def reader(self) -> io.BufferedReader:
-        """A reader from the first byte."""
-        position = 0
-
-        def read(size: int) -> bytes:
-            nonlocal position
-            data = self._at(position, size)
-            position += len(data)
-            return data
-
-        return _buffered(_Pulled(read))
-
-    def _at(self, position: int, size: int) -> bytes:
-        self._file.seek(position)
-        if position == self._size:
-            data = self._read(size)
-            self._size += self._file.write(data)
-            return data
-        return self._file.read(min(size, self._size - position))
-
-
-_STREAMS: dict[object, tuple[io.BufferedReader, _Spool | None]] = {}
-"""The streams of this process. They stay open: the number of a closed pipe would be given to another one."""
-
-
-def _open_stream(path: str, *, once: bool) -> io.BufferedReader:
-    key = id(sys.stdin.buffer) if path == "-" else _identity(path)
-    if key in _STREAMS:
-        _, spool = _STREAMS[key]
-        if spool is None:
-            raise InputError(f"{shown_name(path)}: a stream can be read only once; save it as a file first")
-        return spool.reader()
-    source = cast(io.BufferedReader, sys.stdin.buffer if path == "-" else open(path, "rb", BUFFER))  # noqa: SIM115
-    spool = None if once else _Spool(source.read1)
-    _STREAMS[key] = source, spool
-    return source if spool is None else spool.reader()
-
 
 Kind = Literal["jsonl", "list", "csv", "tsv", "parquet", "workbook"]
 
@@ -441,7 +129,7 @@ def _dispatch(path: str, known: AbstractSet[str], *, once: bool, sheet: str | No
         if sheet is not None and kind != "workbook":
             raise InputError(f"{name}: not an Excel workbook, so it has no sheet {sheet}; leave --sheet out")
         if kind in ("parquet", "workbook"):
-            with _seekable(stream) as file:
+            with seekable(stream) as file:
                 yield from read_parquet(file, name) if kind == "parquet" else read_workbook(file, name, known, sheet)
         elif kind == "list":
             yield from read_list(stream, name)
@@ -458,18 +146,6 @@ def _kind(path: str, stream: io.BufferedReader) -> Kind:
     if head.startswith(_PARQUET_MAGIC):
         return "parquet"
     return _KINDS.get(row_suffix(path)) or ("list" if head.lstrip()[:1] == b"[" else "jsonl")
-
-
-@contextmanager
-def _seekable(stream: io.BufferedReader) -> Iterator[IO[bytes]]:
-    """The stream itself where it is a plain file, else a copy of it on disk: Parquet is read from its end."""
-    if isinstance(stream.raw, io.FileIO) and stream.seekable():
-        yield stream
-        return
-    with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(stream, copy, BUFFER)
-        copy.seek(0)
-        yield copy
 
 
 _BLANK = re.compile(rb"[ \t\r\n]*+")

@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from judgelm.data.dataset_files import DatasetFiles, file_sha256
+from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.rows import FileUse, OnReject, Reject, RejectCounts, no_usable_row
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.sources.registry import get_benchmark
-from judgelm.data.sources.source import Entry, Source, plain_row, protocol_of, single_file
+from judgelm.data.sources.source import Entry, Source, protocol_of, single_file
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import check_no_input
 from judgelm.package import VERSION

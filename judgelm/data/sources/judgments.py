@@ -10,11 +10,12 @@ from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows
 from judgelm.data.readers.values import content_id, describe
 from judgelm.data.sources.alpaca_eval import converted_annotations
-from judgelm.data.sources.correctness import model_of_results
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
+from judgelm.data.sources.mmlu_pro import model_of_results
 from judgelm.data.sources.pairs import AUTO_J_LABELS
+from judgelm.data.sources.reviews import NEEDS as REVIEW_NEEDS
 from judgelm.data.sources.reviews import UNREADABLE, group_files, match_orders, read_results, read_reviews
-from judgelm.data.sources.source import PublishedJudgment, Shape, convert_file
+from judgelm.data.sources.source import PublishedJudgment, PublishedRuns, Shape, Source, convert_file
 from judgelm.errors import InputError
 from judgelm.parsing.scores import parse_pair
 from judgelm.records import (
@@ -393,3 +394,35 @@ def read_cherry(row: Row) -> PublishedJudgment:
         scores = row.score_pair(f"scores{suffix}")
         shown.append(_by_scores(order, scores, *row.texts(f"review{suffix}", needs=CHERRY_NEEDS)))
     return _published(row, pair_judgment(content_id(question, answers, None), shown), texts=(question, *answers))
+
+
+_MEAN_OF_ORDERS = {"name": "pair", "order_rule": "mean"}
+RUNS: Mapping[str, PublishedRuns] = {
+    "judgebench": PublishedRuns(needs=JUDGEBENCH_NEEDS, read_row=read_judgebench_row),
+    "auto-j": PublishedRuns(
+        needs=("output",), read_files=read_auto_j, recognised=lambda row: row.data.keys() == {"output"}
+    ),
+    "pandalm": PublishedRuns(
+        needs=("idx",),
+        read_files=read_pandalm,
+        recognised=lambda row: any(name.endswith("_result") for name in row.data),
+    ),
+    "alpaca-eval": PublishedRuns(needs=ANNOTATION_NEEDS, read_files=read_alpaca_eval, mode={"name": "pair"}),
+    "llmbar": PublishedRuns(needs=LLMBAR_NEEDS, read_files=read_llmbar),
+    "mmlu-pro": PublishedRuns(
+        needs=MMLU_PRO_NEEDS,
+        read_files=read_mmlu_pro,
+        mode={"name": "correctness", "task": "choice"},
+        recognised=lambda row: not row.data.keys().isdisjoint({"pred", "outputs"}),
+    ),
+    "fastchat-pair": PublishedRuns(needs=PAIR_NEEDS, read_row=read_fastchat_pair),
+    "fastchat-single": PublishedRuns(
+        needs=SINGLE_NEEDS, read_row=read_fastchat_grade, mode={"name": "single", "scale": (1, 10)}
+    ),
+    "reviews": PublishedRuns(needs=(*REVIEW_NEEDS, "text"), read_files=read_review_files, mode=_MEAN_OF_ORDERS),
+    "cherry": PublishedRuns(needs=CHERRY_NEEDS, read_row=read_cherry, mode=_MEAN_OF_ORDERS),
+}
+"""The published judgments by the name of their source."""
+
+SOURCES = tuple(Source(name=name) for name in ("fastchat-pair", "fastchat-single", "reviews", "cherry"))
+"""Sources of which only judgments are published."""

@@ -9,13 +9,14 @@ and to_datasets), Prodigy's `choice` interface, doccano's `data_export/pipeline`
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from judgelm.data.label_codes import WORDS, FieldCode, label_text
 from judgelm.data.readers.rows import Row
 from judgelm.data.readers.values import describe, list_value
-from judgelm.data.sources.layouts import plain_sample
-from judgelm.data.sources.source import WORDS, label_text
+from judgelm.data.sources.layouts import plain_label, plain_sample
+from judgelm.data.sources.source import Source
 from judgelm.records import Sample
 
 Votes = list[object]
@@ -239,12 +240,21 @@ def _single(row: Row, name: str, value: object) -> object:
     return value[0]
 
 
-TOOLS: Mapping[str, tuple[Callable[[Row], Sample], Callable[[Row], Row]]] = {
-    "label-studio": (label_studio_sample, label_studio_votes),
-    "label-studio-min": (plain_task_sample, label_studio_min_votes),
-    "argilla": (argilla_sample, argilla_votes),
-    "argilla-columns": (argilla_sample, argilla_votes),
-    "prodigy": (prodigy_sample, prodigy_votes),
-    "doccano": (plain_task_sample, doccano_votes),
-}
-"""Name of an export -> its readers of a task and of its votes."""
+SOURCES = tuple(
+    Source(
+        name=name,
+        sample=sample,
+        votes=votes,
+        label=plain_label,
+        code=(FieldCode(fields=("annotator*",)),),  # people's numbers have no stated meaning
+        task_votes=True,
+    )
+    for name, (sample, votes) in {
+        "label-studio": (label_studio_sample, label_studio_votes),
+        "label-studio-min": (plain_task_sample, label_studio_min_votes),
+        "argilla": (argilla_sample, argilla_votes),
+        "argilla-columns": (argilla_sample, argilla_votes),
+        "prodigy": (prodigy_sample, prodigy_votes),
+        "doccano": (plain_task_sample, doccano_votes),
+    }.items()
+)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
 
+from judgelm.data.label_codes import PAIR_CODE, ZERO_IS_TIE, FieldCode, is_missing, majority, winner_field
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import OnReject, Row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe, model_name
-from judgelm.data.sources.source import Entry, Shape, convert_file, is_missing, majority, winner_field
+from judgelm.data.sources.source import Entry, Shape, Source, convert_file, with_stated_fields
 from judgelm.records import Label, Sample, Winner, winner_of
 
 _JUDGELM_NEEDS = "question_body, answer1_body, answer2_body"
@@ -494,3 +495,34 @@ def _judgelm_entry(row: Row, joined: Joined, is_validation: bool) -> Entry:
         raise row.error("no judgment that can be read, without or with the reference; leave the row out")
     pair = LabelledPair(sample=sample, plain=plain, referenced=referenced, source="judgelm-100k")
     return Entry({key: value for key, value in judgelm_row(pair).items() if key not in ("swapped", "epoch")})
+
+
+SOURCES = (
+    Source(
+        name="judgelm",
+        sample=judgelm_sample,
+        label=judgelm_label,
+        code=PAIR_CODE,
+        soft="probability",
+        load=load_judgelm,
+    ),
+    Source(name="pandalm_train", sample=pandalm_train_sample, label=pandalm_train_label),
+    Source(
+        name="alpaca_eval_outputs",
+        sample=no_sample,
+        note="AlpacaEval outputs hold one answer per instruction; give two such files, and they are joined. Where "
+        "output is a list of answers, name the columns: --column question=instruction --column answers=output",
+    ),
+    Source(name="plain", sample=plain_sample, label=plain_label, code=PAIR_CODE, soft="probability"),
+)
+LABELS = with_stated_fields(
+    Source(
+        name="labels",
+        sample=label_alone,
+        label=any_label,
+        code=(FieldCode(fields=("winner", "votes", "label")), FieldCode(fields=("annotator*",), values=ZERO_IS_TIE)),
+        note="rows hold labels but no answers to judge; give the file with the answers, and this one as labels "
+        "(a table of reviews is joined with its answers by `python data_tools/convert.py reviews`)",
+    )
+)
+"""Rows of an id and a label, which name samples of another file."""

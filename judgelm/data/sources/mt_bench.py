@@ -17,11 +17,13 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
+from judgelm.data.label_codes import majority, winner_field
+from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows, reject_row
 from judgelm.data.readers.values import describe
 from judgelm.data.sources.dialogues import read_turns
-from judgelm.data.sources.source import Entry, majority, plain_row, winner_field
+from judgelm.data.sources.source import Entry, Source
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 
@@ -197,3 +199,6 @@ def _category(question: str) -> str | None:
     """That of the published questions 81 to 160, ten to each category."""
     question_number = int(question) if question.isdecimal() else 0
     return _CATEGORIES[(question_number - _FIRST) // 10] if _FIRST <= question_number < _FIRST + 80 else None
+
+
+SOURCES = (Source(name="mt-bench", load=load_mt_bench),)

@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from judgelm.bounds import read_text
+from judgelm.data.label_codes import LLMBAR_CODE, ZERO_IS_TIE, FieldCode
+from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.rows import OnReject, Row, reject_row
 from judgelm.data.sources.layouts import llmbar_label, llmbar_sample, pandalm_label, pandalm_sample
-from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, layout_facts, plain_row
+from judgelm.data.sources.source import Entry, Shape, Source, choice_field, convert_file, layout_facts
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 
@@ -164,3 +166,19 @@ def _letters(name: str) -> str:
 
 def _question_id(row: Row) -> str:
     return row.required_id("question_id", "questions and answers are joined by it")
+
+
+SOURCES = (
+    Source(name="judgebench", needs=JUDGEBENCH.needs, sample=judgebench_sample, label=judgebench_label),
+    Source(name="auto-j", needs=AUTO_J.needs, sample=auto_j_sample, label=auto_j_label, entry=auto_j_entry),
+    Source(
+        name="pandalm",
+        sample=pandalm_sample,
+        label=pandalm_label,
+        code=(FieldCode(fields=("annotator*",), values=ZERO_IS_TIE),),
+        shape=PANDALM,
+        entry=pandalm_entry,
+    ),
+    Source(name="llmbar", sample=llmbar_sample, label=llmbar_label, code=LLMBAR_CODE, shape=LLMBAR, entry=llmbar_entry),
+    Source(name="faireval", load=load_faireval),
+)

@@ -10,10 +10,19 @@ from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
+from judgelm.data.label_codes import FROM_ZERO, LLMBAR_CODE, WINNER_CODE, FieldCode
+from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.rows import Reject, Row, reject_row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe
-from judgelm.data.sources.preferences import answer_rank, preference_label, preference_sample
-from judgelm.data.sources.source import Entry, Shape, layout_facts, plain_row
+from judgelm.data.sources.layouts import llmbar_label, llmbar_sample, plain_label, plain_sample
+from judgelm.data.sources.preferences import (
+    answer_rank,
+    battle_label,
+    preference_label,
+    preference_sample,
+    responses_sample,
+)
+from judgelm.data.sources.source import Entry, Shape, Source, layout_facts
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
 
@@ -238,3 +247,50 @@ def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
         except InputError as error:
             entries.append(reject_row(row, error))
     return entries
+
+
+def _rewritten_set(
+    name: str,
+    fields: Rewrite,
+    layout: tuple[Callable[[Row], Sample], Callable[[Row, bool], Label | None]],
+    code: tuple[FieldCode, ...] = (),
+) -> Source:
+    """A set whose rows are rewritten to the fields of a layout, of which the readers are given."""
+    return Source(name=name, sample=sample_by(fields, layout[0]), label=label_by(fields, layout[1]), code=code)
+
+
+_PLAIN = (plain_sample, plain_label)
+_RESPONSES = (responses_sample, battle_label)
+_REWRITTEN = (
+    _rewritten_set("helpsteer3", helpsteer3_fields, _RESPONSES),
+    _rewritten_set("ppe-human", ppe_human_fields, _RESPONSES, WINNER_CODE),
+    _rewritten_set(
+        "safe-rlhf", safe_rlhf_fields, _PLAIN, (FieldCode(fields=("better_response_id",), values=FROM_ZERO),)
+    ),
+    _rewritten_set("ultrafeedback", ultrafeedback_fields, _PLAIN),
+    _rewritten_set("preference_collection", preference_collection_fields, _PLAIN),
+    _rewritten_set("feedback_collection", feedback_collection_fields, _PLAIN),
+    _rewritten_set("nectar", nectar_fields, (preference_sample, preference_label)),
+    _rewritten_set("offsetbias", offsetbias_fields, (llmbar_sample, llmbar_label), LLMBAR_CODE),
+)
+SOURCES = (
+    *_REWRITTEN,
+    Source(
+        name="rewardbench",
+        shape=Shape(name="RewardBench", needs=REWARDBENCH_NEEDS),
+        entry=rewardbench_entry,
+    ),
+    Source(
+        name="rewardbench-2",
+        details={"subsets": list(SECOND_SUBSETS)},
+        shape=Shape(name="RewardBench 2", needs=REWARDBENCH_NEEDS),
+        entry=rewardbench_2_entry,
+    ),
+    Source(
+        name="rm-bench",
+        details={"sections": {domain: list(subsets) for domain, subsets in RM_BENCH_SECTIONS.items()}},
+        shape=RM_BENCH,
+        entry=rm_bench_entries,
+    ),
+    Source(name="preferences"),
+)

@@ -7,11 +7,12 @@ questions. Every function raises InputError with file, line, field, finding and 
 import hashlib
 from dataclasses import replace
 
+from judgelm.data.label_codes import PAIR_CODE, FieldCode, winner_field
 from judgelm.data.readers.rows import Row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe, list_value
-from judgelm.data.sources.dialogues import Turn, full_dialogue, question_and_answers, read_turns
-from judgelm.data.sources.layouts import games_label, plain_pair_label
-from judgelm.data.sources.source import winner_field
+from judgelm.data.sources.dialogues import Turn, dialogue_sample, full_dialogue, question_and_answers, read_turns
+from judgelm.data.sources.layouts import LABELS, games_label, plain_pair_label
+from judgelm.data.sources.source import Source, with_stated_fields
 from judgelm.records import Label, Sample, Winner
 
 QUESTION_FIELDS = ("prompt", "question", "instruction")
@@ -277,3 +278,15 @@ def pair_label_alone(row: Row) -> Sample:
 def pair_label(row: Row, with_reference: bool) -> Label | None:
     """`label` (A, B, tie), or FastChat's two games."""
     return Label(sample_id="", winner=winner_field(row, "label")) if row.has("label") else games_label(row)
+
+
+SOURCES = (
+    Source(name="dialogue", sample=dialogue_sample, label=battle_label, code=PAIR_CODE),
+    Source(name="preference", sample=preference_sample, label=preference_label),
+    Source(name="arena", sample=arena_sample, label=battle_label, code=PAIR_CODE),
+    Source(name="responses", sample=responses_sample, label=battle_label, code=PAIR_CODE),
+)
+PAIR_LABELS = with_stated_fields(
+    replace(LABELS, sample=pair_label_alone, label=pair_label, code=(FieldCode(fields=("label",)),)), "pair-labels"
+)
+"""Labels of pairs named by a question and two models; the answers are in another file."""

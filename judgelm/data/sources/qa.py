@@ -18,16 +18,18 @@ look at the question alone, but for yes and no. Rules are tried in order and the
 QA-Judge, Table 13.
 """
 
-import re
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
+from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.files import first_row, read_json, read_rows
 from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row, unique
 from judgelm.data.readers.values import describe
-from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
+from judgelm.data.sources.answer_types import ANSWER_TYPES, answer_type
+from judgelm.data.sources.source import Entry, Shape, Source, model_from_filename
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.short_answers import Gold
 from judgelm.records import Label, Sample
@@ -302,86 +304,7 @@ def _evouna_answer(row: Row, model: str) -> tuple[str, bool]:
     return row.text(f"answer_{model}", "an answer"), correct
 
 
-AnswerType = Literal["place", "name", "job", "date", "number", "year", "bool", "string"]
-
-
-ANSWER_TYPES: tuple[AnswerType, ...] = ("string", "place", "name", "job", "date", "number", "year", "bool")
-"""In the order of the paper's Table 1, Bool last."""
-
-
-_BOOL = re.compile(
-    r"(?:is|are|was|were|am|do|does|did|has|have|had|can|could|will|would|should|may|might)\b", re.IGNORECASE
+SOURCES = (
+    Source(name="evouna", shape=EVOUNA, entry=evouna_entries),
+    *(Source(name=name, load=partial(load_qa, name)) for name in QA_NAMES),
 )
-
-
-_ASKING = r"\b(?:what|which|whose|in what|in which)\b"
-
-
-_OF_TYPE = r"(?:\s+[\w'’-]+){0,2}?\s+"
-
-
-_IS_THE = r"(?:is|was|are|were|'s)\s+(?:the\s+|\w+(?:\s+\w+){0,4}?(?:'s|s')\s+)?(?:[\w-]+\s+){0,2}?"
-
-
-_PLACES = (
-    "cit(?:y|ies)|countr(?:y|ies)|states?|towns?|villages?|count(?:y|ies)|regions?|provinces?|continents?|islands?"
-    "|places?|locations?|districts?|boroughs?|neighbou?rhoods?|capitals?|suburbs?|municipalit(?:y|ies)|birthplace"
-    "|hometown|nationality|territor(?:y|ies)|stadiums?|venues?|area"
-)
-
-
-_NAMES = (
-    "names?|full names?|nicknames?|first names?|last names?|surnames?|persons?|people|actors?|actress(?:es)?|players?"
-    "|singers?|directors?|authors?|writers?|presidents?|kings?|queens?|teams?|bands?|characters?|films?|movies?|albums?"
-    "|songs?|books?|novels?|compan(?:y|ies)|organi[sz]ations?|father|mother|wife|husband|spouse|sons?|daughters?"
-    "|brothers?|sisters?|grandfather|grandmother|uncle|aunt|child|composers?|artists?|performers?|coach|quarterback"
-    "|kicker|receiver|musicians?|magazines?"
-)
-
-
-_JOBS = r"jobs?|occupations?|professions?|careers?|livelihood|line of work"
-
-
-_NUMBERS = (
-    "percent(?:age)?s?|populations?|numbers?|amounts?|ages?|length|distance|height|weight|ratio|score|average"
-    "|difference|total"
-)
-
-
-def _asks_for(nouns: str) -> re.Pattern[str]:
-    """`which river city ...` and `what is the capital ...`: the noun stands soon behind the question's word."""
-    return re.compile(rf"{_ASKING}(?:{_OF_TYPE}|\s+{_IS_THE})(?:{nouns})\b", re.IGNORECASE)
-
-
-_RULES: tuple[tuple[AnswerType, tuple[re.Pattern[str], ...]], ...] = (
-    ("number", (re.compile(r"\bhow (?:many|much|old|tall|long|far|large|big|high|often)\b", re.IGNORECASE),)),
-    ("year", (re.compile(rf"{_ASKING}(?:{_OF_TYPE}|\s+{_IS_THE}|\s+)years?\b", re.IGNORECASE),)),
-    (
-        "date",
-        (
-            re.compile(r"^\s*(?:\w+\s+)?when\b|\bborn when\b|\bwhen (?:is|was|were|did|does|do)\b", re.IGNORECASE),
-            _asks_for("dates?|days?|months?|birthday|birthdate|date of (?:birth|death)"),
-        ),
-    ),
-    ("job", (_asks_for(_JOBS), re.compile(r"(?im)^(?>.*?\bdo(?:es)? ).* for a living\b"))),
-    ("number", (_asks_for(_NUMBERS),)),
-    ("place", (re.compile(r"^\s*(?:(?:from|to|in|at)\s+)?where\b", re.IGNORECASE), _asks_for(_PLACES))),
-    ("name", (re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE), _asks_for(_NAMES))),
-    ("place", (re.compile(r"\bwhere\b", re.IGNORECASE),)),
-)
-
-
-def answer_type(question: str, golds: Sequence[str] = ()) -> AnswerType:
-    """The type of a question's answer.
-
-    Args:
-        question: its text.
-        golds: its gold answers, each as one text, where they are known.
-    """
-    plain = [gold.strip().rstrip(".!").lower() for gold in golds]
-    if plain and all(gold in ("yes", "no") for gold in plain):
-        return "bool"
-    for kind, patterns in _RULES:
-        if any(pattern.search(question) for pattern in patterns):
-            return kind
-    return "bool" if not plain and _BOOL.match(question.strip()) else "string"

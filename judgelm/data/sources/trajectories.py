@@ -10,9 +10,11 @@ Sources: inspect_ai (`tests/log/test_eval_log/log_tool_call_error.json` and the 
 import json
 from collections.abc import Sequence
 
+from judgelm.data.label_codes import PAIR_CODE
 from judgelm.data.readers.rows import Row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe, list_value
 from judgelm.data.sources.layouts import plain_label
+from judgelm.data.sources.source import Source
 from judgelm.errors import InputError
 from judgelm.prompts.trajectory import read_steps, task_of
 from judgelm.records import Label, Sample
@@ -160,3 +162,10 @@ def tau_bench_sample(row: Row) -> Sample:
 def tau_bench_label(row: Row, with_reference: bool) -> Label | None:
     """The reward: 1 where the database ends as expected and the user was told what was asked, else 0."""
     return Label(sample_id="", winner=None, scores=(row.number("reward"),))
+
+
+SOURCES = (
+    Source(name="trajectory", sample=trajectory_sample, label=trajectory_label, code=PAIR_CODE, soft="probability"),
+    Source(name="inspect-ai", sample=inspect_sample, label=inspect_label),
+    Source(name="tau-bench", sample=tau_bench_sample, label=tau_bench_label),
+)

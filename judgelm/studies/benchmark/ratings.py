@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from judgelm.data.sources.graded import SCORES_FIELD
+from judgelm.data.sources.prometheus import SCORES_FIELD
 from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import InputError
 from judgelm.metrics.correctness import CorrectnessScores, quality

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from judgelm.data.builder.balance import PairFacts, baselines, over_balance, over_limit, to_swap, win_rates
 from judgelm.data.builder.options import build_options
 from judgelm.data.builder.pipeline import build
-from judgelm.data.builder.splits import PairFacts, baselines, over_balance, over_limit, to_swap, win_rates
 from judgelm.errors import ConfigError
 
 BOTH = ("models", "length")

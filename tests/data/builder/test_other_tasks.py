@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.augmentation import chat_rows, multi_rows, single_row
+from judgelm.data.builder.other_tasks import chat_rows, multi_rows, single_row
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template

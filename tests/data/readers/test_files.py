@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.formats import read_list, read_wrapped
+from judgelm.data.readers.json_lists import read_list, read_wrapped
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import InputError
 

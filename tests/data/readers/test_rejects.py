@@ -11,7 +11,8 @@ from judgelm.data.answers import AnswerSet, read_questions
 from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject, RejectCounts, convert_rows
-from judgelm.data.samples import SampleStream, join_outputs, read_references
+from judgelm.data.samples import SampleStream, read_references
+from judgelm.data.sources.alpaca_eval import join_outputs
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.qa import read_qa
 from judgelm.data.sources.rating_tables import read_ratings

@@ -13,7 +13,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from judgelm.data.readers.files import all_input_files, first_row, input_files, is_stream, read_json, read_rows
+from judgelm.data.readers.files import first_row, read_json, read_rows
+from judgelm.data.readers.inputs import all_input_files, input_files, is_stream
 from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
 

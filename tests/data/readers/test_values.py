@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judgelm.data.label_codes import winner_field
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.data.readers.values import bytes_in, cell_value
-from judgelm.data.sources.source import winner_field
 from judgelm.errors import InputError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.data.sources.qa import answer_type
+from judgelm.data.sources.answer_types import answer_type
 
 TABLE_5 = [
     ("What profession did Willi Forst and Elmer Clifton share?", "job"),

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judgelm.data.label_codes import parse_label_code
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import Reading
-from judgelm.data.sources.source import parse_label_code
 from judgelm.errors import ConfigError, InputError, LabelCodeError
 
 PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}

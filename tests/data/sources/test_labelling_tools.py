@@ -2,9 +2,9 @@
 
 import pytest
 
+from judgelm.data.label_codes import parse_label_code
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import Reading, SampleStream
-from judgelm.data.sources.source import parse_label_code
 from judgelm.errors import LabelCodeError
 from tests.support.jsonl_files import write_rows
 

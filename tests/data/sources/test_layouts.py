@@ -5,7 +5,8 @@ import pytest
 
 from judgelm.data.labelled_set import groups_of, read_labels
 from judgelm.data.readers.rows import Row
-from judgelm.data.samples import SampleStream, join_outputs
+from judgelm.data.samples import SampleStream
+from judgelm.data.sources.alpaca_eval import join_outputs
 from judgelm.data.sources.reviews import read_results
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.scores import parse_pair_original

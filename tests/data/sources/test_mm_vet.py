@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.sources.graded import mm_vet_rows
+from judgelm.data.sources.mm_vet import mm_vet_rows
 from judgelm.errors import InputError
 from tests.support.benchmark_files import imported
 

@@ -1,72 +1,15 @@
-"""Graded answers: Prometheus' grading prompts, and MM-Vet in three shapes.
-
-- `mm-vet.json` (and `mm-vet-v2.json`): one JSON object, id -> `imagename`, `question`, `answer`, `capability`; the
-  images are in `images/` next to it, and in version 2 their names are in the question between `<IMG>`s;
-- a model's answers: one JSON object, id -> text;
-- the original JudgeLM code's judge samples: JSON lines with the fields of the first shape, `answer1_body` and a
-  `question_id` (the row's index in the file).
-
-Source: MM-Vet (Yu et al. 2023), section 3 and its evaluator; baaivision/JudgeLM, `data/MM-Vet`.
-"""
+"""MM-Vet."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
 
 from judgelm.data.readers.files import read_json, read_rows
-from judgelm.data.readers.formats import WRAPPERS
+from judgelm.data.readers.json_lists import WRAPPERS
 from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject
 from judgelm.data.readers.values import describe
-from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
+from judgelm.data.sources.source import Entry, Source, model_from_filename
 from judgelm.errors import InputError
 from judgelm.modes.multimodal import read_gold
-from judgelm.records import Label, Sample
-
-SCORES_FIELD = "gpt4_score"
-
-PROMETHEUS = Shape(name="Prometheus' absolute grading", needs=("instruction", SCORES_FIELD))
-_HEADINGS = {
-    "question": "###The instruction to evaluate:\n",
-    "answer": "###Response to evaluate:\n",
-    "reference": "###Reference Answer (Score 5):\n",
-    "rubric": "###Score Rubrics:\n",
-}
-_END = "###Feedback:"
-
-
-def prometheus_entry(row: Row, row_number: int) -> Entry:
-    """One of Prometheus' grading prompts, named by its file and number."""
-    parts = _parts(row, row.text("instruction", ", ".join(PROMETHEUS.needs)))
-    scores = row.data[SCORES_FIELD]
-    known = isinstance(scores, list) and all(type(score) is int and 1 <= score <= 5 for score in scores)
-    if not isinstance(scores, list) or not scores or not known:
-        raise row.field_error(SCORES_FIELD, f"expected a list of scores from 1 to 5, got {scores!r}")
-    source = row.optional_text("response_source")
-    sample = Sample(
-        id=f"{model_from_filename(row.file)}-{row_number}",
-        question=parts["question"],
-        answers=(parts["answer"],),
-        reference=parts.get("reference"),
-        answer_models=(source,) if source else (),
-        category=row.optional_text("category"),
-        metadata={"rubric": parts["rubric"], SCORES_FIELD: scores},
-    )
-    return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=(fmean(scores),))))
-
-
-def _parts(row: Row, prompt: str) -> dict[str, str]:
-    """The texts below the prompt's headings, each once and in order; the reference may be missing."""
-    headings = {name: heading for name, heading in _HEADINGS.items() if name != "reference" or heading in prompt}
-    starts = [prompt.find(heading) for heading in headings.values()]
-    ends = [*starts[1:], prompt.rfind(_END)]
-    once = all(prompt.count(heading) == 1 for heading in headings.values())
-    if not once or starts + ends[-1:] != sorted({*starts, *ends}):
-        raise row.field_error("instruction", "expected one grading prompt with instruction, response and rubric")
-    return {
-        name: prompt[start + len(heading) : end].removesuffix("\n").removesuffix("\n")
-        for (name, heading), start, end in zip(headings.items(), starts, ends, strict=True)
-    }
-
 
 _IMAGES = "images"
 _IMAGE_MARK = "<IMG>"
@@ -215,3 +158,6 @@ def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         raise InputError(f"mm-vet: {finding}; give the published files")
     for row in mm_vet_rows(questions[0], answers, on_reject):
         yield Entry(row)
+
+
+SOURCES = (Source(name="mm-vet", load=load_mm_vet),)

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from judgelm.bounds import MAX_WHOLE_BYTES
-from judgelm.data.readers import files, formats
+from judgelm.data.readers import csv_tables, excel, files, json_lists, parquet
 from judgelm.data.readers.files import read_json, read_rows
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, InputError
@@ -25,7 +25,7 @@ LONG = "x" * (3 * LIMIT)
 
 @pytest.fixture(autouse=True)
 def limit(monkeypatch):
-    for module in (files, formats):
+    for module in (csv_tables, excel, files, json_lists, parquet):
         monkeypatch.setattr(module, "MAX_ROW_BYTES", LIMIT)
 
 
@@ -102,30 +102,30 @@ def test_a_long_header_is_refused(outcome):
         outcome("a.csv", LONG.encode() + b",b\n1,2\n")
 
 
-def parquet(columns, **options):
+def parquet_bytes(columns, **options):
     out = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.table(columns), out, **options)
     return out.getvalue().to_pybytes()
 
 
 def test_a_long_row_of_parquet(outcome):
-    content = parquet({"a": ["x", LONG, "z"], "b": [["1"], ["2"], []]}, row_group_size=1)
+    content = parquet_bytes({"a": ["x", LONG, "z"], "b": [["1"], ["2"], []]}, row_group_size=1)
     assert outcome("a.parquet", content) == ([1, 3], [2])
 
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_parquet_is_read_by_bytes_where_it_keeps_a_text_once(tmp_path, monkeypatch, nested):
     text = "x" * (LIMIT // 3)
-    (tmp_path / "a.parquet").write_bytes(parquet({"a": [[text, text] if nested else text] * 5000}))
-    sizes, batch_values = [], formats._unpacked_bytes
-    monkeypatch.setattr(formats, "_unpacked_bytes", lambda array: sizes.append(len(array)) or batch_values(array))
+    (tmp_path / "a.parquet").write_bytes(parquet_bytes({"a": [[text, text] if nested else text] * 5000}))
+    sizes, batch_values = [], parquet._unpacked_bytes
+    monkeypatch.setattr(parquet, "_unpacked_bytes", lambda array: sizes.append(len(array)) or batch_values(array))
     rows = list(read_rows(str(tmp_path / "a.parquet")))
     assert len(rows) == 5000
     assert rows[-1].data == {"a": [text, text] if nested else text}
 
 
 def test_a_long_row_of_parquet_that_keeps_its_text_once(outcome):
-    content = parquet({"a": [["x" * (LIMIT // 2)] * count for count in (1, 5, 1)]})
+    content = parquet_bytes({"a": [["x" * (LIMIT // 2)] * count for count in (1, 5, 1)]})
     assert outcome("a.parquet", content) == ([1, 3], [2])
 
 

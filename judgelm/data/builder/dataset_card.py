@@ -1,0 +1,157 @@
+"""Card."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import yaml
+
+from judgelm.data.builder.counts import BuildCounts, SetCounts
+from judgelm.data.builder.options import BuildOptions
+from judgelm.data.builder.pipeline import BuildResult
+from judgelm.package import VERSION
+
+
+def dataset_card(options: BuildOptions, built: BuildResult) -> str:
+    """The card as Markdown: sources, processing and files of the rows."""
+    header = yaml.safe_dump(
+        {
+            "configs": _configs(built.files),
+            "tags": ["judgelm", "llm-as-a-judge"],
+            "task_categories": ["text-generation"],
+        },
+        sort_keys=False,
+    )
+    counts = built.counts
+    sources = "\n".join(
+        f"| {name} | {read:,} | {_of(counts.rejected, name):,} | {_of(counts.dropped, name):,} |"
+        for name, read in sorted(counts.read.items())
+    )
+    files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in built.files.items())
+    return f"""---
+{header}---
+# Pairwise judgments
+
+Rows of JudgeLM's schema: a question, two answers, a teacher's scores and reasons, without and with a reference answer
+where there is one. Built with judgelm {VERSION}; `build.json` holds every option and count, `left_out.jsonl` names
+every row that was left out and why.
+
+| file | rows |
+|---|---|
+{files}
+
+| source | rows read | rejected | dropped |
+|---|---|---|---|
+{sources}
+
+- **Swap augmentation**: {_swap_words(options)} {_listed(counts.swapped) or "nothing to swap"}.
+- **References**: {_reference_words(options)} {_listed(counts.references) or "no pair has a reference"}.
+- **Winners** of clean pairs: {_listed(counts.before.winners)}; of training rows: {_listed(counts.train.winners)}.
+- **Held out**: {counts.validation.pairs:,} pairs for validation and {counts.test.pairs:,} for testing; no question of
+  theirs, nor a near copy of one, is in a training file. They are not augmented.
+{_balance(options, built)}- **Licence**: that of the sources. State it here before you publish.
+"""
+
+
+def _balance(options: BuildOptions, built: BuildResult) -> str:
+    """The balance of the sets, and a table of rules that read no answer; empty where nothing is balanced."""
+    if not options.balance:
+        return ""
+    rows = "\n".join(
+        f"| {row.set} | {row.stage} | {row.pairs:,} | {row.decided:,} | {_percent(row.first)} | {_percent(row.longer)} "
+        f"| {_percent(row.model)} |"
+        for row in built.baselines
+    )
+    strata = ", ".join(map(str, options.length_strata))
+    return f"""- **Balance** by {", ".join(options.balance)}, in each set by itself (`judgelm.data.builder.splits`);
+  strata of the difference in length end at {strata} characters. Agreement with the labels, without ties, of rules that
+  read no answer; a model's win rate is that of the training pairs before sampling:
+
+| set | sampling and swaps | pairs | decided | first answer | longer answer | model with the higher win rate |
+|---|---|---|---|---|---|---|
+{rows}
+
+"""
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The header's configs: rows of one kind each, since the rows of a config have the same fields."""
+    configs: dict[str, list[dict[str, str]]] = {"default": []}
+    for name in files:
+        side, _, part = name.partition(".")[0].partition("-")
+        config, split = ("default", f"{side}_{part}") if part.isdigit() else (part or "default", side)
+        configs.setdefault(config, []).append({"split": split, "path": name})
+    return [{"config_name": config, "data_files": splits} for config, splits in configs.items()]
+
+
+def manifest(options: BuildOptions, built: BuildResult, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+    """All options and counts of the build, ready for JSON."""
+    return {
+        "judgelm": VERSION,
+        "options": asdict(options),
+        "inputs": inputs,
+        "files": built.files,
+        "subsets_too_large": list(built.subsets.too_large),
+        "baselines": [asdict(row) for row in built.baselines],
+        "counts": _counts_row(built.counts),
+    }
+
+
+def _counts_row(counts: BuildCounts) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for name in ("read", "references", "swapped", "ambiguous"):
+        row[name] = dict(sorted(getattr(counts, name).items()))
+    for name in ("rejected", "dropped", "repaired"):
+        row[name] = [
+            {"source": source, "why": why, "rows": rows}
+            for (source, why), rows in sorted(getattr(counts, name).items())
+        ]
+    for name in ("before", "train", "validation", "test"):
+        row[name] = _set_row(getattr(counts, name))
+    return row
+
+
+def _set_row(counts: SetCounts) -> dict[str, Any]:
+    return {
+        "pairs": counts.pairs,
+        "with_reference": counts.with_reference,
+        "judgments_with_reason": counts.with_reason,
+        "winners": dict(sorted(counts.winners.items())),
+        "scores": [
+            {"place": position, "score": score, "judgments": count}
+            for (position, score), count in sorted(counts.scores.items())
+        ],
+        "models": [
+            {"first": first, "second": second, "pairs": count}
+            for (first, second), count in sorted(counts.models.items())
+        ],
+    }
+
+
+def _swap_words(options: BuildOptions) -> str:
+    if options.swap == "none":
+        return "none."
+    if options.swap == "both":
+        return "each pair in both orders, answers, models, scores and reasons exchanged;"
+    return f"answers, models, scores and reasons exchanged with probability {options.swap_prob:g};"
+
+
+def _reference_words(options: BuildOptions) -> str:
+    if options.reference == "both":
+        return "rows carry both judgments, and training draws one;"
+    if options.reference == "ignore":
+        return "dropped, and what was judged by them;"
+    return f"dropped with probability {options.reference_drop_prob:g}, prompt and target together;"
+
+
+def _of(counts: Mapping[tuple[str, str], int], source: str) -> int:
+    return sum(rows for (name, _), rows in counts.items() if name == source)
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items()))

@@ -1,0 +1,171 @@
+"""Generators."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import TypeAdapter, ValidationError
+
+from judgelm.engines.base import EngineOptions
+from judgelm.errors import ConfigError
+from judgelm.modes.generation import AnswerMode, Decoding, QuestionTask
+from judgelm.yaml_files import parse_yaml, read_yaml
+
+Form = Literal["auto", "chat", "plain"]
+"""Form of a question: chat, plain text, or (`auto`) chat where the model's tokenizer has a chat template."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_OWN, _ASKING, _DECODING = (
+    ("name", "engine", "form"),
+    ("system", "plain", "task", "tags", "max_tokens"),
+    ("temperature", "seed"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerGenerator:
+    """A model that answers questions, with its prompt form and decodings.
+
+    Attributes:
+        name: as answer rows have it in `model`; also the name of its file.
+        options: options of the engine.
+        form: form of the questions.
+        decodings: decodings of each question.
+        asking: prompt options; its `chat` counts only where `form` is not `auto`.
+    """
+
+    name: str
+    options: EngineOptions
+    engine: str = "auto"
+    form: Form = "auto"
+    decodings: tuple[Decoding, ...] = (Decoding(),)
+    asking: AnswerMode = field(default_factory=AnswerMode)
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise ConfigError(f"generator name {self.name!r}: use letters, digits, dots and dashes; it names a file")
+        if self.form not in get_args(Form):
+            known = ", ".join(get_args(Form))
+            raise ConfigError(f"generator {self.name}: unknown form {self.form!r}; available: {known}")
+
+
+def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
+    """A generator from a mapping; unknown keys are errors.
+
+    Raises:
+        ConfigError: an unknown key, a value of the wrong type, or `name` or `model` missing.
+    """
+    rest = dict(settings)
+    label = f"generator {rest.get('name', f'of {len(settings)} settings')}"
+    if not rest.get("name") or not rest.get("model"):
+        raise ConfigError(f"{label}: give it a name and a model, such as name=vicuna-7b,model=lmsys/vicuna-7b-v1.5")
+    own = {name: rest.pop(name) for name in _OWN if name in rest}
+    asking = {name: rest.pop(name) for name in _ASKING if name in rest}
+    decodings = rest.pop("decodings", None)
+    alone = {name: rest.pop(name) for name in _DECODING if name in rest}
+    if decodings is not None and alone:
+        raise ConfigError(f"{label}: give temperature and seed in decodings or beside them, not both")
+    if decodings is not None and not (isinstance(decodings, list) and decodings):
+        raise ConfigError(f"{label}: decodings is a list, such as [{{}}, {{temperature: 0.7, seed: 1}}]")
+    return AnswerGenerator(
+        **own | {"name": str(own["name"])},
+        options=_checked(EngineOptions, rest, label, beside=(*_OWN, *_ASKING, "decodings", *_DECODING)),
+        decodings=tuple(_checked(Decoding, decoding, f"{label}: decodings") for decoding in decodings or [alone]),
+        asking=_checked(AnswerMode, asking, label),
+    )
+
+
+def read_generators(path: Path | None) -> list[AnswerGenerator]:
+    """The generators of a YAML file: a list under the single key `generators`; none without a file.
+
+    Raises:
+        ConfigError: the file cannot be read or has another shape, or a generator in it is wrong.
+    """
+    if path is None:
+        return []
+    values = read_yaml(path)
+    if not isinstance(values, dict) or values.keys() != {"generators"} or not isinstance(values["generators"], list):
+        raise ConfigError(f"--config {path}: expected a list under the single key generators")
+    return [build_generator(value if isinstance(value, dict) else {"name": value}) for value in values["generators"]]
+
+
+def parse_generator(text: str) -> AnswerGenerator:
+    """`name=a,model=b,temperature=0.7,engine_args.base_url=...`: values are YAML.
+
+    Raises:
+        ConfigError: as `build_generator`, or a part that cannot be read.
+    """
+    settings: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        into, _, inner = name.strip().rpartition(".")
+        if not equals or into not in ("", "engine_args"):
+            finding = f"expected NAME=VALUE,NAME=VALUE,..., got {name!r}"
+            raise ConfigError(f"--generator: {finding}; values that hold commas go into a --config file")
+        target = settings.setdefault(into, {}) if into else settings
+        try:
+            target[inner] = value if inner in ("name", "model") else parse_yaml(value)
+        except ConfigError as error:  # without the value, which may hold a password
+            raise ConfigError(f"--generator {name}=...: the value is no YAML ({error}); quote it") from error
+    return build_generator(settings)
+
+
+def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenerator]:
+    """One entry for each name, with all its decodings, so that each model is loaded once.
+
+    Raises:
+        ConfigError: two entries of one name that differ in more than their decodings, or name a decoding twice.
+    """
+    by_name: dict[str, AnswerGenerator] = {}
+    for generator in generators:
+        earlier = by_name.get(generator.name)
+        if earlier is not None and replace(earlier, decodings=generator.decodings) != generator:
+            raise ConfigError(f"generator {generator.name} is given twice, with other settings; rename one")
+        by_name[generator.name] = (
+            generator if earlier is None else replace(generator, decodings=earlier.decodings + generator.decodings)
+        )
+    for generator in by_name.values():
+        if len({decoding.name for decoding in generator.decodings}) < len(generator.decodings):
+            raise ConfigError(f"generator {generator.name} has a decoding twice; give each another temperature or seed")
+    return list(by_name.values())
+
+
+def for_task(generator: AnswerGenerator, task: QuestionTask) -> AnswerGenerator:
+    """The generator with another task.
+
+    Raises:
+        ConfigError: it has a prompt of its own, and the task has the paper's.
+    """
+    return replace(generator, asking=replace(generator.asking, task=task))
+
+
+def with_samples(generator: AnswerGenerator, count: int, temperature: float) -> AnswerGenerator:
+    """The generator with `count` answers to each question, in place of its own decodings.
+
+    Raises:
+        ConfigError: no answer, or several at temperature 0, which would all be the same.
+    """
+    if count < 1:
+        raise ConfigError(f"--samples {count}: it must be 1 or more")
+    if count > 1 and temperature == 0:
+        raise ConfigError(f"--samples {count}: at temperature 0 they are all the same; set --temperature above 0")
+    return replace(generator, decodings=tuple(Decoding(temperature=temperature, seed=seed) for seed in range(count)))
+
+
+def _checked(kind: Any, values: Any, label: str, beside: Sequence[str] = ()) -> Any:
+    """A dataclass from a mapping; `beside` are names that may stand next to its own."""
+    known = [option.name for option in fields(kind)]
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{label}: expected names and values ({', '.join(known)}), got {type(values).__name__}")
+    if unknown := values.keys() - set(known):
+        available = ", ".join(dict.fromkeys((*beside, *known)))
+        raise ConfigError(f"{label}: {', '.join(sorted(map(str, unknown)))} not found; available: {available}")
+    try:
+        return TypeAdapter(kind).validate_python(dict(values))
+    except ValidationError as error:
+        first: Any = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        shown = "" if name.startswith("engine_args") else f"={first['input']!r}"
+        raise ConfigError(f"{label}: {name}{shown}: {first['msg']}") from error

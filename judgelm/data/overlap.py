@@ -1,0 +1,229 @@
+"""Overlap."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from xxhash import xxh3_64_intdigest
+
+from judgelm.data.duplicates import Duplicate, TextIndex, normalised
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rows import Row
+from judgelm.data.samples import SampleStream
+from judgelm.errors import InputError
+
+OverlapKind = Literal["exact", "near", "passage"]
+
+_LEAST_WORDS = 10
+_QUESTION_FIELDS = ("question", "prompt", "instruction", "turns", "text")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapExample:
+    """A test text with its counterpart.
+
+    Attributes:
+        part: `question` or `answer`.
+        kind: of the overlap.
+        text: of the test file.
+        of: id of the training row that has it; the passage itself where a passage is shared.
+        similarity: 1 where exact, the estimate where near, None of a passage.
+    """
+
+    part: Literal["question", "answer"]
+    kind: OverlapKind
+    text: str
+    of: str
+    similarity: float | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Overlap:
+    """The overlap of one test file.
+
+    Attributes:
+        path: the file.
+        rows: read.
+        rejected: rows that could not be used.
+        questions: distinct ones.
+        answers: distinct ones of 10 words and more.
+        question_overlaps: questions by kind.
+        answer_overlaps: answers by kind.
+        rows_with_question: rows whose question overlaps.
+        examples: the first ones of each part and kind.
+    """
+
+    path: str
+    rows: int = 0
+    rejected: int = 0
+    questions: int = 0
+    answers: int = 0
+    question_overlaps: Counter[OverlapKind] = field(default_factory=Counter)
+    answer_overlaps: Counter[OverlapKind] = field(default_factory=Counter)
+    rows_with_question: int = 0
+    examples: list[OverlapExample] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """True where nothing overlaps."""
+        return not (self.question_overlaps.total() or self.answer_overlaps.total())
+
+
+class IndexedTexts:
+    """The texts of a file, to look others up in.
+
+    Args:
+        path: in any format of samples, or rows with a question alone.
+        threshold: similarity in [0.7, 1] from which texts are near copies.
+        words: length of a shared passage; 0 looks for none.
+
+    Attributes:
+        rows: read.
+
+    Raises:
+        InputError: the file cannot be read, or its fields are not recognised.
+        ConfigError: the threshold is out of range.
+    """
+
+    def __init__(self, path: str, *, threshold: float = 0.7, words: int = 13) -> None:
+        self.rows = 0
+        self._words = words
+        self._questions = TextIndex(threshold=threshold)
+        self._answers = TextIndex(threshold=threshold, shingle=3, least_words=_LEAST_WORDS)
+        self._passages: set[int] = set()
+        for name, question, answers in _texts(path, Overlap(path=path)):
+            self.rows += 1
+            self._questions.add(name, question)
+            self._passages.update(xxh3_64_intdigest(passage) for passage in self._passages_of(question))
+            for answer in answers:
+                self._answers.add(name, answer)
+
+    def check(self, path: str, *, examples: int = 3) -> Overlap:
+        """Look up all texts of a test file.
+
+        Args:
+            path: in any format of samples, or rows with a question alone.
+            examples: how many to keep of each part and kind.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
+        result = Overlap(path=path)
+        known: dict[tuple[str, str], bool] = {}
+        for _, question, answers in _texts(path, result):
+            result.rows += 1
+            key = ("question", normalised(question))
+            if key not in known:
+                result.questions += 1
+                known[key] = self._count(result, self.find_question(question), result.question_overlaps, examples)
+            result.rows_with_question += known[key]
+            for answer in answers:
+                key = ("answer", normalised(answer))
+                if key not in known and len(key[1].split()) >= _LEAST_WORDS:
+                    result.answers += 1
+                    copy = _example("answer", answer, self._answers.find(answer))
+                    known[key] = self._count(result, copy, result.answer_overlaps, examples)
+        return result
+
+    def find_question(self, question: str) -> OverlapExample | None:
+        """The question of the file that equals this one, is near it or shares a passage with it; None without any."""
+        copy = _example("question", question, self._questions.find(question))
+        if copy is not None:
+            return copy
+        shared = next((text for text in self._passages_of(question) if xxh3_64_intdigest(text) in self._passages), None)
+        if shared is None:
+            return None
+        return OverlapExample(part="question", kind="passage", text=question, of=shared.decode(), similarity=None)
+
+    def _passages_of(self, text: str) -> Iterator[bytes]:
+        """Every run of so many words."""
+        words = normalised(text).encode().split()
+        if self._words:
+            for start in range(len(words) - self._words + 1):
+                yield b" ".join(words[start : start + self._words])
+
+    @staticmethod
+    def _count(result: Overlap, example: OverlapExample | None, counts: Counter[OverlapKind], examples: int) -> bool:
+        if example is None:
+            return False
+        counts[example.kind] += 1
+        if counts[example.kind] <= examples:
+            result.examples.append(example)
+        return True
+
+
+class ExcludedQuestions:
+    """The questions of test files, which training pairs must not ask.
+
+    Args:
+        paths: in any format of samples, or rows with a question alone.
+
+    Raises:
+        InputError: a file cannot be read, or its fields are not recognised.
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._files = [(path, IndexedTexts(path)) for path in paths]
+        self._results: dict[str, str] = {}
+
+    def find(self, question: str) -> str:
+        """The file that asks the question, and how near: `test.jsonl: exact 17`; empty where none does."""
+        if question not in self._results:
+            copies = ((path, texts.find_question(question)) for path, texts in self._files)
+            copy = next(((path, copy) for path, copy in copies if copy is not None), None)
+            self._results[question] = "" if copy is None else f"{copy[0]}: {copy[1].kind} {copy[1].of}"
+        return self._results[question]
+
+
+def _example(part: Literal["question", "answer"], text: str, copy: Duplicate | None) -> OverlapExample | None:
+    if copy is None:
+        return None
+    return OverlapExample(part=part, kind=copy.kind, text=text, of=copy.of, similarity=copy.similarity)
+
+
+def _texts(path: str, counts: Overlap) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Id, question and answers of each row; a file without answers gives its questions, of dialogues each turn.
+
+    Args:
+        path: of any format of samples, or rows with a question alone.
+        counts: receives the number of rejected rows.
+
+    Raises:
+        InputError: the file cannot be read, or none of its rows has a question.
+    """
+    usable = False
+    try:
+        for sample in SampleStream([path], on_reject=lambda _: _reject(counts)):
+            usable = True
+            yield sample.id, sample.question, sample.answers
+    except InputError:
+        if not _has_questions(path):
+            raise
+    if usable:
+        return
+    counts.rejected = 0
+    for row in read_rows(path):
+        questions = _questions(row) if isinstance(row, Row) else []
+        for question in questions:
+            usable = True
+            yield str(row.line), question, ()
+        if not questions:
+            _reject(counts)
+    if not usable:
+        raise InputError(f"{path}: none of its rows has a question; expected one of {', '.join(_QUESTION_FIELDS)}")
+
+
+def _reject(counts: Overlap) -> None:
+    counts.rejected += 1
+
+
+def _has_questions(path: str) -> bool:
+    return any(isinstance(row, Row) and _questions(row) for row in read_rows(path))
+
+
+def _questions(row: Row) -> list[str]:
+    """The questions of a row without answers."""
+    value = next((row.data[name] for name in _QUESTION_FIELDS if row.data.get(name)), None)
+    texts = value if isinstance(value, list) else [value]
+    return [text for text in texts if isinstance(text, str)]

@@ -1,0 +1,178 @@
+"""GSM8K."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+
+from judgelm.data.plain_rows import plain_row
+from judgelm.data.readers.files import first_row
+from judgelm.data.readers.rows import OnReject, Reject, Row
+from judgelm.data.readers.values import describe
+from judgelm.data.sources.source import Entry, Shape, Source, convert_file
+from judgelm.errors import InputError
+from judgelm.parsing.short_answers import canonical, final_answer
+from judgelm.records import Label, Sample
+
+_GSM8K = "GSM8K"
+
+
+def first_fields(path: str) -> set[str]:
+    """Return the field names of the first good row."""
+    first = first_row(path)
+    return set() if first is None else set(first.data)
+
+
+def load_gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """Models' solutions, or questions to answer, of GSM8K."""
+    for path in files:
+        needs = ("question", "ground_truth") if "ground_truth" in first_fields(path) else ("question", "answer")
+        make = partial(_gsm8k_entries, gold_field=needs[1])
+        for entries in convert_file(path, Shape(name=_GSM8K, needs=needs), make, on_reject):
+            yield from entries
+
+
+def _gsm8k_entries(row: Row, row_number: int, gold_field: str) -> list[Entry]:
+    if {"instance", "original_id"} <= row.data.keys():
+        raise row.error("a row of GSM-Symbolic, whose lines do not name its questions; import it as gsm-symbolic")
+    question = row.text("question", "question, answer")
+    worked = row.text(gold_field, "question, answer")
+    gold = canonical(worked, "number") if "####" in worked or gold_field == "ground_truth" else None
+    if gold is None:
+        raise row.field_error(gold_field, 'no final number behind "####"; this is no row of GSM8K')
+    metadata = {"data_set": _GSM8K, "solution": worked}
+    question_sample = Sample(id=f"gsm8k-{row_number}", question=question, answers=(), reference=gold, metadata=metadata)
+    if gold_field == "answer":
+        return [Entry(plain_row(question_sample))]
+    return [
+        judged_answer(question_sample, model, answer, truth=truth) for model, answer, truth in _solutions(row, gold)
+    ]
+
+
+def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
+    """Model, text and truth of each solution in a row."""
+    solved = {name: value for name, value in row.data.items() if isinstance(value, dict) and "solution" in value}
+    if not solved:
+        raise row.error('no model has a "solution" in this row; give example_model_solutions.jsonl')
+    solutions = []
+    for model, value in solved.items():
+        answer = row.with_data(value).text("solution", "solution, is_correct")
+        stated = value.get("is_correct")
+        truth = stated if isinstance(stated, bool) else final_answer(answer, "number") == gold
+        solutions.append((model, answer, truth))
+    return solutions
+
+
+GSM8K_SOLUTIONS = Shape(name=_GSM8K, needs=("question", "ground_truth"))
+
+
+def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
+    """Every pair of a right and a wrong solution; names of models decide the order, and truth takes no part in it."""
+    gold = canonical(row.text("ground_truth", "question, ground_truth"), "number")
+    if gold is None:
+        raise row.field_error("ground_truth", "no final number; this is no row of GSM8K's solutions")
+    question = row.text("question", "question, ground_truth")
+    entries: list[Entry | Reject] = []
+    for first, second in combinations(sorted(_solutions(row, gold)), 2):
+        if first[2] != second[2]:
+            sample = Sample(
+                id=f"gsm8k-{row_number}/{first[0]}/{second[0]}",
+                question=question,
+                answers=(first[1], second[1]),
+                answer_models=(first[0], second[0]),
+            )
+            entries.append(Entry(plain_row(sample, Label(sample_id="", winner=1 if first[2] else 2))))
+    return entries
+
+
+def judged_answer(question: Sample, model: str, answer: str, *, truth: bool) -> Entry:
+    """One model's answer to a question, and whether it is right."""
+    sample = replace(
+        question,
+        id=f"{question.id}/{model}",
+        answers=(answer,),
+        answer_models=(model,),
+        metadata={**question.metadata, "source_id": question.id},
+    )
+    known = {
+        "id": sample.id,
+        "agent": model,
+        "dataset": question.metadata["data_set"],
+        "truth": truth,
+        "question": question.id,
+        "answer": question.reference,
+    }
+    return Entry(plain_row(sample), known)
+
+
+_GSM_SYMBOLIC = "GSM-Symbolic"
+_GSM_SYMBOLIC_NEEDS = ("id", "instance", "question", "answer", "original_id")
+_GSM_VARIANT = re.compile(r"(?<![a-z0-9])p[12](?![a-z0-9])", re.IGNORECASE)
+_MAIN_FILE = re.compile(r"symbolic|main", re.IGNORECASE)
+_MAIN_FOLDER = "main"
+
+
+def load_gsm_symbolic(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """The questions of GSM-Symbolic's files."""
+    for path in files:
+        first = first_row(path)
+        known = first is not None and first.data.keys() >= set(_GSM_SYMBOLIC_NEEDS)  # else the shape is what is wrong
+        make = partial(_gsm_symbolic_entry, data_set=_gsm_symbolic_set(path) if known else _GSM_SYMBOLIC)
+        yield from convert_file(path, Shape(name=_GSM_SYMBOLIC, needs=_GSM_SYMBOLIC_NEEDS), make, on_reject)
+
+
+def _gsm_symbolic_set(path: str) -> str:
+    """`GSM-Symbolic`, `GSM-Symbolic-P1` or `GSM-Symbolic-P2`, by the name of the file or of its folder.
+
+    Raises:
+        InputError: the names say neither, or two.
+    """
+    name, folder = Path(path).name, Path(path).absolute().parent.name
+    variants = {found.upper() for text in (name, folder) for found in _GSM_VARIANT.findall(text)}
+    if len(variants) == 1:
+        return f"{_GSM_SYMBOLIC}-{variants.pop()}"
+    if not variants and (_MAIN_FILE.search(name) or folder.lower() == _MAIN_FOLDER):
+        return _GSM_SYMBOLIC
+    found = " and ".join(sorted(variants)) or "none of them"
+    finding = f"its name and folder, which tell GSM-Symbolic, P1 and P2 apart, say {found}"
+    raise InputError(f"{path}: {finding}; name it as published: GSM_symbolic.jsonl, GSM_p1.jsonl or GSM_p2.jsonl")
+
+
+def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
+    template, instance = (_number(row, name) for name in ("id", "instance"))
+    worked = row.text("answer", ", ".join(_GSM_SYMBOLIC_NEEDS))
+    gold = canonical(worked, "number") if "####" in worked else None
+    if gold is None:
+        raise row.field_error("answer", 'no final number behind "####"; this is no row of GSM-Symbolic')
+    metadata = {
+        "data_set": data_set,
+        "solution": worked,
+        "template": template,
+        "original_id": _number(row, "original_id"),
+    }
+    if isinstance(row.data.get("canary"), str):
+        metadata["canary"] = row.data["canary"]
+    sample = Sample(
+        id=f"{data_set.lower()}-{template}-{instance}",
+        question=row.text("question", ", ".join(_GSM_SYMBOLIC_NEEDS)),
+        answers=(),
+        reference=gold,
+        metadata=metadata,
+    )
+    return Entry(plain_row(sample))
+
+
+def _number(row: Row, name: str) -> int:
+    value = row.data.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise row.field_error(name, f"expected a number from 0, got {describe(value)}")
+    return value
+
+
+SOURCES = (
+    Source(name="gsm8k", load=load_gsm8k),
+    Source(name="gsm8k-pairs", shape=GSM8K_SOLUTIONS, entry=gsm8k_pairs),
+    Source(name="gsm-symbolic", load=load_gsm_symbolic),
+)

@@ -1,0 +1,110 @@
+"""Suggestions."""
+
+import difflib
+import re
+import shlex
+from collections.abc import Sequence
+
+from judgelm.data.readers.rows import Row
+from judgelm.data.readers.values import ID_FIELDS
+from judgelm.data.sources.source import Source
+from judgelm.errors import UnknownFieldsError
+
+
+def unknown_fields(row: Row, layouts: Sequence[Source], *, label_rows: bool) -> UnknownFieldsError:
+    """Return the error for fields of no known layout, with the nearest layout and a guess at `--column`."""
+    fields = list(row.data)
+    nearest = max(layouts, key=lambda known: _likeness(known, fields))
+    missing = [need for need in nearest.needs if need not in row.data]
+    guesses = [f'"{near}" looks like "{need}"' for need in missing if (near := _near(need, fields))]
+    hint = f"; {', '.join(guesses)}" if guesses else ""
+    near = (
+        f" Nearest is {nearest.name}, without {', '.join(missing)}."
+        if len(missing) < len(nearest.needs) or hint
+        else ""
+    )
+    columns = guess_columns(fields, labels=label_rows)
+    such_as = " ".join(f"--column {shlex.quote(f'{name}={column}')}" for name, column in columns.items())
+    return UnknownFieldsError(
+        f"{row.file}:{row.line}: fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Name the columns "
+        f"with --column (in a build's configuration columns), such as {such_as or '--column question=prompt'}, or "
+        "call them question, answer_1, answer_2 (in a table by its first line); labels need an id with a winner or "
+        "score. "
+        f"{len(layouts)} other formats are known: docs/formats.md",
+        columns,
+    )
+
+
+_QUESTION_WORDS = ("question", "prompt", "instruction", "query", "task", "input", "user", "request", "frage", "aufgabe")
+_LABEL_WORDS = (
+    *("winner", "label", "verdict", "preferred", "preference", "better", "choice", "vote", "judgment", "judgement"),
+    *("gold", "human", "urteil", "besser"),
+)
+_ID_WORDS = ("id", "uid", "uuid", "idx", "index", "key", "nr", "no", "number", "nummer")
+_ANSWER_WORDS = (
+    *("answer", "response", "output", "completion", "reply", "model", "candidate", "system", "text", "antwort"),
+    *(
+        "ours",
+        "theirs",
+        "baseline",
+        "reference_model",
+        "assistant",
+        "chosen",
+        "rejected",
+        "left",
+        "right",
+        "old",
+        "new",
+    ),
+)
+
+
+def guess_columns(fields: Sequence[str], *, labels: bool = False) -> dict[str, str]:
+    """A guess at the plain layout's fields in a header, to suggest and never to apply: name -> the file's column.
+
+    Args:
+        fields: of the file.
+        labels: whether a file of labels is expected.
+    """
+    left = list(fields)
+
+    def take(words: Sequence[str]) -> str | None:
+        for word in words:
+            for column in left:
+                if word in re.split(r"[^\w]|_|\d", column.casefold()):
+                    left.remove(column)
+                    return column
+        return None
+
+    guess: dict[str, str | None] = {"id": None if any(field in ID_FIELDS for field in fields) else take(_ID_WORDS)}
+    winner = take(_LABEL_WORDS)
+    guess["winner"] = winner if labels else None
+    guess["question"] = take(_QUESTION_WORDS)
+    answers = [column for column in left if any(word in column.casefold() for word in _ANSWER_WORDS)]
+    if len(answers) < 2 and not labels and guess["question"] is not None:
+        answers = [column for column in left if _folded(column) not in _NOT_ANSWERS]
+    names = ("answer",) if len(answers) == 1 else ("answer_1", "answer_2")
+    guess |= dict(zip(names, answers[:2], strict=False))
+    return {name: column for name, column in guess.items() if column is not None and column != name}
+
+
+_NOT_ANSWERS = frozenset({"reference", "category", "source", "metadata", "reason", "images", "image", "turn", "system"})
+"""Fields of the plain layout that are no answers."""
+
+
+def _likeness(known: Source, fields: list[str]) -> float:
+    """Similarity of the fields to those that a layout needs, from 0 to 1."""
+    matches = [(need, near) for need in known.needs if (near := _near(need, fields))]
+    alike = (difflib.SequenceMatcher(None, need, _folded(near)).ratio() for need, near in matches)
+    return sum(alike) / len(known.needs)
+
+
+def _near(need: str, fields: list[str]) -> str | None:
+    """The field that is spelt most like what is needed: `Answer 1` like `answer_1`."""
+    folded = {_folded(field): field for field in fields}
+    close = difflib.get_close_matches(need, folded, n=1, cutoff=0.75)
+    return folded[close[0]] if close else None
+
+
+def _folded(field: str) -> str:
+    return "_".join(field.lower().split())

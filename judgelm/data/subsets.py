@@ -1,0 +1,84 @@
+"""Seeded samples of a file's rows."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rows import (
+    OnReject,
+    Row,
+    convert_rows,
+    raise_reject,
+    unique,
+)
+from judgelm.data.readers.values import bytes_in
+from judgelm.errors import ConfigError, InputError
+
+_SUBSET_NEEDS = "an id"
+_WHOLE_FILE = "the whole file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subset:
+    """The rows drawn, in the file's order.
+
+    Attributes:
+        rows: as the file has them.
+        counts: value of the field -> rows drawn, and rows in the file.
+    """
+
+    rows: tuple[Mapping[str, object], ...]
+    counts: Mapping[str, tuple[int, int]]
+
+
+def draw_subset(
+    path: str, *, field: str | None, size: int, seed: int = 0, on_reject: OnReject = raise_reject
+) -> Subset:
+    """Draw at most `size` rows for each value of a field.
+
+    Args:
+        path: rows with ids: a file, a folder, a pattern, or `-`.
+        field: a field of the row or of its `metadata`, such as `category`; None draws from the whole file.
+        size: most rows of each value.
+        seed: another seed draws others.
+        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+
+    Raises:
+        ConfigError: `size` is below 1.
+        InputError: the file cannot be read, has no usable row, or no row with the field.
+    """
+    if size < 1:
+        raise ConfigError(f"{size} rows of each: it must be 1 or more")
+    read = unique(lambda row: (_id(row), row), lambda named: named[0])
+    rows = list(convert_rows(read_rows(path), read, path=path, expected=_SUBSET_NEEDS, on_reject=on_reject))
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, row in rows:
+        groups[_WHOLE_FILE if field is None else _value(row, field)].append(name)
+    drawn = {name for names in groups.values() for name in sorted(names, key=lambda name: _rank(seed, name))[:size]}
+    return Subset(
+        rows=tuple(row.data for name, row in rows if name in drawn),
+        counts={value: (min(size, len(names)), len(names)) for value, names in sorted(groups.items())},
+    )
+
+
+def _id(row: Row) -> str:
+    name = row.id(("id", "question_id", "_id", "idx"))
+    if name is None:
+        raise row.error("no id; a row is drawn by its id, so give each row one")
+    if problem := bytes_in(row.data):
+        raise row.error(problem)
+    return name
+
+
+def _value(row: Row, field: str) -> str:
+    metadata = row.data.get("metadata")
+    value = row.data.get(field, metadata.get(field) if isinstance(metadata, dict) else None)
+    if value is None:
+        raise InputError(f"{row.file}:{row.line}: no field {field!r}, in the row or its metadata; choose another --per")
+    return str(value)
+
+
+def _rank(seed: int, name: str) -> bytes:
+    return hashlib.blake2b(f"{seed}:{name}".encode(errors="surrogatepass"), digest_size=16).digest()
