@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from judgelm.data.label_codes import winner_field
 from judgelm.data.readers.rows import Row
-from judgelm.data.sources.source import winner_field
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.records import Winner
