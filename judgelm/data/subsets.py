@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import (
-    OnReject,
-    Row,
-    convert_rows,
-    raise_reject,
-    unique,
-)
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
 from judgelm.data.readers.values import bytes_in
 from judgelm.errors import ConfigError, InputError
 

@@ -18,14 +18,7 @@ from typing import Any, TypeVar
 
 from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.files import first_row, read_rows
-from judgelm.data.readers.rows import (
-    OnReject,
-    Reject,
-    Row,
-    convert_rows,
-    raise_reject,
-    reject_row,
-)
+from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row
 from judgelm.data.readers.values import describe
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
 from judgelm.data.sources.source import Entry, Shape, Source, convert_file

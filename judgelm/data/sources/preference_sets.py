@@ -275,11 +275,7 @@ _REWRITTEN = (
 )
 SOURCES = (
     *_REWRITTEN,
-    Source(
-        name="rewardbench",
-        shape=Shape(name="RewardBench", needs=REWARDBENCH_NEEDS),
-        entry=rewardbench_entry,
-    ),
+    Source(name="rewardbench", shape=Shape(name="RewardBench", needs=REWARDBENCH_NEEDS), entry=rewardbench_entry),
     Source(
         name="rewardbench-2",
         details={"subsets": list(SECOND_SUBSETS)},

@@ -151,10 +151,7 @@ def _battle_id(row: Row) -> str | None:
 
 
 def _battle(
-    row: Row,
-    shown: tuple[str, tuple[str, str], tuple[str, ...]],
-    used: set[str],
-    more: dict[str, object],
+    row: Row, shown: tuple[str, tuple[str, str], tuple[str, ...]], used: set[str], more: dict[str, object]
 ) -> Sample:
     question, answers, images = shown
     reference = row.reference()

@@ -146,9 +146,7 @@ LABEL_FIELDS = st.sampled_from(("winner", "label", "preference", "votes", "annot
 def labelled_rows(*texts):
     """Rows with one of the texts: the first row decides the file's layout, so either all rows have texts or none."""
     row = st.tuples(
-        st.sampled_from(("r1", "r2", "r3")),
-        st.dictionaries(LABEL_FIELDS, VALUES, max_size=3),
-        st.sampled_from(texts),
+        st.sampled_from(("r1", "r2", "r3")), st.dictionaries(LABEL_FIELDS, VALUES, max_size=3), st.sampled_from(texts)
     ).map(lambda parts: {"id": parts[0], "winner": None, **parts[1], **parts[2]})
     return st.lists(row, min_size=1, max_size=6)
 

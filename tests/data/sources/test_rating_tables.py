@@ -2,11 +2,7 @@
 
 import pytest
 
-from judgelm.data.sources.rating_tables import (
-    RatingColumns,
-    read_ratings,
-    write_ratings,
-)
+from judgelm.data.sources.rating_tables import RatingColumns, read_ratings, write_ratings
 from judgelm.errors import InputError
 
 
