@@ -156,15 +156,10 @@ class TextComparison:
         total = self.same + self.turned + self.not_compared
         notes = []
         if self.turned:
-            notes.append(
-                f"{self.turned:,} of {total:,} rows have the answers in another order than judged; they are turned "
-                "round."
-            )
+            notes.append(f"{self.turned:,} of {total:,} rows list the answers in another order; judgelm reorders them.")
         if self.not_compared:
-            notes.append(
-                f"{self.not_compared:,} of {total:,} judgments join by id alone: the row or the run has no texts to "
-                "compare."
-            )
+            missing = "the row or the run has no texts to compare"
+            notes.append(f"{self.not_compared:,} of {total:,} judgments join by id alone: {missing}.")
         if self.without_row:
             notes.append(f"{self.without_row:,} of {total + self.without_row:,} judgments have no row of their id.")
         return notes

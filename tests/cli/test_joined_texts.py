@@ -45,19 +45,19 @@ def test_labels_of_exchanged_outputs_are_turned_round_and_said(cli, judged):
     labels = labels_of(judged, rows)
     found = evaluated(cli, judged, labels)
     assert (found["excluded"]["accuracy"]["value"], found["counts"]["joined"]) == (1.0, 3)
-    assert found["notes"] == ["3 of 3 rows have the answers in another order than judged; they are turned round."]
+    assert found["notes"] == ["3 of 3 rows list the answers in another order; judgelm reorders them."]
     assert found["win_rate"]["model"] == "old"  # wrote the answers that were judged as the first
     code, out, _ = cli("judgelm", "report", judged / "run.jsonl", "-s", labels)
     words = " ".join(out.split())
     assert code == 0
     assert "The verdict is the label in 3 of 3 labelled pairs." in words
-    assert "turned round" in words
+    assert "judgelm reorders them" in words
     code, out, _ = cli("judgelm", "study", "estimate", judged / "run.jsonl", "-l", labels, "--json", "-")
     estimates = json.loads(out)
     assert estimates["model"] == "old"
-    assert "turned round" in estimates["warnings"][-1]
+    assert "judgelm reorders them" in estimates["warnings"][-1]
     code, _, err = cli("judgelm", "report", judged / "run.jsonl", "-l", labels, "-o", judged / "report.html")
-    assert (code, "turned round" in (judged / "report.html").read_text()) == (0, True), err
+    assert (code, "judgelm reorders them" in (judged / "report.html").read_text()) == (0, True), err
 
 
 @pytest.mark.parametrize("command", ["eval", "report", "study estimate"])
@@ -78,7 +78,7 @@ def test_studies_of_models_compare_the_rows(cli, judged):
     rows = [annotation(question, *answers[::-1], None) for question, answers in QUESTIONS.items()]
     exchanged = labels_of(judged, rows, "exchanged.json")
     code, _, err = cli("judgelm", "study", "leaderboard", judged / "run.jsonl", "-r", exchanged, "-o", judged / "study")
-    assert (code, "3 rows have the answers in another order" in " ".join(err.split())) == (0, True)
+    assert (code, "3 rows list the answers in another order" in " ".join(err.split())) == (0, True)
     pairs = [row | {"id": f"p{index}"} for index, row in enumerate(rows)]
     run = labels_of(judged, pairs, "named.json")
     cli("judgelm-batch", run, "-o", judged / "a.jsonl", *ENGINE, "8 6", "-q")

@@ -82,7 +82,7 @@ def test_a_label_of_the_exchanged_answers_is_turned_round():
     )
     assert found.samples == {"1": PAIR}
     assert texts == TextComparison(turned=1)
-    assert texts.notes() == ["1 of 1 rows have the answers in another order than judged; they are turned round."]
+    assert texts.notes() == ["1 of 1 rows list the answers in another order; judgelm reorders them."]
 
 
 def test_votes_without_a_majority_are_turned_too_and_a_label_of_the_same_texts_stays():

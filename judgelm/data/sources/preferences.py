@@ -17,9 +17,7 @@ from judgelm.records import Label, Sample, Winner
 
 QUESTION_FIELDS = ("prompt", "question", "instruction")
 
-_PREFERENCE_NEEDS = (
-    "chosen, rejected and a prompt (or question, instruction), or whole dialogues as chosen and rejected"
-)
+_PREFERENCE_NEEDS = "chosen, rejected and a prompt (or question, instruction), or whole dialogues as chosen and rejected"
 _ARENA_NEEDS = "conversation_a, conversation_b"
 _RESPONSES_NEEDS = "prompt (or question, instruction), response_a, response_b"
 _COMMON_FIELDS = frozenset(
@@ -123,9 +121,7 @@ def preference_label(row: Row, with_reference: bool) -> Label | None:
     if chosen == rejected:
         raise row.error(f"score_chosen and score_rejected are both {chosen:g}; the row states no preference")
     if chosen < rejected:
-        finding = (
-            f"score_chosen {chosen:g} is not above score_rejected {rejected:g}, so the scores contradict the names"
-        )
+        finding = f"score_chosen {chosen:g} is not above score_rejected {rejected:g}"
         raise row.error(f"{finding}; correct the row, or leave its scores out")
     scores = (chosen, rejected) if first else (rejected, chosen)
     return Label(sample_id="", winner=1 if first else 2, scores=scores, reason=reason)

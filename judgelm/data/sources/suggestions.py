@@ -18,19 +18,15 @@ def unknown_fields(row: Row, layouts: Sequence[Source], *, label_rows: bool) -> 
     missing = [need for need in nearest.needs if need not in row.data]
     guesses = [f'"{near}" looks like "{need}"' for need in missing if (near := _near(need, fields))]
     hint = f"; {', '.join(guesses)}" if guesses else ""
-    near = (
-        f" Nearest is {nearest.name}, without {', '.join(missing)}."
-        if len(missing) < len(nearest.needs) or hint
-        else ""
-    )
+    similar = len(missing) < len(nearest.needs) or hint
+    near = f" Nearest is {nearest.name}, without {', '.join(missing)}." if similar else ""
     columns = guess_columns(fields, labels=label_rows)
     such_as = " ".join(f"--column {shlex.quote(f'{name}={column}')}" for name, column in columns.items())
     return UnknownFieldsError(
         f"{row.file}:{row.line}: fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Name the columns "
         f"with --column (in a build's configuration columns), such as {such_as or '--column question=prompt'}, or "
         "call them question, answer_1, answer_2 (in a table by its first line); labels need an id with a winner or "
-        "score. "
-        f"{len(layouts)} other formats are known: docs/formats.md",
+        f"score. {len(layouts)} other formats are known: docs/formats.md",
         columns,
     )
 
@@ -43,19 +39,8 @@ _LABEL_WORDS = (
 _ID_WORDS = ("id", "uid", "uuid", "idx", "index", "key", "nr", "no", "number", "nummer")
 _ANSWER_WORDS = (
     *("answer", "response", "output", "completion", "reply", "model", "candidate", "system", "text", "antwort"),
-    *(
-        "ours",
-        "theirs",
-        "baseline",
-        "reference_model",
-        "assistant",
-        "chosen",
-        "rejected",
-        "left",
-        "right",
-        "old",
-        "new",
-    ),
+    *("ours", "theirs", "baseline", "reference_model", "assistant", "chosen", "rejected", "left", "right", "old"),
+    "new",
 )
 
 

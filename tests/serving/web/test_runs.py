@@ -80,7 +80,7 @@ def test_labels_and_texts_follow_the_judged_order(tmp_path):
     exchanged = [replace(each, answers=each.answers[::-1]) for each in samples]
     run = open_run(write_run(tmp_path / "run.jsonl", judged), write_pairs(tmp_path / "pairs.jsonl", exchanged))
     assert [run.samples[each.id].answers for each in samples] == [each.answers for each in samples]
-    assert "2 of 2 rows have the answers in another order than judged; they are turned round." in run.notes
+    assert "2 of 2 rows list the answers in another order; judgelm reorders them." in run.notes
     rows = [json.loads(line) | {"winner": 1} for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert read_winners(tmp_path / "labels.jsonl", run) == {"0": 2, "1": 2}
