@@ -91,7 +91,12 @@ _PAIR: dict[str, str] = {
 }  # fmt: skip
 _ANSWERS: dict[str, str] = {"answer_models": "texts", "category": "text", "source": "text"}
 _FIELDS: dict[str, dict[str, str]] = {
-    "single": {**dict.fromkeys(("id", "question", "answer"), "text"), "score": "score", "reference": "text", **_ANSWERS},
+    "single": {
+        **dict.fromkeys(("id", "question", "answer"), "text"),
+        "score": "score",
+        "reference": "text",
+        **_ANSWERS,
+    },
     "multi": {**dict.fromkeys(("id", "question"), "text"), "answers": "texts", "scores": "scores", **_ANSWERS},
     "chat": {"prompt": "messages", "completion": "messages"},
 }

@@ -17,7 +17,9 @@ from judgelm.records import Label, Sample, Winner
 
 QUESTION_FIELDS = ("prompt", "question", "instruction")
 
-_PREFERENCE_NEEDS = "chosen, rejected and a prompt (or question, instruction), or whole dialogues as chosen and rejected"
+_PREFERENCE_NEEDS = (
+    "chosen, rejected and a prompt (or question, instruction), or whole dialogues as chosen and rejected"
+)
 _ARENA_NEEDS = "conversation_a, conversation_b"
 _RESPONSES_NEEDS = "prompt (or question, instruction), response_a, response_b"
 _COMMON_FIELDS = frozenset(
