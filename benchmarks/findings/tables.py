@@ -128,7 +128,7 @@ def _own_knowledge(results: Figures) -> str:
         "prompt", "n", "judgments right %", "own answers right %", "F1 where they are right", "F1 where they are wrong",
         "overconfidence, points", "r_GJ given A",
     )  # fmt: skip
-    words = {"CoT": "reasons alone", "self-reference": "beside its own answer"}
+    words = {"CoT": "reasons only", "self-reference": "with its own answer"}
     return _table(
         heads,
         (
