@@ -12,36 +12,24 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from judgelm.cluster import load_workers
 from judgelm.cluster.plan import RayCluster
-from judgelm.engines.base import AdapterView, Engine, EngineOptions, HoldsAdapters
-from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, idle_gpus, load_engine
+from judgelm.engines.base import MODEL_ENGINES, AdapterView, Engine, EngineOptions, HoldsAdapters
+from judgelm.engines.catalog import idle_gpus, load_engine
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.judges.cards import InstalledJudge, named_judge, this_machine
-from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise
+from judgelm.judges.cards import this_machine
+from judgelm.judges.resolve import ResolvedJudge, absolute_folder, judge_format, prepare, resolve
 from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import JudgeReading, Template, get_template
-from judgelm.prompts.judge_card import (
-    CARD_NAME,
-    Card,
-    card_without_weights,
-    check_identity,
-    check_place,
-    find_card,
-    weights_of,
-)
+from judgelm.prompts.judge_card import CARD_NAME, find_card
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.runs.runner import judge
-from judgelm.runs.session import RunStats
-
-_NAMED_ONLY = ("scripted", "openai")
-"""Engines whose model is no folder or hub id but a script, or a name that a server gives."""
+from judgelm.runs.stats import RunStats
 
 
 class Judge:
@@ -50,7 +38,8 @@ class Judge:
     Args:
         model: local folder, GGUF file, hub id or a judge's name (`judgelm judges`), or the folder of `judgelm tune`,
             whose card names the model; None is the default judge. With `engine="openai"` the server's
-            name of it; with `engine="scripted"` the reply, or a JSON file of replies.
+            name of it; with `engine="scripted"` the reply, or a JSON file of replies. A `ResolvedJudge` replaces
+            `engine`, `card`, `ignore_card` and `adapter` too.
         engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
         reading: how the judge is read: `score-line`, `letters`, `yes-no` or `grade`; None takes the card's. A model
             without a card is read by `yes-no`, without thinking first; one without a chat template by score lines.
@@ -69,7 +58,7 @@ class Judge:
 
     def __init__(
         self,
-        model: str | None = None,
+        model: str | ResolvedJudge | None = None,
         *,
         engine: str = "auto",
         reading: JudgeReading | None = None,
@@ -83,93 +72,23 @@ class Judge:
         if unknown:
             known = ", ".join(EngineOptions.__dataclass_fields__)
             raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; available: {known}")
-        self.named = judge_of(model, engine, adapter=options.get("adapter"))
+        if not isinstance(model, ResolvedJudge):
+            model = resolve(model, engine, adapter=options.get("adapter"), card=card, ignore_card=ignore_card)
+        setup = prepare(model, options, template=template, reading=reading)
+        self.named = model.named
         """The judge of a card; None for a folder, a hub id, or an engine without a model."""
-        location = self.named.model if self.named else weights_of(str(model))
-        tuned = None if model is None else card_without_weights(model)
-        options["adapters"] = tuple(_absolute(adapter) for adapter in options.get("adapters", ()))
-        engine_options = EngineOptions(model=location, **options)
-        name = choose_engine()[0] if engine == "auto" else engine
-        if engine_options.adapters and name in _NAMED_ONLY:
-            raise ConfigError(f"the {name} engine holds no adapters; use --engine transformers or vllm")
-        beside = _find_card(engine_options, name)  # refuses a model that is not there
-        own = tuned or _card_of(self.named) or beside
-        rewards = _is_reward_model(engine_options, name)
-        recognition = Recognition() if own or ignore_card else recognise(location, card, adapter=engine_options.adapter)
-        self.released = recognition.judge
+        self.released = setup.recognition.judge
         """The released judge that the model is; None where it has a `judge.json`, or is not recognised."""
-        self._candidates = recognition.candidates
-        if own is not None and name not in _NAMED_ONLY and engine_options.max_model_len is None:
-            engine_options = replace(engine_options, max_model_len=own.window)
-        stated: Card | ReleasedJudge | None = own or self.released
-        if rewards and stated is None and template is None and reading is None:
-            reading = "reward"
-        if stated is not None and engine_options.thinking is None:
-            engine_options = replace(engine_options, thinking=stated.thinking)
-        self.format = judge_format(
-            stated,
-            template,
-            reading,
-            location=location if tuned is None else str(model),
-            ignore_card=ignore_card,
-            chat=stated is None and _is_chat_model(engine_options, name),
-        )
-        if stated is None and engine_options.thinking is None and name not in _NAMED_ONLY and self.template.reads_words:
-            asks = self.template.reading != "reward"
-            engine_options = replace(engine_options, thinking="off" if asks else None)  # its first word is what is read
-        self._options, self._cluster = engine_options, cluster
-        self._engine_name = name if cluster is None else engine  # workers resolve `auto` themselves
-        self._check_head(rewards, name, location)
-        self._load(engine_options)
-        if own is not None and name not in _NAMED_ONLY:
-            self._check_window(own, location)
-        if tuned is not None and not ignore_card:
-            self._check_identity(tuned, str(model))
-
-    def _check_head(self, rewards: bool, name: str, location: str) -> None:
-        """Refuse a reading that the model cannot give: its head writes text, or gives one number.
-
-        Raises:
-            ConfigError: it is one.
-        """
-        reading = self.template.reading
-        if rewards and reading != "reward":
-            raise ConfigError(
-                f"{location}: a reward model, which gives one number and writes no text; leave --template and "
-                f"--reading out (reading {reading})"
-            )
-        if reading == "reward" and not rewards and name != "scripted":
-            raise ConfigError(
-                f"{location}: no reward model: it has no sequence-classification head of one number, or the engine "
-                "cannot read it; name such a model, with --engine transformers"
-            )
-
-    def _check_identity(self, card: Card, location: str) -> None:
-        """Refuse another model than the card's; the engine is closed then.
-
-        Raises:
-            CardError: it is one.
-        """
+        self.format = setup.format
+        self._candidates = setup.recognition.candidates
+        self._options, self._cluster = setup.options, cluster
+        self._engine_name = model.engine if cluster is None else model.asked_engine
+        self._load(setup.options)
         try:
-            check_identity(card, self.engine.describe()["model"], location)
+            setup.check_loaded(self.engine.describe())
         except CardError:
             self.close()
             raise
-
-    def _check_window(self, card: Card, location: str) -> None:
-        """Refuse a card whose window the model does not have, unless the user stated a smaller one.
-
-        Raises:
-            CardError: it is one; the engine is closed.
-        """
-        window = self.engine.describe().get("window")
-        if card.window is None or self._options.max_model_len != card.window or not window or window >= card.window:
-            return
-        self.close()
-        raise CardError(
-            f"{location}: {CARD_NAME} states a window of {card.window:,} tokens, and the model has {window:,}; correct "
-            f"the card, or pass --max-model-len {window}"
-        )
 
     def _load(self, options: EngineOptions) -> None:
         began = time.monotonic()
@@ -192,7 +111,7 @@ class Judge:
         if self.released is not None:
             state = f"unverified: {self.released.unverified}" if self.released.unverified else "verified"
             return [f"card {self.released.name} ({state}): {self.released.summary}"]
-        if self.format.source != "default" or self._engine_name in _NAMED_ONLY or self._options.adapters:
+        if self.format.source != "default" or self._engine_name not in MODEL_ENGINES or self._options.adapters:
             return []
         model, template = self._options.model, self.template
         known = f"{model} has no judge.json and is no judge that is known (judgelm judges), so it is "
@@ -287,7 +206,7 @@ class Judge:
                 to think otherwise than this judge.
             ConfigError: the engine takes no further adapter; `adapters` names those that it has from the start.
         """
-        location = _absolute(adapter)
+        location = absolute_folder(adapter)
         if location not in self._options.adapters and not isinstance(self.engine, HoldsAdapters):
             engine = self.engine.describe()["engine"]
             raise ConfigError(
@@ -473,77 +392,3 @@ def expected_score(judgment: Judgment, scale: tuple[float, float] | None) -> flo
     if scale is None:
         return score
     return min(1.0, max(0.0, (score - scale[0]) / (scale[1] - scale[0])))
-
-
-def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> InstalledJudge | None:
-    """The judge that is meant by a name, or by none; None where a folder, a hub id or a server's model is meant.
-
-    Raises:
-        ConfigError: no model for an engine that has no default, or an adapter for a judge that is one.
-        ModelError: the judge is not installed.
-    """
-    if model == "":
-        raise ConfigError("the model's name is empty; leave it out for the default judge")
-    if engine in _NAMED_ONLY:
-        if model is None:
-            server = " (--model), and the server (--engine-arg base_url=URL)" if engine == "openai" else " (--model)"
-            raise ConfigError(f"no model is named, and the {engine} engine has no default judge; name one{server}")
-        return None
-    weights = None if model is None else weights_of(model)
-    judge = named_judge(weights)
-    if judge is None and weights is not None:
-        check_place(weights)
-    if judge is not None and adapter is not None:
-        raise ConfigError(f"{judge.card.name} is a judge by name; name the base of {adapter} as --model")
-    return judge
-
-
-def engine_of(model: str | None, engine: str, *, adapter: str | None = None) -> tuple[str, str]:
-    """The name of the engine that `Judge` loads for a model, and the reason where it is `auto`'s choice.
-
-    Raises:
-        ConfigError: there is no such engine, or it needs a model.
-        ModelError: the judge is not installed.
-    """
-    check_engine(engine)
-    judge_of(model, engine, adapter=adapter)  # refuses a judge that is not installed
-    return choose_engine() if engine == "auto" else (engine, "")
-
-
-def _card_of(named: InstalledJudge | None) -> Card | None:
-    """The card of a named judge that has no adapter, and so no `judge.json`."""
-    if named is None or named.adapter is not None:
-        return None
-    card, template = named.card, get_template(named.card.template)
-    return Card(name=card.name, template=template.id, template_sha=template.sha, reading=card.reading, scale=card.scale)
-
-
-def _find_card(options: EngineOptions, engine: str) -> Card | None:
-    """The adapter's card, else the model's; a server's model has one only where its name is a local folder."""
-    if engine not in ENGINES or (engine in _NAMED_ONLY and not Path(options.model).is_dir()):
-        return None
-    card = find_card(options.adapter) if options.adapter is not None else None
-    return card or find_card(options.model, options.revision)
-
-
-def _is_chat_model(options: EngineOptions, engine: str) -> bool:
-    """True for a model on this machine, or on the hub, with a chat template."""
-    if engine not in ENGINES or engine in _NAMED_ONLY:
-        return False
-    from judgelm.engines.model_files import has_chat_template  # loads transformers
-
-    return has_chat_template(options)
-
-
-def _is_reward_model(options: EngineOptions, engine: str) -> bool:
-    """True for a model on this machine, or on the hub, that gives one number for a chat."""
-    if engine not in ENGINES or engine in _NAMED_ONLY:
-        return False
-    from judgelm.engines.model_files import has_reward_head  # loads transformers
-
-    return has_reward_head(options)
-
-
-def _absolute(adapter: str) -> str:
-    """A folder's whole path, a hub id unchanged."""
-    return str(Path(adapter).resolve()) if Path(adapter).is_dir() else adapter

@@ -15,7 +15,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.model_files import has_chat_template, split_adapter
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.judge import _find_card, engine_of
+from judgelm.judges.resolve import prepare, resolve
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card, write_card
 from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample
@@ -88,10 +88,9 @@ def test_a_reason_gets_what_room_is_left_in_a_small_window(tiny_model):
 
 
 def test_a_servers_model_name_is_not_looked_up_but_a_folder_here_is(tmp_path):
-    named = EngineOptions(model="lab/judge")  # would be a hub id
-    assert _find_card(named, "openai") is None
+    assert prepare(resolve("lab/judge", "openai"), {}).card is None  # would be a hub id
     write_card(tmp_path, COMPACT)
-    assert _find_card(EngineOptions(model=str(tmp_path)), "openai") == COMPACT
+    assert prepare(resolve(str(tmp_path), "openai"), {}).card == COMPACT
 
 
 def test_judge_file_writes_what_the_command_writes(tmp_path):
@@ -201,7 +200,7 @@ def test_a_card_without_weights_loads_the_model_that_it_names(tiny_model, tuned,
 
 def test_every_way_to_load_a_model_follows_a_card_without_weights(tiny_model, tuned):
     folder = tuned(tiny_model)
-    assert engine_of(folder, "auto")[0] == "transformers"
+    assert resolve(folder).engine == "transformers"
     assert split_adapter(EngineOptions(model=folder)) == (str(tiny_model), None)
     assert has_chat_template(EngineOptions(model=folder)) is False
     load_engine("transformers", EngineOptions(model=folder)).close()

@@ -82,9 +82,8 @@ def batch(
     """
     # these load a judge's parts, for which help does not wait
     from judgelm.cli.run import (
-        announced,
+        announce,
         cascade_of,
-        check_names,
         check_paths,
         checked_mode,
         clear_and_mark,
@@ -94,6 +93,7 @@ def batch(
         show_notes,
     )
     from judgelm.judge import Judge
+    from judgelm.judges.released import recognise
     from judgelm.modes.checklist import read_criteria
     from judgelm.runs.batch import BatchJob, check_joins, run_dtype, run_engine
 
@@ -127,21 +127,25 @@ def batch(
         if "criteria" in chosen:
             raise ConfigError("--mode-arg criteria=... and --criteria set the same option; keep one of them")
         chosen["criteria"] = read_criteria(criteria)
-    mode = checked_mode(mode, chosen, judge_options, model=model, is_default=options.is_default(context, "mode"))
+    released = None
+    if model is not None and not judge_options.ignore_card:
+        released = recognise(model, judge_options.card, adapter=judge_options.adapter).judge
+    mode = checked_mode(mode, chosen, judge_options, released=released, is_default=options.is_default(context, "mode"))
     if self_answers is not None and not mode_type(mode).uses_self_answers(chosen):
         way = "--mode ssr, or --mode correctness --mode-arg self_reference=guided"
         raise ConfigError(f"--self-answers: mode {mode} shows the judge none of its own answers; use {way}")
-    check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
+    both = cascade_of(job, cascade, cascade_band, mode=mode, model=model, adapter=judge_options.adapter)
+    names = (model,) if both is None else both.models
+    judges = {name: judge_options.resolve(name) for name in names}
     arguments = judge_options.judge_arguments()
     if (needed := mode_type(mode).reading) and judge_options.template is None:
         arguments["reading"] = judge_options.reading or needed  # other models are refused before they are loaded
     cluster = workers.cluster()
-    both = cascade_of(job, cascade, cascade_band, mode=mode, model=model, adapter=judge_options.adapter)
 
     def load(name: str | None, job: BatchJob) -> "Judge":
-        dtype, resumed = run_dtype(job, judge_options.dtype, engine), run_engine(job, engine)
-        name_of_engine = announced(name, resumed, cluster, adapter=judge_options.adapter, quiet=results.quiet)
-        return Judge(name, engine=name_of_engine, cluster=cluster, **arguments | {"dtype": dtype})
+        dtype, resolved = run_dtype(job, judge_options.dtype, engine), judges[name].with_engine(run_engine(job, engine))
+        announce(resolved, cluster, quiet=results.quiet)
+        return Judge(resolved, cluster=cluster, **arguments | {"dtype": dtype})
 
     if both is not None:
         stats = judge_in_cascade(both, load, chosen, quiet=results.quiet)

@@ -28,6 +28,7 @@ from judgelm.runs.batch import BatchJob, run_dtype, run_engine
 from judgelm.runs.run_files import Retry, read_judgments
 
 if TYPE_CHECKING:
+    from judgelm.judges.resolve import ResolvedJudge
     from judgelm.studies.result import StudyResult
 
 QUESTION_SETS = {
@@ -83,8 +84,7 @@ def compare_command(
     Exit codes: 0 done, 1 usage or input error, 2 more failures than --max-failure-rate, 130 interrupted (resumable).
     """
     from judgelm.cli.evaluation import load_manifest  # these load scikit-learn, statsmodels and matplotlib
-    from judgelm.cli.run import check_names, checked_mode
-    from judgelm.judges.cards import default_choice
+    from judgelm.cli.run import checked_mode
     from judgelm.metrics.resampling import Resampling
     from judgelm.reports.study import write_study
     from judgelm.studies.claim import ModelComparison, comparison_study
@@ -93,18 +93,19 @@ def compare_command(
     if first.name == second.name:
         finding = f"both models are named {first.name}"
         raise ConfigError(f"{finding}; give one another name: name=NAME,model=MODEL, or NAME=FILE for answers")
-    check_names(judge_options.engine, [judge], judge_options.adapter)
-    checked_mode("pair", {"both_orders": True}, judge_options, model=judge, is_default=False)
+    resolved = judge_options.resolve(judge)
+    released = resolved.recognition.judge
+    checked_mode("pair", {"both_orders": True}, judge_options, released=released, is_default=False)
     samples = _questions(questions, limit, rows, out)
     labelled = LabelledSet(samples={}, labels={}, groups={})
     if labels is not None:
         labelled = _labels(labels, rows, samples, out)
-    name = Path(judge or default_choice().card.name).name
+    name = Path(judge or (resolved.named.card.name if resolved.named else "")).name
     folder = _Folder(out=out, retry=retry, overwrite=overwrite, quiet=results.quiet)
     folder.say(f"{len(samples):,} questions; one model at a time is in memory: {_memory((first, second), name, judge)}")
     counts: Counter[str] = Counter()
     pairs = folder.pairs(samples, (first, second), counts)
-    judgments = {key: row for key, row in folder.judge(judge, judge_options).items() if key in pairs}
+    judgments = {key: row for key, row in folder.judge(resolved, judge_options).items() if key in pairs}
     matched, texts = match_labels(judgments, labelled, name=str(labels))
     warnings = [*_self_preference((first, second), name, judge), *similar_names_notes((first.name, second.name))]
     warnings += [*matched.notes(), *(texts.notes() if labels else ())]
@@ -289,18 +290,18 @@ class _Folder:
                 file.write(row)
         return pairs
 
-    def judge(self, judge: str | None, judge_options: JudgeOptions) -> dict[str, Judgment]:
+    def judge(self, resolved: "ResolvedJudge", judge_options: JudgeOptions) -> dict[str, Judgment]:
         """Judge the pairs in both orders; all judgments of the folder by id."""
-        from judgelm.cli.run import announced, clear_and_mark, run
+        from judgelm.cli.run import announce, clear_and_mark, run
         from judgelm.judge import Judge
 
         inputs, out = (str(self.out / "pairs.jsonl"),), str(self.run)
         job = BatchJob(inputs=inputs, out=out, retry=self.retry, overwrite=self.overwrite)
-        engine = run_engine(job, judge_options.engine)
+        resolved = resolved.with_engine(run_engine(job, judge_options.engine))
         dtype = run_dtype(job, judge_options.dtype, judge_options.engine)
         clear_and_mark(job, quiet=self.quiet)
-        name = announced(judge, engine, None, adapter=judge_options.adapter, quiet=self.quiet)
-        with Judge(judge, engine=name, **judge_options.judge_arguments() | {"dtype": dtype}) as loaded:
+        announce(resolved, quiet=self.quiet)
+        with Judge(resolved, **judge_options.judge_arguments() | {"dtype": dtype}) as loaded:
             chosen = {"distribution": True} if loaded.reads_all_score_lines else {}
             run(job, loaded, loaded.mode("pair", both_orders=True, **chosen), quiet=True)
         return read_judgments(self.run)

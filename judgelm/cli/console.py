@@ -37,7 +37,7 @@ from judgelm.yaml_files import read_yaml
 if TYPE_CHECKING:
     from judgelm.data.readers.rows import RejectCounts
     from judgelm.records import Judgment
-    from judgelm.runs.session import RunStats
+    from judgelm.runs.stats import RunStats
 
 
 EXIT_USAGE, EXIT_FAILURES, EXIT_INTERRUPTED = 1, 2, 130

@@ -15,7 +15,7 @@ from judgelm.cli.console import EXIT_USAGE, JsonOut, PlainConsole, Quiet, consol
 from judgelm.cli.options import parse_pairs
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError, MissingExtraError, ModelError
-from judgelm.judges.cards import default_card, installed_judge
+from judgelm.judges.resolve import resolve
 from judgelm.machine import Devices, Package, declared_packages, findings, look_at_devices, with_imports_tried
 from judgelm.package import VERSION, install_hint
 
@@ -201,7 +201,8 @@ def _examine_engine(report: _Report, out: PlainConsole) -> None:
 
 def _examine_judge(report: _Report, out: PlainConsole) -> None:
     try:
-        report.judge = installed_judge(default_card()).notice
+        named = resolve().named
+        report.judge = named.notice if named else ""
     except (ModelError, MissingExtraError) as error:
         report.judge = str(error)
     out.print(f"default judge: {report.judge}\n", markup=False, highlight=False)

@@ -25,7 +25,7 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.scores import LabelRule, parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
 from judgelm.runs.run_files import read_judgments
-from judgelm.runs.runner import is_judgment_row
+from judgelm.runs.serialization import is_judgment_row
 from judgelm.runs.session import last_provenance
 from judgelm.runs.stored_judgments import StoredJudgments
 from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate

@@ -17,6 +17,7 @@ from judgelm.yaml_files import parse_yaml, read_yaml
 
 if TYPE_CHECKING:
     from judgelm.data.samples import Reading
+    from judgelm.judges.resolve import ResolvedJudge
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.result import StudyResult
 
@@ -135,6 +136,16 @@ class EngineFlags:
         return {name: getattr(self, name) for name in names} | {
             "engine_args": parse_pairs(self.engine_arg or (), "--engine-arg")
         }
+
+    def resolve(self, model: str | None, engine: str | None = None) -> "ResolvedJudge":
+        """Return the judge that these options mean, as `judgelm.judges.resolve.resolve` does.
+
+        `engine` replaces the option's.
+        """
+        from judgelm.judges.resolve import resolve
+
+        card: str | None = getattr(self, "card", None)  # an option of JudgeOptions only
+        return resolve(model, engine or self.engine, adapter=self.adapter, card=card, ignore_card=self.ignore_card)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -466,7 +477,7 @@ class ScoringOptions(ScoringFlags):
         from judgelm.data.readers.files import first_row
         from judgelm.data.readers.inputs import is_stream
         from judgelm.data.samples import SampleStream
-        from judgelm.runs.runner import is_judgment_row
+        from judgelm.runs.serialization import is_judgment_row
 
         if is_stream(self.judgments) or is_stream(self.labels):
             return

@@ -2,7 +2,7 @@
 
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -17,18 +17,18 @@ from judgelm.cluster.plan import RayCluster
 from judgelm.data.readers.inputs import all_input_files, is_stream
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
-from judgelm.judge import Judge, engine_of, judge_of
-from judgelm.judges.cards import default_choice
-from judgelm.judges.released import recognise
+from judgelm.judge import Judge
+from judgelm.judges.released import ReleasedJudge
+from judgelm.judges.resolve import ResolvedJudge
 from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
 from judgelm.modes.readings import reading_of
 from judgelm.modes.votes import Voted
 from judgelm.records import Judgment, failure_name
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.runs.cascade import Cascade, join_runs
-from judgelm.runs.session import CascadeStats, RunStats, end_orphans, mark_children
+from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.stats import CascadeStats, RunStats
 
 _START_LOG = logging.getLogger("judgelm.vllm_start")
 """The stages of vLLM's start: `START_LOG` of `judgelm.engines.vllm`."""
@@ -36,23 +36,18 @@ _PAUSES_LOG = logging.getLogger("judgelm.openai")
 """The pauses that a server's rate limit asks for, from `judgelm.engines.openai.endpoint`."""
 
 
-def announced(
-    model: str | None, engine: str, cluster: RayCluster | None, *, adapter: str | None = None, quiet: bool
-) -> str:
-    """Print which model is loaded, by which engine and why; the engine's name. Workers choose for themselves.
-
-    From then on the stages of vLLM's start are printed too.
-    """
-    name, why = engine_of(model, engine, adapter=adapter) if cluster is None else (engine, "")
-    if cluster is not None:
-        why = f"on workers, Ray address {cluster.address}"
+def announce(resolved: ResolvedJudge, cluster: RayCluster | None = None, *, quiet: bool) -> None:
+    """Print which model is loaded, by which engine and why; from then on the stages of vLLM's start too."""
+    if cluster is None:
+        name, reason = resolved.engine, resolved.engine_reason
+    else:
+        name, reason = resolved.asked_engine, f"on workers, Ray address {cluster.address}"
     if not quiet:
-        console.message(f"loading {shown_model(model)} ({name} engine{why and f': {why}'})")
+        console.message(f"loading {resolved.display_name} ({name} engine{reason and f': {reason}'})")
     _START_LOG.setLevel(logging.WARNING if quiet else logging.INFO)
     _PAUSES_LOG.setLevel(logging.ERROR if quiet else logging.WARNING)
     if not any(isinstance(handler, _ConsoleHandler) for handler in _START_LOG.handlers):
         _START_LOG.addHandler(_ConsoleHandler())
-    return name
 
 
 class _ConsoleHandler(logging.Handler):
@@ -64,25 +59,17 @@ class _ConsoleHandler(logging.Handler):
 
 @contextmanager
 def loaded_judge(
-    model: str | None, engine: str, *, quiet: bool, cluster: RayCluster | None = None, **options: Any
+    resolved: ResolvedJudge, *, quiet: bool, cluster: RayCluster | None = None, **options: Any
 ) -> Iterator[Judge]:
     """The judge, announced before it is loaded, closed at the end. `options` are those of `Judge`."""
-    name = announced(model, engine, cluster, adapter=options.get("adapter"), quiet=quiet)
-    with Judge(model, engine=name, cluster=cluster, **options) as judge, heap_frozen():
+    announce(resolved, cluster, quiet=quiet)
+    with Judge(resolved, cluster=cluster, **options) as judge, heap_frozen():
         if not quiet:
             show_notes(judge.notes)
             if cluster is not None:
                 stats = judge.engine.stats()
                 console.message(f"{stats['workers']}, on {', '.join(stats['nodes'])}")
         yield judge
-
-
-def shown_model(model: str | None) -> str:
-    """A model's name for messages."""
-    if model is not None:
-        return model
-    choice = default_choice()
-    return f"{choice.card.name}, since {choice.reason}"
 
 
 def show_notes(notes: Iterable[str]) -> None:
@@ -121,27 +108,15 @@ def shown_address(host: str, port: int) -> str:
 _SHOWN_REJECTS = 5
 
 
-def check_names(engine: str, models: Sequence[str | None], adapter: str | None) -> None:
-    """Refuse an engine that does not exist, and judges that are not installed, the default one among them.
-
-    Raises:
-        ConfigError: no such engine, or one that needs a model.
-        ModelError: a judge's name (None is the default judge) whose parts are not on this machine.
-    """
-    check_engine(engine)
-    for model in models:
-        judge_of(model, engine, adapter=adapter)
-
-
-def checked_mode(mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, model: str | None, is_default: bool) -> str:
+def checked_mode(
+    mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, released: ReleasedJudge | None, is_default: bool
+) -> str:
     """The mode's name: a released judge's usual one where none is asked for; options that do not fit are refused.
 
     Raises:
-        ConfigError: no such mode or card, options that do not fit together, or a mode that the judge does not have.
+        ConfigError: no such mode, options that do not fit together, or a mode that the judge does not have.
         ModelError: the words of a released judge's prompt are not available.
     """
-    named = model is None or judge.ignore_card
-    released = None if named else recognise(str(model), judge.card, adapter=judge.adapter).judge
     if released is None or released.template:
         if "criterion" in chosen and judge.reading == "score-line":
             raise ConfigError("--criterion: a judge of score lines takes none; use --reading yes-no, letters or grade")

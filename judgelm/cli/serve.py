@@ -18,7 +18,6 @@ from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError, InputError, RunError
-from judgelm.judge import engine_of
 
 if TYPE_CHECKING:
     from judgelm.runs.batch import BatchJob
@@ -152,12 +151,12 @@ def serve(
         raise ConfigError(f"--adapters-folder {adapters_folder}: no such folder; create it, or name another one")
     arguments = judge_options.judge_arguments() | {"adapters": tuple(adapters.values())}
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
-    engine_of(model, engine, adapter=judge_options.adapter)  # refuses a missing judge now
+    resolved = judge_options.resolve(model, engine)  # refuses a missing judge now
     arguments["cluster"] = _cluster(workers, engine)
     with ExitStack() as stack:
         bound = stack.enter_context(bind(host, port))
         log = stack.enter_context(closing(RequestLog(request_log, texts=log_texts))) if request_log else None
-        loaded = stack.enter_context(loaded_judge(model, engine, quiet=quiet, **arguments))
+        loaded = stack.enter_context(loaded_judge(resolved, quiet=quiet, **arguments))
         if chat:
             check_chat(loaded.engine)
         worker = stack.enter_context(closing(EngineWorker(loaded.engine, max_queue=max_queue)))
@@ -222,8 +221,9 @@ def answer_file(
         raise InputError(f"{path}: {error}") from error
     own = read_prompts(prompts, [dialect.name for dialect in DIALECTS]) if prompts is not None else ()
     how = HandlerOptions(both_orders=both_orders, prompts=own)
+    resolved = judge_options.resolve(model)
     with (
-        loaded_judge(model, judge_options.engine, quiet=results.quiet, **judge_options.judge_arguments()) as judge,
+        loaded_judge(resolved, quiet=results.quiet, **judge_options.judge_arguments()) as judge,
         closing(EngineWorker(judge.engine)) as worker,
         closing(Appender(out, overwrite=job.overwrite)) as file,
     ):
@@ -359,7 +359,7 @@ def web(
 
     Ctrl-C ends it.
     """
-    engine, _ = engine_of(model, judge_options.engine, adapter=judge_options.adapter)  # refuses a missing judge now
+    resolved = judge_options.resolve(model)  # refuses a missing judge now
     arguments = judge_options.judge_arguments()
     if pairs is not None and not run:
         raise ConfigError(f"--pairs {pairs}: has the texts of run files, but there is no --run; add one")
@@ -378,7 +378,7 @@ def web(
         names = allowed_host or []
         check_exposure(host, password, no_auth=no_auth, way_out="add --password", allowed_hosts=names)
         runs = open_runs(run or [], pairs, columns.reading)
-        with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
+        with bind(host, port) as bound, loaded_judge(resolved, quiet=quiet, **arguments) as judge:
             own = (*names, bound.getsockname()[0])
             hosts = KnownHosts(host, own, way_out="set a password (JUDGELM_PASSWORD)")
             worker = EngineWorker(judge.engine)

@@ -18,6 +18,7 @@ from judgelm.yaml_files import read_yaml
 if TYPE_CHECKING:
     from judgelm.data.labelled_set import LabelledSet
     from judgelm.judge import Judge
+    from judgelm.judges.resolve import ResolvedJudge
     from judgelm.metrics.resampling import Estimate
     from judgelm.modes import BatchMode
     from judgelm.prompts.judge_card import Card
@@ -91,10 +92,9 @@ def tune_command(
     The same command again resumes, and judges nothing twice. Exit codes: 0 done, 1 usage or input error, 2 too many
     labels unreadable (--max-reject-rate), 130 interrupted (resumable).
     """
-    from judgelm.cli.run import check_names  # these load the parts of a judge, for which help does not wait
-    from judgelm.data.readers.inputs import input_files
+    from judgelm.data.readers.inputs import input_files  # these load the parts of a judge, for which help does not wait
 
-    check_names(engine_flags.engine, [model], engine_flags.adapter)
+    resolved = engine_flags.resolve(model)
     input_files(str(labels))  # a mistyped path is said before statistics are loaded
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.tuning import TuningOptions, check_labels, tune
@@ -106,13 +106,14 @@ def tune_command(
     labelled = labelled_pairs(job, limit)
     check_labels(_tuning_labels(labelled), folds)
     make_folder(job)
-    with closing(_load(job, model, engine_flags, quiet=results.quiet)) as judge:
+    with closing(_load(job, resolved, engine_flags, quiet=results.quiet)) as judge:
         for name in candidates:
             judge_pairs(job, name, _candidate(job, name), judge, tuple(labelled.samples), quiet=results.quiet)
         runs, labelled = _read_runs(job, labelled)
         options = TuningOptions(default=candidates[0], folds=folds, resampling=Resampling(seed=seed))
         tuned = tune(_differences(job, runs, labelled), _tuning_labels(labelled), options)
-        card = _card(job, model, judge, tuned)
+        weights = resolved.named.card.name if resolved.named else resolved.weights
+        card = _card(job, weights, judge, tuned)
     _write(job, card, tuned)
     if results.write(tuned.to_json() | {"judge": str(out), "template": card.template}):
         _print(job, tuned, engine_flags)
@@ -125,7 +126,7 @@ def _candidates(readings: Sequence[str], named: Sequence[str], criterion: str | 
     Raises:
         ConfigError: a template that reads no words, or that needs a criterion, or none that is left.
     """
-    from judgelm.judges.released import DEFAULT_READING
+    from judgelm.judges.resolve import DEFAULT_READING
     from judgelm.prompts.catalog import TEMPLATES, criterion_template, get_template
 
     for name in readings:
@@ -207,20 +208,19 @@ def make_folder(job: TuningJob) -> None:
         raise RunError(f"-o {job.folder}: cannot create the folder: {error.strerror}") from error
 
 
-def _load(job: TuningJob, model: str, flags: EngineFlags, *, quiet: bool) -> "Judge":
+def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags, *, quiet: bool) -> "Judge":
     """The model, in engine and numeric format of the runs that are resumed.
 
     Raises:
         ConfigError: it is a released judge, or has no chat template.
     """
-    from judgelm.cli.run import announced, show_notes
+    from judgelm.cli.run import announce, show_notes
     from judgelm.engines.base import MODEL_ENGINES
     from judgelm.judge import Judge
-    from judgelm.judges.released import recognise
     from judgelm.runs.batch import run_dtype, run_engine
 
-    released = None if flags.ignore_card else recognise(model, adapter=flags.adapter).judge
-    if released is not None:
+    model = resolved.model
+    if (released := resolved.recognition.judge) is not None:
         raise ConfigError(
             f"{model} is {released.name}, a judge with prompts of its own; use it without tuning, or pass "
             "--ignore-card to tune it as any other model"
@@ -229,9 +229,10 @@ def _load(job: TuningJob, model: str, flags: EngineFlags, *, quiet: bool) -> "Ju
     for batch in (_batch_job(job, template, ()) for template in job.templates):
         engine = run_engine(batch, engine)
         dtype = run_dtype(batch, dtype, engine)
-    name = announced(model, engine, None, adapter=flags.adapter, quiet=quiet)
-    judge = Judge(model, engine=name, template=job.templates[0], **flags.judge_arguments() | {"dtype": dtype})
-    if name in MODEL_ENGINES and judge.named is None and not _follows_instructions(model, flags):
+    resolved = resolved.with_engine(engine)
+    announce(resolved, quiet=quiet)
+    judge = Judge(resolved, template=job.templates[0], **flags.judge_arguments() | {"dtype": dtype})
+    if resolved.engine in MODEL_ENGINES and resolved.named is None and not _is_chat_model(resolved.weights, flags):
         judge.close()
         raise ConfigError(
             f"{model}: its tokenizer has no chat template, and readings ask models that follow instructions; tune its "
@@ -242,11 +243,11 @@ def _load(job: TuningJob, model: str, flags: EngineFlags, *, quiet: bool) -> "Ju
     return judge
 
 
-def _follows_instructions(model: str, flags: EngineFlags) -> bool:
+def _is_chat_model(weights: str, flags: EngineFlags) -> bool:
     from judgelm.engines.base import EngineOptions
     from judgelm.engines.model_files import has_chat_template  # loads transformers
 
-    return has_chat_template(EngineOptions(model=model, adapter=flags.adapter, revision=flags.revision))
+    return has_chat_template(EngineOptions(model=weights, adapter=flags.adapter, revision=flags.revision))
 
 
 def _batch_job(job: TuningJob, template: str, names: Sequence[str]) -> Any:
@@ -330,15 +331,15 @@ def _differences(
     return candidates
 
 
-def _card(job: TuningJob, model: str, judge: "Judge", tuned: "TuningResult") -> "Card":
+def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -> "Card":
     """The card of the judge: the model, and how it is read."""
     from judgelm.package import VERSION
     from judgelm.prompts.catalog import get_template
-    from judgelm.prompts.judge_card import Card, model_hashes, weights_of
+    from judgelm.prompts.judge_card import Card, model_hashes
     from judgelm.runs.run_files import input_identities
 
     template, fit = get_template(tuned.chosen), tuned.candidates[tuned.chosen].fit
-    described, weights = judge.engine.describe(), weights_of(model)
+    described = judge.engine.describe()
     return Card(
         model=str(Path(weights).resolve()) if Path(weights).exists() else weights,
         identity=model_hashes(described["model"]),

@@ -20,7 +20,7 @@ from judgelm.errors import ConfigError, EngineError, JudgelmError, ModelError, f
 from judgelm.package import VERSION
 from judgelm.parsing.thinking import Thinking
 from judgelm.records import Completion, Request
-from judgelm.runs.session import end_orphans, mark_children
+from judgelm.runs.process_cleanup import end_orphans, mark_children
 
 _MARK = "/judgelm-worker"
 """Not a file, but the mark of the processes that a lost worker's engine leaves running on a node."""

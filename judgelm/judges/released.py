@@ -24,8 +24,7 @@ from judgelm.errors import CardError, ConfigError, InputError, ModelError, RunEr
 from judgelm.jsonl import parse_json
 from judgelm.modes import BatchMode, build_mode
 from judgelm.modes.released import MarkedReply, ReleasedMode, ReleasedPrompt
-from judgelm.prompts.catalog import JudgeReading, Template, get_template
-from judgelm.prompts.judge_card import CARD_NAME, Card, check_card
+from judgelm.prompts.judge_card import CARD_NAME
 from judgelm.records import ThinkingMode
 from judgelm.yaml_files import parse_yaml, read_yaml
 
@@ -45,10 +44,6 @@ GOLDEN: Mapping[str, str] = {
 """The sample whose prompt a card's `prompt_sha256` is of."""
 _CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
 _REMOTE = re.compile(r"url\s*=\s*\S*huggingface\.co[/:]([\w.-]+/[\w.-]+?)(?:\.git)?\s*$", re.MULTILINE)
-DEFAULT_TEMPLATE = "judgelm-v1"
-"""Of a judge of score lines without a card, and of a model without a chat template."""
-DEFAULT_READING = "yes-no"
-"""Reading, and template, of a model that has a chat template and no card: the best by `benchmarks/reading_choice`."""
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -539,88 +534,3 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeFormat:
-    """The template and scale of a judge, and their source: its card, an option, or the default.
-
-    `never_explained` is True where the card states that no training row had a reason. `reply_tokens` is the room for a
-    reply that reasons first: that of the training, else half of the judge's window; None where neither is known.
-    `criterion`, `tie_threshold` and `calibration_temperature` are the card's, see `judgelm.prompts.judge_card.Card`.
-    """
-
-    template: str
-    scale: tuple[float, float]
-    step: float
-    source: str
-    never_explained: bool = False
-    reply_tokens: int | None = None
-    criterion: str | None = None
-    tie_threshold: float | None = None
-    calibration_temperature: float = 1.0
-
-
-def judge_format(
-    card: Card | ReleasedJudge | None,
-    template: str | None,
-    reading: JudgeReading | None = None,
-    *,
-    location: str,
-    ignore_card: bool,
-    chat: bool = False,
-) -> JudgeFormat:
-    """The template and scale of a judge.
-
-    Args:
-        card: of the judge; None where it has none.
-        template: the user's; None takes the card's, else the default of the reading.
-        reading: the user's; None takes the template's.
-        location: names the model in errors.
-        ignore_card: take another template than the card's.
-        chat: the model has a chat template, so that a judge without a card is asked as any model that follows
-            instructions.
-
-    Raises:
-        CardError: the model's card names another template, or other bytes of it.
-        ConfigError: no such template, or one of another reading.
-    """
-    chosen = _chosen_template(card, template, reading, chat=chat)
-    source = "option" if template or reading else "default" if card is None else "card"
-    if card is None:
-        return JudgeFormat(template=chosen.id, scale=(1, 10), step=1, source=source)
-    if isinstance(card, ReleasedJudge):
-        return JudgeFormat(template=chosen.id, scale=card.scale, step=1, source=source)
-    if not ignore_card:
-        check_card(card, template=chosen.id, template_sha=chosen.sha, location=location)
-    is_own = chosen.id == card.template
-    return JudgeFormat(
-        template=chosen.id,
-        scale=card.scale,
-        step=card.step,
-        source="option" if ignore_card and source == "option" else "card",
-        never_explained=card.training.get("rows_with_reason") == 0,
-        reply_tokens=card.training.get("max_completion_length") or (card.window and card.window // 2),
-        criterion=card.criterion if is_own else None,
-        tie_threshold=card.tie_threshold if is_own else None,
-        calibration_temperature=card.calibration_temperature if is_own else 1.0,
-    )
-
-
-def _chosen_template(
-    card: Card | ReleasedJudge | None, template: str | None, reading: JudgeReading | None, *, chat: bool
-) -> Template:
-    """The user's template, the card's, or the default of a reading.
-
-    Raises:
-        ConfigError: there is no such template, or it is of another reading.
-    """
-    stated = template or (card.template if card is not None else None)
-    if template is None and reading is not None and (not stated or get_template(stated).reading != reading):
-        stated = reading if reading != "score-line" else "judgelm-chat" if chat else DEFAULT_TEMPLATE
-    chosen = get_template(stated or (DEFAULT_READING if chat else DEFAULT_TEMPLATE))
-    if reading is not None and chosen.reading != reading:
-        raise ConfigError(
-            f"--template {chosen.id} is of reading {chosen.reading}, not {reading}; leave one of them out"
-        )
-    return chosen

@@ -199,30 +199,34 @@ def _answers(endpoint: str) -> bool:
     return True
 
 
-def card_without_weights(model: str) -> Card | None:
-    """Return the card of a folder whose card names the model to load; None for a model itself.
+def locate_weights(model: str) -> tuple[str, Card | None]:
+    """Return the model to load and the card that names it, or the model itself and None.
 
     Raises:
-        CardError: the file is not a valid card.
+        CardError: the card is invalid, or names a folder whose card has no weights either.
     """
-    card = _read(path) if (path := Path(model) / CARD_NAME).is_file() else None
-    return card if card is not None and card.model is not None else None
+    card = _card_without_weights(model)
+    if card is None or card.model is None:
+        return model, None
+    path = Path(model) / card.model
+    weights = str(path) if path.exists() or card.model.startswith(".") else card.model
+    if _card_without_weights(weights) is not None:
+        raise CardError(f"{Path(model) / CARD_NAME}: model: {card.model} has no weights either; name the model itself")
+    return weights, card
 
 
 def weights_of(model: str) -> str:
     """Return the model that a folder's card names, otherwise the model itself.
 
     Raises:
-        CardError: the file is not a valid card, or the named folder has no weights either.
+        CardError: as `locate_weights`.
     """
-    card = card_without_weights(model)
-    if card is None or card.model is None:
-        return model
-    local = Path(model) / card.model
-    named = str(local) if local.exists() or card.model.startswith(".") else card.model
-    if card_without_weights(named) is not None:
-        raise CardError(f"{Path(model) / CARD_NAME}: model: {card.model} has no weights either; name the model itself")
-    return named
+    return locate_weights(model)[0]
+
+
+def _card_without_weights(folder: str) -> Card | None:
+    card = _read(path) if (path := Path(folder) / CARD_NAME).is_file() else None
+    return card if card is not None and card.model is not None else None
 
 
 def model_hashes(described: Mapping[str, Any]) -> dict[str, str]:

@@ -22,7 +22,8 @@ from judgelm.prompts.judge_card import check_place
 from judgelm.records import Sample
 from judgelm.runs.run_files import FinishedIds, Retry, RunFiles, read_manifest, recorded_dtype
 from judgelm.runs.runner import drive
-from judgelm.runs.session import AnswerStats, RunSession, pending
+from judgelm.runs.session import RunSession, pending
+from judgelm.runs.stats import AnswerStats
 
 
 def collect(

@@ -34,8 +34,10 @@ from judgelm.runs.run_files import (
     recorded_engine,
     short_sha,
 )
-from judgelm.runs.runner import judge, judgment_row
-from judgelm.runs.session import RunSession, RunStats, pending
+from judgelm.runs.runner import judge
+from judgelm.runs.serialization import judgment_row
+from judgelm.runs.session import RunSession, pending
+from judgelm.runs.stats import RunStats
 
 _COUNTED_BYTES = 64 << 20
 _WAIT_S = 0.02

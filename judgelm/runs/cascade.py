@@ -28,7 +28,8 @@ from judgelm.runs.run_files import (
     run_paths,
     standing_judgments,
 )
-from judgelm.runs.session import CascadeStats, RunStats, common_mode, last_provenance, write_joined
+from judgelm.runs.session import common_mode, last_provenance, write_joined
+from judgelm.runs.stats import CascadeStats, RunStats
 
 _WAY_OUT = (
     "a cascade rests on them; judge with --engine transformers or vllm, or a server that gives logprobs, "

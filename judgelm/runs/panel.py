@@ -21,7 +21,8 @@ from judgelm.modes.votes import Opinion, combine, verdict_text
 from judgelm.package import VERSION
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Unparsed, Verdict
 from judgelm.runs.run_files import RunFiles, check_output_is_no_input, read_manifest, standing_judgments
-from judgelm.runs.session import PanelJudgeStats, PanelStats, RunStats, common_mode, last_provenance, write_joined
+from judgelm.runs.session import common_mode, last_provenance, write_joined
+from judgelm.runs.stats import PanelJudgeStats, PanelStats, RunStats
 
 Rule = Literal["vote", "mean"]
 

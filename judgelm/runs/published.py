@@ -18,7 +18,8 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.package import VERSION
 from judgelm.records import Judgment, Sample
 from judgelm.runs.run_files import RunFiles, check_output_is_no_input, input_identities
-from judgelm.runs.session import RunStats, write_joined
+from judgelm.runs.session import write_joined
+from judgelm.runs.stats import RunStats
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _UNKNOWN_JUDGE = "not named in the files"

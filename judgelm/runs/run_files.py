@@ -33,7 +33,7 @@ from judgelm.jsonl import Appender, check_no_input, parse_json, read_jsonl, repa
 from judgelm.modes import BatchMode
 from judgelm.package import VERSION
 from judgelm.records import Judgment, Sample, TextHashes
-from judgelm.runs.runner import hashes_of_row, judgment_from_row, judgment_row
+from judgelm.runs.serialization import hashes_of_row, judgment_from_row, judgment_row
 
 _SHA256 = re.compile(r"(?<=\")([0-9a-f]{12})[0-9a-f]{52}(?=\")")
 _ENGINE_KEYS = ("engine", "dtype", "window", "quantization", "thinking")

@@ -22,7 +22,7 @@ from judgelm.jsonl import read_jsonl, whole_file
 from judgelm.records import Judgment, Request, Sample, Winner
 from judgelm.runs.batch import BatchJob, input_samples
 from judgelm.runs.run_files import read_manifest
-from judgelm.runs.runner import judgment_from_row
+from judgelm.runs.serialization import judgment_from_row
 
 GPT4_REVIEW_TOKENS = 170
 """Assumed tokens of a reply: 1,694 published reviews by GPT-4 have 657 characters on average, 1,218 at the 95th

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from judgelm.cli import console as console_module
 from judgelm.cli.console import PlainConsole, echo, escaped_diagnostics, printable
-from judgelm.runs.session import RunStats
+from judgelm.runs.stats import RunStats
 
 HOSTILE = (
     "\x1b]0;PWN\x07\x1b[2J\x9b31m\u202edrow\u202c\u200b\u2028\u2029\x85\r\u2066\ufeff\U000e0041[bold red]x[/]:smile:"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.cli.run import announced
+from judgelm.cli.run import announce
 from judgelm.engines.vllm import START_LOG
+from judgelm.judges.resolve import resolve
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
 from judgelm.runs.run_files import read_judgments
@@ -94,7 +95,7 @@ def test_reasons_of_a_judge_that_never_saw_any_are_not_to_be_trusted(
 
 def test_the_stages_of_a_start_are_printed_once_unless_quiet(capsys):
     for quiet, shown in ((False, 1), (True, 0), (False, 1)):
-        announced("8 6", "scripted", None, quiet=quiet)
+        announce(resolve("8 6", "scripted"), quiet=quiet)
         capsys.readouterr()
         START_LOG.info("vLLM, %.0f s: %s", 3.2, "loading weights")
         assert capsys.readouterr().err.count("vLLM, 3 s: loading weights\n") == shown

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from judgelm.records import Judgment, PairVerdict, Shown
-from judgelm.runs.runner import judgment_row
+from judgelm.runs.serialization import judgment_row
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from judgelm.data.labelled_set import LabelledSet, match_labels
 from judgelm.errors import InputError, RunError
 from judgelm.records import Judgment, Label, PairVerdict, Sample
 from judgelm.runs.run_files import FinishedIds
-from judgelm.runs.runner import judgment_row
+from judgelm.runs.serialization import judgment_row
 
 TEXT = st.sampled_from(("a", "b", "a ", "A", "", "\u0430", "a\u0301", "\u00e1", "\ud800", '["a", "b"]')) | st.text(
     max_size=3

@@ -20,7 +20,7 @@ from judgelm.records import (
     Unparsed,
 )
 from judgelm.runs.run_files import RunFiles, iter_judgments, read_judgments, run_paths, standing_judgments
-from judgelm.runs.runner import judgment_from_row, judgment_row
+from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support import fuzzing
 
 TEXT = st.text(max_size=8) | st.sampled_from(("\u2028", "\ud800", "\x85\n", "8 6\n", '{"id":'))

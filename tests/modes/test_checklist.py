@@ -10,7 +10,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes import make_mode
 from judgelm.modes.checklist import Checklist, Criterion, parse_criteria, read_criteria
 from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample
-from judgelm.runs.runner import judgment_from_row, judgment_row
+from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support.flows import broken, drive, reply, text_of
 
 POLITE, LONG = Criterion(text="It is polite.", weight=2), Criterion(text="It is too long.", weight=-1)

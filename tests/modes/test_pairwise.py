@@ -10,14 +10,14 @@ import yaml
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
-from judgelm.judges.released import judge_format
+from judgelm.judges.resolve import judge_format
 from judgelm.modes import Pairwise, Reasoned
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card
 from judgelm.records import PairVerdict, Sample, Truncation
 from judgelm.runs.runner import judge
-from judgelm.runs.session import RunStats
+from judgelm.runs.stats import RunStats
 from tests.support.flows import broken, drive, reply, text_of
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from judgelm.modes.conversation import Conversation
 from judgelm.modes.multi import Multi
 from judgelm.modes.single import Single
 from judgelm.records import PairVerdict, RankingVerdict, Sample
-from judgelm.runs.runner import judgment_from_row, judgment_row
+from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support.flows import SAMPLE, broken, drive, reply, text_of
 
 YES_NO, LETTERS, GRADE = Pairwise(template="yes-no"), Pairwise(template="letters"), Pairwise(template="grade")

@@ -10,7 +10,8 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes import make_mode
 from judgelm.modes.trajectory import STATEMENTS, Trajectory
 from judgelm.records import GradeVerdict, LabelVerdict, PairVerdict, Sample, Truncation
-from judgelm.runs.runner import judge, judgment_from_row, judgment_row
+from judgelm.runs.runner import judge
+from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support.flows import drive, reply, text_of
 from tests.support.trajectories import calls, text
 

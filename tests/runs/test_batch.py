@@ -15,7 +15,7 @@ from judgelm.modes import Pairwise
 from judgelm.records import Completion, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, prefetch, run_batch
 from judgelm.runs.run_files import read_judgments
-from judgelm.runs.session import RunStats
+from judgelm.runs.stats import RunStats
 from tests.support.jsonl_files import write_rows
 
 

@@ -18,7 +18,7 @@ from judgelm.records import Judgment, PairVerdict, Sample, Unparsed
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
 from judgelm.runs.run_files import FinishedIds, input_identities, read_judgments, standing_judgments
 from judgelm.runs.runner import judge
-from judgelm.runs.session import RunStats
+from judgelm.runs.stats import RunStats
 from judgelm.runs.teacher import ReplyIndex, RowWriter, TeacherPrompts
 from tests.support.batch_runs import BATCH, judged_rows, manifest, write_pairs
 from tests.support.jsonl_files import rows_of, write_rows

@@ -20,7 +20,7 @@ from judgelm.records import (
     Truncation,
     Unparsed,
 )
-from judgelm.runs.runner import judgment_from_row, judgment_row
+from judgelm.runs.serialization import judgment_from_row, judgment_row
 
 HASHES = TextHashes(question="0" * 16, answers=("1" * 16, "2" * 16))
 PLAIN = Judgment(

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.runs.session import end_orphans
+from judgelm.runs.process_cleanup import end_orphans
 from tests.support.batch_runs import alive
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
 
 PARENT = """
 import multiprocessing, os, subprocess, sys, time
-from judgelm.runs.session import children, mark_children
+from judgelm.runs.process_cleanup import children, mark_children
 mark_children(sys.argv[1])
 sleep = "import time; print('up', flush=True); time.sleep(600)"
 titled = "import setproctitle; setproctitle.setproctitle('a title' * 30); " + sleep

@@ -4,7 +4,7 @@ import math
 
 from judgelm.parsing.scores import pair_distribution, score_lines
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
-from judgelm.runs.session import RunStats
+from judgelm.runs.stats import RunStats
 
 GIVEN = {"order": (0, 1), "text": "8 6", "scores": (8, 6)}
 

@@ -8,7 +8,7 @@ import pytest
 from judgelm.data.judged_texts import text_hashes
 from judgelm.errors import InputError
 from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
-from judgelm.runs.runner import judgment_row
+from judgelm.runs.serialization import judgment_row
 from judgelm.runs.stored_judgments import StoredJudgments
 from tests.support.jsonl_files import write_rows
 

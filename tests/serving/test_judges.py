@@ -83,7 +83,7 @@ def compared(judgment):
 
 def alone(base, adapter, seeds=range(6)):
     """The same judgments by the adapter alone."""
-    from judgelm.runs.runner import judgment_row
+    from judgelm.runs.serialization import judgment_row
 
     with Judge(str(base), adapter=str(adapter), dtype="float32") as judge:
         rows = [row(seed) for seed in seeds]
@@ -185,7 +185,7 @@ def test_a_judge_shares_its_engine_with_adapters_alone(tiny_judge, adapters, tin
         kind.close()  # not the engine's owner
         assert judge.compare(pair["question"], pair["answer_1"], pair["answer_2"]).failure is None
         assert kind.engine.describe()["model"]["adapter"] == str(adapters / "kind")
-    from judgelm.runs.runner import judgment_row
+    from judgelm.runs.serialization import judgment_row
 
     assert [compared(json.loads(json.dumps(judgment_row(direct))))] == alone(tiny_judge, adapters / "kind", [2])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.runs.runner import judgment_from_row
+from judgelm.runs.serialization import judgment_from_row
 from tests.support.known_judge import KnownEngine, quality
 from tests.support.served import CHAT, error_of, review, served
 

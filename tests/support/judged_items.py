@@ -3,7 +3,7 @@
 import json
 
 from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
-from judgelm.runs.runner import judgment_row
+from judgelm.runs.serialization import judgment_row
 
 TAKE_OVER = "<img src=x onerror=\"window.taken='image'\"><script>window.taken='script'</script> ${window.taken=1} {{x}}"
 """Runs if a page takes it for HTML, or evaluates it as a template."""

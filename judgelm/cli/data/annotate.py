@@ -17,7 +17,8 @@ from judgelm.modes.generation import TeacherMode
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
-from judgelm.runs.session import RunStats, end_orphans, mark_children
+from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.stats import RunStats
 from judgelm.runs.teacher import (
     GPT4_REVIEW_TOKENS,
     CostEstimate,

@@ -24,8 +24,9 @@ from judgelm.jsonl import check_no_input, whole_file
 from judgelm.modes.generation import QuestionTask
 from judgelm.records import Sample
 from judgelm.runs.answers import collect
+from judgelm.runs.process_cleanup import end_orphans, mark_children
 from judgelm.runs.run_files import Retry, check_output_is_no_input
-from judgelm.runs.session import AnswerStats, end_orphans, mark_children
+from judgelm.runs.stats import AnswerStats
 
 LOG_EVERY_S = 30.0
 

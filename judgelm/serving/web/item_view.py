@@ -1,6 +1,6 @@
 """HTML of the current item and of the list of items."""
 
-from judgelm.judges.released import JudgeFormat
+from judgelm.judges.resolve import JudgeFormat
 from judgelm.records import Judgment, Sample
 from judgelm.reports.wording import FAILURE_NAMES, WINNER_NAMES
 from judgelm.serving.web.browse_state import BrowseState, verdict_counts

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from judgelm.errors import ConfigError
-from judgelm.judges.released import JudgeFormat
+from judgelm.judges.resolve import JudgeFormat
 from judgelm.parsing.scores import MIN_ASSIGNED, score_lines
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Unparsed
 from judgelm.reports.pairs import score_text

@@ -1,0 +1,356 @@
+"""Turn what a user typed (a model, an engine, an adapter) into the judge that a command loads.
+
+`resolve` runs once per command, before anything is loaded or downloaded. `prepare` then reads the model's card and
+decides how the judge is loaded and prompted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from judgelm.engines.base import MODEL_ENGINES, EngineOptions
+from judgelm.engines.catalog import check_engine, choose_engine
+from judgelm.errors import CardError, ConfigError
+from judgelm.judges.cards import InstalledJudge, default_choice, named_judge
+from judgelm.judges.released import Recognition, ReleasedJudge, recognise
+from judgelm.prompts.catalog import JudgeReading, Template, get_template
+from judgelm.prompts.judge_card import (
+    CARD_NAME,
+    Card,
+    check_card,
+    check_identity,
+    check_place,
+    find_card,
+    locate_weights,
+)
+
+DEFAULT_TEMPLATE = "judgelm-v1"
+"""Template of score-line judges without a card, and of models without a chat template."""
+DEFAULT_READING = "yes-no"
+"""Reading and template of a chat model without a card: the best in `benchmarks/reading_choice`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedJudge:
+    """The judge that a command loads.
+
+    Attributes:
+        model: as the user typed it; None for the default judge.
+        asked_engine: as the user typed it; Ray workers resolve `auto` on their own machines.
+        adapter: PEFT adapter on the model.
+        card: name of the released judge's card, from `--card`.
+        ignore_card: whether the user ignores cards.
+        weights: folder, GGUF file, hub id, server's name or script that the engine loads.
+        named: the installed judge; None for a folder, a hub id or a server's model.
+        tuned: card of a folder from `judgelm tune`, which names the weights.
+    """
+
+    model: str | None
+    asked_engine: str
+    adapter: str | None
+    card: str | None
+    ignore_card: bool
+    weights: str
+    named: InstalledJudge | None
+    tuned: Card | None
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine, with `auto` resolved on this machine. Loads torch for `auto`."""
+        return self._engine_choice[0]
+
+    @property
+    def engine_reason(self) -> str:
+        """The reason why `auto` takes this engine; empty for an engine that the user named."""
+        return self._engine_choice[1]
+
+    @cached_property
+    def _engine_choice(self) -> tuple[str, str]:
+        return choose_engine() if self.asked_engine == "auto" else (self.asked_engine, "")
+
+    @cached_property
+    def recognition(self) -> Recognition:
+        """The released judge that the model is; empty for the default judge and where cards are ignored."""
+        if self.model is None or self.ignore_card:
+            return Recognition()
+        return recognise(self.model, self.card, adapter=self.adapter)
+
+    @property
+    def display_name(self) -> str:
+        """The model for messages; for the default judge its name and the reason."""
+        if self.model is not None:
+            return self.model
+        choice = default_choice()
+        return f"{choice.card.name}, since {choice.reason}"
+
+    def with_engine(self, engine: str) -> "ResolvedJudge":
+        """The same judge in the engine of the run that a command resumes."""
+        return self if engine == self.asked_engine else replace(self, asked_engine=engine)
+
+
+def resolve(
+    model: str | None = None,
+    engine: str = "auto",
+    *,
+    adapter: str | None = None,
+    card: str | None = None,
+    ignore_card: bool = False,
+) -> ResolvedJudge:
+    """Find the judge that is meant, without loading or downloading it.
+
+    Args:
+        model: judge's name, folder, GGUF file or hub id; a server's name of the model, or a script; None for the
+            default judge.
+        engine: name of an engine, or `auto`.
+        adapter: folder or hub id of a PEFT adapter.
+        card: name of the released judge's card; None recognises the judge.
+        ignore_card: do not recognise the judge.
+
+    Raises:
+        ConfigError: unknown engine, no model for an engine without a default judge, or an adapter on a named judge.
+        ModelError: the judge is not installed, or the model is neither a path nor a hub id.
+        CardError: the folder's card is invalid.
+    """
+    check_engine(engine)
+    if model == "":
+        raise ConfigError("the model's name is empty; leave it out for the default judge")
+    named = None
+    weights, tuned = ("", None) if model is None else locate_weights(model)
+    if engine in MODEL_ENGINES:
+        named = named_judge(weights or None)
+        if named is None:
+            check_place(weights)
+        elif adapter is not None:
+            raise ConfigError(f"{named.card.name} is a judge by name; name the base of {adapter} as --model")
+    elif model is None:
+        server = " (--model), and the server (--engine-arg base_url=URL)" if engine == "openai" else " (--model)"
+        raise ConfigError(f"no model is named, and the {engine} engine has no default judge; name one{server}")
+    return ResolvedJudge(
+        model=model,
+        asked_engine=engine,
+        adapter=adapter,
+        card=card,
+        ignore_card=ignore_card,
+        weights=named.model if named else weights,
+        named=named,
+        tuned=tuned,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeFormat:
+    """The template and scale of a judge, and their source: its card, an option, or the default.
+
+    `never_explained` is True where the card states that no training row had a reason. `reply_tokens` is the room for a
+    reply that reasons first: that of the training, else half of the judge's window; None where neither is known.
+    `criterion`, `tie_threshold` and `calibration_temperature` are the card's, see `judgelm.prompts.judge_card.Card`.
+    """
+
+    template: str
+    scale: tuple[float, float]
+    step: float
+    source: str
+    never_explained: bool = False
+    reply_tokens: int | None = None
+    criterion: str | None = None
+    tie_threshold: float | None = None
+    calibration_temperature: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSetup:
+    """How a resolved judge is loaded and prompted.
+
+    Attributes:
+        judge: the resolved judge.
+        options: for its engine; window and thinking are from the card unless the user chose them.
+        card: the judge's card; None for a model without one.
+        recognition: the released judge; empty for a judge with a card.
+        format: template and scale.
+    """
+
+    judge: ResolvedJudge
+    options: EngineOptions
+    card: Card | None
+    recognition: Recognition
+    format: JudgeFormat
+
+    def check_loaded(self, described: Mapping[str, Any]) -> None:
+        """Compare the loaded model with the card's window and hashes.
+
+        Args:
+            described: `Engine.describe()`.
+
+        Raises:
+            CardError: the window is smaller than the card's, or a tuned judge's model has changed.
+        """
+        card, window = self.card, described.get("window")
+        stated = card.window if card is not None and self.judge.engine in MODEL_ENGINES else None
+        if stated is not None and self.options.max_model_len == stated and window and window < stated:
+            raise CardError(
+                f"{self.judge.weights}: {CARD_NAME} states a window of {stated:,} tokens, and the model has "
+                f"{window:,}; correct the card, or pass --max-model-len {window}"
+            )
+        if self.judge.tuned is not None and not self.judge.ignore_card:
+            check_identity(self.judge.tuned, described["model"], str(self.judge.model))
+
+
+def prepare(
+    judge: ResolvedJudge,
+    options: Mapping[str, Any],
+    *,
+    template: str | None = None,
+    reading: JudgeReading | None = None,
+) -> JudgeSetup:
+    """Read the judge's card, which may download it from the hub, and decide how the judge is loaded and prompted.
+
+    Args:
+        judge: from `resolve`.
+        options: fields of `EngineOptions` without the model.
+        template: id of the user's template; None takes the card's, else the default of the reading.
+        reading: of the user; None takes the card's.
+
+    Raises:
+        ConfigError: unknown template or card, or options that do not fit the engine or each other.
+        ModelError: the hub does not have the model.
+        CardError: the card is invalid, or names another template.
+    """
+    engine = EngineOptions(**{**options, "model": judge.weights, "adapter": judge.adapter})
+    engine = replace(engine, adapters=tuple(absolute_folder(adapter) for adapter in engine.adapters))
+    runs_model = judge.engine in MODEL_ENGINES
+    if engine.adapters and not runs_model:
+        raise ConfigError(f"the {judge.engine} engine holds no adapters; use --engine transformers or vllm")
+    stored = _stored_card(engine) if runs_model or Path(engine.model).is_dir() else None  # refuses a missing model
+    card = judge.tuned or _card_of(judge.named) or stored
+    is_reward_model = runs_model and _has_reward_head(engine)
+    recognition = Recognition() if card else judge.recognition
+    known: Card | ReleasedJudge | None = card or recognition.judge
+    if card is not None and runs_model and engine.max_model_len is None:
+        engine = replace(engine, max_model_len=card.window)
+    if known is not None and engine.thinking is None:
+        engine = replace(engine, thinking=known.thinking)
+    if known is None and is_reward_model and template is None and reading is None:
+        reading = "reward"
+    form = judge_format(
+        known,
+        template,
+        reading,
+        location=judge.weights if judge.tuned is None else str(judge.model),
+        ignore_card=judge.ignore_card,
+        chat=known is None and runs_model and _has_chat_template(engine),
+    )
+    chosen = get_template(form.template)
+    if known is None and engine.thinking is None and runs_model and chosen.reads_words and chosen.reading != "reward":
+        engine = replace(engine, thinking="off")  # the verdict is the probability of the first word
+    _check_reading(judge, chosen.reading, is_reward_model=is_reward_model)
+    return JudgeSetup(judge=judge, options=engine, card=card, recognition=recognition, format=form)
+
+
+def judge_format(
+    card: Card | ReleasedJudge | None,
+    template: str | None,
+    reading: JudgeReading | None = None,
+    *,
+    location: str,
+    ignore_card: bool,
+    chat: bool = False,
+) -> JudgeFormat:
+    """The template and scale of a judge.
+
+    Args:
+        card: of the judge; None where it has none.
+        template: the user's; None takes the card's, else the default of the reading.
+        reading: the user's; None takes the template's.
+        location: names the model in errors.
+        ignore_card: take another template than the card's.
+        chat: the model has a chat template, so that a judge without a card is asked as any model that follows
+            instructions.
+
+    Raises:
+        CardError: the model's card names another template, or other bytes of it.
+        ConfigError: no such template, or one of another reading.
+    """
+    chosen = _chosen_template(card, template, reading, chat=chat)
+    source = "option" if template or reading else "default" if card is None else "card"
+    if card is None:
+        return JudgeFormat(template=chosen.id, scale=(1, 10), step=1, source=source)
+    if isinstance(card, ReleasedJudge):
+        return JudgeFormat(template=chosen.id, scale=card.scale, step=1, source=source)
+    if not ignore_card:
+        check_card(card, template=chosen.id, template_sha=chosen.sha, location=location)
+    is_own = chosen.id == card.template
+    return JudgeFormat(
+        template=chosen.id,
+        scale=card.scale,
+        step=card.step,
+        source="option" if ignore_card and source == "option" else "card",
+        never_explained=card.training.get("rows_with_reason") == 0,
+        reply_tokens=card.training.get("max_completion_length") or (card.window and card.window // 2),
+        criterion=card.criterion if is_own else None,
+        tie_threshold=card.tie_threshold if is_own else None,
+        calibration_temperature=card.calibration_temperature if is_own else 1.0,
+    )
+
+
+def _check_reading(judge: ResolvedJudge, reading: str, *, is_reward_model: bool) -> None:
+    if is_reward_model and reading != "reward":
+        raise ConfigError(
+            f"{judge.weights}: a reward model, which gives one number and writes no text; leave --template and "
+            f"--reading out (reading {reading})"
+        )
+    if reading == "reward" and not is_reward_model and judge.engine != "scripted":
+        raise ConfigError(
+            f"{judge.weights}: no reward model: it has no sequence-classification head of one number, or the engine "
+            "cannot read it; name such a model, with --engine transformers"
+        )
+
+
+def absolute_folder(adapter: str) -> str:
+    """A local folder's absolute path; a hub id unchanged."""
+    return str(Path(adapter).resolve()) if Path(adapter).is_dir() else adapter
+
+
+def _card_of(named: InstalledJudge | None) -> Card | None:
+    """The card of a named judge without an adapter, whose folder has no `judge.json`."""
+    if named is None or named.adapter is not None:
+        return None
+    card, template = named.card, get_template(named.card.template)
+    return Card(name=card.name, template=template.id, template_sha=template.sha, reading=card.reading, scale=card.scale)
+
+
+def _stored_card(options: EngineOptions) -> Card | None:
+    card = find_card(options.adapter) if options.adapter is not None else None
+    return card or find_card(options.model, options.revision)
+
+
+def _has_chat_template(options: EngineOptions) -> bool:
+    from judgelm.engines.model_files import has_chat_template  # loads transformers
+
+    return has_chat_template(options)
+
+
+def _has_reward_head(options: EngineOptions) -> bool:
+    from judgelm.engines.model_files import has_reward_head  # loads transformers
+
+    return has_reward_head(options)
+
+
+def _chosen_template(
+    card: Card | ReleasedJudge | None, template: str | None, reading: JudgeReading | None, *, chat: bool
+) -> Template:
+    """The user's template, the card's, or the default of a reading.
+
+    Raises:
+        ConfigError: there is no such template, or it is of another reading.
+    """
+    stated = template or (card.template if card is not None else None)
+    if template is None and reading is not None and (not stated or get_template(stated).reading != reading):
+        stated = reading if reading != "score-line" else "judgelm-chat" if chat else DEFAULT_TEMPLATE
+    chosen = get_template(stated or (DEFAULT_READING if chat else DEFAULT_TEMPLATE))
+    if reading is not None and chosen.reading != reading:
+        raise ConfigError(
+            f"--template {chosen.id} is of reading {chosen.reading}, not {reading}; leave one of them out"
+        )
+    return chosen

@@ -1,0 +1,266 @@
+"""Counts of a run, which grow while it runs and are saved in its manifest."""
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from judgelm.modes.generation import GeneratedAnswer
+from judgelm.parsing.scores import is_assigned, kind_of_approximation
+from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Verdict
+
+
+@dataclass(slots=True, kw_only=True)
+class Stats:
+    """Counts that grow while a run goes on."""
+
+    def row(self) -> dict[str, Any]:
+        """The counts for the manifest."""
+        return {count.name: getattr(self, count.name) for count in fields(self)}
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionStats(Stats):
+    """Counts of one session, whatever an engine is asked for.
+
+    Attributes:
+        skipped: items that earlier sessions finished.
+        failures: by code.
+        earlier_failures: failures of earlier sessions that stand, by code.
+        load_s: time to load the engine, in seconds; `judge_s` is the time since the session began.
+    """
+
+    skipped: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    earlier_failures: Counter[str] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    load_s: float = 0.0
+    judge_s: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class RunStats(SessionStats):
+    """Counts of judgments.
+
+    Attributes:
+        winners: verdicts on pairs, by winner.
+        labels: verdicts of modes that end in a label.
+        grades: verdicts that are one number; `grade_sum` is the sum of these numbers.
+        shown: prompts that the judge was shown; `thinking` of them got a reply with thinking before it, of
+            `thinking_characters` characters in total.
+        repaired: replies that only a grammar-constrained retry made readable.
+        reasons: reasons written; `reasons_incomplete` of them are truncated, or were written about answers cut further.
+        reasons_failed: reasons requested and not written.
+        parts_failed: prompts without a readable reply, in judgments that still have a verdict.
+        probabilities: judgments with a P(first better).
+        mostly_unassigned: judgments without one, because an order's score lines have less than half of the probability.
+        grade_distributions: prompts for one answer with the probability of every grade.
+        distributions: prompts with a distribution, `grade_distributions` among them; `unassigned` is the sum of what
+            they leave to other replies.
+        approximations: ways in which distributions are not exact, by wording.
+        votes: samples drawn of a judge that is asked several times; `unanimous` judgments have votes that are all
+            alike.
+    """
+
+    judged: int = 0
+    rejected: int = 0
+    winners: Counter[str] = field(default_factory=Counter)
+    labels: Counter[str] = field(default_factory=Counter)
+    rankings: int = 0
+    grades: int = 0
+    grade_sum: float = 0.0
+    both_orders: int = 0
+    consistent: int = 0
+    coerced: int = 0
+    repeated: int = 0
+    cut: int = 0
+    neutralised: int = 0
+    shown: int = 0
+    thinking: int = 0
+    thinking_characters: int = 0
+    repaired: int = 0
+    reasons: int = 0
+    reasons_incomplete: int = 0
+    reasons_failed: int = 0
+    parts_failed: int = 0
+    probabilities: int = 0
+    mostly_unassigned: int = 0
+    grade_distributions: int = 0
+    distributions: int = 0
+    unassigned: float = 0.0
+    approximations: Counter[str] = field(default_factory=Counter)
+    votes: int = 0
+    unanimous: int = 0
+
+    def add(self, judgment: Judgment) -> None:
+        """Count a judgment."""
+        self.judged += 1
+        if judgment.votes:
+            self.votes += len(judgment.votes)
+            self.unanimous += len(set(judgment.votes.values())) == 1 and judgment.verdict is not None
+        if judgment.failure is not None:
+            self.failures[judgment.failure.code] += 1
+        else:
+            self.parts_failed += len([shown for shown in judgment.shown if shown.failure is not None])
+        self._add_verdict(judgment.verdict)
+        if judgment.consistent is not None:
+            self.both_orders += 1
+            self.consistent += judgment.consistent
+        self.cut += any([shown.truncations for shown in judgment.shown])
+        self.neutralised += judgment.sanitized > 0
+        self.prompt_tokens += judgment.prompt_tokens
+        self.completion_tokens += judgment.completion_tokens
+        for shown in judgment.shown:
+            self._add_shown(shown)
+        if judgment.probability is not None:
+            self.probabilities += 1
+            return
+        distributions = [shown.distribution for shown in judgment.shown if shown.distribution is not None]
+        self.mostly_unassigned += not all(map(is_assigned, distributions))
+
+    def _add_verdict(self, verdict: Verdict | None) -> None:
+        match verdict:
+            case PairVerdict():
+                self.winners[str(verdict.winner)] += 1
+            case LabelVerdict():
+                self.labels[verdict.label] += 1
+            case GradeVerdict():
+                self.grades += 1
+                self.grade_sum += verdict.score
+            case RankingVerdict():
+                self.rankings += 1
+
+    def _add_shown(self, shown: Shown) -> None:
+        self.shown += 1
+        self.thinking += shown.thinking is not None
+        self.thinking_characters += len(shown.thinking or "")
+        self.grade_distributions += shown.grades is not None
+        self.repaired += shown.repaired is not None
+        self.reasons += shown.reason is not None
+        self.reasons_incomplete += shown.reason is not None and shown.reason_failure is not None
+        self.reasons_failed += shown.reason is None and shown.reason_failure is not None
+        if (distribution := shown.distribution or shown.grades) is not None:
+            self.distributions += 1
+            self.unassigned += distribution.unassigned
+            if distribution.approximation:
+                self.approximations[kind_of_approximation(distribution.approximation)] += 1
+
+    @property
+    def mean_unassigned(self) -> float | None:
+        """Mean over `distributions` of the probability that is on other replies; None where there is none."""
+        return self.unassigned / self.distributions if self.distributions else None
+
+    @property
+    def failure_rate(self) -> float:
+        """Share of the input without a verdict, over all sessions; rejected lines count too. 0 when it was empty."""
+        total = self.judged + self.skipped + self.rejected
+        failed = sum(self.failures.values()) + sum(self.earlier_failures.values())
+        return (failed + self.rejected) / total if total else 0.0
+
+    def row(self) -> dict[str, Any]:
+        """The counts for the manifest, with rates; `mostly_unassigned` is called `little_mass` there."""
+        per_s = 1 / self.judge_s if self.judge_s else 0.0
+        counts = SessionStats.row(self)
+        counts["little_mass"] = counts.pop("mostly_unassigned")
+        del counts["unassigned"]
+        return counts | {
+            "mean_unassigned": self.mean_unassigned,
+            "samples_per_s": round(self.judged * per_s, 3),
+            "prompt_tokens_per_s": round(self.prompt_tokens * per_s, 1),
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class AnswerStats(SessionStats):
+    """Counts of one model's answers to questions.
+
+    Attributes:
+        answered: answers, those at their token limit (`truncated`) included.
+        no_final_answer: those from which none could be extracted, of tasks whose replies end in an answer.
+        first_failure: message of the first failure; empty without one.
+        engine_stats: the engine's own counts at the end.
+    """
+
+    answered: int = 0
+    truncated: int = 0
+    no_final_answer: int = 0
+    first_failure: str = ""
+    engine_stats: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, answer: GeneratedAnswer, *, has_final: bool = False) -> None:
+        """Count an answer; `has_final` says that its task's replies end in one."""
+        if answer.failure is not None:
+            self.failures[answer.failure.code] += 1
+            self.first_failure = self.first_failure or answer.failure.why
+            return
+        self.answered += 1
+        self.truncated += answer.finish_reason == "length"
+        self.no_final_answer += has_final and answer.final is None
+        self.prompt_tokens += answer.prompt_tokens
+        self.completion_tokens += answer.completion_tokens
+
+    def row(self) -> dict[str, Any]:
+        """The counts for the manifest."""
+        own = {"engine_stats", "load_s", "judge_s"}
+        counts = {name: count for name, count in SessionStats.row(self).items() if name not in own}
+        return counts | {"collect_s": round(self.judge_s, 3)}
+
+
+@dataclass(slots=True, kw_only=True)
+class CascadeStats(Stats):
+    """Counts of a cascade: what the large judge was spared, and where it decided otherwise.
+
+    Attributes:
+        pairs: judged by the small judge.
+        passed_on: of them to the large judge: those it was unsure of, and `passed_on_failed`, which it could not judge.
+        waiting: of those passed on, not yet judged by the large judge, and so not in the joined file.
+        small_tokens: prompt tokens that the small judge read.
+        large_tokens: prompt tokens that the large judge read.
+        compared: passed on, with a verdict of both judges; of them `changed` have another winner.
+        mended: passed on without a verdict of the small judge, and given one by the large.
+    """
+
+    pairs: int = 0
+    passed_on: int = 0
+    passed_on_failed: int = 0
+    waiting: int = 0
+    small_tokens: int = 0
+    large_tokens: int = 0
+    compared: int = 0
+    changed: int = 0
+    mended: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class PanelJudgeStats(Stats):
+    """Counts of one judge of a panel.
+
+    Attributes:
+        missing: samples that its run lacks.
+        same: verdicts that equal the panel's.
+    """
+
+    family: str
+    verdicts: int = 0
+    failed: int = 0
+    missing: int = 0
+    same: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class PanelStats(Stats):
+    """Counts of a panel.
+
+    Attributes:
+        judges: by name.
+        unanimous: samples with a verdict of the panel on which all judges gave the same verdict.
+        same_input: whether all runs read the same files, by their hashes.
+    """
+
+    judges: dict[str, PanelJudgeStats]
+    unanimous: int = 0
+    same_input: bool = True
+
+    def row(self) -> dict[str, Any]:
+        """The counts for the manifest."""
+        return Stats.row(self) | {"judges": {name: judge.row() for name, judge in self.judges.items()}}
