@@ -174,10 +174,7 @@ class Judge:
         by_grammar = getattr(mode, "retry_unparseable", False) and getattr(mode, "retry_needs_grammar", True)
         if by_grammar and not self.engine.supports_grammar:
             engine = self.engine.describe()["engine"]
-            raise ConfigError(
-                f"the {engine} engine cannot constrain a reply to a grammar, which "
-                "retry_unparseable needs; use --engine vllm, or leave --retry-unparseable out"
-            )
+            raise ConfigError(f"retry_unparseable needs grammars, which the {engine} engine lacks; use --engine vllm")
         return mode
 
     def _fill_in(self, name: str, options: dict[str, Any]) -> None:
@@ -209,9 +206,7 @@ class Judge:
         location = absolute_folder(adapter)
         if location not in self._options.adapters and not isinstance(self.engine, HoldsAdapters):
             engine = self.engine.describe()["engine"]
-            raise ConfigError(
-                f"the {engine} engine takes no further adapter while it runs; name {adapter} at its start"
-            )
+            raise ConfigError(f"the {engine} engine cannot load adapters at run time; pass {adapter} at the start")
         card = find_card(location)
         if card is None:
             raise ModelError(f"{adapter}: no {CARD_NAME}; use an adapter that train/sft.py wrote, or write its card")

@@ -22,17 +22,8 @@ from packaging.utils import canonicalize_name
 from judgelm.package import MODULES, install_hint
 
 INSTRUCTION_SETS = (
-    "avx2",
-    "avx512f",
-    "avx512_vnni",
-    "avx512_bf16",
-    "amx_bf16",
-    "amx_int8",
-    "asimd",
-    "i8mm",
-    "sve",
-    "bf16",
-)
+    "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "i8mm", "sve", "bf16",
+)  # fmt: skip
 """Those that decide how fast matrix products are, by the kernel's names (x86-64, then Arm)."""
 
 _DRIVER_TIMEOUT_S = 20.0

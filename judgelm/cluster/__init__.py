@@ -19,10 +19,7 @@ def load_workers(name: str, options: EngineOptions, cluster: RayCluster) -> Engi
         EngineError: no worker starts, or two workers have loaded different models.
     """
     if name == "openai" and options.engine_args.get("max_cost_usd") is not None:
-        raise ConfigError(
-            "max_cost_usd limits one client, and every worker is one; leave the cluster out: one client already has as "
-            "many requests in flight as the server takes"
-        )
+        raise ConfigError("max_cost_usd limits a single client; use it without a cluster")
     if options.device not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device {options.device}: each worker gets its own GPUs; use auto, cpu or cuda")
     require("ray", extra="ray")

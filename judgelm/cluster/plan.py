@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judgelm.engines.catalog import GPU_FACTORS
 from judgelm.errors import ConfigError
 
 
@@ -38,9 +37,7 @@ class RayCluster:
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; it must be 1 or more")
         if self.gpus is not None and self.address != "local":
-            raise ConfigError(
-                "gpus counts the GPUs of this machine; with a Ray cluster leave it out and give workers instead"
-            )
+            raise ConfigError("gpus are the GPUs of this machine; with a Ray cluster, give workers instead")
         if self.address.startswith("ray://"):
             raise ConfigError(
                 f"address {self.address}: Ray Client is not supported; run this on a machine of the cluster with "
@@ -86,10 +83,7 @@ def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPl
         room = sum(node.gpus // gpus for node in nodes)
         if not room:
             most = max(node.gpus for node in nodes)
-            raise ConfigError(
-                f"a worker needs {gpus} GPUs of one node ({' x '.join(GPU_FACTORS)}), and the largest has {most}; "
-                "make the group smaller"
-            )
+            raise ConfigError(f"a worker needs {gpus} GPUs on one node, and the largest has {most}; make it smaller")
         return WorkerPlan(workers=cluster.workers or room, gpus=gpus, cores=cluster.cores or 1)
     workers = cluster.workers or (sum(node.cpus // cluster.cores for node in nodes) if cluster.cores else len(nodes))
     return WorkerPlan(workers=max(1, workers), gpus=0, cores=cluster.cores or _most_cores(nodes, workers))

@@ -194,9 +194,7 @@ def _append_from_hub(card: NamedJudge, target: BinaryIO, report: Report) -> None
         http_get(place, target, resume_size=target.tell(), expected_size=base.gguf_bytes, tqdm_class=bar)
     except (HTTPError, OSError, EntryNotFoundError, HFValidationError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ModelError(
-            f"{base.hub}/{base.file}: not available from the hub: {first}; {_other_ways(card, 'hub')}"
-        ) from error
+        raise ModelError(f"{base.hub}/{base.file}: hub download failed: {first}; {_other_ways(card, 'hub')}") from error
 
 
 def _reporting(size: int, report: Report) -> type[Any]:

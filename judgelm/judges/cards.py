@@ -318,9 +318,7 @@ def installed_judge(card: NamedJudge) -> InstalledJudge:
     if card.adapter is not None:
         folder = find_adapter(card)
         if folder is None:
-            raise ModelError(
-                f"judge {card.name}: its adapter ({card.adapter.distribution}) is not installed; {way_out(card)}"
-            )
+            raise ModelError(f"judge {card.name}: its adapter {card.adapter.distribution} is missing; {way_out(card)}")
         check_adapter(card, folder)
     base = gguf_folder(card.base.gguf_sha256)
     if not base.is_dir():
@@ -363,15 +361,11 @@ def check_adapter(card: NamedJudge, folder: Path) -> None:
     """
     package = adapter_package(card)
     if missing := [name for name in ADAPTER_FILES if not (folder / name).is_file()]:
-        raise ModelError(
-            f"judge {card.name}: {folder} has no {' and no '.join(missing)}; install a version of "
-            f"{package.distribution} that holds the trained adapter"
-        )
+        raise ModelError(f"judge {card.name}: {folder} has no {' and no '.join(missing)}; install another version")
     own = find_card(str(folder))
     base = own.base.gguf_sha256 if own is not None and own.base is not None else "not stated"
     if base != card.base.gguf_sha256:
         raise CardError(
-            f"{folder / 'judge.json'}: the adapter was trained on another base (GGUF sha256 {base[:12]}) than the card "
-            f"of {card.name} names ({card.base.gguf_sha256[:12]}); install {package.distribution} "
-            f"{package.version}, which belongs to this judgelm"
+            f"{folder / 'judge.json'}: trained on another base (GGUF sha256 {base[:12]}) than the card of {card.name} "
+            f"states ({card.base.gguf_sha256[:12]}); install {package.distribution} {package.version}"
         )

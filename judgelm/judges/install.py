@@ -49,9 +49,7 @@ def find_source(card: NamedJudge, source: Path | None) -> Path | str:
         return f"{adapter_package(card).distribution}=={adapter_package(card).version}"
     if source.suffix == ".whl" and source.is_file():
         return source
-    raise InputError(
-        f"{source}: neither a wheel nor a folder with pyproject.toml; give that of {adapter_package(card).distribution}"
-    )
+    raise InputError(f"{source}: not a wheel or source folder of {adapter_package(card).distribution}")
 
 
 def install_adapter(card: NamedJudge, source: Path | str) -> None:
@@ -75,10 +73,7 @@ def install_adapter(card: NamedJudge, source: Path | str) -> None:
                 raise ModelError(f"{error}; in a clone of judgelm's repository run: {way_out}") from error
             version, files = _read_wheel(card, wheel)
             if hashlib.sha256(files[WEIGHTS]).hexdigest() != adapter_package(card).weights_sha256:
-                raise ModelError(
-                    f"{source} of the package index: {WEIGHTS} is not the one that judgelm's card of {card.name} "
-                    "states; nothing of it was used"
-                )
+                raise ModelError(f"{source}: {WEIGHTS} does not match the sha256 in the card; nothing was installed")
         else:
             version, files = _read_folder(card, source) if source.is_dir() else _read_wheel(card, source)
         staged = Path(scratch) / "staged" / version
@@ -156,10 +151,7 @@ def _read_files(
         WEIGHTS: round(adapter_package(card).megabytes * 1e6)
     }
     if missing := [name for name in ADAPTER_FILES if name not in sizes]:
-        raise ModelError(
-            f"judge {card.name}: {source} has no {' and no '.join(missing)}; take a version of "
-            f"{adapter_package(card).distribution} that holds the trained adapter"
-        )
+        raise ModelError(f"judge {card.name}: {source} has no {' and no '.join(missing)}; use another version")
     for name in limits.keys() & sizes.keys():
         if sizes[name] > limits[name]:
             raise ModelError(f"{source}: {name} has {sizes[name]:,} bytes; at most {limits[name]:,} are expected")

@@ -376,10 +376,7 @@ class ReleasedJudge:
             ModelError: the words of its prompt cannot be had.
         """
         if name not in self.tasks:
-            raise ConfigError(
-                f"{self.name} judges in mode {' or '.join(self.modes)}, not in {name}; --ignore-card prompts it as any "
-                "other model"
-            )
+            raise ConfigError(f"{self.name} has no mode {name}, only {', '.join(self.modes)}; --ignore-card overrides")
         task = self.tasks[name]
         chosen = {"chat": task.chat, "max_tokens": task.max_tokens} | dict(options)
         return build_mode(ReleasedMode, name, chosen, {"prompt": self.prompt(name)})

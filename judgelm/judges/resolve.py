@@ -296,15 +296,10 @@ def judge_format(
 
 def _check_reading(judge: ResolvedJudge, reading: str, *, is_reward_model: bool) -> None:
     if is_reward_model and reading != "reward":
-        raise ConfigError(
-            f"{judge.weights}: a reward model, which gives one number and writes no text; leave --template and "
-            f"--reading out (reading {reading})"
-        )
+        raise ConfigError(f"{judge.weights}: a reward model has no reading {reading}; omit --template and --reading")
     if reading == "reward" and not is_reward_model and judge.engine != "scripted":
-        raise ConfigError(
-            f"{judge.weights}: no reward model: it has no sequence-classification head of one number, or the engine "
-            "cannot read it; name such a model, with --engine transformers"
-        )
+        head = "no sequence-classification head of one number that the engine reads"
+        raise ConfigError(f"{judge.weights}: not a reward model: {head}; give one, with --engine transformers")
 
 
 def absolute_folder(adapter: str) -> str:
@@ -350,7 +345,5 @@ def _chosen_template(
         stated = reading if reading != "score-line" else "judgelm-chat" if chat else DEFAULT_TEMPLATE
     chosen = get_template(stated or (DEFAULT_READING if chat else DEFAULT_TEMPLATE))
     if reading is not None and chosen.reading != reading:
-        raise ConfigError(
-            f"--template {chosen.id} is of reading {chosen.reading}, not {reading}; leave one of them out"
-        )
+        raise ConfigError(f"--template {chosen.id} has reading {chosen.reading}, not {reading}; omit one of the two")
     return chosen

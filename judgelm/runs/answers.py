@@ -1,6 +1,5 @@
 """Generation of answers to questions: each model has a resumable run file of its own."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from judgelm.modes.generation import AnswerTask
 from judgelm.package import VERSION
 from judgelm.prompts.judge_card import check_place
 from judgelm.records import Sample
-from judgelm.runs.run_files import FinishedIds, Retry, RunFiles, read_manifest, recorded_dtype
+from judgelm.runs.run_files import FinishedIds, Retry, RunFiles, read_manifest, recorded_dtype, shown_id
 from judgelm.runs.runner import drive
 from judgelm.runs.session import RunSession, pending
 from judgelm.runs.stats import AnswerStats
@@ -181,10 +180,7 @@ def read_self_answers(path: str) -> SelfAnswers:
         if solves
     }
     if not answers:
-        raise InputError(
-            f"{path}: no judgment has own answers (solves); give the run file of a mode that asks for them, or the "
-            "judge's file of judgelm data answers"
-        )
+        raise InputError(f"{path}: no own answers (solves); give the run of a mode that asks for them, or answers")
     return SelfAnswers(solves=answers, questions=questions)
 
 
@@ -200,10 +196,7 @@ def with_self_answers(sample: Sample, own: SelfAnswers) -> Sample:
     if key is None:
         return sample
     if own.questions.get(str(key)) not in (None, text_hashes(sample).question):
-        raise InputError(
-            f"id {json.dumps(key, ensure_ascii=False)}: the judge's own answers under this id are to another question; "
-            "give the run over the same input"
-        )
+        raise InputError(f"id {shown_id(key)}: the own answers are to another question; give a run over this input")
     return replace(sample, metadata={**sample.metadata, "solves": own.solves[str(key)]})
 
 

@@ -8,7 +8,6 @@ Each is a run file with its manifest and can be resumed. The joined one copies; 
 has changed. Nothing is loaded here: the caller has the judges.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,15 +25,13 @@ from judgelm.runs.run_files import (
     check_output_is_no_input,
     read_manifest,
     run_paths,
+    shown_id,
     standing_judgments,
 )
 from judgelm.runs.session import common_mode, last_provenance, write_joined
 from judgelm.runs.stats import CascadeStats, RunStats
 
-_WAY_OUT = (
-    "a cascade rests on them; judge with --engine transformers or vllm, or a server that gives logprobs, "
-    "and add --overwrite, since the small judge's run has begun"
-)
+_WAY_OUT = "a cascade needs them; use --engine transformers, vllm, or a server with logprobs, and pass --overwrite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +80,7 @@ class Cascade:
         """
         earlier = None if self.job.overwrite else read_manifest(Path(self.job.out))
         if earlier is not None and "cascade" not in earlier["fingerprint"]:
-            raise RunError(
-                f"{self.job.out}: holds the judgments of one judge, not of a cascade; choose another -o, or pass "
-                "--overwrite to start over"
-            )
+            raise RunError(f"{self.job.out}: not the output of a cascade; choose another -o, or pass --overwrite")
 
     @property
     def small_job(self) -> BatchJob:
@@ -207,10 +201,7 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
             continue
         before, hashes = passed[hash(judgment.sample_id)]
         if hashes != judgment.hashes:
-            raise RunError(
-                f"{large}: id {json.dumps(judgment.sample_id, ensure_ascii=False)} has other texts than in {small}; "
-                "judge both again with --overwrite"
-            )
+            raise RunError(f"{large}: id {shown_id(judgment.sample_id)} has other texts in {small}; pass --overwrite")
         counts.waiting -= 1
         counts.large_tokens += judgment.prompt_tokens
         if judgment.verdict is not None:

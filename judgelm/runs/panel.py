@@ -58,8 +58,7 @@ class Panel:
             raise ConfigError(f"rule {self.rule!r} does not exist; available: {', '.join(get_args(Rule))}")
         if len(self.runs) < 2 or len(set(self.names)) < len(self.runs):
             raise ConfigError(
-                f"panel of {', '.join(self.names) or 'no judge'}: it needs two run files or more, each with a name of "
-                "its own"
+                f"panel of {', '.join(self.names) or 'nothing'}: give at least two differently named runs"
             )
         check_output_is_no_input(self.out, self.runs)
         most = len(set(self.family_of.values()))
@@ -141,9 +140,7 @@ def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
         first, second, *_ = kinds.values()
         raise ConfigError(f"panel: {first} and {second} have verdicts of different kinds; join runs of one mode")
     if by_sample and all(len(judgments) == 1 for judgments in by_sample.values()):
-        raise InputError(
-            f"panel of {', '.join(panel.names)}: no id is in two of the runs; give runs over the same input"
-        )
+        raise InputError(f"panel of {', '.join(panel.names)}: the runs have no id in common; give runs over one input")
     check_same_texts(
         {
             name: {key: judgments[name] for key, judgments in by_sample.items() if name in judgments}

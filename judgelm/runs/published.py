@@ -162,9 +162,7 @@ def _filled(template: str, fields: Mapping[str, object]) -> str:
         raise ConfigError(f"--id {template}: names no field; write one in braces, such as faireval-{{question_id}}")
     for name in names:
         if not isinstance(fields.get(name), str | int):
-            raise ConfigError(
-                f"--id {template}: the rows have no text or number {name!r}; available: {', '.join(fields)}"
-            )
+            raise ConfigError(f"--id {template}: the rows have no field {name!r}; available: {', '.join(fields)}")
     return _FIELD.sub(lambda match: str(fields[match[1]]), template)
 
 

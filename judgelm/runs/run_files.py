@@ -113,9 +113,7 @@ def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], input
     sides = "\n".join(
         f"  {key}: there {brief(old)}, now {brief(new)}" for key, old, new in differences("", before, now)
     )
-    raise RunError(
-        f"{out}: holds judgments of another run:\n{sides}\nchoose another -o, or pass --overwrite to start over"
-    )
+    raise RunError(f"{out}: holds judgments of another run:\n{sides}\nchoose another -o, or pass --overwrite")
 
 
 def differences(key: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
@@ -135,6 +133,11 @@ def _has_grown(before: list[dict[str, Any]], now: list[dict[str, Any]], inputs: 
         and (old["sha"] == new["sha"] or _sha_of_beginning(path, old["bytes"]) == old["sha"])
         for old, new, path in zip(before, now, inputs, strict=True)
     )
+
+
+def shown_id(sample_id: object) -> str:
+    """A sample's id for messages: quoted, on one line."""
+    return json.dumps(sample_id, ensure_ascii=False)
 
 
 def brief(value: object) -> str:
@@ -194,10 +197,7 @@ def check_texts_of_id(path: str | Path, before: Judgment, judgment: Judgment) ->
         InputError: they are.
     """
     if before.hashes != judgment.hashes and None not in (before.hashes, judgment.hashes):
-        raise InputError(
-            f"{path}: two judgments of id {json.dumps(judgment.sample_id, ensure_ascii=False)} are of other texts; "
-            "this is no single run: judge again into a new file"
-        )
+        raise InputError(f"{path}: id {shown_id(before.sample_id)} has judgments of different texts; use a new file")
 
 
 def standing_judgments(path: str | Path) -> Iterator[Judgment]:
@@ -245,9 +245,7 @@ def check_output_is_no_input(out: str | Path, inputs: Iterable[str | Path]) -> N
     """
     for path in inputs:
         if Path(path).is_dir() and Path(path).resolve() == Path(out).resolve().parent:
-            raise ConfigError(
-                f"-o {out}: this run would write into its own input, the folder {path}; choose another -o"
-            )
+            raise ConfigError(f"-o {out}: is in the input folder {path}; choose another -o")
     check_no_input([out] if str(out) == "-" else run_paths(Path(out)), inputs)
 
 
@@ -260,19 +258,14 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
     path = run_paths(out)[1]
     if not path.exists():
         if out.exists() and out.stat().st_size > 0:
-            raise RunError(
-                f"{out}: exists without {path.name}, so its model and mode are unknown; "
-                "choose another -o, or pass --overwrite"
-            )
+            raise RunError(f"{out}: exists without {path.name}; choose another -o, or pass --overwrite")
         return None
     try:
         manifest: dict[str, Any] = parse_json(read_text(path))
         _Manifest.model_validate(manifest)
     except (OSError, ValueError) as error:
         finding = " ".join(str(error).split())
-        raise RunError(
-            f"{path}: not a manifest of judgelm ({finding}); restore it, or pass --overwrite to start over"
-        ) from error
+        raise RunError(f"{path}: not a judgelm manifest ({finding}); restore it, or pass --overwrite") from error
     return manifest
 
 
@@ -387,9 +380,8 @@ class FinishedIds:
         """
         if unknown := int((self._digests == 0).sum()):
             raise RunError(
-                f"{self._out}: {unknown:,} of {len(self):,} judgments are of a version that did not record the texts "
-                "judged, so they cannot be compared with this input; choose another -o, or pass --overwrite to start "
-                "over"
+                f"{self._out}: {unknown:,} of {len(self):,} judgments have no hashes of their texts, since an older "
+                "judgelm wrote them; choose another -o, or pass --overwrite"
             )
 
     def holds(self, sample: Sample) -> bool:
@@ -403,11 +395,8 @@ class FinishedIds:
             return False
         hashes = text_hashes(sample)
         if self._digests[index] != digest_of(hashes):
-            raise RunError(
-                f"{self._out}: holds judgments of another input: {self._changed_part(sample.id, hashes)} of id "
-                f"{json.dumps(sample.id, ensure_ascii=False)} is not what was judged; choose another -o, or pass "
-                "--overwrite to start over"
-            )
+            changed = f"{self._changed_part(sample.id, hashes)} of id {shown_id(sample.id)}"
+            raise RunError(f"{self._out}: {changed} is not what was judged; choose another -o, or pass --overwrite")
         return True
 
     def _changed_part(self, item_id: str, hashes: TextHashes) -> str:
@@ -515,9 +504,7 @@ class RunFiles:
             draft.write_text(json.dumps(self.manifest, indent=1, default=str), encoding="utf-8")
             os.replace(draft, self.manifest_path)
         except OSError as error:
-            raise RunError(
-                f"{self.manifest_path}: cannot write: {error.strerror}; free some space or choose another -o"
-            ) from error
+            raise RunError(f"{self.manifest_path}: cannot write: {error.strerror}; choose another -o") from error
 
     def write(self, judgment: Judgment) -> None:
         """Append a finished judgment; the operating system has it when this returns."""

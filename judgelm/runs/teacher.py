@@ -21,7 +21,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import read_jsonl, whole_file
 from judgelm.records import Judgment, Request, Sample, Winner
 from judgelm.runs.batch import BatchJob, input_samples
-from judgelm.runs.run_files import read_manifest
+from judgelm.runs.run_files import read_manifest, shown_id
 from judgelm.runs.serialization import judgment_from_row
 
 GPT4_REVIEW_TOKENS = 170
@@ -175,9 +175,7 @@ class TeacherPrompts:
             InputError: its id has a reserved suffix.
         """
         if sample.id.endswith((_REFERENCE, _SWAPPED)):
-            raise InputError(
-                f"id {json.dumps(sample.id)}: the suffixes {_REFERENCE} and {_SWAPPED} are reserved; rename it"
-            )
+            raise InputError(f"id {shown_id(sample.id)}: rename it; {_REFERENCE} and {_SWAPPED} are reserved suffixes")
         for with_reference in self.readings(sample):
             prompt = replace(
                 sample,
@@ -288,10 +286,8 @@ class RowWriter:
         if judgment is not None and judgment.hashes is not None:
             prompt = replace(pair, answers=pair.answers[::-1]) if swapped else pair
             if part := difference(judgment.hashes, text_hashes(prompt)):
-                raise InputError(
-                    f"id {json.dumps(name, ensure_ascii=False)}: {part} is not what the teacher judged; give the input "
-                    "of its run, or ask again with --overwrite"
-                )
+                finding = f"id {shown_id(name)}: {part} is not what the teacher judged"
+                raise InputError(f"{finding}; give the input of its run, or pass --overwrite")
         if judgment is None:
             self.counts[f"{reading}: not asked yet"] += 1
         elif judgment.failure is not None:

@@ -163,7 +163,7 @@ TRY = (*RUN, *SCRIPTED, "8 6")
         ([*TRY, "--reference", "sometimes"], "sometimes"),
         ([*TRY, "--config", "{bad_yaml}"], "unknown option modle"),
         (["{pairs}", "-o", "-", *SCRIPTED, "8 6", "--json", "-"], "give --json a file"),
-        ([*TRY, "--retry-unparseable"], "the scripted engine cannot constrain a reply to a grammar"),
+        ([*TRY, "--retry-unparseable"], "which the scripted engine lacks"),
         ([*TRY, "--tie-threshold", "0.7"], "Invalid value for '--tie-threshold'"),
         ([*TRY, "--engine-arg", "retries"], "--engine-arg retries: expected KEY=VALUE"),
         ([*TRY, "--engine-arg", "=3"], "expected KEY=VALUE"),

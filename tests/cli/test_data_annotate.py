@@ -276,7 +276,7 @@ def test_references_where_there_are_some(annotate):
 
 
 def test_ids_that_look_like_prompts_are_refused():
-    with pytest.raises(InputError, match="the suffixes #reference and #swapped are reserved"):
+    with pytest.raises(InputError, match="#reference and #swapped are reserved"):
         list(TeacherPrompts()(Sample(id="1#swapped", question="q", answers=("a", "b"))))
 
 

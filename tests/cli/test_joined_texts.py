@@ -170,7 +170,7 @@ def test_a_panel_of_runs_without_a_common_id_is_refused(cli, run_of_four):
     assert cli("judgelm-batch", rows, "-o", run_of_four / "other.jsonl", *ENGINE, "8 6", "-q")[0] == 0
     runs = (run_of_four / "run.jsonl", run_of_four / "other.jsonl")
     code, _, err = cli("judgelm", "study", "panel", *runs, "-o", run_of_four / "panel.jsonl")
-    assert (code, "no id is in two of the runs" in " ".join(err.split())) == (1, True), err
+    assert (code, "the runs have no id in common" in " ".join(err.split())) == (1, True), err
 
 
 def test_own_answers_are_refused_by_a_mode_that_shows_none(cli, run_of_four):

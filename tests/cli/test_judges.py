@@ -91,7 +91,7 @@ def test_without_the_judge_commands_name_the_one_that_installs_it(
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        ("install small-judge --from nowhere", "nowhere: neither a wheel nor a folder with pyproject.toml"),
+        ("install small-judge --from nowhere", "nowhere: not a wheel or source folder"),
         ("install large-judge", "judge 'large-judge' does not exist"),
         ("install qwen-0.5b --source disk", "source 'disk' does not exist"),
         ("install qwen-0.5b --from nowhere", "judge qwen-0.5b has no adapter; --from takes its GGUF file, qwen2.5-"),

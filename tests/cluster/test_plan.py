@@ -22,7 +22,7 @@ def test_all_gpus_are_taken_in_groups():
 
 
 def test_a_group_is_on_one_node():
-    with pytest.raises(ConfigError, match=r"needs 4 GPUs of one node.*the largest has 2"):
+    with pytest.raises(ConfigError, match=r"needs 4 GPUs on one node.*the largest has 2"):
         make_plan(RayCluster(), [Node(cpus=8, gpus=2)] * 2, 4)
 
 
@@ -73,7 +73,7 @@ def test_options_that_do_not_fit_are_refused(monkeypatch):
         EngineOptions(model="m", engine_args={"max_cost_usd": 1}),
         EngineOptions(model="m", device="cuda:1"),
     )
-    refused("max_cost_usd limits one client", load, name="openai", options=capped)
+    refused("max_cost_usd limits a single client", load, name="openai", options=capped)
     refused("each worker gets its own GPUs", load, name="transformers", options=placed)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     refused("on CPUs use --ray local", load, name="scripted", cluster=RayCluster(gpus=2))

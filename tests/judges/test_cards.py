@@ -125,9 +125,9 @@ def without_all(folder, cache):
 @pytest.mark.parametrize(
     ("change", "error", "finding"),
     [
-        (without_all, ModelError, r"its adapter \(judgelm-small-judge\) is not installed; " + INSTALL),
+        (without_all, ModelError, r"its adapter judgelm-small-judge is missing; " + INSTALL),
         (without_base, ModelError, "no judge is installed in .*; run: judgelm judges install"),
-        (without_weights, ModelError, r"has no adapter_model\.safetensors; install a version of judgelm-small-judge"),
+        (without_weights, ModelError, r"has no adapter_model\.safetensors; install another version"),
         (on_base("0" * 64), CardError, r"on another base \(GGUF sha256 000000000000\) than the card of small-"),
         (on_base(None), CardError, "GGUF sha256 not stated"),
     ],

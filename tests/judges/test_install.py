@@ -62,7 +62,7 @@ RECORD = "has not the sha256 that RECORD states"
 @pytest.mark.parametrize(
     ("change", "hashed", "finding"),
     [
-        (lambda old: without(old, ENTRIES), None, r"has no adapter_model\.safetensors; take a version of"),
+        (lambda old: without(old, ENTRIES), None, r"has no adapter_model\.safetensors; use another version"),
         (lambda old: old | {CONFIG: b" " * (5 << 20)}, None, r"has 5,242,880 bytes; at most 4,194,304"),
         (lambda old: old | {ENTRIES: bytes(13_000_000)}, None, "has 13,000,000 bytes; at most 12,000,000"),
         (lambda old: old | {"other-1.0.dist-info/METADATA": b""}, None, r"2 folders \*\.dist-info; a wheel has one"),

@@ -212,7 +212,7 @@ def test_a_served_judge_is_prompted_as_its_card_says():
     with Judge("2", engine="scripted", card="pandalm") as judge:
         assert judge.compare("Q", "a", "b", both_orders=False).verdict.winner == 2
         assert judge.notes[0].startswith("card pandalm (verified)")
-        with pytest.raises(ConfigError, match="pandalm judges in mode pair, not in single"):
+        with pytest.raises(ConfigError, match="pandalm has no mode single"):
             judge.grade("Q", "a")
         with pytest.raises(ConfigError, match="writes no score lines"):
             judge.pairwise()

@@ -153,9 +153,9 @@ def test_the_command_judges_by_a_reward_model(tiny_reward_model, tmp_path):
 
 
 def test_models_and_readings_that_do_not_fit_are_refused_before_loading(tiny_model, tiny_reward_model):
-    with pytest.raises(ConfigError, match="no reward model: it has no sequence-classification head"):
+    with pytest.raises(ConfigError, match="not a reward model: no sequence-classification head"):
         Judge(str(tiny_model), reading="reward")
-    with pytest.raises(ConfigError, match=r"a reward model, which gives one number .*reading yes-no"):
+    with pytest.raises(ConfigError, match=r"a reward model has no reading yes-no"):
         Judge(str(tiny_reward_model), reading="yes-no")
     with pytest.raises(ConfigError, match="or the engine cannot read it"):
         Judge("name", engine="openai", reading="reward", engine_args={"base_url": "http://127.0.0.1:1/v1"})

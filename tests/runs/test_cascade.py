@@ -126,7 +126,7 @@ def test_judges_that_saw_other_texts_are_not_joined(cascade, tmp_path):
     rows = rows_of(large)
     rows[0]["hashes"]["question"] = "0" * 16
     write_rows(large, rows)
-    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}" has other texts than in'):
+    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}" has other texts in'):
         join_runs(cascade)
 
 

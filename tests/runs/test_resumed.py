@@ -68,7 +68,7 @@ def test_other_texts_under_a_finished_id_are_another_input(batch, tmp_path, chan
     mode = make_mode("multi", {}) if "answer_3" in change else None
     batch(pair("0"), pair(), mode=mode)
     before = (tmp_path / "out.jsonl").read_bytes()
-    with pytest.raises(RunError, match=f'another input: {part} of id "1" is not what was judged; choose another -o'):
+    with pytest.raises(RunError, match=f'{part} of id "1" is not what was judged; choose another -o'):
         batch(pair("0"), pair(**change), mode=mode)
     assert (tmp_path / "out.jsonl").read_bytes() == before
     assert batch(pair("0"), pair(), pair("2"), mode=mode).skipped == 2
@@ -96,11 +96,11 @@ def test_run_files_from_before_are_refused_with_the_way_out(batch, tmp_path):
     batch(pair(), pair("2"))
     out = tmp_path / "out.jsonl"
     without_hashes(out)
-    finding = "2 of 2 judgments are of a version that did not record the texts .*--overwrite"
+    finding = "2 of 2 judgments have no hashes of their texts.*--overwrite"
     with pytest.raises(RunError, match=finding):
         batch(pair(), pair("2"))
     job = BatchJob(inputs=(str(tmp_path / "in.jsonl"),), out=str(out))
-    with pytest.raises(RunError, match="did not record the texts"):
+    with pytest.raises(RunError, match="have no hashes of their texts"):
         pending_samples(job, RunStats())
     assert len(read_judgments(out)) == 2  # they can still be evaluated
 
@@ -137,7 +137,7 @@ def test_a_file_of_two_runs_is_no_run(tmp_path, batch):
     batch(pair(question="p"), overwrite=True)
     with (tmp_path / "first.jsonl").open("ab") as both:
         both.write((tmp_path / "out.jsonl").read_bytes())
-    with pytest.raises(InputError, match='two judgments of id "1" are of other texts'):
+    with pytest.raises(InputError, match='id "1" has judgments of different texts'):
         read_judgments(tmp_path / "first.jsonl")
     assert len(list(standing_judgments(tmp_path / "out.jsonl"))) == 1
 

@@ -153,7 +153,7 @@ def test_a_manifest_that_is_none_is_refused_and_no_judgment_touched(finished, te
     judged = finished.read_bytes()
     finished.with_name("out.run.json").write_text(text)
     with pytest.raises(
-        RunError, match=r"out\.run\.json: not a manifest of judgelm .*; restore it, or pass --overwrite"
+        RunError, match=r"out\.run\.json: not a judgelm manifest .*restore it"
     ):
         RunFiles(finished, **RUN)
     assert finished.read_bytes() == judged

@@ -50,5 +50,5 @@ def test_scores_that_are_equal_keep_how_they_were_written(tmp_path):
 
 def test_two_judgments_of_one_id_and_other_texts_are_refused(tmp_path):
     other = replace(judgment("1"), hashes=text_hashes(replace(SAMPLE, question="another")))
-    with pytest.raises(InputError, match="two judgments of id"):
+    with pytest.raises(InputError, match="has judgments of different texts"):
         stored(tmp_path, judgment("1"), other)
