@@ -65,7 +65,7 @@ def test_options_that_do_not_fit_are_refused(monkeypatch):
         with pytest.raises(ConfigError, match=words):
             make(**options)
 
-    refused("with a Ray cluster leave it out", RayCluster, gpus=2, address="auto")
+    refused("with a Ray cluster, give workers", RayCluster, gpus=2, address="auto")
     refused("must be 1 or more", RayCluster, workers=0)
     refused("Ray Client is not supported", RayCluster, address="ray://head:10001")
     load = partial(load_workers, options=EngineOptions(model="m"), cluster=RayCluster())

@@ -157,5 +157,5 @@ def test_models_and_readings_that_do_not_fit_are_refused_before_loading(tiny_mod
         Judge(str(tiny_model), reading="reward")
     with pytest.raises(ConfigError, match=r"a reward model has no reading yes-no"):
         Judge(str(tiny_reward_model), reading="yes-no")
-    with pytest.raises(ConfigError, match="or the engine cannot read it"):
+    with pytest.raises(ConfigError, match="that the engine reads"):
         Judge("name", engine="openai", reading="reward", engine_args={"base_url": "http://127.0.0.1:1/v1"})

@@ -123,8 +123,8 @@ def test_ids_that_stand_for_different_samples_are_noticed(tmp_path, run):
 def test_what_is_no_panel_is_refused(tmp_path, run):
     a, b = run("a", "8 6"), run("b", "8 6")
     for options, finding in (
-        ({"runs": (a,)}, "give two or more runs"),
-        ({"runs": (a, a)}, "each with a name of its own"),
+        ({"runs": (a,)}, "at least two differently named runs"),
+        ({"runs": (a, a)}, "at least two differently named runs"),
         ({"runs": (a, b), "out": b}, "would write over"),
         ({"runs": (a, b), "families": {"x": ["nobody"]}}, "no judge is named 'nobody'; available: a, b, script"),
         ({"runs": (a, b), "quorum": 3}, "expected 1 to 2"),
