@@ -31,7 +31,7 @@ from judgelm.data.samples import SampleStream
 from judgelm.data.sources.layouts import split_review
 from judgelm.data.sources.reviews import UNREADABLE
 from judgelm.errors import ConfigError, InputError, JudgelmError
-from judgelm.jsonl import check_no_input, whole_file
+from judgelm.jsonl import atomic_write, check_no_input
 from judgelm.records import Label, Sample
 
 Converted = tuple[str, dict[str, object]]
@@ -81,7 +81,7 @@ def convert(options: argparse.Namespace, counts: Counter[str]) -> None:
     check_no_input(paths.values(), read)
     counts.update({"rows read": 0, "rows written": 0})
     with ExitStack() as stack:
-        files = {name: stack.enter_context(whole_file(path)) for name, path in paths.items()}
+        files = {name: stack.enter_context(atomic_write(path)) for name, path in paths.items()}
 
         def on_reject(reject: Reject) -> None:
             counts["rows read"] += 1

@@ -38,7 +38,7 @@ from judgelm.data.labelled_pair import (
 )
 from judgelm.data.labelled_set import read_labelled
 from judgelm.data.overlap import ExcludedQuestions
-from judgelm.jsonl import whole_file
+from judgelm.jsonl import atomic_write
 from judgelm.records import Label, Sample
 
 _SUREST = 0.9
@@ -245,7 +245,7 @@ def main() -> None:
     judged = read_labelled(str(arguments.judged), source=arguments.judged.stem)
     usable = (pair for pair in judged if not excluded.find(pair.sample.question) and unused_because(pair) is None)
     counts: Counter[str] = Counter()
-    with whole_file(arguments.out) as file:
+    with atomic_write(arguments.out) as file:
         for pair in derived_pairs(usable, options):
             rule = str(pair.sample.metadata["rule"])
             counts[rule] += 1

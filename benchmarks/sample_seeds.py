@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from benchmarks.seeds import SeedKind, SeedSample, SeedSource, sample_seeds
 from judgelm.cli.console import echo
 from judgelm.errors import ConfigError, JudgelmError
-from judgelm.jsonl import check_no_input, whole_file
+from judgelm.jsonl import atomic_write, check_no_input
 from judgelm.yaml_files import read_yaml
 
 
@@ -78,7 +78,7 @@ def write(config: SeedsConfig, out: Path) -> SeedSample:
         for name, source in config.sources.items()
     }
     check_no_input([out, rejects], [path for source in sources.values() for path in source.paths])
-    with whole_file(out) as seeds_file, whole_file(rejects) as rejects_file:
+    with atomic_write(out) as seeds_file, atomic_write(rejects) as rejects_file:
         sample = sample_seeds(
             sources,
             config.mix,

@@ -40,7 +40,7 @@ from judgelm.data.plain_rows import plain_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.qa import qa_row, read_qa
 from judgelm.errors import ConfigError, JudgelmError, RunError
-from judgelm.jsonl import check_no_input, whole_file
+from judgelm.jsonl import atomic_write, check_no_input
 from judgelm.parsing.short_answers import majority
 from judgelm.records import Sample
 from judgelm.runs.answers import read_self_answers
@@ -148,7 +148,7 @@ def write(out: Path, rows: Iterable[Mapping[str, object]], *, overwrite: bool) -
         RunError: it is there already, or cannot be written.
     """
     check_absent(out, overwrite=overwrite)
-    with whole_file(out) as file:
+    with atomic_write(out) as file:
         for row in rows:
             file.write(row)
 

@@ -123,7 +123,7 @@ class Appender:
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[Appender]:
+def atomic_write(path: str | Path) -> Iterator[Appender]:
     """Append to a file that gets its name at the end of the block; after an error nothing is left of it.
 
     Raises:

@@ -22,7 +22,7 @@ from judgelm.data.readers.rows import row_suffix
 from judgelm.data.readers.values import model_name, similar_names_notes
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError, InputError, first_line
-from judgelm.jsonl import check_no_input, read_jsonl, whole_file
+from judgelm.jsonl import atomic_write, check_no_input, read_jsonl
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchJob, run_dtype, run_engine
 from judgelm.runs.run_files import Retry, read_judgments
@@ -285,7 +285,7 @@ class _Folder:
             line, row = rows.setdefault(key, (0, plain_row(pair)))
             if row != plain_row(pair):
                 raise InputError(f"{path}:{line}: not the pair that the answers make now; --overwrite starts over")
-        with whole_file(path) as file:
+        with atomic_write(path) as file:
             for _, row in rows.values():
                 file.write(row)
         return pairs

@@ -56,7 +56,7 @@ def export_command(
 
     Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.runs.run_files import input_beside, read_judgments
+    from judgelm.runs.run_files import read_judgments, recorded_input
 
     chosen = to or (out.suffix[1:] if out is not None and str(out) != "-" else "csv")
     if chosen not in get_args(TableFormat):
@@ -66,7 +66,7 @@ def export_command(
     target = out or judgments.with_suffix(f".{chosen}")
     check_no_input([str(target)], {str(judgments), str(samples)})
     if target.is_file():
-        check_no_input([target], filter(None, [input_beside(judgments, target.name)]))
+        check_no_input([target], filter(None, [recorded_input(judgments, target.name)]))
         if not overwrite:
             raise ConfigError(f"{target}: exists already; add --overwrite to replace it, or choose another -o")
     run = read_judgments(judgments)

@@ -301,7 +301,7 @@ def _cluster(workers: ClusterOptions, engine: str) -> RayCluster | None:
     cluster = workers.cluster()
     if cluster is not None and engine == "openai":
         raise ConfigError("--gpus and --ray load a judge, but the openai engine's is on other servers; leave them out")
-    return None if cluster is None else replace(cluster, lone_failures=True)
+    return None if cluster is None else replace(cluster, per_request_failures=True)
 
 
 def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None:

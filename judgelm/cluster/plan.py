@@ -17,7 +17,7 @@ class RayCluster:
         gpus: GPUs of this machine to use, with `local`; None takes all.
         cores: CPU cores, and so threads, of a worker; None takes 1 beside a GPU, else all cores of the nodes.
         placing_timeout_s: maximum wait for room for the first worker, or for another when all are lost.
-        lone_failures: for a server: a request that an engine refuses fails by itself, and the others go on.
+        per_request_failures: for a server: a request that an engine refuses fails by itself, and the others go on.
 
     Raises:
         ConfigError: options that do not fit together.
@@ -28,7 +28,7 @@ class RayCluster:
     gpus: int | None = None
     cores: int | None = None
     placing_timeout_s: float = 300.0
-    lone_failures: bool = False
+    per_request_failures: bool = False
 
     def __post_init__(self) -> None:
         """Check the options against each other."""

@@ -86,18 +86,18 @@ class Worker:
         """The options that all workers load with, `auto` resolved on this machine, and a note on it."""
         return resolve_options(name, options)
 
-    def load(self, name: str, options: EngineOptions, lone_failures: bool) -> LoadedEngine:
+    def load(self, name: str, options: EngineOptions, per_request_failures: bool) -> LoadedEngine:
         """End the processes of a lost worker's engine on this machine, then load the engine.
 
         Args:
             name: of the engine.
             options: for it.
-            lone_failures: see `RayCluster`.
+            per_request_failures: see `RayCluster`.
         """
         end_orphans(_MARK)
         mark_children(_MARK)
         engine = self._engine = load_engine(name, options)
-        self._view = LoneFailures(engine) if lone_failures else engine
+        self._view = LoneFailures(engine) if per_request_failures else engine
         return LoadedEngine(
             described=engine.describe(),
             stats=engine.stats(),
@@ -304,7 +304,9 @@ class WorkerPool:
         ]
         if self._is_resolved:
             for slot in idle:
-                slot.calls[slot.actor.load.remote(self._name, self._options, self._cluster.lone_failures)] = "load"
+                slot.calls[slot.actor.load.remote(self._name, self._options, self._cluster.per_request_failures)] = (
+                    "load"
+                )
         elif idle and not any("resolve" in slot.calls.values() for slot in self._slots.values()):
             idle[0].calls[idle[0].actor.resolve.remote(self._name, self._options)] = "resolve"
 

@@ -318,15 +318,19 @@ def installed_judge(card: NamedJudge) -> InstalledJudge:
     if card.adapter is not None:
         folder = find_adapter(card)
         if folder is None:
-            raise ModelError(f"judge {card.name}: its adapter {card.adapter.distribution} is missing; {way_out(card)}")
+            raise ModelError(
+                f"judge {card.name}: its adapter {card.adapter.distribution} is missing; {install_command(card)}"
+            )
         check_adapter(card, folder)
     base = gguf_folder(card.base.gguf_sha256)
     if not base.is_dir():
-        raise ModelError(f"judge {card.name}: its base {card.base.name} is not in {cache_root()}; {way_out(card)}")
+        raise ModelError(
+            f"judge {card.name}: its base {card.base.name} is not in {cache_root()}; {install_command(card)}"
+        )
     return InstalledJudge(card=card, adapter=folder, base=base, version=folder.name if folder else "")
 
 
-def way_out(card: NamedJudge) -> str:
+def install_command(card: NamedJudge) -> str:
     """The command that installs a judge, for errors."""
     return f"run: judgelm judges install {card.name}"
 

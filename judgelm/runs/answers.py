@@ -1,4 +1,4 @@
-"""Generation of answers to questions: each model has a resumable run file of its own."""
+"""Generate models' answers to questions, one resumable run file per model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -34,12 +34,12 @@ def collect(
     overwrite: bool = False,
     on_answer: Callable[[AnswerStats], None] = lambda stats: None,
 ) -> AnswerStats:
-    """Let one model answer; finished answers are on disk at once, and a rerun resumes.
+    """Generate one model's answers; finished answers are on disk immediately, and a rerun resumes.
 
-    A model whose answers are complete is not loaded.
+    The model is not loaded if its answers are complete.
 
     Raises:
-        RunError: `out` cannot be written, or holds answers to other requests.
+        RunError: `out` cannot be written, or has answers to other requests.
         ModelError, EngineError: the model cannot be loaded, or broke.
     """
     draws = [AnswerTask(question, decoding) for question in questions for decoding in generator.decodings]
@@ -78,7 +78,7 @@ def collect(
 
 
 def _with_weights(options: EngineOptions) -> EngineOptions:
-    """The options with a judge's name as its base and adapter; another model must be there or on the hub."""
+    """Replace a judge's name by its base and adapter, and check that other models exist."""
     if (named := named_judge(options.model)) is None:
         check_place(options.model)
         return options
@@ -88,7 +88,7 @@ def _with_weights(options: EngineOptions) -> EngineOptions:
 
 
 def _asked(generator: AnswerGenerator) -> dict[str, Any]:
-    """The fingerprint of a run, without its decodings: any session may add some."""
+    """The run's fingerprint without decodings, which a later session may add."""
     options = asdict(generator.options)
     model_options = {
         name: options[name] for name in ("model", "adapter", "revision", "dtype", "quantization", "max_model_len")
@@ -109,11 +109,10 @@ def _asked(generator: AnswerGenerator) -> dict[str, Any]:
 def _finished_stats(
     out: Path, draws: Sequence[AnswerTask], request: dict[str, Any], retry: Retry
 ) -> AnswerStats | None:
-    """The counts of a finished run; None where something is pending."""
     manifest = read_manifest(out)
     if manifest is None or manifest["fingerprint"].get("asked") != request:
         return None
-    Appender(out).close()  # mends the torn line of a killed run, and refuses where another writes
+    Appender(out).close()  # removes the incomplete line of a killed run; raises if another run is writing
     finished = FinishedIds(out, retry)
     if any(draw.id not in finished for draw in draws):
         return None
@@ -121,7 +120,6 @@ def _finished_stats(
 
 
 def _takes_chat(generator: AnswerGenerator, engine: str) -> bool:
-    """True where questions are asked as chat: by the generator, else by the tokenizer or the server's API."""
     if generator.form != "auto":
         return generator.form == "chat"
     if engine == "scripted":
@@ -140,8 +138,8 @@ class SelfAnswers:
     """The judge's own answers.
 
     Attributes:
-        solves: sample id -> `{"text": ..., "answer": ...}` of each answer, as run files have them.
-        questions: sample id -> hash of the question that was answered, of run files that keep hashes.
+        solves: sample id -> answers as `{"text": ..., "answer": ...}`.
+        questions: sample id -> hash of the answered question, for run files with hashes.
     """
 
     solves: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -152,13 +150,12 @@ _ANSWER_FIELDS = frozenset({"id", "question_id", "decoding_method", "text"})
 
 
 def read_self_answers(path: str) -> SelfAnswers:
-    """Read the judge's own answers: from a run file of a mode that asks for them, or from `judgelm data answers`.
+    """Read the judge's own answers from a run file, or from `judgelm data answers`.
 
-    Answers of `judgelm data answers` stand under their question's id, those of one question in the order of their
-    seeds; failures are left out.
+    Collected answers are grouped by question, in the order of their seeds, without failures.
 
     Raises:
-        InputError: the file cannot be read, holds none, or has rows that are neither.
+        InputError: the file cannot be read, has no answers, or has other rows.
     """
     answers: dict[str, list[dict[str, Any]]] = {}
     questions: dict[str, str] = {}
@@ -185,9 +182,9 @@ def read_self_answers(path: str) -> SelfAnswers:
 
 
 def with_self_answers(sample: Sample, own: SelfAnswers) -> Sample:
-    """The sample with its own answers, where there are any; modes use them instead of asking.
+    """Return the sample with its own answers, which modes then use instead of asking.
 
-    They stand under the sample's id, or under the id of its question, `metadata["source_id"]`.
+    They are found under the sample's id or its question's id, `metadata["source_id"]`.
 
     Raises:
         InputError: they answer another question.
@@ -201,16 +198,14 @@ def with_self_answers(sample: Sample, own: SelfAnswers) -> Sample:
 
 
 def _is_answer(row: Row) -> bool:
-    """True for a line of `judgelm data answers`."""
     return "solves" not in row.data and _ANSWER_FIELDS.issubset(row.data)
 
 
 def _checked(row: Row) -> Row:
-    """A judgment with an id, its own answers having texts; or an answer with a text or a failure."""
     if _is_answer(row):
         if isinstance(row.data["text"], str) or row.data.get("failure") is not None:
             return row
-        raise row.error("an answer without text; give a file of judgelm data answers")
+        raise row.error("this answer has no text; give a file from judgelm data answers")
     solves = row.data.get("solves", [])
     texts = (
         [answer.get("text") if isinstance(answer, dict) else None for answer in solves]
@@ -218,5 +213,5 @@ def _checked(row: Row) -> Row:
         else [None]
     )
     if "id" not in row.data or not all(isinstance(text, str) for text in texts):
-        raise row.error("expected a judgment with id and solves, each with a text; give a run file")
+        raise row.error("expected id, and solves with texts; give a run file")
     return row

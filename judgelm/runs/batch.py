@@ -1,4 +1,4 @@
-"""One batch run: samples from files, through mode and engine, into run files; resumable at any moment."""
+"""One batch run: samples from files, through mode and engine, into run files. It can be resumed at any time."""
 
 import sys
 import threading
@@ -45,20 +45,19 @@ _WAIT_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchJob:
-    """The input and output of a batch run.
+    """Input and output of a batch run.
 
     Attributes:
-        inputs: files, folders and patterns of pairs, read one after the other, or two AlpacaEval output files; `-` is
-            standard input.
-        out: path of the judgments, `-` for standard output (no manifest, no resume).
-        limit: judge at most this many of the input's samples, counted from its beginning.
-        references: a file of references by id.
-        self_answers: a run file with the judge's own answers, to reuse; see `judgelm.runs.answers`.
-        retry: earlier failures to judge again: those of the engine, or all.
+        inputs: files, folders and patterns of pairs, or two AlpacaEval output files; `-` is standard input.
+        out: path of the judgments; `-` is standard output, without manifest and resume.
+        limit: maximum number of samples, from the start of the input.
+        references: file of references by id.
+        self_answers: run file with the judge's own answers; see `judgelm.runs.answers`.
+        retry: earlier failures to judge again: engine failures, or all.
         overwrite: start over.
         reading: the user's column names and sheet.
-        parts: the samples to judge for a sample of the input: itself, several with ids of their own, or none.
-        fingerprint: further entries, besides model, mode and input.
+        parts: maps an input sample to the samples to judge.
+        fingerprint: further entries next to model, mode and input.
     """
 
     inputs: tuple[str, ...]
@@ -78,11 +77,11 @@ class BatchHooks:
     """Callbacks of a run.
 
     Attributes:
-        on_input: the input has been recognised.
-        on_resume: samples that earlier sessions finished, and the bytes removed of a torn line.
+        on_input: the format of the input is known.
+        on_resume: number of samples finished earlier, and bytes removed from an incomplete line.
         on_judgment: a judgment is on disk.
-        on_reject: an input line could not be used.
-        stop: called before each sample; True ends the run after the samples in flight, as if the input ended.
+        on_reject: an input line cannot be used.
+        stop: called before each sample; True ends the run after the samples in flight.
     """
 
     on_input: Callable[[SampleStream], None] = lambda stream: None
@@ -93,11 +92,11 @@ class BatchHooks:
 
 
 def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float = 0.0, hooks: BatchHooks) -> RunStats:
-    """Judge a job's samples; each finished judgment is on disk at once.
+    """Judge a job's samples; each finished judgment is on disk immediately.
 
     Raises:
-        InputError: the input cannot be read, or not any further; the samples before that place are judged.
-        RunError: the output cannot be written, or holds judgments of another run or of other texts.
+        InputError: the input cannot be read; the samples before the error are judged.
+        RunError: the output cannot be written, or has judgments of another run or of other texts.
         EngineError: the engine broke.
     """
     stats = RunStats(load_s=load_s)
@@ -108,7 +107,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         _to_stdout(job, mode, engine, stats, hooks, sys.stdout.buffer)
         return stats
     described = engine.describe()
-    held: list[dict[str, object]] = []  # until the files are open: the input is read before anything is written
+    held: list[dict[str, object]] = []  # until the files are open
     record: Callable[[dict[str, object]], None] = held.append
     stream = _open_stream(job, mode, stats, hooks, lambda row: record(row))
     with RunFiles(
@@ -145,7 +144,6 @@ def _judged(
     stats: RunStats,
     hooks: BatchHooks,
 ) -> Generator[Judgment]:
-    """The judgments of what is pending; where the input cannot be read any further, those before, then the error."""
     broken: list[InputError] = []
     try:
         samples = _until_broken(_pending(job, stream, engine, finished, stats, hooks), broken)
@@ -157,7 +155,7 @@ def _judged(
 
 
 def run_engine(job: BatchJob, engine: str) -> str:
-    """The engine to load a judge with for a job: `auto` is that of the run that the job resumes, see `run_dtype`."""
+    """Return the engine for a job: `auto` becomes the engine of the run that is resumed."""
     if engine != "auto" or job.out == "-" or job.overwrite:
         return engine
     recorded = recorded_engine(Path(job.out))
@@ -165,7 +163,7 @@ def run_engine(job: BatchJob, engine: str) -> str:
 
 
 def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
-    """The numeric format to load a judge in for a job: `auto` is the format of the run that the job resumes.
+    """Return the numeric format for a job: `auto` becomes the format of the run that is resumed.
 
     Raises:
         RunError: the output exists and is not a run file.
@@ -176,25 +174,23 @@ def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
 
 
 def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
-    """The samples that a run of this job would judge now; `stats` counts those it would skip.
-
-    Rejected input rows are left out.
+    """Yield the samples that a run of this job would judge; `stats` counts the finished ones.
 
     Raises:
-        InputError: the input as a whole cannot be read.
-        RunError: another process is writing the output, or it holds judgments of other texts.
+        InputError: the input cannot be read.
+        RunError: another process writes the output, or it has judgments of other texts.
     """
     finished = FinishedIds()
     out = Path(job.out)
     if out.is_file() and not job.overwrite:
-        Appender(out).close()  # mends the torn line of a killed run, and refuses where another run writes
+        Appender(out).close()  # removes the incomplete line of a killed run; raises if another run is writing
         finished = FinishedIds(out, job.retry)
         finished.require_hashes()
     return pending((part for sample in input_samples(job) for part in job.parts(sample)), finished.holds, stats)
 
 
 def input_samples(job: BatchJob) -> SampleStream:
-    """A job's pairs; rejected input rows are left out, since the run records them."""
+    """Return a job's pairs without rejected rows, which the run records."""
     return SampleStream(
         job.inputs,
         on_reject=lambda reject: None,
@@ -207,10 +203,10 @@ def input_samples(job: BatchJob) -> SampleStream:
 
 
 def check_joins(job: BatchJob) -> list[str]:
-    """Match the files of references and own answers with the input by id, before a model is loaded; not for a pipe.
+    """Check before loading a model that references and own answers match the input's ids; pipes are not checked.
 
     Returns:
-        A sentence for each file that lacks some of the ids.
+        A note for each file that lacks some ids.
 
     Raises:
         InputError: a file has none of the ids.
@@ -238,11 +234,6 @@ def check_joins(job: BatchJob) -> list[str]:
 
 
 def _with_self_answers(samples: Iterable[Sample | None], path: str | None) -> Iterator[Sample | None]:
-    """The samples with the judge's own answers of a file.
-
-    Raises:
-        InputError: at the end, if the file has none of their ids.
-    """
     own = SelfAnswers() if path is None else read_self_answers(path)
     read = joined = 0
     for sample in samples:
@@ -255,9 +246,9 @@ def _with_self_answers(samples: Iterable[Sample | None], path: str | None) -> It
 
 
 def count_rows(paths: Sequence[str], *, sheet: str | None = None) -> int | None:
-    """The number of rows of inputs, for the progress bar; None for streams and where counting takes long.
+    """Count the input's rows for the progress bar; None for streams and large files.
 
-    Of two AlpacaEval output files it is the first one's.
+    For two AlpacaEval output files, count the first.
     """
     if any(map(is_stream, paths)):
         return None
@@ -267,7 +258,7 @@ def count_rows(paths: Sequence[str], *, sheet: str | None = None) -> int | None:
             for file in all_input_files(paths[:1] if are_two_outputs(paths, sheet=sheet) else paths)
         ]
     except InputError:
-        return None  # the run says so itself, after the rows before that place
+        return None  # the run reports it
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
@@ -279,7 +270,7 @@ def _rows_of(path: str, sheet: str | None) -> int | None:
 
 
 def files_of_job(job: BatchJob) -> list[str]:
-    """The paths of all files that a job reads.
+    """Return the paths of all files that a job reads.
 
     Raises:
         InputError: an input is missing.
@@ -316,7 +307,6 @@ def _open_stream(
 def _pending(
     job: BatchJob, stream: SampleStream, engine: Engine, finished: FinishedIds, stats: RunStats, hooks: BatchHooks
 ) -> Iterator[Sample | None]:
-    """The unfinished samples of the input, or their parts; those of a pipe as they arrive."""
     piped = any(map(is_stream, job.inputs))
     source: Iterable[Sample | None] = prefetch(stream, hold=engine.max_in_flight) if piped else stream
     parts = (
@@ -328,7 +318,7 @@ def _pending(
 
 
 def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) -> Iterator[Sample | None]:
-    """The samples to where the input cannot be read any further; the error is kept until they are judged."""
+    """Samples up to the first unreadable row; the error is kept until they are judged."""
     try:
         yield from samples
     except InputError as error:
@@ -336,13 +326,11 @@ def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) ->
 
 
 def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
-    """Read samples of a pipe in a thread and yield each as it arrives, None while there is none.
-
-    So a slow producer does not delay the samples that are available.
+    """Read samples of a pipe in a thread and yield each when it arrives, None while there is none.
 
     Args:
         samples: the source; its errors are raised here.
-        hold: maximum samples to read ahead.
+        hold: maximum number of samples to read ahead.
     """
     queue: Queue[Sample | Exception | None] = Queue(maxsize=hold)
 
@@ -350,7 +338,7 @@ def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]
         try:
             for sample in samples:
                 queue.put(sample)
-        except Exception as error:  # raised in the reading thread
+        except Exception as error:  # raised in the consumer's thread
             queue.put(error)
         else:
             queue.put(None)
@@ -372,7 +360,6 @@ def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]
 def _to_stdout(
     job: BatchJob, mode: BatchMode, engine: Engine, stats: RunStats, hooks: BatchHooks, out: BinaryIO
 ) -> None:
-    """Write judgments to standard output; rejects go only to the hook."""
     sha = short_sha(provenance(mode, engine.describe()))
     stream = _open_stream(job, mode, stats, hooks, lambda row: None)
     began = time.monotonic()

@@ -1,11 +1,10 @@
-"""A cascade: a small judge first, and a larger one for the pairs it is unsure of; two runs, joined by id.
+"""A cascade: a small judge first, then a large judge for the pairs of which the small one is unsure.
 
     OUT.small.jsonl   the small judge's run over the whole input, with probabilities
-    OUT.large.jsonl   the large judge's run over the pairs that the small one was unsure of, or failed on
-    OUT.jsonl         both joined: each judgment as in its own run, and the judge that decided
+    OUT.large.jsonl   the large judge's run over the pairs passed on
+    OUT.jsonl         both runs joined, each judgment with the judge that decided
 
-Each is a run file with its manifest and can be resumed. The joined one copies; a rerun adds to it what is missing or
-has changed. Nothing is loaded here: the caller has the judges.
+Each file is a run that can be resumed. The caller loads the judges.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +22,10 @@ from judgelm.runs.run_files import (
     IdSet,
     RunFiles,
     check_output_is_no_input,
+    latest_judgments,
     read_manifest,
     run_paths,
     shown_id,
-    standing_judgments,
 )
 from judgelm.runs.session import common_mode, last_provenance, write_joined
 from judgelm.runs.stats import CascadeStats, RunStats
@@ -36,12 +35,12 @@ _WAY_OUT = "a cascade needs them; use --engine transformers, vllm, or a server w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cascade:
-    """Two judges over one job.
+    """Two judges for one job.
 
     Attributes:
         job: the input, and OUT.
         models: names of the small and the large judge.
-        band: the large judge sees pairs whose P(first better), by the small judge, lies in it, ends included.
+        band: bounds, included, of the small judge's P(first better) between which the large judge decides.
 
     Raises:
         ConfigError: an invalid band, an input that cannot be read twice, or an output that is an input.
@@ -56,7 +55,7 @@ class Cascade:
         if not 0 <= low <= 0.5 <= high <= 1:
             raise ConfigError(f"cascade band {low:g},{high:g}: expected LOW,HIGH with 0 <= LOW <= 0.5 <= HIGH <= 1")
         if self.job.out == "-":
-            raise ConfigError("a cascade joins two runs from their files; name one with -o instead of standard output")
+            raise ConfigError("a cascade needs files; name one with -o instead of standard output")
         outs = (Path(self.job.out), *self.paths)
         for out in outs:
             check_output_is_no_input(out, self.job.inputs)
@@ -69,11 +68,11 @@ class Cascade:
 
     @property
     def paths(self) -> tuple[Path, Path]:
-        """The run files of the small and the large judge."""
+        """Run files of the small and the large judge."""
         return cascade_paths(Path(self.job.out))
 
     def check_out(self) -> None:
-        """Refuse an OUT that is no cascade's, before anything is judged.
+        """Check that OUT is new or a cascade's.
 
         Raises:
             RunError: OUT holds another run.
@@ -84,18 +83,18 @@ class Cascade:
 
     @property
     def small_job(self) -> BatchJob:
-        """The small judge's run, over all samples."""
+        """The small judge's run over all samples."""
         return replace(self.job, out=str(self.paths[0]))
 
     def unsure(self) -> IdSet:
-        """The ids that the small judge's run, which must be finished, leaves to the large judge.
+        """Return the ids that the small judge's finished run passes on.
 
         Raises:
-            ConfigError: none of its judgments has a probability.
+            ConfigError: no judgment has a probability.
         """
         unsure = IdSet()
         verdicts = with_probabilities = 0
-        for judgment in standing_judgments(self.paths[0]):
+        for judgment in latest_judgments(self.paths[0]):
             verdicts += judgment.verdict is not None
             with_probabilities += has_probabilities(judgment)
             if self.is_unsure(judgment):
@@ -105,7 +104,7 @@ class Cascade:
         return unsure
 
     def large_job(self, unsure: IdSet) -> BatchJob:
-        """The large judge's run, over the samples with these ids."""
+        """Return the large judge's run over these ids."""
         small, large = self.paths
         before = {"band": list(self.band), "small": _without_input(_manifest(small)["fingerprint"])}
         return replace(
@@ -116,17 +115,17 @@ class Cascade:
         )
 
     def is_unsure(self, judgment: Judgment) -> bool:
-        """True where the large judge decides: P(first better) is in the band or unknown, or the small judge failed."""
+        """Return True if P(first better) is in the band or unknown, or the small judge failed."""
         low, high = self.band
         if judgment.verdict is None or judgment.probability is None:
             return True
-        return low - 1e-9 <= judgment.probability <= high + 1e-9  # the mean of 0.2 and 0.4 is a little more than 0.3
+        return low - 1e-9 <= judgment.probability <= high + 1e-9  # the mean of 0.2 and 0.4 is above 0.3
 
     def refuse_without_probabilities(self) -> Callable[[Judgment], None]:
-        """A function to call with each judgment of the small judge; it checks the first one with a verdict.
+        """Return a callback for the small judge's judgments, which checks the first verdict.
 
         Raises:
-            ConfigError: (the function) the judgment has no probabilities.
+            ConfigError: (the callback) the judgment has no probabilities.
         """
         seen = False
 
@@ -141,27 +140,24 @@ class Cascade:
 
 
 def cascade_paths(out: Path) -> tuple[Path, Path]:
-    """The run files of the small and the large judge, beside the joined one."""
+    """Return the run files of the small and the large judge, next to the joined one."""
     stem = out.name.removesuffix(".jsonl")
     return out.with_name(f"{stem}.small.jsonl"), out.with_name(f"{stem}.large.jsonl")
 
 
 def has_probabilities(judgment: Judgment) -> bool:
-    """True where the engine gave probabilities of score lines in some order, whatever their sum."""
+    """Return True if the engine returned probabilities of score lines in some order."""
     return any(prompt.distribution is not None for prompt in judgment.shown)
 
 
 def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
-    """Write OUT from both runs, which must exist; judgments that stand in OUT are not written again.
-
-    Args:
-        cascade: of these runs.
+    """Join both runs into OUT; judgments that OUT has are not written again.
 
     Returns:
-        Counts of all judgments of OUT (with the time of all sessions of both runs), and of the cascade.
+        Counts of OUT's judgments, with the time of both runs, and of the cascade.
 
     Raises:
-        RunError: OUT cannot be written, or belongs to another run, or the judges saw other texts under one id.
+        RunError: OUT cannot be written or belongs to another run, or the judges saw different texts under one id.
     """
     manifests = [_manifest(path) for path in cascade.paths]
     stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
@@ -183,10 +179,10 @@ def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
 
 
 def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
-    """Each judgment once, by the judge that decided; those that the large judge has not judged yet are left out."""
+    """Each decided judgment once; pairs that wait for the large judge are left out."""
     small, large = cascade.paths
     passed: dict[int, tuple[object, TextHashes | None]] = {}
-    for judgment in standing_judgments(small):
+    for judgment in latest_judgments(small):
         counts.pairs += 1
         counts.small_tokens += judgment.prompt_tokens
         if not cascade.is_unsure(judgment):
@@ -196,8 +192,8 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
         counts.passed_on += 1
         counts.passed_on_failed += judgment.verdict is None
     counts.waiting = len(passed)
-    for judgment in standing_judgments(large):
-        if hash(judgment.sample_id) not in passed:  # judged again since, the small judge is sure of it
+    for judgment in latest_judgments(large):
+        if hash(judgment.sample_id) not in passed:  # the small judge judged it again and is sure
             continue
         before, hashes = passed[hash(judgment.sample_id)]
         if hashes != judgment.hashes:
@@ -219,7 +215,7 @@ def _manifest(run: Path) -> dict[str, Any]:
 
 
 def _without_input(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """A judge's fingerprint without its input, which may grow."""
+    """The fingerprint without the input, which may grow."""
     return {key: value for key, value in fingerprint.items() if key not in {"input", "cascade"}}
 
 

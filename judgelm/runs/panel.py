@@ -1,8 +1,7 @@
-"""A panel of judges: their runs over the same samples, joined by id.
+"""A panel of judges: runs of several judges over the same samples, joined by id.
 
-Nothing is judged here. Each judge has a run file of its own, made by `judgelm-batch`. OUT is a run file with one
-judgment per sample: `votes` has the verdict of each judge, by the name of its run. A judge that failed on a sample, or
-whose run lacks it, has no vote; with fewer votes than the quorum the panel is `undecided`. A rerun adds to OUT what is
+OUT has one judgment per sample, with each judge's verdict in `votes` by the name of its run. A judge that failed or
+has no judgment has no vote. With fewer votes than the quorum the panel is `undecided`. A rerun adds to OUT what is
 missing or has changed.
 
 Source: Play Favorites, section 7.
@@ -20,7 +19,7 @@ from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.modes.votes import Opinion, combine, verdict_text
 from judgelm.package import VERSION
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Unparsed, Verdict
-from judgelm.runs.run_files import RunFiles, check_output_is_no_input, read_manifest, standing_judgments
+from judgelm.runs.run_files import RunFiles, check_output_is_no_input, latest_judgments, read_manifest
 from judgelm.runs.session import common_mode, last_provenance, write_joined
 from judgelm.runs.stats import PanelJudgeStats, PanelStats, RunStats
 
@@ -29,20 +28,19 @@ Rule = Literal["vote", "mean"]
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """Judges and their rule of decision.
+    """Judges and their decision rule.
 
     Attributes:
-        runs: their run files, two or more; a judge's name is its file's, without `.jsonl`.
+        runs: two or more run files; a judge's name is its file's, without `.jsonl`.
         out: the joined run file.
-        rule: `vote` or `mean`, see `judgelm.runs.panel`.
-        families: family -> names of its judges, or of their models. The judges of a family are combined into one
-            opinion first, so that each family counts once. A judge without a family is a family of its own.
-        quorum: minimum of judges (families, where there are any) with an opinion; None is more than half.
+        rule: `vote` counts verdicts; `mean` compares mean scores.
+        families: family -> names of its judges or models. A family counts once: its judges are combined first. Other
+            judges are their own family.
+        quorum: minimum number of families with an opinion; None means more than half.
         overwrite: start OUT over.
 
     Raises:
-        ConfigError: fewer than two runs, a name given twice, an output that is an input, or an unknown judge in a
-            family.
+        ConfigError: fewer than two runs, a duplicate name, an output that is an input, or an unknown judge in a family.
         RunError: a run has no manifest.
     """
 
@@ -61,9 +59,9 @@ class Panel:
                 f"panel of {', '.join(self.names) or 'nothing'}: give at least two differently named runs"
             )
         check_output_is_no_input(self.out, self.runs)
-        most = len(set(self.family_of.values()))
-        if self.quorum is not None and not 1 <= self.quorum <= most:
-            raise ConfigError(f"quorum {self.quorum}: expected 1 to {most}, as many as can have an opinion")
+        families = len(set(self.family_of.values()))
+        if self.quorum is not None and not 1 <= self.quorum <= families:
+            raise ConfigError(f"quorum {self.quorum}: expected 1 to {families}, the number of families")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,13 +75,13 @@ class Panel:
         for name, run in zip(self.names, self.runs, strict=True):
             manifest = read_manifest(run)
             if manifest is None:
-                raise RunError(f"{run}: no such run file; judge with judgelm-batch first, or correct the path")
+                raise RunError(f"{run}: not found; check the path, or judge with judgelm-batch first")
             manifests[name] = manifest
         return manifests
 
     @cached_property
     def family_of(self) -> dict[str, str]:
-        """Each judge's family; its own name where it is in none."""
+        """Each judge's family; by default its own name."""
         families = {name: name for name in self.names}
         models = {name: _model_of(self.manifests[name]) for name in self.names}
         for family, members in self.families.items():
@@ -97,22 +95,22 @@ class Panel:
 
     @cached_property
     def comparable(self) -> bool:
-        """True where all judges have one mode and one scale."""
+        """True if all judges have the same mode and scale."""
         modes = [manifest["fingerprint"].get("mode", {}) for manifest in self.manifests.values()]
         first = modes[0]
         return all((mode.get("name"), mode.get("scale")) == (first.get("name"), first.get("scale")) for mode in modes)
 
 
 def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
-    """Write OUT from all runs; judgments that stand in OUT are not written again.
+    """Write OUT from all runs; judgments that OUT has are not written again.
 
     Returns:
         Counts of the panel's judgments, and of each judge's.
 
     Raises:
-        ConfigError: the rule cannot be applied to these judges.
-        InputError: a line is no judgment, or one id stands for different samples or texts.
-        RunError: OUT cannot be written, or belongs to another run.
+        ConfigError: the rule does not fit the judges.
+        InputError: an invalid line, or one id with different samples or texts.
+        RunError: OUT cannot be written or belongs to another run.
     """
     by_sample = _judgments_by_sample(panel)
     counts = PanelStats(judges={name: PanelJudgeStats(family=panel.family_of[name]) for name in panel.names})
@@ -128,17 +126,17 @@ def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
 
 
 def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
-    """Each judge's judgment of each sample, in the order of the runs, without the prompts shown."""
+    """Judgments by sample and judge, without the prompts."""
     by_sample: dict[str, dict[str, Judgment]] = {}
     kinds: dict[type[Verdict], str] = {}
     for name, run in zip(panel.names, panel.runs, strict=True):
-        for judgment in standing_judgments(run):
+        for judgment in latest_judgments(run):
             by_sample.setdefault(judgment.sample_id, {})[name] = replace(judgment, shown=(), self_answers=())
             if judgment.verdict is not None:
                 kinds.setdefault(type(judgment.verdict), name)
     if len(kinds) > 1:
         first, second, *_ = kinds.values()
-        raise ConfigError(f"panel: {first} and {second} have verdicts of different kinds; join runs of one mode")
+        raise ConfigError(f"panel: {first} and {second} have different kinds of verdicts; join runs of one mode")
     if by_sample and all(len(judgments) == 1 for judgments in by_sample.values()):
         raise InputError(f"panel of {', '.join(panel.names)}: the runs have no id in common; give runs over one input")
     check_same_texts(
@@ -157,7 +155,7 @@ def _check_rule(panel: Panel, kind: type[Verdict] | None, by_sample: Mapping[str
             raise ConfigError("rule vote: grades are numbers; use --rule mean")
         return
     if kind is LabelVerdict:
-        raise ConfigError("rule mean: these judges end in a word and give no scores; use --rule vote")
+        raise ConfigError("rule mean: verdicts are labels without scores; use --rule vote")
     if not panel.comparable:
         raise ConfigError("rule mean: the judges have different modes or scales; use --rule vote")
     for judgments in by_sample.values():
@@ -167,7 +165,6 @@ def _check_rule(panel: Panel, kind: type[Verdict] | None, by_sample: Mapping[str
 
 
 def _joined(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment], counts: PanelStats) -> Judgment:
-    """The panel's judgment of one sample."""
     decision = _decide(panel, sample_id, judgments)
     opinion, failure = (None, decision) if isinstance(decision, Unparsed) else (decision, None)
     votes = {name: _vote(judgments.get(name)) for name in panel.names}
@@ -195,7 +192,7 @@ def _joined(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment], cou
 
 
 def _decide(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment]) -> Opinion | Unparsed:
-    """Combine within families, then over families; `undecided` below the quorum."""
+    """Combine within families, then across families; `undecided` below the quorum."""
     by_family: dict[str, list[Opinion]] = {}
     for name, judgment in judgments.items():
         if judgment.verdict is not None:
@@ -211,11 +208,11 @@ def _decide(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment]) -> 
             return Unparsed("undecided", failures, f"{len(opinions)} of {voters} have an opinion, not {quorum}")
         return combine(opinions, panel.rule, comparable=panel.comparable)
     except ValueError as error:
-        raise InputError(f"sample {sample_id}: {error}; the runs are not of the same samples") from error
+        raise InputError(f"sample {sample_id}: {error}; give runs over the same samples") from error
 
 
 def _failure_counts(judgments: Mapping[str, Judgment]) -> str:
-    """`off_grammar 2, engine 1`."""
+    """`off_grammar 2, engine 1`"""
     codes = Counter(judgment.failure.code for judgment in judgments.values() if judgment.failure is not None)
     return ", ".join(f"{code} {count}" for code, count in codes.most_common())
 
@@ -225,7 +222,6 @@ def _vote(judgment: Judgment | None) -> str | None:
 
 
 def _model_of(manifest: Mapping[str, Any]) -> str | None:
-    """The name of the judge's model in its run."""
     model = last_provenance(manifest).get("model", {})
     location = model.get("name") or model.get("adapter") or model.get("path")
     return Path(location).name if isinstance(location, str) else None

@@ -1,4 +1,4 @@
-"""Published judgments as a run: the files of a batch run, so that every command reads them like one's own judgments."""
+"""Published judgments as a run file, which every command reads like your own judgments."""
 
 import re
 from collections import Counter
@@ -30,13 +30,13 @@ class JudgmentImport:
     """An import of published judgments.
 
     Attributes:
-        files: the published files; a folder stands for its Parquet files.
+        files: published files; a folder stands for its Parquet files.
         out: the run file.
         format: its name; None recognises it.
-        judge: the judge whose judgments to take, where the files name several; else its name.
-        id_template: ids made of fields of the published rows, such as `faireval-{question_id}`; None keeps those that
-            `judgelm data import` gives the same samples.
-        rows: a file of pairs, which gives judgments the ids of the rows with the same texts.
+        judge: the judge to import if the files have several; else its name.
+        id_template: ids from fields of the published rows, such as `faireval-{question_id}`; None uses the ids of
+            `judgelm data import`.
+        rows: a file of pairs; judgments get the ids of the rows with the same texts.
         overwrite: replace an earlier import.
     """
 
@@ -55,9 +55,9 @@ class JudgmentImportResult:
 
     Attributes:
         source: of the files.
-        judge: its name, as the manifest has it.
+        judge: its name in the manifest.
         stats: counts of the judgments.
-        rejects: rows that could not be used, and judgments under an id that an earlier one has.
+        rejects: unusable rows, and later judgments of one id.
     """
 
     source: Source
@@ -67,15 +67,15 @@ class JudgmentImportResult:
 
 
 def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
-    """Read published judgments and write them as a run; the same command again adds what the files have gained.
+    """Write published judgments as a run; a rerun adds new judgments.
 
     Raises:
         ConfigError: an unknown format, several judges and none chosen, or two ways to name the samples.
-        InputError: a file cannot be read, is of no known format, or holds nothing that can be used.
+        InputError: a file cannot be read, has an unknown format, or has no usable judgment.
         RunError: `out` holds another run, or cannot be written.
     """
     if options.id_template is not None and options.rows is not None:
-        raise ConfigError("--id and --rows both name the samples; give one of them")
+        raise ConfigError("--id and --rows both name the samples; use only one")
     files = [name for file in options.files for name in published_files(file)]
     check_output_is_no_input(options.out, [*files, *([options.rows] if options.rows else [])])
     source = recognise_published(files) if options.format is None else get_published(options.format)
@@ -86,7 +86,7 @@ def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
     named = list(_unique(_named(chosen, options, result.rejects), result.rejects, source))
     if not named:
         if not result.rejects:
-            raise InputError(f"{', '.join(files)}: no judgment; give {expected}")
+            raise InputError(f"{', '.join(files)}: no judgments; give {expected}")
         first = result.rejects[0]
         raise no_usable_row(", ".join(files), expected, len(result.rejects), first)
     with RunFiles(
@@ -103,7 +103,6 @@ def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
 
 
 def _with_hashes(published: PublishedJudgment) -> Judgment:
-    """The judgment with the hashes of its texts, where the files hold them."""
     if published.texts is None:
         return published.judgment
     question, *answers = published.texts
@@ -112,38 +111,32 @@ def _with_hashes(published: PublishedJudgment) -> Judgment:
 
 
 def _of_one_judge(judgments: Sequence[PublishedJudgment], judge: str | None) -> tuple[list[PublishedJudgment], str]:
-    """The judgments of one judge, and its name.
-
-    Raises:
-        ConfigError: the files name several judges and none is chosen, or not the one chosen.
-    """
     counts = Counter(each.judge for each in judgments)
     named = {name: count for name, count in counts.items() if name is not None}
     if not named:
         return list(judgments), judge or _UNKNOWN_JUDGE
     listed = ", ".join(f"{name} ({count:,})" for name, count in named.items())
     if judge is None and len(named) > 1:
-        raise ConfigError(f"the files hold judgments of {len(named)} judges: {listed}; choose one with --judge")
+        raise ConfigError(f"the files have judgments of {len(named)} judges: {listed}; choose one with --judge")
     name = judge or next(iter(named))
     if name not in named:
-        raise ConfigError(f"--judge {name}: the files hold judgments of {listed}")
+        raise ConfigError(f"--judge {name}: not in the files, only {listed}")
     return [each for each in judgments if each.judge == name], name
 
 
 def _named(
     judgments: Iterable[PublishedJudgment], options: JudgmentImport, rejects: list[Reject]
 ) -> Iterator[PublishedJudgment]:
-    """The judgments under the ids asked for; those that find no sample are rejects."""
     if options.rows is not None:
         ids = _ids_by_text(options.rows)
         for each in judgments:
             if each.texts is None:
-                raise ConfigError("--rows: these files hold no texts to find the samples by; use --id")
+                raise ConfigError("--rows: these files have no texts to match; use --id")
             if each.texts in ids:
                 names = ids[each.texts]
                 yield _renamed(each, names.pop(0) if len(names) > 1 else names[0])
             else:
-                rejects.append(_reject(each, f"no row of {options.rows} has this question and these answers"))
+                rejects.append(_reject(each, f"no row of {options.rows} has these texts"))
         return
     for each in judgments:
         yield each if options.id_template is None else _renamed(each, _filled(options.id_template, each.fields))
@@ -159,7 +152,7 @@ def _ids_by_text(path: str) -> dict[tuple[str, ...], list[str]]:
 def _filled(template: str, fields: Mapping[str, object]) -> str:
     names = _FIELD.findall(template)
     if not names:
-        raise ConfigError(f"--id {template}: names no field; write one in braces, such as faireval-{{question_id}}")
+        raise ConfigError(f"--id {template}: expected a field in braces, such as faireval-{{question_id}}")
     for name in names:
         if not isinstance(fields.get(name), str | int):
             raise ConfigError(f"--id {template}: the rows have no field {name!r}; available: {', '.join(fields)}")
@@ -173,7 +166,7 @@ def _renamed(published: PublishedJudgment, sample_id: str) -> PublishedJudgment:
 def _unique(
     judgments: Iterable[PublishedJudgment], rejects: list[Reject], source: Source
 ) -> Iterator[PublishedJudgment]:
-    """The first judgment under each id; the others are rejects. A pair named by its content gets `-2`, as rows do."""
+    """The first judgment of each id; pairs with content ids get `-2`, as rows do."""
     seen: dict[str, str] = {}
     copies: Counter[str] = Counter()
     for each in judgments:
@@ -184,7 +177,7 @@ def _unique(
             name = name if copies[name] == 1 else f"{name}-{copies[name]}"
             each = _renamed(each, name)
         if name in seen:
-            rejects.append(_reject(each, f'id "{name}" was judged before, in {seen[name]}; the first judgment stays'))
+            rejects.append(_reject(each, f'id "{name}" was judged before, in {seen[name]}; the first judgment is used'))
             continue
         seen[name] = each.location
         yield each
@@ -196,7 +189,7 @@ def _reject(published: PublishedJudgment, reason: str) -> Reject:
 
 
 def runs_of(source: Source) -> PublishedRuns:
-    """The published form of judges' outputs on a source."""
+    """Return the published form of judges' outputs for a source."""
     assert source.runs is not None
     return source.runs
 

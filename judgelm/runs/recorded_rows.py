@@ -1,4 +1,4 @@
-"""Column names and sheet of a run's input: recorded in its manifest, and used where its rows are read again."""
+"""Column names and sheet of a run's input, recorded so that later commands read its rows the same way."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,44 +14,43 @@ from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
 
 _LOOKED_AT = 100
-"""Rows whose fields count as the file's: rows of JSON may lack one."""
+"""Rows whose fields are collected: JSON rows may lack a field."""
 
 
 def row_names(reading: Reading) -> dict[str, Any]:
-    """The part of a run's fingerprint that says how its rows were read; empty where they needed no names."""
+    """Return the fingerprint entries for column names and sheet; empty if there are none."""
     columns = {"columns": dict(reading.columns)} if reading.columns else {}
     return columns | ({"sheet": reading.sheet} if reading.sheet is not None else {})
 
 
-def recorded_reading(path: str, given: Reading, runs: Iterable[Path], beside: str | None = None) -> tuple[Reading, str]:
-    """How to read a file of rows that runs judged, or of labels on them, and a note on what the runs say of it.
+def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str | None = None) -> tuple[Reading, str]:
+    """Return how to read a file of rows that runs judged, or of their labels, with a note on recorded names.
 
-    What is given stands. Of the names that the runs record, those count whose column the file has; the sheet counts for
-    a file of the judged one's name.
+    The user's names come first. A recorded name is used if the file has its column, a recorded sheet if the file has
+    the name of the judged one.
 
     Args:
         path: the file.
-        given: by the user.
-        runs: run files; those of other programs record nothing.
-        beside: another file that is given the same names; each takes the columns that it has, and a workbook the sheet.
+        given: names from the user.
+        runs: run files.
+        other: second file for the same names; each file takes the columns that it has.
 
     Raises:
-        InputError: a file cannot be read, two runs name a field, or the sheet, differently, or neither file has a
-            column that is given.
+        InputError: a file cannot be read, two runs disagree, or neither file has a column that the user named.
     """
     prints = [each for run in runs for each in _fingerprints(_fingerprint_of(run))]
-    sheet = _sheet_of(path, given, prints, strict=beside is None)
+    sheet = _sheet_of(path, given, prints, strict=other is None)
     recorded: dict[str, list[str]] = {}
     for name, column in (item for each in prints for item in each.get("columns", {}).items()):
         recorded.setdefault(name, []).append(column)
     own = dict(given.columns)
     sought = {*own.values(), *(column for columns in recorded.values() for column in columns)}
-    fields = _fields(path, sheet, sought) if recorded or (beside and own) else set()
-    if beside is not None:
-        other = _fields(beside, _sheet_of(beside, given, prints, strict=False), sought) if own else set()
+    fields = _fields(path, sheet, sought) if recorded or (other and own) else set()
+    if other is not None:
+        others = _fields(other, _sheet_of(other, given, prints, strict=False), sought) if own else set()
         for name, column in own.items():
-            if _folded(column) not in fields | other:
-                raise InputError(f"--column {name}={column}: neither {path} nor {beside} has this column; correct it")
+            if _folded(column) not in fields | others:
+                raise InputError(f"--column {name}={column}: neither {path} nor {other} has this column; correct it")
         own = {name: column for name, column in own.items() if _folded(column) in fields}
     free = fields - set(map(_folded, own.values()))
     columns = {
@@ -62,11 +61,11 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], beside: st
     used = [f"--column {name}={column}" for name, column in columns.items()]
     used += [f"--sheet {sheet}"] if sheet not in (None, given.sheet) else []
     reading = replace(given, columns={**columns, **own}, sheet=sheet)
-    return reading, f"{path}: read as the run was, with {' '.join(used)}" if used else ""
+    return reading, f"{path}: read like the run, with {' '.join(used)}" if used else ""
 
 
 def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *, strict: bool) -> str | None:
-    """The sheet that is given, or that the runs record of a file of this name; with `strict` whatever the file is."""
+    """The user's sheet, or the recorded sheet of a file with this name; `strict` accepts it for any file."""
     if given.sheet is not None:
         return given.sheet if strict or _is_workbook(path) else None
     name = Path(path).name
@@ -77,7 +76,7 @@ def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *,
 
 
 def _fingerprint_of(run: Path) -> Mapping[str, Any]:
-    """The fingerprint in a run's manifest; empty where it cannot be read, which other readers report."""
+    """Empty if the manifest cannot be read, which other readers report."""
     path = run.with_name(f"{run.name.removesuffix('.jsonl')}.run.json")
     try:
         manifest = parse_json(path.read_text(encoding="utf-8"))
@@ -88,7 +87,7 @@ def _fingerprint_of(run: Path) -> Mapping[str, Any]:
 
 
 def _fingerprints(fingerprint: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The fingerprint itself, and those of the runs that a panel or a cascade joined."""
+    """The fingerprint, and those of the runs that a panel or cascade joined."""
     yield fingerprint
     joined = [*fingerprint.get("panel", {}).get("runs", {}).values(), fingerprint.get("cascade", {}).get("small")]
     for part in filter(None, joined):
@@ -98,7 +97,7 @@ def _fingerprints(fingerprint: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]
 def _one_of(path: str, option: str, values: list[str]) -> str:
     first, *others = dict.fromkeys(values)
     if others:
-        raise InputError(f"{path}: the runs were made with {option}={first} and {option}={others[0]}; give it again")
+        raise InputError(f"{path}: the runs disagree: {option}={first} and {option}={others[0]}; pass the right one")
     return first
 
 
@@ -107,7 +106,7 @@ def _is_workbook(path: str) -> bool:
 
 
 def _fields(path: str, sheet: str | None, sought: Collection[str]) -> set[str]:
-    """The fields of a file's first rows, without case; `sought` tells a table's header from a title above it."""
+    """Casefolded fields of the first rows; `sought` distinguishes a table's header from a title above it."""
     rows = (row for row in read_rows(path, known=sought, sheet=sheet) if isinstance(row, Row))
     return {_folded(name) for row in islice(rows, _LOOKED_AT) for name in row.data}
 

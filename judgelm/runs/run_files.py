@@ -1,11 +1,11 @@
-"""The files of a run: judgments, appended as they are finished; a manifest that describes them; rejects.
+"""The files of a run.
 
-    OUT.jsonl           one judgment (or answer) a line, append-only; of two lines with one id the later counts
-    OUT.run.json        fingerprint, provenance, input, and one entry per session
+    OUT.jsonl           one judgment or answer per line, append-only; of two lines with one id the later counts
+    OUT.run.json        manifest: fingerprint, provenance, input, and one entry per session
     OUT.rejects.jsonl   rejected input lines: file, line, reason, raw text
 
-A rerun of the same command resumes: finished ids are skipped, an incomplete last line is removed, failures of the
-engine are retried. Another model, template, mode or input is refused, and both sides are shown.
+A rerun skips finished ids, removes an incomplete last line and retries engine failures. It stops if model, template,
+mode or input have changed.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ _ENGINE_KEYS = ("engine", "dtype", "window", "quantization", "thinking")
 
 
 def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: list[str]) -> dict[str, Any]:
-    """The fingerprint of a run that judges: its mode and files, and the engine as `Engine.describe` states it."""
+    """Return the fingerprint of a judging run; `described` is `Engine.describe()`."""
     return {
         "model": content_of_model(described["model"]),
         "engine": {key: described[key] for key in _ENGINE_KEYS if key in described},
@@ -50,7 +50,7 @@ def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: l
 
 
 def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
-    """Model, engine, mode, versions and machine of judgments; `described` is `Engine.describe`."""
+    """Return model, engine, mode, versions and machine of judgments; `described` is `Engine.describe()`."""
     return {
         "judgelm": VERSION,
         **described,
@@ -60,9 +60,9 @@ def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mode_identity(mode: BatchMode) -> dict[str, Any]:
-    """Template and mode with its options, as JSON values; of a released judge's prompt the template's sha is enough."""
+    """Return template and mode options as JSON values, without a released judge's prompt, which the sha covers."""
     fields = asdict(mode)
-    fields |= fields.pop("mode", {})  # of a judge that votes: the options of both in one
+    fields |= fields.pop("mode", {})  # a voting mode's inner options
     options = {
         name: list(value) if isinstance(value, tuple) else value for name, value in fields.items() if name != "prompt"
     }
@@ -70,18 +70,18 @@ def mode_identity(mode: BatchMode) -> dict[str, Any]:
 
 
 def content_of_model(model: Mapping[str, Any]) -> dict[str, Any]:
-    """The description of a model without its location, where a hash identifies the files."""
+    """Return a model's description without paths whose content has a hash."""
     locations = {location for location, sha in (("path", "sha"), ("adapter", "adapter_sha")) if sha in model}
     return {key: value for key, value in model.items() if key not in locations}
 
 
 def short_sha(value: object) -> str:
-    """12 hex digits over the canonical JSON of a value."""
+    """Return 12 hex digits over the canonical JSON of a value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def input_identities(paths: list[str]) -> list[dict[str, Any]]:
-    """Name, size in bytes and sha256 of each input file; a stream has only the name of standard input."""
+    """Return name, size in bytes and sha256 of each input file; for a stream only `-`."""
     identities = []
     for path in paths:
         if is_stream(path):
@@ -102,10 +102,10 @@ def _sha_of_beginning(path: str, size: int) -> str:
 
 
 def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], inputs: list[str]) -> None:
-    """Refuse to mix two runs in one file; an input that has only grown at its end is the same input.
+    """Check that two fingerprints agree; an input that has only grown at its end is the same.
 
     Raises:
-        RunError: the fingerprints differ; the message shows both sides.
+        RunError: they differ; the message shows both sides.
     """
     changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     if not changed or (changed == ["input"] and _has_grown(before["input"], now["input"], inputs)):
@@ -117,7 +117,7 @@ def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], input
 
 
 def differences(key: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
-    """The leaves in which two fingerprints differ."""
+    """Yield the leaves in which two fingerprints differ."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in sorted({*before, *now}):
             yield from differences(f"{key}.{name}".strip("."), before.get(name), now.get(name))
@@ -136,12 +136,12 @@ def _has_grown(before: list[dict[str, Any]], now: list[dict[str, Any]], inputs: 
 
 
 def shown_id(sample_id: object) -> str:
-    """A sample's id for messages: quoted, on one line."""
+    """Return a sample's id for messages: quoted, on one line."""
     return json.dumps(sample_id, ensure_ascii=False)
 
 
 def brief(value: object) -> str:
-    """The value as JSON, with the first 12 digits of each sha256."""
+    """Return the value as JSON with shortened sha256 hashes."""
     return _SHA256.sub(r"\1", json.dumps(value, ensure_ascii=False, default=str))
 
 
@@ -159,7 +159,7 @@ class _Fingerprint(BaseModel):
 
 
 class _Manifest(BaseModel):
-    """The entries of a manifest that a resumed run needs."""
+    """The entries that a resumed run needs."""
 
     fingerprint: _Fingerprint
     provenance: dict[str, dict[str, Any]]
@@ -167,20 +167,20 @@ class _Manifest(BaseModel):
 
 
 def iter_judgments(path: str | Path) -> Iterator[Judgment]:
-    """Judgments in the order written; after a retry an id can occur twice, and the later judgment counts.
+    """Yield judgments in the order written, superseded ones included.
 
     Raises:
-        InputError: a line is no judgment.
+        InputError: an invalid line.
     """
     for line, row in read_jsonl(path):
         yield judgment_of_line(path, line, row)
 
 
 def read_judgments(path: str | Path) -> dict[str, Judgment]:
-    """All judgments by sample id, the latest of each.
+    """Return the latest judgment of each sample by id.
 
     Raises:
-        InputError: a line is no judgment, or two of one id are of other texts.
+        InputError: an invalid line, or two judgments of one id with different texts.
     """
     judgments: dict[str, Judgment] = {}
     for judgment in iter_judgments(path):
@@ -191,20 +191,20 @@ def read_judgments(path: str | Path) -> dict[str, Judgment]:
 
 
 def check_texts_of_id(path: str | Path, before: Judgment, judgment: Judgment) -> None:
-    """Refuse two judgments of one id that are of other texts.
+    """Check that two judgments of one id have the same texts.
 
     Raises:
-        InputError: they are.
+        InputError: they differ.
     """
     if before.hashes != judgment.hashes and None not in (before.hashes, judgment.hashes):
         raise InputError(f"{path}: id {shown_id(before.sample_id)} has judgments of different texts; use a new file")
 
 
-def standing_judgments(path: str | Path) -> Iterator[Judgment]:
-    """The latest judgment of each id, in the order written; uses little memory.
+def latest_judgments(path: str | Path) -> Iterator[Judgment]:
+    """Yield the latest judgment of each id in the order written, with little memory.
 
     Raises:
-        InputError: a line is no judgment.
+        InputError: an invalid line.
     """
     last = {hash(_id_of(path, line, row)): line for line, row in read_jsonl(path)}
     for line, row in read_jsonl(path):
@@ -213,35 +213,35 @@ def standing_judgments(path: str | Path) -> Iterator[Judgment]:
 
 
 def judgment_of_line(path: str | Path, line: int, row: Mapping[str, Any]) -> Judgment:
-    """The judgment of a line.
+    """Return the judgment of a line.
 
     Raises:
-        InputError: it is none.
+        InputError: the line is invalid.
     """
     try:
         return judgment_from_row(row)
     except ValueError as error:
-        raise InputError(f"{path}:{line}: not a judgment written by judgelm-batch ({error})") from error
+        raise InputError(f"{path}:{line}: not a judgment of judgelm-batch ({error})") from error
 
 
 def _id_of(path: str | Path, line: int, row: Mapping[str, Any]) -> str:
     name = row.get("id")
     if not isinstance(name, str) or "failure" not in row:
-        raise InputError(f"{path}:{line}: not a line of a run file: it lacks id (a text) or failure; remove the line")
+        raise InputError(f"{path}:{line}: id (a string) or failure is missing; remove the line")
     return name
 
 
 def run_paths(out: Path) -> tuple[Path, Path, Path]:
-    """The judgments, the manifest and the rejects of a run."""
+    """Return the paths of judgments, manifest and rejects."""
     stem = out.name.removesuffix(".jsonl")
     return out, out.with_name(f"{stem}.run.json"), out.with_name(f"{stem}.rejects.jsonl")
 
 
 def check_output_is_no_input(out: str | Path, inputs: Iterable[str | Path]) -> None:
-    """Refuse to write over a file that is read.
+    """Check that a run does not overwrite its input.
 
     Raises:
-        ConfigError: an input is one of the run's own files.
+        ConfigError: an input is one of the run's files.
     """
     for path in inputs:
         if Path(path).is_dir() and Path(path).resolve() == Path(out).resolve().parent:
@@ -250,10 +250,10 @@ def check_output_is_no_input(out: str | Path, inputs: Iterable[str | Path]) -> N
 
 
 def read_manifest(out: Path) -> dict[str, Any] | None:
-    """The manifest beside a run's file; None where neither exists.
+    """Return a run's manifest; None if there is no run.
 
     Raises:
-        RunError: the file has no manifest, or an invalid one.
+        RunError: the manifest is missing or invalid.
     """
     path = run_paths(out)[1]
     if not path.exists():
@@ -269,8 +269,8 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
     return manifest
 
 
-def input_beside(out: Path, name: str | None = None) -> Path | None:
-    """The first input of a run, or that of a name, where it is in the run's folder and as its manifest says."""
+def recorded_input(out: Path, name: str | None = None) -> Path | None:
+    """Return a run's first input, or the named one, if it is in the run's folder and unchanged."""
     try:
         manifest = read_manifest(out)
     except RunError:
@@ -284,17 +284,17 @@ def input_beside(out: Path, name: str | None = None) -> Path | None:
 
 
 def recorded_engine(out: Path) -> str | None:
-    """The engine of the run that OUT holds, see `recorded_dtype`."""
+    """Return the engine of the run in OUT; see `recorded_dtype`."""
     return _recorded(out, "engine")
 
 
 def recorded_dtype(out: Path) -> str | None:
-    """The numeric format of the run that OUT holds; None without such a run.
+    """Return the numeric format of the run in OUT; None without a run.
 
-    A run keeps engine and format on every machine: `auto` is resolved once.
+    A run keeps its engine and format on every machine, so `auto` is resolved once.
 
     Raises:
-        RunError: OUT has no manifest, or an invalid one.
+        RunError: the manifest is missing or invalid.
     """
     return _recorded(out, "dtype")
 
@@ -309,9 +309,9 @@ def _recorded(out: Path, field: str) -> str | None:
 
 
 class IdSet:
-    """A set of sample ids that keeps their hashes only: a million take less than 100 MB.
+    """A set of sample ids that stores hashes: a million take less than 100 MB.
 
-    Two ids of a million share a hash with a probability of 3 in 10^8.
+    Among a million ids, two collide with a probability of 3 in 10^8.
     """
 
     def __init__(self) -> None:
@@ -329,21 +329,21 @@ class IdSet:
 
 
 class FinishedIds:
-    """The ids of a run that need not be done again, each with a digest of its texts: 16 bytes together.
+    """Finished ids of a run with digests of their texts, 16 bytes each.
 
     Args:
-        out: the run file; None for none.
-        retry: failures to leave out: those of kind `engine`, or all that `failed`.
+        out: the run file, or None.
+        retry: failures to redo: engine failures, or all.
 
     Attributes:
-        failures: those of the ids that failed and stand, by code.
+        failures: failures that are not redone, by code.
     """
 
     def __init__(self, out: Path | None = None, retry: Retry = "engine") -> None:
         self._out = out
         ids, digests, outcomes = array("q"), array("Q"), array("H")
-        codes = [""]  # of the outcomes; the first is success
-        rows = read_jsonl(out) if out is not None and out.is_file() else ()  # a pipe cannot be read back
+        codes = [""]  # index is the outcome; 0 is success
+        rows = read_jsonl(out) if out is not None and out.is_file() else ()  # pipes cannot be read back
         for line, row in rows:
             ids.append(hash(_id_of(str(out), line, row)))
             digests.append(_digest_of(str(out), line, row))
@@ -373,10 +373,10 @@ class FinishedIds:
         return index if index < len(self._ids) and self._ids[index] == key else None
 
     def require_hashes(self) -> None:
-        """Refuse a run file without hashes of the texts judged.
+        """Check that all rows have hashes of their texts.
 
         Raises:
-            RunError: an earlier version wrote a row that stands.
+            RunError: an earlier version wrote some of them.
         """
         if unknown := int((self._digests == 0).sum()):
             raise RunError(
@@ -385,7 +385,7 @@ class FinishedIds:
             )
 
     def holds(self, sample: Sample) -> bool:
-        """True where the sample was judged; its texts are compared.
+        """Return True if the sample was judged.
 
         Raises:
             RunError: other texts were judged under its id.
@@ -408,39 +408,39 @@ class FinishedIds:
 
 
 def _digest_of(path: str, line: int, row: Mapping[str, Any]) -> int:
-    """Of the texts judged; 0 where an earlier version wrote the row."""
+    """0 for rows of earlier versions."""
     try:
         hashes = hashes_of_row(row)
         return 0 if hashes is None else digest_of(hashes)
     except (LookupError, TypeError) as error:
-        raise InputError(f"{path}:{line}: not a line of a run file: its hashes are damaged; remove the line") from error
+        raise InputError(f"{path}:{line}: damaged hashes; remove the line") from error
 
 
 def _last_of_each(ids: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The index of the last occurrence of each id, in ascending order of the ids."""
+    """Indices of the last occurrence of each id, ordered by id."""
     order = np.argsort(ids, kind="stable")
     following = ids[order]
     return order[np.append(following[1:] != following[:-1], True)] if len(ids) else order
 
 
 class RunFiles:
-    """The three files of one run, open for appending.
+    """The three files of a run, open for appending.
 
     Args:
         out: path of the judgments, `NAME.jsonl`.
-        fingerprint: must be the same in all sessions of a run; `input` holds `input_identities`.
+        fingerprint: equal in all sessions of a run; `input` holds `input_identities`.
         provenance: model, engine, mode and machine of this session.
-        inputs: paths of `fingerprint["input"]`, to recognise a file that has only grown.
-        retry: failures that a rerun redoes: those of kind `engine`, or all that `failed`.
-        overwrite: start over, deleting the files.
+        inputs: paths of `fingerprint["input"]`, to detect files that have only grown.
+        retry: failures to redo: engine failures, or all.
+        overwrite: delete the files and start over.
 
     Attributes:
-        finished: ids that need not be done again.
-        repaired_bytes: length of the incomplete last line that was removed.
+        finished: ids that are not judged again.
+        repaired_bytes: length of the removed incomplete last line.
 
     Raises:
         RunError: the files belong to another run or are not writable.
-        InputError: a line of the judgments or the rejects is not a run's.
+        InputError: an invalid line.
     """
 
     def __init__(
@@ -470,11 +470,11 @@ class RunFiles:
             self.finished = FinishedIds(self.out, retry)
             self._known_rejects = self._read_rejects()
         except BaseException:
-            self._judgments.close()  # else the file would stay locked
+            self._judgments.close()  # unlocks the file
             raise
 
     def _read_rejects(self) -> set[int]:
-        """Hashes of the rejects on file, so that reading the same input again does not write them twice."""
+        """Hashes of recorded rejects, so that a rerun does not write them again."""
         if not self.rejects_path.is_file():
             return set()
         repair_tail(self.rejects_path)
@@ -489,12 +489,12 @@ class RunFiles:
         self.close()
 
     def start_session(self, session: dict[str, Any]) -> None:
-        """Enter a session into the manifest; `save` writes later changes of it."""
+        """Add a session to the manifest; `save` writes later changes."""
         self.manifest["sessions"].append(session)
         self.save()
 
     def save(self) -> None:
-        """Write the manifest, whole or not at all.
+        """Write the manifest atomically.
 
         Raises:
             RunError: it cannot be written.
@@ -507,15 +507,15 @@ class RunFiles:
             raise RunError(f"{self.manifest_path}: cannot write: {error.strerror}; choose another -o") from error
 
     def write(self, judgment: Judgment) -> None:
-        """Append a finished judgment; the operating system has it when this returns."""
+        """Append a judgment; the operating system has it on return."""
         self.write_row(judgment_row(judgment))
 
     def write_row(self, row: Mapping[str, object]) -> None:
-        """Append another finished row, with an `id`, and a `failure` that is null or has a `code`."""
+        """Append another row, with `id` and `failure` (null, or a dict with `code`)."""
         self._judgments.write({**row, "provenance": self.provenance_sha})
 
     def reject(self, row: Mapping[str, object]) -> None:
-        """Append a rejected input line, unless an earlier session did."""
+        """Append a rejected input line unless an earlier session did."""
         key = _reject_key(row)
         if key in self._known_rejects:
             return

@@ -1,7 +1,7 @@
 """Drive many flows over one engine.
 
-As a flow's last completion arrives its next requests go in, so the engine's batch never drains at the end of a round;
-at most `engine.max_in_flight` requests are in flight, so memory stays bounded for inputs of any length.
+A flow's next requests go in as soon as its last completion arrives, so the batch never drains between rounds. At most
+`engine.max_in_flight` requests are in flight, which bounds memory for inputs of any length.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,21 +19,19 @@ from judgelm.records import Completion, Judgment, Request, Sample
 _POLL_S = 0.5
 
 Item = TypeVar("Item")
-"""The item that a flow is started for."""
+"""The item of a flow."""
 
 Listener = Callable[[Request, str], None]
-"""Called with a request and the first reply to it so far, from its beginning, without thinking."""
+"""Receives a request and its first reply so far, without thinking."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Finished(Generic[Result]):
-    """The result of a flow."""
-
     result: Result
 
 
 class _Running(Generic[Item, Result]):
-    """A flow that waits for completions, which come in any order."""
+    """A flow that waits for completions, which arrive in any order."""
 
     __slots__ = ("flow", "item", "missing", "received", "requests")
 
@@ -45,7 +43,7 @@ class _Running(Generic[Item, Result]):
         self.missing = 0
 
     def expect(self, flow_index: int, requests: list[Request]) -> list[Request]:
-        """The requests, their keys unique in the engine."""
+        """Return the requests with keys that are unique in the engine."""
         self.received = [None] * len(requests)
         self.missing = len(requests)
         self.requests = [replace(request, key=f"{flow_index}:{index}") for index, request in enumerate(requests)]
@@ -53,10 +51,7 @@ class _Running(Generic[Item, Result]):
 
 
 def judge(samples: Iterable[Sample | None], mode: Mode, engine: Engine) -> Iterator[Judgment]:
-    """Judge samples and yield each judgment as soon as it is finished, in any order; see `drive`.
-
-    Judgments have the hashes of their samples' texts.
-    """
+    """Judge samples and yield each judgment with its text hashes when it is finished, in any order; see `drive`."""
 
     def begin(sample: Sample) -> Flow:
         hashes = text_hashes(sample)
@@ -75,21 +70,20 @@ def drive(
     listener: Callable[[Item], Listener | None] | None = None,
     poll_s: float = _POLL_S,
 ) -> Iterator[Result]:
-    """Start a flow for each item and yield its result as soon as it is finished, in any order.
+    """Start a flow for each item and yield its result when it is finished, in any order.
 
-    Closing the iterator early aborts the requests in flight. Items are read only as the engine has room for them. A
-    source that has no item at the moment yields None, and the engine continues with its requests.
+    Closing the iterator aborts the requests in flight. The source may yield None when it has no item at the moment.
 
     Args:
-        items: to start flows for.
-        begin: makes an item's flow.
+        items: one flow is started for each; read as the engine has room.
+        begin: creates an item's flow.
         engine: answers the requests.
-        unwanted: gives cancelled items, by identity; their flows are closed without a result.
-        listener: gives an item's listener, where its replies are streamed.
-        poll_s: maximum time that the engine works or waits before the source is read again.
+        unwanted: returns cancelled items, compared by identity; their flows are closed without a result.
+        listener: returns an item's listener, for streaming.
+        poll_s: maximum time before the source is read again.
 
     Raises:
-        EngineError: the engine as a whole broke; results yielded before are valid.
+        EngineError: the engine broke; the results so far are valid.
     """
     source = enumerate(items)
     end: tuple[int, Item | None] = (-1, None)
@@ -130,14 +124,12 @@ def drive(
 
 
 def _keys(running: Mapping[int, _Running[Any, Any]]) -> list[str]:
-    """The keys of all requests of these flows, answered or not."""
     return [request.key for state in running.values() for request in state.requests]
 
 
 def _notify(
     running: Mapping[int, _Running[Item, Any]], listener: Callable[[Item], Listener | None], engine: Engine
 ) -> None:
-    """Call the listeners with the replies so far."""
     for state in running.values():
         if (listen := listener(state.item)) is not None:
             written = engine.progress(request.key for request in state.requests)
@@ -147,7 +139,7 @@ def _notify(
 
 
 def _forget(running: dict[int, _Running[Item, Result]], items: Iterable[Item], engine: Engine) -> int:
-    """Abort the running flows of these items; the number of requests in flight that this removes."""
+    """Abort the flows of these items; returns the number of requests removed."""
     gone = {id(item) for item in items}
     if not gone:
         return 0
@@ -159,7 +151,6 @@ def _forget(running: dict[int, _Running[Item, Result]], items: Iterable[Item], e
 
 
 def _advance(state: _Running[Item, Result], completions: list[Completion] | None) -> list[Request] | _Finished[Result]:
-    """The flow's next requests, or its result."""
     try:
         return next(state.flow) if completions is None else state.flow.send(completions)
     except StopIteration as finished:
@@ -167,7 +158,6 @@ def _advance(state: _Running[Item, Result], completions: list[Completion] | None
 
 
 def _receive(running: dict[int, _Running[Item, Result]], completion: Completion) -> list[Request] | _Finished[Result]:
-    """Pass a completion to its flow: the result if the flow ends, else its next requests."""
     flow_index, index = (int(part) for part in completion.key.split(":"))
     state = running[flow_index]
     state.received[index] = completion

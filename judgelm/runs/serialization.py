@@ -1,4 +1,4 @@
-"""Write judgments as rows of a run file, and read them back."""
+"""Convert judgments to rows of a run file, and back."""
 
 import math
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _KINDS = {made: kind for kind, made in _VERDICTS.items()}
 
 
 def judgment_row(judgment: Judgment) -> dict[str, Any]:
-    """A judgment as one line of a run file; fields that few judgments have are left out where they are empty."""
+    """Return a judgment as a row of a run file; rarely used fields are left out if empty."""
     extras = {
         "decided_by": judgment.decided_by,
         "solves": [_solve_row(solve) for solve in judgment.self_answers] or None,
@@ -59,10 +59,10 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
 
 
 def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
-    """The judgment of a row that `judgment_row` of this or an earlier version wrote.
+    """Return the judgment of a row that this or an earlier version wrote.
 
     Raises:
-        ValueError: the row is not a judgment; the message has the cause.
+        ValueError: the row is not a judgment.
     """
     try:
         return _judgment(row)
@@ -97,13 +97,13 @@ def _judgment(row: Mapping[str, Any]) -> Judgment:
 
 
 def hashes_of_row(row: Mapping[str, Any]) -> TextHashes | None:
-    """The hashes in a run file's row; None where an earlier version wrote it."""
+    """Return the text hashes of a row; None for rows of earlier versions."""
     hashes = row.get("hashes")
     return None if hashes is None else TextHashes(**{**hashes, "answers": tuple(hashes["answers"])})
 
 
 def is_judgment_row(row: Mapping[str, Any]) -> bool:
-    """True where a row looks like a line of a run file."""
+    """Return True if a row looks like a line of a run file."""
     return {"id", "mode", "verdict", "shown", "failure"} <= row.keys()
 
 
@@ -123,12 +123,11 @@ def _verdict(row: Mapping[str, Any] | None) -> Verdict | None:
 
 
 def _fields(record: Verdict | TextHashes | Truncation | TrajectoryMatch) -> dict[str, Any]:
-    """The fields of a record of plain values; `asdict` would copy each of them."""
+    """Fields of a record of plain values; `asdict` would copy each value."""
     return {name: getattr(record, name) for name in record.__slots__}
 
 
 def _without_none(extras: dict[str, Any]) -> dict[str, Any]:
-    """The entries that are not None."""
     return {key: value for key, value in extras.items() if value is not None}
 
 
@@ -183,7 +182,7 @@ def _shown(row: Mapping[str, Any]) -> Shown:
 
 
 def _distribution_row(distribution: PairDistribution) -> dict[str, Any]:
-    """A distribution; NaN, where nothing is assigned, becomes null: JSON has no NaN."""
+    """NaN becomes null, since JSON has no NaN."""
     row = asdict(distribution) | {"expected": [_number_row(value) for value in distribution.expected]}
     row |= {name: _number_row(row[name]) for name in ("first_better", "tie")}
     return _without_blank(row)

@@ -1,7 +1,6 @@
-"""The session of a run: its entry in the manifest, the pending items, and runs joined from other runs.
+"""The session of a run: its entry in the manifest, its pending items, and runs joined from other runs.
 
-Batch runs and answer generation drive an engine in a `RunSession`. Cascades and panels judge nothing themselves:
-`write_joined` copies the judgments of their runs.
+Cascades and panels judge nothing: `write_joined` copies the judgments of their runs.
 """
 
 import os
@@ -27,7 +26,7 @@ Item = TypeVar("Item")
 
 
 def pending(items: Iterable[Item], is_finished: Callable[[Any], bool], stats: SessionStats) -> Iterator[Item]:
-    """The items that are not finished; the others are counted as skipped. A None passes."""
+    """Yield items that are not finished, and count the others as skipped. None passes through."""
     for item in items:
         if item is not None and is_finished(item):
             stats.skipped += 1
@@ -36,14 +35,12 @@ def pending(items: Iterable[Item], is_finished: Callable[[Any], bool], stats: Se
 
 
 class RunSession:
-    """One process's entry in the manifest of a run, from entering the `with` block to leaving it.
-
-    The entry is saved every half minute, so that a killed session leaves its trace.
+    """This process's entry in a run's manifest, saved every half minute.
 
     Args:
-        files: open; whoever opened them closes them after the session.
+        files: open; the caller closes them after the session.
         stats: counts of the session.
-        engine: that the run uses; None for a run joined from others.
+        engine: None for a run joined from others.
     """
 
     def __init__(self, files: RunFiles, stats: SessionStats, engine: Engine | None = None) -> None:
@@ -59,7 +56,7 @@ class RunSession:
         return self
 
     def tick(self) -> None:
-        """Count time, and save when the last save is long ago."""
+        """Update the time, and save if the last save was half a minute ago."""
         now = time.monotonic()
         self._stats.judge_s = now - self._began
         if now - self._saved > _SAVE_EVERY_S:
@@ -75,11 +72,10 @@ class RunSession:
         if error is None:
             self._files.save()
             return
-        with suppress(RunError):  # a full disk does not hide the first error
+        with suppress(RunError):  # keep the first error if the disk is full
             self._files.save()
 
     def _update(self) -> None:
-        """Enter the counts of the run and of its engine, and the engine's processes, as they are now."""
         self._entry |= self._stats.row()
         if self._engine is not None:
             self._entry |= {"engine": self._engine.stats(), "children": children(str(self._files.out))}
@@ -88,13 +84,13 @@ class RunSession:
 def write_joined(
     files: RunFiles, judgments: Iterable[Judgment], stats: RunStats, entries: Callable[[], Mapping[str, Any]]
 ) -> None:
-    """Write judgments that other runs decided, except those that stand in the file already.
+    """Write the judgments of other runs, except those that the file already has.
 
     Args:
         files: of the joined run.
-        judgments: all of them, one per sample.
+        judgments: one per sample.
         stats: counts them.
-        entries: gives further entries of the manifest, called at the end.
+        entries: returns further manifest entries; called at the end.
     """
     with RunSession(files, stats):
         written = {hash(row["id"]): _hash_of_content(row) for _, row in read_jsonl(files.out)}
@@ -108,18 +104,18 @@ def write_joined(
 
 
 def _hash_of_content(row: Mapping[str, object]) -> int:
-    """A hash of a row, whichever session wrote it."""
+    """Hash of a row without its session."""
     return hash(encode_line({**row, "provenance": ""}))
 
 
 def common_mode(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The options of the mode that all runs have in common."""
+    """Return the mode options that all runs share."""
     first, *others = (manifest["fingerprint"].get("mode", {}) for manifest in manifests)
     return {key: value for key, value in first.items() if all(mode.get(key) == value for mode in others)}
 
 
 def last_provenance(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The provenance of a run's last session; empty without sessions."""
+    """Return the provenance of a run's last session; empty without sessions."""
     return next(reversed(manifest["provenance"].values()), {})
 
 

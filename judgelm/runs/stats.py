@@ -1,4 +1,4 @@
-"""Counts of a run, which grow while it runs and are saved in its manifest."""
+"""Counts of a run, which are saved in its manifest."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -11,22 +11,23 @@ from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, R
 
 @dataclass(slots=True, kw_only=True)
 class Stats:
-    """Counts that grow while a run goes on."""
+    """Counts that grow during a run."""
 
     def row(self) -> dict[str, Any]:
-        """The counts for the manifest."""
+        """Return the counts for the manifest."""
         return {count.name: getattr(self, count.name) for count in fields(self)}
 
 
 @dataclass(slots=True, kw_only=True)
 class SessionStats(Stats):
-    """Counts of one session, whatever an engine is asked for.
+    """Counts of one session.
 
     Attributes:
         skipped: items that earlier sessions finished.
         failures: by code.
-        earlier_failures: failures of earlier sessions that stand, by code.
-        load_s: time to load the engine, in seconds; `judge_s` is the time since the session began.
+        earlier_failures: failures of earlier sessions that were not retried, by code.
+        load_s: seconds to load the engine.
+        judge_s: seconds since the session began.
     """
 
     skipped: int = 0
@@ -43,23 +44,24 @@ class RunStats(SessionStats):
     """Counts of judgments.
 
     Attributes:
-        winners: verdicts on pairs, by winner.
-        labels: verdicts of modes that end in a label.
-        grades: verdicts that are one number; `grade_sum` is the sum of these numbers.
-        shown: prompts that the judge was shown; `thinking` of them got a reply with thinking before it, of
-            `thinking_characters` characters in total.
-        repaired: replies that only a grammar-constrained retry made readable.
-        reasons: reasons written; `reasons_incomplete` of them are truncated, or were written about answers cut further.
-        reasons_failed: reasons requested and not written.
-        parts_failed: prompts without a readable reply, in judgments that still have a verdict.
-        probabilities: judgments with a P(first better).
-        mostly_unassigned: judgments without one, because an order's score lines have less than half of the probability.
-        grade_distributions: prompts for one answer with the probability of every grade.
-        distributions: prompts with a distribution, `grade_distributions` among them; `unassigned` is the sum of what
-            they leave to other replies.
-        approximations: ways in which distributions are not exact, by wording.
-        votes: samples drawn of a judge that is asked several times; `unanimous` judgments have votes that are all
-            alike.
+        winners: pair verdicts by winner.
+        labels: label verdicts by label.
+        grades: grade verdicts; `grade_sum` is their sum.
+        cut: judgments with a truncated answer.
+        neutralised: judgments with sanitized confusables.
+        shown: prompts.
+        thinking: replies with thinking; `thinking_characters` is its total length.
+        repaired: replies that became readable in a grammar-constrained retry.
+        reasons: written reasons; `reasons_incomplete` are truncated or are about answers that were cut further.
+        reasons_failed: missing reasons.
+        parts_failed: unreadable replies in judgments that have a verdict.
+        probabilities: judgments with P(first better).
+        mostly_unassigned: judgments without it, because the score lines of an order have less than half of the
+            probability.
+        grade_distributions: distributions over the grades of one answer.
+        distributions: all distributions; `unassigned` is the sum of the probabilities on other replies.
+        approximations: reasons why distributions are not exact, by wording.
+        votes: votes drawn in modes that vote; in `unanimous` judgments they agree.
     """
 
     judged: int = 0
@@ -147,18 +149,18 @@ class RunStats(SessionStats):
 
     @property
     def mean_unassigned(self) -> float | None:
-        """Mean over `distributions` of the probability that is on other replies; None where there is none."""
+        """Mean probability on other replies; None without distributions."""
         return self.unassigned / self.distributions if self.distributions else None
 
     @property
     def failure_rate(self) -> float:
-        """Share of the input without a verdict, over all sessions; rejected lines count too. 0 when it was empty."""
+        """Share of the input without a verdict over all sessions, rejected lines included; 0 for an empty input."""
         total = self.judged + self.skipped + self.rejected
         failed = sum(self.failures.values()) + sum(self.earlier_failures.values())
         return (failed + self.rejected) / total if total else 0.0
 
     def row(self) -> dict[str, Any]:
-        """The counts for the manifest, with rates; `mostly_unassigned` is called `little_mass` there."""
+        """Return counts and rates for the manifest, where `mostly_unassigned` is called `little_mass`."""
         per_s = 1 / self.judge_s if self.judge_s else 0.0
         counts = SessionStats.row(self)
         counts["little_mass"] = counts.pop("mostly_unassigned")
@@ -172,13 +174,13 @@ class RunStats(SessionStats):
 
 @dataclass(slots=True, kw_only=True)
 class AnswerStats(SessionStats):
-    """Counts of one model's answers to questions.
+    """Counts of one model's answers.
 
     Attributes:
-        answered: answers, those at their token limit (`truncated`) included.
-        no_final_answer: those from which none could be extracted, of tasks whose replies end in an answer.
-        first_failure: message of the first failure; empty without one.
-        engine_stats: the engine's own counts at the end.
+        answered: answers; `truncated` of them ended at the token limit.
+        no_final_answer: answers without a final answer, for tasks that need one.
+        first_failure: message of the first failure, or empty.
+        engine_stats: the engine's counts at the end.
     """
 
     answered: int = 0
@@ -188,7 +190,7 @@ class AnswerStats(SessionStats):
     engine_stats: dict[str, Any] = field(default_factory=dict)
 
     def add(self, answer: GeneratedAnswer, *, has_final: bool = False) -> None:
-        """Count an answer; `has_final` says that its task's replies end in one."""
+        """Count an answer; `has_final` is True for tasks whose replies end in a final answer."""
         if answer.failure is not None:
             self.failures[answer.failure.code] += 1
             self.first_failure = self.first_failure or answer.failure.why
@@ -200,7 +202,7 @@ class AnswerStats(SessionStats):
         self.completion_tokens += answer.completion_tokens
 
     def row(self) -> dict[str, Any]:
-        """The counts for the manifest."""
+        """Return the counts for the manifest."""
         own = {"engine_stats", "load_s", "judge_s"}
         counts = {name: count for name, count in SessionStats.row(self).items() if name not in own}
         return counts | {"collect_s": round(self.judge_s, 3)}
@@ -208,16 +210,16 @@ class AnswerStats(SessionStats):
 
 @dataclass(slots=True, kw_only=True)
 class CascadeStats(Stats):
-    """Counts of a cascade: what the large judge was spared, and where it decided otherwise.
+    """Counts of a cascade.
 
     Attributes:
         pairs: judged by the small judge.
-        passed_on: of them to the large judge: those it was unsure of, and `passed_on_failed`, which it could not judge.
-        waiting: of those passed on, not yet judged by the large judge, and so not in the joined file.
-        small_tokens: prompt tokens that the small judge read.
-        large_tokens: prompt tokens that the large judge read.
-        compared: passed on, with a verdict of both judges; of them `changed` have another winner.
-        mended: passed on without a verdict of the small judge, and given one by the large.
+        passed_on: pairs for the large judge; `passed_on_failed` have no verdict of the small judge.
+        waiting: of those passed on, pairs that the large judge has not judged yet.
+        small_tokens: prompt tokens of the small judge.
+        large_tokens: prompt tokens of the large judge.
+        compared: pairs with verdicts of both judges; `changed` have different winners.
+        mended: pairs that only the large judge could decide.
     """
 
     pairs: int = 0
@@ -237,7 +239,7 @@ class PanelJudgeStats(Stats):
 
     Attributes:
         missing: samples that its run lacks.
-        same: verdicts that equal the panel's.
+        same: verdicts equal to the panel's.
     """
 
     family: str
@@ -253,8 +255,8 @@ class PanelStats(Stats):
 
     Attributes:
         judges: by name.
-        unanimous: samples with a verdict of the panel on which all judges gave the same verdict.
-        same_input: whether all runs read the same files, by their hashes.
+        unanimous: samples on which all judges agree with the panel.
+        same_input: whether all runs read the same files, by hash.
     """
 
     judges: dict[str, PanelJudgeStats]
@@ -262,5 +264,5 @@ class PanelStats(Stats):
     same_input: bool = True
 
     def row(self) -> dict[str, Any]:
-        """The counts for the manifest."""
+        """Return the counts for the manifest."""
         return Stats.row(self) | {"judges": {name: judge.row() for name, judge in self.judges.items()}}

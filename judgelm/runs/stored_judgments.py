@@ -1,7 +1,7 @@
-"""The judgments of a run file for evaluations: what metrics need in memory, each as a whole from the file.
+"""Judgments of a run file for evaluation, with little memory.
 
-A whole judgment takes about 2 KB with its replies and hashes. Metrics need verdict, scores, probability, and failure
-codes, and most of these occur many times: equal parts are kept once.
+A judgment takes about 2 KB with its replies. Metrics need verdict, scores, probability and failure code, which are
+kept in memory, with equal parts stored once. Whole judgments are read from the file.
 """
 
 from array import array
@@ -23,14 +23,11 @@ Part = TypeVar("Part", bound=Hashable)
 class StoredJudgments(Mapping[str, Judgment]):
     """The latest judgment of each id, read from the run file at each look-up.
 
-    Args:
-        path: the run file.
-
     Attributes:
-        compact: all judgments by id, as `Compaction` makes them.
+        compact: all judgments by id, without texts.
 
     Raises:
-        InputError: a line is no judgment, or two of one id are of other texts.
+        InputError: an invalid line, or two judgments of one id with different texts.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,17 +58,16 @@ class StoredJudgments(Mapping[str, Judgment]):
 
 
 class Compaction:
-    """Judgments without texts and hashes, that share their equal parts.
+    """Removes texts and hashes from judgments, and shares equal parts.
 
-    A reply, a reason and what failed become empty texts; thinking is as long as it was, in blanks, since reports state
-    its length.
+    Thinking becomes blanks of the same length, which reports state.
     """
 
     def __init__(self) -> None:
         self._parts: dict[Hashable, Hashable] = {}
 
     def __call__(self, judgment: Judgment) -> Judgment:
-        """The judgment for metrics."""
+        """Return the judgment for metrics."""
         return replace(
             judgment,
             mode=self._same(judgment.mode),
@@ -104,7 +100,7 @@ class Compaction:
         )
 
     def _same(self, part: Part, kind: Hashable = None) -> Part:
-        """The first part that equals this one; `kind` tells equal parts apart that are written differently (1, 1.0)."""
+        """The first equal part; `kind` separates equal parts that are written differently (1, 1.0)."""
         return self._parts.setdefault((part, kind), part)  # type: ignore[return-value]
 
 

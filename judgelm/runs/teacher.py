@@ -1,8 +1,8 @@
-"""A teacher's judgments as JudgeLM rows: the prompts of each pair, and rows made of the replies.
+"""A teacher's judgments as JudgeLM rows: prompts for each pair, and rows from the replies.
 
-A pair has up to four prompts: without and with its reference, each in the given and in the swapped order. Each prompt
-is a sample of its own, so that a rerun pays only for missing ones. Its id is the pair's with a suffix: `q1`,
-`q1#swapped`, `q1#reference`, `q1#reference#swapped`. The scores of a swapped sample are in its own order.
+A pair has up to four prompts: without and with its reference, each in both orders. Each is a separate sample, so that
+a rerun pays only for missing ones. Their ids are `q1`, `q1#swapped`, `q1#reference`, `q1#reference#swapped`. Scores of
+swapped samples are in swapped order.
 """
 
 import json
@@ -18,15 +18,16 @@ from judgelm.data.labelled_pair import pair_fields, score_line
 from judgelm.data.plain_rows import json_scores
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, InputError
-from judgelm.jsonl import read_jsonl, whole_file
+from judgelm.jsonl import atomic_write, read_jsonl
 from judgelm.records import Judgment, Request, Sample, Winner
 from judgelm.runs.batch import BatchJob, input_samples
 from judgelm.runs.run_files import read_manifest, shown_id
 from judgelm.runs.serialization import judgment_from_row
 
 GPT4_REVIEW_TOKENS = 170
-"""Assumed tokens of a reply: 1,694 published reviews by GPT-4 have 657 characters on average, 1,218 at the 95th
-percentile and 2,363 at most; a token of English has about 4."""
+"""Assumed tokens of a reply. 1,694 published GPT-4 reviews have 657 characters on average, 1,218 at the 95th
+percentile and 2,363 at most; English has about 4 characters a token.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,56 +38,56 @@ class Prices:
     reply: float
 
     def usd(self, prompt_tokens: float, reply_tokens: float) -> float:
-        """The cost of tokens."""
+        """Return the cost of tokens."""
         return (prompt_tokens * self.prompt + reply_tokens * self.reply) / 1e6
 
 
 def prices_of(arguments: Mapping[str, Any]) -> Prices | None:
-    """The prices among an engine's arguments, None where there are none.
+    """Return the prices in an engine's arguments; None without prices.
 
     Raises:
-        ConfigError: only one of them, or no number.
+        ConfigError: only one price, or not a number.
     """
     prices = [arguments.get(name) for name in ("price_in", "price_out")]
     if prices == [None, None]:
         return None
     if not all(isinstance(price, int | float) and price >= 0 for price in prices):
-        raise ConfigError("price_in and price_out go together: two numbers, USD per million tokens; 0 is allowed")
+        raise ConfigError("price_in and price_out: give both, in USD per million tokens; 0 is allowed")
     return Prices(prompt=float(prices[0] or 0), reply=float(prices[1] or 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostEstimate:
-    """Requests of a run, and the tokens of their prompts and replies, before anything is sent.
+    """Requests and tokens of a run, before anything is sent.
 
     Attributes:
         expected_reply: assumed tokens of a reply.
-        most_reply: maximum tokens of a reply.
+        max_reply: maximum tokens of a reply.
     """
 
     requests: int
     prompt_tokens: int
     expected_reply: int
-    most_reply: int
+    max_reply: int
 
     def usd(self, prices: Prices) -> tuple[float, float]:
-        """The cost with replies of the assumed length, and of the maximum length; each request once."""
-        expected, most = (
-            prices.usd(self.prompt_tokens, self.requests * each) for each in (self.expected_reply, self.most_reply)
+        """Return the cost with expected and with maximum replies, each request once."""
+        expected, highest = (
+            prices.usd(self.prompt_tokens, self.requests * each) for each in (self.expected_reply, self.max_reply)
         )
-        return expected, most
+        return expected, highest
 
 
 def estimate(
-    requests: Iterable[Request], tokens_of: Callable[[str], float], *, expected_reply: int, most_reply: int
+    requests: Iterable[Request], tokens_of: Callable[[str], float], *, expected_reply: int, max_reply: int
 ) -> CostEstimate:
-    """Measure the prompts. Requests that are repeated because a billed reply was lost are not included.
+    """Measure the prompts; repeated requests are not included.
 
     Args:
         requests: of the run.
-        tokens_of: counts the tokens of a text.
+        tokens_of: counts a text's tokens.
         expected_reply: assumed tokens of a reply.
-        most_reply: maximum tokens of a reply.
+        max_reply: maximum tokens of a reply.
     """
     count = 0
     tokens = 0.0
@@ -96,19 +97,19 @@ def estimate(
     return CostEstimate(
         requests=count,
         prompt_tokens=round(tokens),
-        expected_reply=min(expected_reply, most_reply),
-        most_reply=most_reply,
+        expected_reply=min(expected_reply, max_reply),
+        max_reply=max_reply,
     )
 
 
 def spent_usd(out: Path, prices: Prices) -> float:
-    """The cost of the earlier sessions of a run; an upper bound, as far as it is known.
+    """Return an upper bound of the cost of a run's earlier sessions.
 
-    It is the cost of the judgments at these prices, and what sessions were billed beyond them for lost replies. For a
-    killed session the manifest lacks up to half a minute of lost replies, and the requests in flight.
+    It adds up the judgments at these prices and what sessions were billed for lost replies. A killed session lacks up
+    to half a minute of lost replies, and the requests in flight.
 
     Raises:
-        RunError: its manifest cannot be read.
+        RunError: the manifest cannot be read.
     """
     manifest = read_manifest(out)
     if manifest is None or not out.is_file():
@@ -122,19 +123,18 @@ def spent_usd(out: Path, prices: Prices) -> float:
 
 
 def _usd_of(counted: Mapping[str, Any], prices: Prices) -> float:
-    """The cost of the tokens of a judgment, or of all judgments of a session."""
     return prices.usd(counted.get("prompt_tokens", 0), counted.get("completion_tokens", 0))
 
 
 def token_counter(tokenizer: str | None, characters_per_token: float) -> Callable[[str], float]:
-    """A function that counts the tokens of a text: with a tokenizer (folder or hub id), else by its length.
+    """Return a function that counts tokens with a tokenizer (folder or hub id), or else by length.
 
     Raises:
-        ModelError: no such tokenizer.
+        ModelError: the tokenizer does not exist.
     """
     if tokenizer is None:
         return lambda text: len(text) / characters_per_token
-    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
+    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds to import
 
     loaded = load_tokenizer(tokenizer, None, EngineOptions(model=tokenizer))
     return lambda text: len(loaded(text, verbose=False)["input_ids"])
@@ -147,11 +147,11 @@ _REFERENCE, _SWAPPED = "#reference", "#swapped"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherPrompts:
-    """The prompts that a teacher gets about each pair.
+    """The prompts for each pair.
 
     Attributes:
-        reference: judge without the reference, with it (pairs that have none are left out), or both.
-        both_orders: prompt a second time with the answers swapped.
+        reference: judge without the reference, with it (pairs without one are left out), or both.
+        both_orders: prompt again with the answers swapped.
     """
 
     reference: ReferenceUse = "without"
@@ -162,17 +162,17 @@ class TeacherPrompts:
             raise ConfigError(f"unknown reference {self.reference!r}; available: {', '.join(get_args(ReferenceUse))}")
 
     def readings(self, sample: Sample) -> tuple[bool, ...]:
-        """Without (False) and with (True) reference, as requested and available."""
+        """Return False (without reference) and True (with reference), as requested and available."""
         requested = {"without": (False,), "with": (True,), "both": (False, True)}[self.reference]
         return tuple(
             with_reference for with_reference in requested if not with_reference or sample.reference is not None
         )
 
     def __call__(self, sample: Sample) -> Iterator[Sample]:
-        """The prompts of a pair as samples.
+        """Yield the prompts of a pair as samples.
 
         Raises:
-            InputError: its id has a reserved suffix.
+            InputError: the pair's id has a reserved suffix.
         """
         if sample.id.endswith((_REFERENCE, _SWAPPED)):
             raise InputError(f"id {shown_id(sample.id)}: rename it; {_REFERENCE} and {_SWAPPED} are reserved suffixes")
@@ -193,12 +193,12 @@ class TeacherPrompts:
 
 
 def prompt_id(pair: str, *, with_reference: bool = False, swapped: bool = False) -> str:
-    """The id of one of a pair's prompts."""
+    """Return the id of one of a pair's prompts."""
     return f"{pair}{_REFERENCE if with_reference else ''}{_SWAPPED if swapped else ''}"
 
 
 class ReplyIndex:
-    """The judgments of a run file by id, the later of two; read on demand, so that memory holds only offsets."""
+    """The latest judgment of each id in a run file, read on demand; only offsets are in memory."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
@@ -217,7 +217,7 @@ class ReplyIndex:
         self._file.close()
 
     def get(self, name: str) -> Judgment | None:
-        """The judgment of an id, or None."""
+        """Return the judgment of an id, or None."""
         if name not in self._places:
             return None
         self._file.seek(self._places[name])
@@ -225,12 +225,12 @@ class ReplyIndex:
 
 
 class RowWriter:
-    """Makes JudgeLM rows of pairs and replies; `counts` has the outcomes in words.
+    """Turns pairs and replies into JudgeLM rows; `counts` has the outcomes by description.
 
     Args:
-        prompts: the prompts of each pair.
+        prompts: prompts of each pair.
         replies: the teacher's replies.
-        drop_disagreeing: leave out judgments whose two orders name different winners, or of which one failed.
+        drop_disagreeing: leave out judgments if the orders disagree on the winner or one of them failed.
     """
 
     def __init__(self, prompts: TeacherPrompts, replies: ReplyIndex, *, drop_disagreeing: bool = False) -> None:
@@ -240,10 +240,10 @@ class RowWriter:
         self.counts: Counter[str] = Counter()
 
     def row(self, sample: Sample) -> dict[str, Any] | None:
-        """The row of a pair, or None without a usable judgment.
+        """Return the row of a pair, or None without a usable judgment.
 
         Raises:
-            InputError: the teacher judged other texts under the pair's id.
+            InputError: the teacher judged other texts under this id.
         """
         labels: dict[str, Any] = {}
         agree: dict[str, bool] = {}
@@ -260,7 +260,6 @@ class RowWriter:
         return _row(sample, labels, agree) if labels else None
 
     def _usable(self, pair: Sample, with_reference: bool, agree: dict[str, bool]) -> Judgment | None:
-        """The judgment of the given order, unless it failed or the swapped order contradicts it."""
         reading = "with reference" if with_reference else "without reference"
         judgment = self._judged(pair, reading, with_reference=with_reference)
         if not self._prompts.both_orders:
@@ -280,7 +279,6 @@ class RowWriter:
         return None if self._drop else judgment
 
     def _judged(self, pair: Sample, reading: str, *, with_reference: bool, swapped: bool = False) -> Judgment | None:
-        """A judgment with scores, or None; missing parts are counted."""
         name = prompt_id(pair.id, with_reference=with_reference, swapped=swapped)
         judgment = self._replies.get(name)
         if judgment is not None and judgment.hashes is not None:
@@ -310,18 +308,18 @@ def _row(sample: Sample, labels: dict[str, Any], agree: dict[str, bool]) -> dict
 
 
 def write_rows(job: BatchJob, prompts: TeacherPrompts, out: Path, *, drop_disagreeing: bool) -> Counter[str]:
-    """Write the rows that the replies so far allow, in input order; the file appears when it is complete.
+    """Write the rows for the replies so far, in input order; the file appears when it is complete.
 
     Args:
-        job: the run of the teacher, with its input and its run file.
-        prompts: the prompts of each pair.
-        out: the file of JudgeLM rows.
-        drop_disagreeing: as `RowWriter` takes it.
+        job: the teacher's run.
+        prompts: prompts of each pair.
+        out: file of JudgeLM rows.
+        drop_disagreeing: see `RowWriter`.
 
     Returns:
-        The number of pairs by outcome.
+        Number of pairs by outcome.
     """
-    with ReplyIndex(Path(job.out)) as replies, whole_file(out) as file:
+    with ReplyIndex(Path(job.out)) as replies, atomic_write(out) as file:
         writer = RowWriter(prompts, replies, drop_disagreeing=drop_disagreeing)
         for sample in input_samples(job):
             if (row := writer.row(sample)) is not None:

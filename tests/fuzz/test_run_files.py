@@ -19,7 +19,7 @@ from judgelm.records import (
     Truncation,
     Unparsed,
 )
-from judgelm.runs.run_files import RunFiles, iter_judgments, read_judgments, run_paths, standing_judgments
+from judgelm.runs.run_files import RunFiles, iter_judgments, latest_judgments, read_judgments, run_paths
 from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support import fuzzing
 
@@ -126,7 +126,7 @@ def test_torn_runs(fuzz, tmp_path):
         again.close()
         found = read_judgments(out)
         assert found.keys() == named.keys()
-        assert {one.sample_id: judgment_row(one) for one in standing_judgments(out)} == {
+        assert {one.sample_id: judgment_row(one) for one in latest_judgments(out)} == {
             name: judgment_row(one) for name, one in found.items()
         }
         assert [json.loads(line) for line in rejects.read_bytes().splitlines()] == [REJECT]
@@ -155,7 +155,7 @@ def test_damaged_runs(fuzz, tmp_path):
                 again.close()
 
         fuzzing.refusal(resume, files.out.with_suffix(""))
-        for read in (read_judgments, lambda out: list(standing_judgments(out))):
+        for read in (read_judgments, lambda out: list(latest_judgments(out))):
             fuzzing.refusal(lambda read=read: read(files.out), files.out)
 
     fuzz(st.tuples(st.lists(JUDGMENTS, max_size=3), st.integers(0, 2), st.data()), check)

@@ -16,7 +16,7 @@ from judgelm.errors import InputError, RunError
 from judgelm.modes import Pairwise, make_mode
 from judgelm.records import Judgment, PairVerdict, Sample, Unparsed
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
-from judgelm.runs.run_files import FinishedIds, input_identities, read_judgments, standing_judgments
+from judgelm.runs.run_files import FinishedIds, input_identities, latest_judgments, read_judgments
 from judgelm.runs.runner import judge
 from judgelm.runs.stats import RunStats
 from judgelm.runs.teacher import ReplyIndex, RowWriter, TeacherPrompts
@@ -139,7 +139,7 @@ def test_a_file_of_two_runs_is_no_run(tmp_path, batch):
         both.write((tmp_path / "out.jsonl").read_bytes())
     with pytest.raises(InputError, match='id "1" has judgments of different texts'):
         read_judgments(tmp_path / "first.jsonl")
-    assert len(list(standing_judgments(tmp_path / "out.jsonl"))) == 1
+    assert len(list(latest_judgments(tmp_path / "out.jsonl"))) == 1
 
 
 def test_rows_of_a_teacher_are_made_of_the_texts_it_judged(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from judgelm.errors import InputError, RunError
 from judgelm.records import Judgment, PairVerdict
 from judgelm.reports.study import write_study
-from judgelm.runs.run_files import RunFiles, iter_judgments, read_judgments, standing_judgments
+from judgelm.runs.run_files import RunFiles, iter_judgments, latest_judgments, read_judgments
 from judgelm.studies.result import Column, StudyResult, Table
 from tests.support.batch_runs import BATCH, judged_rows
 from tests.support.jsonl_files import write_rows
@@ -132,7 +132,7 @@ def test_damage_in_a_run_is_refused_with_its_place_and_the_file_stays_free(finis
 def test_a_line_that_is_no_judgment_is_refused_with_its_place(finished, change):
     lines = finished.read_text().splitlines()
     finished.write_text(lines[0] + "\n" + json.dumps(json.loads(lines[1]) | change) + "\n")
-    for read in (iter_judgments, standing_judgments):
+    for read in (iter_judgments, latest_judgments):
         with pytest.raises(InputError, match=r"out\.jsonl:2: "):
             list(read(finished))
 

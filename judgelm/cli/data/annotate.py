@@ -122,7 +122,7 @@ def annotate_command(
     tokens_of = token_counter(tokenizer, chars_per_token)
     before = RunStats()
     requests = (mode.request(sample) for sample in pending_samples(job, before))
-    expected = estimate(requests, tokens_of, expected_reply=expected_reply_tokens, most_reply=reason_tokens)
+    expected = estimate(requests, tokens_of, expected_reply=expected_reply_tokens, max_reply=reason_tokens)
     _show_estimate(expected, tokenizer or f"{chars_per_token:g} characters a token", prices, spent, max_cost)
     if estimate_only:
         return
@@ -190,7 +190,7 @@ def _show_estimate(
 ) -> None:
     """Print the number of prompts and their cost."""
     lines = [f"to ask: {expected.requests:,} prompts, about {expected.prompt_tokens:,} tokens by {measure}"]
-    lines += [f"replies: assumed to have {expected.expected_reply} tokens each, {expected.most_reply} at most"]
+    lines += [f"replies: assumed to have {expected.expected_reply} tokens each, {expected.max_reply} at most"]
     if prices is not None:
         likely, worst = expected.usd(prices)
         lines += [f"cost: about {likely:,.4f} USD, {worst:,.4f} USD if every reply is as long as it may be"]

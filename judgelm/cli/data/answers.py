@@ -20,7 +20,7 @@ from judgelm.data.generators import (
 )
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, InputError, JudgelmError
-from judgelm.jsonl import check_no_input, whole_file
+from judgelm.jsonl import atomic_write, check_no_input
 from judgelm.modes.generation import QuestionTask
 from judgelm.records import Sample
 from judgelm.runs.answers import collect
@@ -158,7 +158,7 @@ def pairs_command(
     answer_set = AnswerSet(answers, drop_truncated=drop_truncated)
     sampler = PairSampler(pairs=pairs_per_question, seed=seed, same_model=same_model)
     counts: Counter[str] = Counter()
-    with whole_file(out) as file:
+    with atomic_write(out) as file:
         for row in pair_rows(samples, answer_set, sampler, with_reference=with_reference, counts=counts):
             file.write(row)
     counts["answers that failed or were dropped"] = answer_set.left_out
@@ -195,11 +195,11 @@ def rows_command(
         raise InputError(f"{', '.join(answers)}: no answer to judge for {questions} ({outcomes}); give answers to them")
     truth_path = out.with_name(f"{out.name.removesuffix('.jsonl')}.truth.jsonl")
     check_no_input([truth_path], [questions, *answers])
-    with whole_file(out) as file:
+    with atomic_write(out) as file:
         for row in rows:
             file.write(row.row)
     if truths:
-        with whole_file(truth_path) as file:
+        with atomic_write(truth_path) as file:
             for truth in truths:
                 file.write(truth)
     for outcome, count in counts.items():

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from judgelm.cli.console import EXIT_FAILURES, Results, console, echo, result_table, write_json
 from judgelm.errors import ConfigError, RunError
-from judgelm.jsonl import check_no_input, parse_json, whole_file
+from judgelm.jsonl import atomic_write, check_no_input, parse_json
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def sample_command(
         return
     rejects = RejectCounts()
     subset = draw_subset(file, field=field, size=most, seed=seed, on_reject=rejects)
-    with whole_file(out) as target:
+    with atomic_write(out) as target:
         for row in subset.rows:
             target.write(row)
     counts = {value: {"drawn": drawn, "of": total} for value, (drawn, total) in subset.counts.items()}

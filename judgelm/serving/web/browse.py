@@ -157,8 +157,8 @@ def _readings(columns: str, sheet: str, texts: str | None, labels: str | None) -
     if texts is None or labels is None:
         return given, given
     return (
-        recorded_reading(texts, given, [], beside=labels)[0],
-        recorded_reading(labels, given, [], beside=texts)[0],
+        recorded_reading(texts, given, [], other=labels)[0],
+        recorded_reading(labels, given, [], other=texts)[0],
     )
 
 

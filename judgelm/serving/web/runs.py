@@ -14,7 +14,7 @@ from judgelm.modes.votes import verdict_text
 from judgelm.records import Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.runs.recorded_rows import recorded_reading
-from judgelm.runs.run_files import input_beside, read_judgments
+from judgelm.runs.run_files import read_judgments, recorded_input
 from judgelm.serving.web.label_file import LabelFile, label_file_of, label_file_of_upload
 from judgelm.studies.pair_labels import by_id, orders_of
 
@@ -90,7 +90,7 @@ def open_run(
         raise InputError(f"{name or path.name}: no judgments found; give the OUT.jsonl of judgelm-batch")
     notes: list[str] = []
     if texts is None:
-        texts = input_beside(path)
+        texts = recorded_input(path)
     if texts is not None:
         reading, note = recorded_reading(str(texts), reading, [path])
         notes += [note] if note else []
