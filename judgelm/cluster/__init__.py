@@ -1,4 +1,4 @@
-"""Ray workers in place of one engine: each worker holds an engine, and one driver sends requests to all of them."""
+"""Ray workers as one engine: each worker holds an engine, and one driver sends requests to all of them."""
 
 import os
 from dataclasses import replace
@@ -10,13 +10,13 @@ from judgelm.errors import ConfigError
 
 
 def load_workers(name: str, options: EngineOptions, cluster: RayCluster) -> Engine:
-    """Load the engine of that name on workers, which act as one engine.
+    """Load the named engine on workers that act as one engine.
 
     Raises:
         MissingExtraError: ray is not installed.
-        ConfigError: options that do not fit a cluster or each other.
+        ConfigError: the options do not fit a cluster or each other.
         ModelError: a worker cannot load the model.
-        EngineError: no worker starts, or two workers have loaded different models.
+        EngineError: no worker starts, or two workers loaded different models.
     """
     if name == "openai" and options.engine_args.get("max_cost_usd") is not None:
         raise ConfigError("max_cost_usd limits a single client; use it without a cluster")
@@ -39,11 +39,11 @@ def _check_gpus(wanted: int, per_worker: int) -> None:
         raise ConfigError(f"--gpus {wanted}: torch sees {counted(available, 'CUDA device')} on this machine")
     if not per_worker or wanted % per_worker:
         raise ConfigError(
-            f"--gpus {wanted}: a worker takes {counted(per_worker, 'GPU')} ({' x '.join(GPU_FACTORS)}), which does "
-            "not divide them; use a multiple of it, and an engine that uses GPUs"
+            f"--gpus {wanted}: each worker needs {counted(per_worker, 'GPU')} ({' x '.join(GPU_FACTORS)}); use a "
+            "multiple, and an engine that uses GPUs"
         )
 
 
 def _absolute(model: str) -> str:
-    """The absolute path of an existing path; anything else (a hub id) unchanged."""
+    """Other machines and processes have other working directories; a hub id is unchanged."""
     return os.path.abspath(model) if os.path.exists(model) else model

@@ -1,15 +1,14 @@
-"""The Ray driver: an engine whose requests are answered by workers, each of which holds an engine.
+"""The Ray driver: one engine whose requests are answered by workers.
 
-The runner sees one engine, so resume, reasons and distributions work as on one device. The requests of a lost worker or
-node are sent to another worker, and a new worker is started in its place.
+Requests of a lost worker are sent to other workers, and a new worker replaces it. The scheduler knows neither Ray nor
+clocks: the caller passes the time in seconds.
 
-The scheduler knows neither Ray nor processes, and has no clock: the caller passes the time (seconds, from any start).
-A worker has a limited number of tokens in flight. The limit grows while requests come back soon and shrinks while they
-come back late, so that a slow worker gets less, and no worker has much more than some seconds of work when the input
-ends. Prompts that begin alike go to the worker that has read that beginning, which it need not read again.
+Each worker has a limit of tokens in flight, which grows while requests return quickly and shrinks while they return
+slowly. So slow workers get less, and no worker has more than some seconds of work when the input ends. Prompts with the
+same beginning go to the same worker, which may have it cached.
 
-A request can kill the worker that reads it (out of memory, a broken kernel). Requests that were in flight at two losses
-are sent to a worker one at a time; if the worker is lost again while it has no other request, the request fails.
+A request can kill its worker (out of memory, a broken kernel). After two losses a request is sent to a worker alone; if
+that worker is lost too, the request fails.
 """
 
 import logging
@@ -33,14 +32,14 @@ log = logging.getLogger("judgelm.cluster")
 _LOAD_POLL_S = 1.0
 _LONGEST_STEP_S = 0.5
 _IDLE_CHECK_S = 5.0
-"""Time between calls to idle workers, by which a lost one is noticed before the next request."""
+"""Interval of calls to idle workers, which detect lost ones before the next request."""
 _BY_DEVICE = {"engine_args"}
-"""Parts of an engine's description that may differ: all get the same arguments, and vLLM sets the rest by device."""
+"""Entries of an engine's description that vLLM sets by device, so they may differ."""
 _JOINING_S = 10.0
-"""Wait of the first ready worker for others to be placed; a process takes seconds to start."""
+"""Wait of the first ready worker for others to be placed."""
 _SOON_S = 10.0
 _SOON_S_PER_REPLY_TOKEN = 0.1
-"""A busy engine without a queue answers within this time; a decoding step is faster on a GPU or a small CPU."""
+"""A busy engine without a queue answers within this time per reply token."""
 _MIN_TOKENS = 4096
 _BYTES_PER_TOKEN = 4
 _LOSSES_TO_SUSPECT = 2
@@ -48,14 +47,14 @@ _MAX_HOMES = 10_000
 
 
 class RayEngine:
-    """Workers as one engine. Greedy replies in float32 equal those of a single worker; sampled ones repeat as well.
+    """Workers as one engine. In float32, greedy replies equal those of a single worker.
 
     Args:
-        pool: the workers, started.
+        pool: the started workers.
     """
 
     def __init__(self, pool: WorkerPool) -> None:
-        self.supports_grammar = self.supports_images = False  # these and thinking: until a worker is ready
+        self.supports_grammar = self.supports_images = False  # set when a worker is ready
         self.thinking = NOT_ASKED
         self._pool = pool
         self._scheduler = Scheduler()
@@ -70,12 +69,12 @@ class RayEngine:
 
     @classmethod
     def load(cls, name: str, options: EngineOptions, cluster: RayCluster) -> "RayEngine":
-        """Start the workers and wait until all that are placed soon have loaded; others join when they are placed.
+        """Start the workers and wait until those placed soon have loaded; others join later.
 
         Raises:
-            ConfigError: the cluster has no room for a worker.
+            ConfigError: no room for a worker.
             ModelError: the model cannot be loaded.
-            EngineError: no Ray, no worker, or workers that have loaded different models.
+            EngineError: no Ray, no worker, or workers with different models.
         """
         pool = WorkerPool(name, options, cluster, gpus_each(name, options))
         engine = cls(pool)
@@ -92,21 +91,21 @@ class RayEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Twice what all workers take: requests stuck on a hanging node must not starve the others."""
+        """Twice the workers' capacity, so that requests on a hanging node do not starve others."""
         return 2 * (sum(self._max_in_flight.values()) or self._loaded.loaded.max_in_flight)
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Queue requests for the workers."""
+        """Queue requests."""
         self._scheduler.add(requests)
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Send requests to the workers and wait up to `timeout_s` until one is finished.
+        """Dispatch requests and wait up to `timeout_s` for a completion.
 
-        A worker's step takes no longer than `timeout_s`: new and aborted requests reach it at the next one. Without
-        requests, lost workers are replaced.
+        Worker steps are no longer than `timeout_s`, after which they receive new and aborted requests. Lost workers are
+        replaced even without requests.
 
         Raises:
-            EngineError: all workers are lost for good, or one has loaded another model than the others.
+            EngineError: all workers are lost for good, or their models differ.
         """
         until = time.monotonic() + timeout_s
         step_s = min(timeout_s, _LONGEST_STEP_S)
@@ -118,15 +117,15 @@ class RayEngine:
             if (left := until - time.monotonic()) <= 0:
                 break
             self._watch(left)
-        self._send(step_s, watched)  # workers continue while the caller handles the completions
+        self._send(step_s, watched)  # workers continue while the caller handles completions
         finished, self._finished = self._finished, []
         return finished
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """The unfinished replies to these requests, as the workers' last steps left them.
+        """Return the partial replies to these requests as of the workers' last steps.
 
-        Workers report a reply once it was asked for here. A reply that a lost worker had begun stays until another
-        worker has begun it; only greedy replies in float32 are sure to be the same again.
+        Workers report a reply only after it was asked for here. A lost worker's partial reply remains until another
+        worker starts on it.
         """
         keys = set(keys)
         self._watched |= keys
@@ -141,11 +140,11 @@ class RayEngine:
         self._partial = {key: text for key, text in self._partial.items() if key not in keys}
 
     def describe(self) -> dict[str, Any]:
-        """The description that all workers' engines share."""
+        """Return the description that all workers' engines share."""
         return self._loaded.loaded.described
 
     def stats(self) -> dict[str, Any]:
-        """The statistics of all workers' engines together, and those of the workers."""
+        """Return the workers' statistics and the sums over their engines."""
         total = total_stats(self._pool.stats)
         return total | {
             "notes": [*self._pool.notes, *total.get("notes", [])],
@@ -168,7 +167,7 @@ class RayEngine:
         return self._first_ready
 
     def _send(self, step_s: float, watched: set[str]) -> None:
-        """Send requests to workers with room, and a call to those that have work but no call to do it in."""
+        """Give workers new requests, and calls to continue their work."""
         dispatched = self._scheduler.dispatch(time.monotonic())
         for worker in self._pool.ready:
             requests, aborted = dispatched.get(worker, []), self._aborted.pop(worker, [])
@@ -178,7 +177,6 @@ class RayEngine:
                 self._pool.step(worker, step_s, aborted=aborted, requests=requests, watched=keys)
 
     def _check_idle(self) -> None:
-        """Call the idle workers now and then, and take what has happened to them."""
         now = time.monotonic()
         if now - self._checked_s >= _IDLE_CHECK_S:
             self._checked_s = now
@@ -197,7 +195,7 @@ class RayEngine:
                 self._max_in_flight[worker] = loaded.max_in_flight
                 self._scheduler.add_worker(worker, loaded.max_in_flight)
             elif isinstance(event, WorkerLost):
-                log.warning("lost a worker, whose requests go to others: %s", event.why)
+                log.warning("lost a worker; its requests go to others: %s", event.why)
                 self._max_in_flight.pop(worker, None)
                 self._aborted.pop(worker, None)
                 self._finished += self._scheduler.lose_worker(worker, event.why)
@@ -205,7 +203,6 @@ class RayEngine:
                 self._take(worker, event)
 
     def _take(self, worker: int, result: StepResult) -> None:
-        """Take a step's finished and unfinished replies, except those of requests that were aborted meanwhile."""
         now = time.monotonic()
         completed = (self._scheduler.complete(worker, completion, now) for completion in result.completions)
         finished = [completion for completion in completed if completion is not None]
@@ -217,24 +214,19 @@ class RayEngine:
                 self._partial[key] = text
 
     def _check_alike(self, ready: WorkerReady) -> None:
-        """Refuse a worker that would judge differently from the first.
-
-        Raises:
-            EngineError: it has loaded another model, or runs other versions.
-        """
         first = self._first_ready = self._first_ready or ready
         sides = [worker.loaded.described | worker.loaded.versions for worker in (first, ready)]
         for name in sorted((sides[0].keys() | sides[1].keys()) - _BY_DEVICE):
             expected, actual = (side.get(name) for side in sides)
             if expected != actual:
                 raise EngineError(
-                    f"the workers do not agree: {name} is {expected} on {first.location.node} and {actual} on "
+                    f"the workers differ: {name} is {expected} on {first.location.node} and {actual} on "
                     f"{ready.location.node}; give all nodes the same model files and packages"
                 )
 
 
 def total_stats(stats: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The statistics of all workers together: numbers and counts added, names united."""
+    """Return the sums of numbers and counts, and the unions of lists."""
     total: dict[str, Any] = {}
     for worker_stats in stats:
         for name, value in worker_stats.items():
@@ -261,7 +253,7 @@ class _Task:
 
 @dataclass(slots=True)
 class _WorkerQueue:
-    """The requests in flight at a worker, and their limits; `exclusive` while it works on a suspect alone."""
+    """Requests in flight at a worker; `exclusive` while a suspect runs alone."""
 
     max_requests: int
     max_tokens: int = _MIN_TOKENS
@@ -284,7 +276,7 @@ class _WorkerQueue:
         return task
 
     def adapt(self, task: _Task, waited_s: float) -> None:
-        """Raise the limit where it was reached and the request came back soon; lower it where it came late."""
+        """Raise the limit if it was reached and the request was quick; lower it if the request was slow."""
         if waited_s > _SOON_S + _SOON_S_PER_REPLY_TOKEN * task.request.sampling.max_tokens:
             self.max_tokens = max(_MIN_TOKENS, self.max_tokens - task.tokens)
         elif 2 * self.tokens > self.max_tokens:
@@ -292,10 +284,10 @@ class _WorkerQueue:
 
 
 class Scheduler:
-    """Sends requests to workers, which are identified by number.
+    """Distributes requests to workers, which are identified by number.
 
     Attributes:
-        sent_again: requests that were in flight at a lost worker.
+        sent_again: requests that were in flight at lost workers.
     """
 
     def __init__(self) -> None:
@@ -308,28 +300,28 @@ class Scheduler:
 
     @property
     def is_busy(self) -> bool:
-        """True if any request waits or is in flight."""
+        """True if requests wait or are in flight."""
         return bool(self._waiting or self._suspects or any(queue.tasks for queue in self._queues.values()))
 
     def in_flight(self, worker: int) -> int:
-        """Number of requests in flight at a worker."""
+        """Return the number of requests in flight at a worker."""
         return len(self._queues[worker].tasks)
 
     def sent_keys(self, worker: int, keys: Set[str]) -> list[str]:
-        """The keys under which a worker has some of these requests in flight."""
+        """Return a worker's keys for those of these requests that it has in flight."""
         return [sent for sent, task in self._queues[worker].tasks.items() if task.request.key in keys] if keys else []
 
     def request_key(self, worker: int, sent_key: str) -> str | None:
-        """A request's own key; None where the worker does not have it any more."""
+        """Return a request's own key; None if the worker no longer has the request."""
         task = self._queues[worker].tasks.get(sent_key)
         return task.request.key if task else None
 
     def add_worker(self, worker: int, max_requests: int) -> None:
-        """Add a worker that is ready and takes at most this many requests."""
+        """Add a ready worker."""
         self._queues[worker] = _WorkerQueue(max_requests)
 
     def add(self, requests: Iterable[Request]) -> None:
-        """Queue requests; those with a prefilled reply first, since a worker may still have that reply cached."""
+        """Queue requests, those with a prefill first, since a worker may have it cached."""
         for request in requests:
             task = _Task(request=request, tokens=_tokens(request), prefix=_prefix(request))
             if request.prompt.prefill:
@@ -338,7 +330,7 @@ class Scheduler:
                 self._waiting.append(task)
 
     def dispatch(self, now_s: float) -> dict[int, list[Request]]:
-        """The requests to send to each worker now, each under a new unique key."""
+        """Return the requests to send to each worker now, with unique keys."""
         dispatched: dict[int, list[Request]] = {}
         reserved = self._reserved()
         if reserved is not None and not self._queues[reserved].tasks:
@@ -349,7 +341,7 @@ class Scheduler:
         return dispatched
 
     def complete(self, worker: int, completion: Completion, now_s: float) -> Completion | None:
-        """A worker's completion under the request's own key; None where the request was aborted meanwhile."""
+        """Return a completion under the request's own key; None if it was aborted."""
         queue = self._queues[worker]
         if completion.key not in queue.tasks:
             return None
@@ -359,7 +351,7 @@ class Scheduler:
         return replace(completion, key=task.request.key)
 
     def abort(self, keys: Iterable[str]) -> dict[int, list[str]]:
-        """Forget requests; returns for each worker the keys under which it has some of them."""
+        """Forget requests; returns each worker's keys for them."""
         dropped = set(keys)
         self._waiting = deque(task for task in self._waiting if task.request.key not in dropped)
         self._suspects = deque(task for task in self._suspects if task.request.key not in dropped)
@@ -373,7 +365,7 @@ class Scheduler:
         return aborted
 
     def lose_worker(self, worker: int, why: str) -> list[Completion]:
-        """Remove a lost worker: its requests are sent again before all others, or fail."""
+        """Remove a lost worker; its requests are sent again before others, or fail."""
         queue = self._queues.pop(worker, None)
         tasks = list(queue.tasks.values()) if queue else []
         for task in tasks:
@@ -386,13 +378,13 @@ class Scheduler:
         return []
 
     def _reserved(self) -> int | None:
-        """The worker that gets nothing new until it is free for a suspect; None where there is no suspect."""
+        """The worker that gets no new requests until it can run a suspect alone."""
         if not self._suspects or not self._queues:
             return None
         return min(self._queues, key=lambda worker: (not self._queues[worker].exclusive, self._queues[worker].tokens))
 
     def _choose(self, prefix: int, reserved: int | None) -> int | None:
-        """The worker that has read the prefix, up to twice its limit; else the one with the smallest load."""
+        """The worker with this prefix, up to twice its limit; else the one with the least load."""
         home = self._homes.get(prefix)
         if home is not None and home != reserved and home in self._queues and self._queues[home].has_room(2):
             return home
@@ -411,13 +403,13 @@ class Scheduler:
 
 
 def _tokens(request: Request) -> int:
-    """Approximate tokens of a request, its reply at its maximum."""
+    """Approximate tokens of prompt and maximum reply."""
     text = sum(len(span.text.encode()) for span in request.prompt.spans) + len(request.prompt.prefill.encode())
     return text // _BYTES_PER_TOKEN + request.sampling.max_tokens * request.sampling.n
 
 
 def _prefix(request: Request) -> int:
-    """A hash of the prompt up to its first answer: equal for both orders, and for all pairs of one question."""
+    """Hash of the prompt before the first answer, equal for both orders and all pairs of a question."""
     texts: list[str] = []
     for span in request.prompt.spans:
         if span.kind == "answer":
@@ -427,5 +419,5 @@ def _prefix(request: Request) -> int:
 
 
 def _failed(task: _Task, why: str) -> Completion:
-    error = f"{task.losses} workers were lost with this request in flight, the last while it had no other: {why}"
+    error = f"{task.losses} workers were lost with this request in flight, the last with no other request: {why}"
     return Completion.failed(task.request.key, error)

@@ -1,4 +1,4 @@
-"""Placement, number and resources of workers; options are checked before Ray starts."""
+"""Number, placement and resources of workers, checked before Ray starts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ class RayCluster:
     """Placement and number of workers.
 
     Attributes:
-        address: `local` starts Ray on this machine for the length of the run; `auto` is the running cluster that this
-            machine belongs to (or RAY_ADDRESS); else `HOST:PORT` of its head.
-        workers: number of workers; None takes all GPUs, or one worker on each node where there are none.
-        gpus: GPUs of this machine to use, with `local`; None takes all.
-        cores: CPU cores, and so threads, of a worker; None takes 1 beside a GPU, else all cores of the nodes.
-        placing_timeout_s: maximum wait for room for the first worker, or for another when all are lost.
-        per_request_failures: for a server: a request that an engine refuses fails by itself, and the others go on.
+        address: `local` starts Ray on this machine for this run, `auto` joins the running cluster or RAY_ADDRESS, and
+            `HOST:PORT` joins another cluster.
+        workers: None means one worker per GPU, or one per node without GPUs.
+        gpus: GPUs of this machine to use with `local`; None means all.
+        cores: CPU cores and threads of a worker; None means 1 with a GPU, else all cores of the nodes.
+        placing_timeout_s: maximum wait for room for a first worker, or for another after all are lost.
+        per_request_failures: for servers: a rejected request becomes a failed completion.
 
     Raises:
-        ConfigError: options that do not fit together.
+        ConfigError: the options do not fit together.
     """
 
     address: str = "local"
@@ -31,7 +31,7 @@ class RayCluster:
     per_request_failures: bool = False
 
     def __post_init__(self) -> None:
-        """Check the options against each other."""
+        """Check the options."""
         for name in ("workers", "gpus", "cores"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -40,14 +40,14 @@ class RayCluster:
             raise ConfigError("gpus are the GPUs of this machine; with a Ray cluster, give workers instead")
         if self.address.startswith("ray://"):
             raise ConfigError(
-                f"address {self.address}: Ray Client is not supported; run this on a machine of the cluster with "
-                "address auto, or submit it: ray job submit -- judgelm-batch ... --ray auto"
+                f"address {self.address}: Ray Client is not supported; run this on a machine of the cluster, or submit "
+                "it: ray job submit -- judgelm-batch ... --ray auto"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Resources of a machine of the cluster."""
+    """Resources of one machine."""
 
     cpus: int
     gpus: int
@@ -55,7 +55,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlan:
-    """Number of workers, and the resources of each."""
+    """Number and resources of workers."""
 
     workers: int
     gpus: int
@@ -67,18 +67,18 @@ class WorkerPlan:
 
 
 def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPlan:
-    """Plan the workers for a cluster as it is now.
+    """Plan the workers for the nodes that are alive.
 
     Args:
         cluster: the user's options.
         nodes: the living nodes.
-        gpus: GPUs that a worker needs; taken as 0 where no node has one.
+        gpus: GPUs of each worker; ignored if no node has GPUs.
 
     Raises:
-        ConfigError: no node has room for one worker, or there is no node.
+        ConfigError: there is no node, or none has room for a worker.
     """
     if not nodes:
-        raise ConfigError("the cluster has no living node; start one with: ray start")
+        raise ConfigError("the cluster has no running node; start one with: ray start")
     if gpus and any(node.gpus for node in nodes):
         room = sum(node.gpus // gpus for node in nodes)
         if not room:
@@ -90,11 +90,11 @@ def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPl
 
 
 def _most_cores(nodes: Sequence[Node], workers: int) -> int:
-    """The most cores that each of the workers can have; 1 where there are not enough."""
+    """Maximum cores for each worker; at least 1."""
     most = max(node.cpus for node in nodes)
     return next((c for c in range(most, 0, -1) if sum(node.cpus // c for node in nodes) >= workers), 1)
 
 
 def counted(count: int, name: str) -> str:
-    """`1 GPU`, `2 GPUs`."""
+    """Return `1 GPU`, `2 GPUs`."""
     return f"{count} {name}" if count == 1 else f"{count} {name}s"

@@ -1,4 +1,4 @@
-"""Workers as Ray actors: each holds an engine, is started, watched, and replaced when it is lost."""
+"""Workers as Ray actors, which are started, watched and replaced."""
 
 import os
 import platform
@@ -23,9 +23,9 @@ from judgelm.records import Completion, Request
 from judgelm.runs.process_cleanup import end_orphans, mark_children
 
 _MARK = "/judgelm-worker"
-"""Not a file, but the mark of the processes that a lost worker's engine leaves running on a node."""
+"""Marks the processes that a lost worker's engine leaves on a node; not a file."""
 _CALLS_AHEAD = 2
-"""Steps in flight at each worker: while the driver handles the results of one, the engine works on the next."""
+"""Steps in flight per worker: the engine works while the driver handles the previous results."""
 _MAX_LOSSES = 5
 _CLOSING_S = 10.0
 _OBJECT_STORE_BYTES = 200 << 20
@@ -33,7 +33,7 @@ _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_Z
 
 
 class EngineRefusedError(EngineError):
-    """An engine refuses a request, as every other worker's would."""
+    """An engine rejects a request; every other worker would too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class WorkerLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedEngine:
-    """A loaded worker: its engine's description, first statistics and capabilities, and versions."""
+    """Description, statistics, capabilities and versions of a loaded worker."""
 
     described: dict[str, Any]
     stats: dict[str, Any]
@@ -59,7 +59,7 @@ class LoadedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """The finished requests of a step, the watched replies so far by key, and the engine's statistics."""
+    """Completions of a step, partial replies by key, and statistics."""
 
     completions: list[Completion]
     partial: Mapping[str, str]
@@ -70,7 +70,7 @@ class Worker:
     """An engine in a separate process.
 
     Args:
-        cores: its CPU cores, and so threads for torch, which is imported only after this.
+        cores: its CPU cores and threads, set before torch is imported.
     """
 
     def __init__(self, cores: int) -> None:
@@ -79,19 +79,19 @@ class Worker:
         self._view: Engine | None = None
 
     def location(self) -> WorkerLocation:
-        """The worker's location; the first call, answered as soon as the worker is placed in the cluster."""
+        """Return the location; Ray answers when the worker is placed."""
         return WorkerLocation(node=platform.node(), pid=os.getpid())
 
     def resolve(self, name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-        """The options that all workers load with, `auto` resolved on this machine, and a note on it."""
+        """Return the options for all workers, with `auto` resolved on this machine, and a note."""
         return resolve_options(name, options)
 
     def load(self, name: str, options: EngineOptions, per_request_failures: bool) -> LoadedEngine:
-        """End the processes of a lost worker's engine on this machine, then load the engine.
+        """End processes of a lost worker's engine on this machine, then load the engine.
 
         Args:
             name: of the engine.
-            options: for it.
+            options: of the engine.
             per_request_failures: see `RayCluster`.
         """
         end_orphans(_MARK)
@@ -111,16 +111,16 @@ class Worker:
     def step(
         self, aborted: Sequence[str], requests: Sequence[Request], watched: Sequence[str], timeout_s: float
     ) -> StepResult:
-        """Abort, submit and collect requests, for at most about `timeout_s`; keys are those of the requests as sent.
+        """Abort, submit and collect requests.
 
         Args:
             aborted: keys of requests to forget.
-            requests: new ones.
-            watched: keys of requests whose unfinished replies the driver wants.
-            timeout_s: time to work or wait for completions.
+            requests: new requests.
+            watched: keys of requests whose partial replies the driver wants.
+            timeout_s: approximate maximum time.
 
         Raises:
-            EngineRefusedError: the engine refuses one of the requests.
+            EngineRefusedError: the engine rejects a request.
             EngineError: the engine broke.
         """
         engine = self._view
@@ -152,7 +152,7 @@ class WorkerReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLost:
-    """A worker is lost; another starts under the same number, unless it was lost too often."""
+    """A worker is lost; another starts under its number unless losses are too frequent."""
 
     why: str
 
@@ -162,7 +162,7 @@ Event = WorkerReady | StepResult | WorkerLost
 
 @dataclass(slots=True)
 class _Slot:
-    """Successive workers under one number; `calls` are the unanswered ones, with their kinds."""
+    """Successive workers under one number; `calls` are unanswered, with their kinds."""
 
     actor: Any = None
     calls: dict[Any, str] = field(default_factory=dict)
@@ -176,15 +176,15 @@ class WorkerPool:
     """The workers of a run.
 
     Args:
-        name: of the engine that each worker holds.
-        options: the engine's options.
-        cluster: where the workers run.
+        name: of each worker's engine.
+        options: of the engine.
+        cluster: placement of the workers.
         gpus: GPUs of each worker.
 
     Attributes:
         plan: number and size of the workers.
         lost: number of lost workers.
-        notes: lines for the user on the choices made for all workers.
+        notes: notes for the user.
     """
 
     def __init__(self, name: str, options: EngineOptions, cluster: RayCluster, gpus: int) -> None:
@@ -210,17 +210,17 @@ class WorkerPool:
 
     @property
     def ready(self) -> list[int]:
-        """Workers that can take requests."""
+        """Workers that accept requests."""
         return [worker for worker, slot in self._slots.items() if slot.is_ready]
 
     @property
     def is_loading(self) -> bool:
-        """True if a placed worker is still loading."""
+        """True if a placed worker is loading."""
         return any(slot.location is not None and not slot.is_ready for slot in self._slots.values())
 
     @property
     def is_incomplete(self) -> bool:
-        """True if a worker is not placed yet."""
+        """True if a worker is not placed."""
         return any(slot.location is None for slot in self._slots.values())
 
     @property
@@ -230,11 +230,11 @@ class WorkerPool:
 
     @property
     def stats(self) -> list[dict[str, Any]]:
-        """Statistics of each engine, those of lost workers included."""
+        """Statistics of each engine, lost workers included."""
         return self._stats_of_lost + [slot.stats for slot in self._slots.values()]
 
     def wants_calls(self, worker: int) -> bool:
-        """True if a worker needs another call to work on its requests."""
+        """Return True if a worker needs a call to continue."""
         return len(self._slots[worker].calls) < _CALLS_AHEAD
 
     def step(
@@ -246,15 +246,15 @@ class WorkerPool:
         requests: Sequence[Request] = (),
         watched: Sequence[str] = (),
     ) -> None:
-        """Let a worker do a step, see `Worker.step`; a `StepResult` follows."""
+        """Start a worker's step; see `Worker.step`. A `StepResult` follows."""
         slot = self._slots[worker]
         slot.calls[slot.actor.step.remote(aborted, requests, watched, timeout_s)] = "step"
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int, Event]]:
-        """The events since the last call, waiting up to `timeout_s` for the first one.
+        """Yield events, waiting up to `timeout_s` for the first.
 
         Raises:
-            EngineError: all workers are lost for good, none is placed, or their engine refuses a request.
+            EngineError: all workers are lost for good, none is placed, or a request is rejected.
             ModelError: the model cannot be loaded, and no worker was lost before.
             ConfigError: an option does not fit the engine.
         """
@@ -267,7 +267,7 @@ class WorkerPool:
             worker = calls[call]
             slot = self._slots.get(worker)
             if slot is None or call not in slot.calls:
-                continue  # of a worker that an earlier call of this loop has shown to be lost
+                continue  # from a worker that this loop has found lost
             kind = slot.calls.pop(call)
             try:
                 event = self._handle_result(worker, kind, ray.get(call))
@@ -279,7 +279,7 @@ class WorkerPool:
                 yield worker, event
 
     def close(self) -> None:
-        """End all workers, their engines first, and Ray where it was started for them."""
+        """End all workers, and Ray if this pool started it."""
         if not ray.is_initialized():
             return
         actors = [slot.actor for slot in self._slots.values() if slot.actor is not None]
@@ -298,7 +298,7 @@ class WorkerPool:
         slot.location, slot.is_ready, slot.stats = None, False, {}
 
     def _load_placed(self) -> None:
-        """Let placed workers load. The first one resolves `auto` for all of them."""
+        """Let placed workers load; the first resolves `auto` for all."""
         idle = [
             slot for slot in self._slots.values() if slot.location is not None and not (slot.is_ready or slot.calls)
         ]
@@ -331,7 +331,7 @@ class WorkerPool:
         return result
 
     def _handle_failure(self, worker: int, kind: str, error: RayTaskError) -> Event:
-        """Handle an engine that broke or did not load; an error that the user must fix ends the run."""
+        """Errors that the user must fix end the run; for others the worker is replaced."""
         cause = error.cause
         if isinstance(cause, ConfigError | ModelError | EngineRefusedError) and (kind == "step" or not self.lost):
             location = self._slots[worker].location
@@ -342,7 +342,6 @@ class WorkerPool:
         return self._lose(worker, message)
 
     def _lose(self, worker: int, why: str) -> WorkerLost:
-        """Start another worker in its place, unless too many in a row were lost before they finished a request."""
         slot = self._slots[worker]
         self.lost += 1
         self._stats_of_lost.append(slot.stats)
@@ -374,11 +373,7 @@ class WorkerPool:
 
 
 def _connect(cluster: RayCluster) -> bool:
-    """Start Ray or join it; returns whether this run must shut it down.
-
-    Raises:
-        EngineError: Ray cannot be started, or is not running.
-    """
+    """Join or start Ray; returns True if this run must shut it down."""
     if ray.is_initialized():
         return False
     for name, value in _ENVIRONMENT.items():
@@ -401,7 +396,7 @@ def _connect(cluster: RayCluster) -> bool:
 
 @contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """Keep the program's own handler of SIGTERM, which Ray replaces."""
+    """Restore the program's SIGTERM handler, which Ray replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -413,12 +408,11 @@ def _own_sigterm() -> Iterator[None]:
 
 
 def _nodes() -> list[Node]:
-    """The living machines of the cluster."""
     resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     return [Node(cpus=int(node.get("CPU", 0)), gpus=int(node.get("GPU", 0))) for node in resources]
 
 
 def _why(error: RayError) -> str:
-    """Ray's message for a loss, without the table of ids and the list of common causes."""
+    """Ray's message without its table of ids and list of common causes."""
     lines = [line.strip() for line in str(error).splitlines() if line and not line.startswith("\t")]
     return " ".join(lines).split(" Some common causes")[0].rstrip(".") or type(error).__name__

@@ -1,4 +1,4 @@
-"""Judges that judgelm knows by name: cards as data files, and the installation of their adapters and bases.
+"""Named and released judges: their cards, and the installation of adapters and bases.
 
-No weights are part of judgelm, and only `judgelm judges install` downloads any.
+judgelm contains no weights, and only `judgelm judges install` downloads any.
 """

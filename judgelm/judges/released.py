@@ -1,7 +1,6 @@
-"""The cards of released judges: YAML files in `judgelm/judges/released/`, each with a source for every fact.
+"""Cards of released judges, YAML files in `judgelm/judges/released/` with a source for every fact.
 
-A judge counts as verified where two things were checked: its prompts have the bytes of its authors' own code, and a
-reply of it that was published is read as it was meant.
+A verified judge has prompts equal to those of its authors' code, and a published reply that is read correctly.
 """
 
 import ast
@@ -41,20 +40,19 @@ GOLDEN: Mapping[str, str] = {
     "levels": "Score 1: a\nScore 2: b\nScore 3: c\nScore 4: d\nScore 5: e",
     "bulleted_levels": "- Score 1: a\n- Score 2: b\n- Score 3: c\n- Score 4: d\n- Score 5: e",
 }
-"""The sample whose prompt a card's `prompt_sha256` is of."""
+"""Sample of the prompts behind `prompt_sha256`."""
 _CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
 _REMOTE = re.compile(r"url\s*=\s*\S*huggingface\.co[/:]([\w.-]+/[\w.-]+?)(?:\.git)?\s*$", re.MULTILINE)
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class WordsFile:
-    """A file of a judge's authors.
+    """A file with a judge's prompts, published by its authors.
 
     Attributes:
-        url: its page, at a fixed revision.
-        sha256: of its bytes, hex.
-        licence: SPDX identifier of what it is published under; empty where its authors state none. Then judgelm does
-            not download it: the user brings it.
+        url: its page at a fixed revision.
+        sha256: of its content, hex.
+        licence: SPDX identifier; empty if its authors state none, in which case judgelm does not download it.
     """
 
     url: str
@@ -63,25 +61,25 @@ class WordsFile:
 
     @property
     def raw_url(self) -> str:
-        """The address of the bytes behind a GitHub page; another address is that of the bytes."""
+        """Download address of a GitHub page; other addresses are unchanged."""
         return self.url.replace(_GITHUB, _GITHUB_RAW, 1).replace("/blob/", "/", 1)
 
     @property
     def path(self) -> Path:
-        """Where the cache has it."""
+        """Path in the cache."""
         return cache_root() / "words" / self.sha256
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Cut:
-    r"""Where words stand in a file: at one of `constant`, `key` and `between`, else they are the whole file.
+    """Location of words in a file: one of `constant`, `key` and `between`, or the whole file.
 
     Attributes:
-        constant: name of a text in Python code: an assignment, or a function that returns it.
-        key: of a YAML file.
-        between: the texts before and behind the words.
-        escaped: how many times over they are written as in the text of a program or of JSON, `\n` for a line's end.
-        which: which of several, from 0.
+        constant: name of a string in Python code: an assignment, or a function that returns it.
+        key: key of a YAML file.
+        between: texts before and after the words.
+        escaped: number of times that escapes like those of a string literal are resolved.
+        which: index among several matches.
     """
 
     constant: str = ""
@@ -92,29 +90,29 @@ class Cut:
 
 
 def read_words(file: WordsFile) -> str:
-    """The text of a file: from the cache, or downloaded into it.
+    """Return the text of a file from the cache, or download it.
 
     Raises:
-        ModelError: it is not in the cache, and has no licence or cannot be downloaded; the message says what to bring.
-        CardError: the downloaded bytes are others than the card's.
-        RunError: the cache cannot be written.
+        ModelError: it is not in the cache, and has no licence or cannot be downloaded.
+        CardError: the downloaded file is not the card's.
+        RunError: the cache is not writable.
     """
     if not file.path.is_file():
         if not file.licence:
             raise ModelError(
-                f"the prompt's words are in {file.url}, for which its authors state no licence; get that file and "
-                "bring it by: judgelm judges words NAME --from FILE"
+                f"the prompt is in {file.url}, which has no licence; download it yourself, and run: judgelm judges "
+                "words NAME --from FILE"
             )
         keep_words(file, _download(file), origin=file.raw_url)
     return file.path.read_text(encoding="utf-8")
 
 
 def bring_words(files: list[WordsFile], copy: Path) -> int:
-    """Take files from a copy that the user has: one file, or a folder with them anywhere in it; how many were new.
+    """Copy a judge's files from the user's file or folder into the cache; returns their number.
 
     Raises:
-        InputError: none of them is there.
-        RunError: the cache cannot be written.
+        InputError: none of the files is there.
+        RunError: the cache is not writable.
     """
     candidates = [copy] if copy.is_file() else [path for path in copy.rglob("*") if path.is_file()]
     names = {Path(file.url).name for file in files}
@@ -127,7 +125,7 @@ def bring_words(files: list[WordsFile], copy: Path) -> int:
     held = [file for file in files if file.sha256 in by_hash]
     if not held:
         wanted = "; ".join(f"{file.url} (sha256 {file.sha256[:12]})" for file in files)
-        raise InputError(f"{copy}: holds none of the files that this judge needs: {wanted}")
+        raise InputError(f"{copy}: has none of this judge's files: {wanted}")
     for file in held:
         keep_words(file, by_hash[file.sha256], origin=str(copy))
     return len(held)
@@ -137,11 +135,11 @@ def keep_words(file: WordsFile, content: bytes, *, origin: str) -> None:
     """Write a file into the cache.
 
     Raises:
-        CardError: its bytes are others than the card's.
-        RunError: the cache cannot be written.
+        CardError: it is not the card's file.
+        RunError: the cache is not writable.
     """
     if (digest := hashlib.sha256(content).hexdigest()) != file.sha256:
-        raise CardError(f"{origin}: has sha256 {digest[:12]}, and the card states {file.sha256[:12]}; nothing was used")
+        raise CardError(f"{origin}: has sha256 {digest[:12]}, and the card states {file.sha256[:12]}; not used")
     try:
         file.path.parent.mkdir(parents=True, exist_ok=True)
         partial = file.path.with_suffix(".part")
@@ -152,15 +150,10 @@ def keep_words(file: WordsFile, content: bytes, *, origin: str) -> None:
 
 
 def cut(text: str, where: Cut, *, location: str) -> str:
-    """The words in a file's text.
-
-    Args:
-        text: of the file.
-        where: they stand.
-        location: names the file in errors.
+    """Return the words at a location in a file's text.
 
     Raises:
-        CardError: there are none.
+        CardError: there are none; the message names `location`.
     """
     if where.constant:
         texts = _constants(text, where.constant)
@@ -171,7 +164,7 @@ def cut(text: str, where: Cut, *, location: str) -> str:
         before, after = map(re.escape, where.between or ("", ""))
         texts = [text] if where.between is None else re.findall(f"{before}(.*?)(?={after})", text, re.DOTALL)
     if where.which >= len(texts):
-        raise CardError(f"{location}: no words at {where.constant or where.key or where.between}; the card is wrong")
+        raise CardError(f"{location}: nothing at {where.constant or where.key or where.between}; correct the card")
     words = texts[where.which]
     for _ in range(where.escaped):
         words = _unescaped(words)
@@ -185,8 +178,8 @@ def _download(file: WordsFile) -> bytes:
     except (urllib.error.URLError, TimeoutError, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise ModelError(
-            f"{file.raw_url}: cannot download the prompt's words ({file.licence}): {reason}; get the file on another "
-            "machine and bring it by: judgelm judges words NAME --from FILE"
+            f"{file.raw_url}: cannot download the prompt ({file.licence}): {reason}; download it on another machine, "
+            "and run: judgelm judges words NAME --from FILE"
         ) from error
     return content
 
@@ -197,7 +190,6 @@ def _unescaped(words: str) -> str:
 
 
 def _constants(code: str, name: str) -> list[str]:
-    """The texts that a name is given, in order."""
     texts: list[tuple[int, str]] = []
     for node in ast.walk(ast.parse(code)):
         value: ast.expr | None = None
@@ -211,10 +203,7 @@ def _constants(code: str, name: str) -> list[str]:
 
 
 def _text_of(node: ast.expr) -> str | None:
-    """The text of an expression of constants, sums, `textwrap.dedent(...)` and `....strip()`; None for any other.
-
-    In an f-string the names stay in their braces.
-    """
+    """Value of constants, sums, `textwrap.dedent(...)` and `....strip()`; names in f-strings remain in braces."""
     match node:
         case ast.JoinedStr(values=values):
             return "".join(
@@ -234,18 +223,18 @@ def _text_of(node: ast.expr) -> str | None:
 
 
 Words = Cut | str | tuple[Cut | str, ...]
-"""A text, where it stands in a file of a judge's authors, or pieces of both."""
+"""A text, its location in an authors' file, or a sequence of both."""
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Checkpoint:
-    """A judge's weights on the hub.
+    """Weights of a judge on the hub.
 
     Attributes:
         id: hub id, owner/name.
         parameters: in billions.
-        base: hub id of the model that it was trained from; empty where its authors do not say.
-        licence: of the weights, as the hub or the authors state it; empty where neither does.
+        base: hub id of the base model; empty if unknown.
+        licence: of the weights; empty if unknown.
     """
 
     id: str
@@ -254,18 +243,18 @@ class Checkpoint:
     licence: str = ""
 
     def gigabytes(self, dtype: str) -> float:
-        """Memory of the weights alone; keys and values come on top."""
+        """Return the memory of the weights, without key-value cache."""
         return self.parameters * {"float32": 4, "bfloat16": 2, "int8": 1, "4bit": 0.5}[dtype]
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class PublishedReply:
-    """A reply that was published, as evidence that this judge's replies are read.
+    """A published reply, as evidence that replies are read correctly.
 
     Attributes:
-        file: it stands in.
-        at: where.
-        read: the label, grade or scores that it means.
+        file: with the reply.
+        at: location in the file.
+        read: expected label, grade or scores.
     """
 
     file: WordsFile
@@ -278,25 +267,24 @@ class ReleasedTask:
     """A task of a released judge.
 
     Attributes:
-        words: the file of its prompt's words; None where the card itself has them.
-        user: the user's message: a text, where it stands in the file, or pieces of both; plain text where `chat` is
-            False. None where a reference is always shown.
-        with_reference: the same, with a place for a reference.
-        with_input: the same, with a place for an instruction's input.
-        system: the system message, or where it stands; `""` is an empty one, None none.
-        slots: text in the words -> what replaces it: `{question}`, `{answer_1}`, `{answer_2}`, `{reference}`,
-            `{rubric}`, `{criterion}`, `{levels}` and `{bulleted_levels}`.
-        braces: whether doubled braces in the words stand for single ones, as Python's `str.format` has them.
-        chat: whether the tokenizer's chat template wraps the messages.
-        before: without a chat template, the text before the message; `after` follows it.
+        words: file with the prompt; None if the card contains it.
+        user: user message, or plain text if `chat` is False; None if a reference is always shown.
+        with_reference: the same with a place for a reference.
+        with_input: the same with a place for an instruction's input.
+        system: system message; `""` is an empty message, None no message.
+        slots: text in the words -> replacement: `{question}`, `{answer_1}`, `{answer_2}`, `{reference}`, `{rubric}`,
+            `{criterion}`, `{levels}` and `{bulleted_levels}`.
+        braces: whether doubled braces mean single ones, as in `str.format`.
+        chat: whether the tokenizer's chat template is applied.
+        before: without a chat template, text before the message; `after` follows it.
         after: see `before`.
-        stripped: whether blanks around answers are taken off.
-        delimiters: what bounds the blocks; confusables in untrusted text are sanitized.
+        stripped: whether answers are stripped.
+        delimiters: block delimiters; their confusables in untrusted text are sanitized.
         reply: format of the reply.
-        stop: of a judge that writes its verdict first, what ends the reply behind it.
-        max_tokens: room for the reply, as the authors give it.
-        prompt_sha256: of the prompt's bytes for `GOLDEN`, made by the authors' own code; empty where that was not done.
-        published: replies that were published.
+        stop: stop strings of a judge that writes its verdict first.
+        max_tokens: maximum tokens of a reply, from the authors.
+        prompt_sha256: of the prompt that the authors' code makes of `GOLDEN`; empty if unchecked.
+        published: published replies.
     """
 
     words: WordsFile | None = None
@@ -320,20 +308,20 @@ class ReleasedTask:
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class ReleasedJudge:
-    """A judge that others released.
+    """A judge released by others.
 
     Attributes:
-        name: of its card, for `--card`.
-        summary: in a line.
-        checkpoints: its weights, of all sizes.
-        sources: the pages that the facts of this card are from.
-        template: id of judgelm's own template, for judges that were trained on it; then there are no tasks.
+        name: value of `--card`.
+        summary: one line.
+        checkpoints: weights of all sizes.
+        sources: pages with the card's facts.
+        template: id of judgelm's template for judges trained on it, which have no tasks.
         scale: lowest and highest score, with a template.
-        tasks: what it does, by the name of the mode (`pair`, `single`).
-        tasks_of: name of the card whose tasks it has, instead of its own.
-        chat: whether these are wrapped by the tokenizer's chat template instead of that judge's own wrapper.
-        thinking: whether its chat template is told to have it think.
-        unverified: what was not checked; empty where prompt and reply both were.
+        tasks: by mode (`pair`, `single`).
+        tasks_of: name of the card whose tasks it shares.
+        chat: whether shared tasks use the tokenizer's chat template.
+        thinking: passed to its chat template.
+        unverified: what was not checked; empty for a verified judge.
     """
 
     name: str
@@ -350,30 +338,30 @@ class ReleasedJudge:
 
     @property
     def modes(self) -> list[str]:
-        """The modes that it judges in, its usual one first."""
+        """Its modes, the usual one first."""
         own = ["reward"] if self.template == "reward" else []
         return [*own, "pair", "single", "multi"] if self.template else list(self.tasks)
 
     @property
     def files(self) -> list[WordsFile]:
-        """The files that its prompts' words are in."""
+        """Files with its prompts."""
         return list({task.words.sha256: task.words for task in self.tasks.values() if task.words is not None}.values())
 
     def prompt(self, task: str) -> ReleasedPrompt:
-        """The prompt of a task, its words read.
+        """Return the prompt of a task.
 
         Raises:
-            ModelError: the words are not on this machine, and cannot be had.
-            CardError: they are not what the card says.
+            ModelError: the words are not available.
+            CardError: they are not the card's.
         """
         return _with_words(f"{self.name}-{task}", self.tasks[task])
 
     def mode(self, name: str, options: Mapping[str, Any]) -> BatchMode:
-        """The mode in which this judge does what mode `name` asks for.
+        """Return the judge's version of a mode.
 
         Raises:
-            ConfigError: it does not do that, or has no such option.
-            ModelError: the words of its prompt cannot be had.
+            ConfigError: the judge lacks the mode or an option.
+            ModelError: the words of its prompt are not available.
         """
         if name not in self.tasks:
             raise ConfigError(f"{self.name} has no mode {name}, only {', '.join(self.modes)}; --ignore-card overrides")
@@ -386,17 +374,17 @@ _CARD = TypeAdapter(ReleasedJudge)
 
 
 def released_names() -> list[str]:
-    """The names of all cards, without reading them."""
+    """Return the names of all cards without reading the files."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
 @cache
 def released_judge(name: str) -> ReleasedJudge:
-    """The card of that name.
+    """Return the card of that name.
 
     Raises:
-        ConfigError: there is none.
-        CardError: it is no card.
+        ConfigError: it does not exist.
+        CardError: it is invalid.
     """
     if name not in released_names():
         raise not_found("card", name, released_names())
@@ -412,12 +400,12 @@ def released_judge(name: str) -> ReleasedJudge:
 
 
 def released_judges() -> list[ReleasedJudge]:
-    """All cards."""
+    """Return all cards."""
     return [released_judge(name) for name in released_names()]
 
 
 def prompt_bytes(prompt: ReleasedPrompt, *, chat: bool) -> bytes:
-    """A task's prompt for `GOLDEN`: the texts of its messages, joined by a zero byte."""
+    """Return a task's prompt for `GOLDEN`: message texts joined by a zero byte."""
     slots = {slot: value for slot, value in GOLDEN.items() if slot != "reference"}
     spans = prompt.render(slots, chat=chat).spans
     roles = list(dict.fromkeys(span.role for span in spans))
@@ -450,28 +438,27 @@ def _with_words(prompt_id: str, task: ReleasedTask) -> ReleasedPrompt:
     digest = hashlib.sha256(prompt_bytes(prompt, chat=task.chat)).hexdigest()
     if digest != task.prompt_sha256:
         raise CardError(
-            f"{prompt_id}: the prompt made of {location} has sha256 {digest[:12]}, its authors' code makes "
-            f"{task.prompt_sha256[:12]}; install the judgelm that this card is from"
+            f"{prompt_id}: the prompt from {location} has sha256 {digest[:12]}, not {task.prompt_sha256[:12]} of its "
+            "authors' code; reinstall judgelm"
         )
     return prompt
 
 
 def _slotted(words: str, task: ReleasedTask, location: str) -> str:
-    """Words with judgelm's slots in the place of the authors'."""
     for written, ours in task.slots.items():
         if written not in words and "{reference}" not in ours:
-            raise CardError(f"{location}: the prompt has no {written!r}; the card is wrong")
+            raise CardError(f"{location}: the prompt has no {written!r}; correct the card")
         words = words.replace(written, ours)
     return words.replace("{{", "{").replace("}}", "}") if task.braces else words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognition:
-    """The outcome for a model.
+    """The released judge found for a model.
 
     Attributes:
-        judge: the released judge that it is; None where it is none, or that is not certain.
-        candidates: cards of judges that a folder may be, by its name alone.
+        judge: None if there is none, or it is uncertain.
+        candidates: cards whose checkpoints have the folder's name.
     """
 
     judge: ReleasedJudge | None = None
@@ -479,16 +466,16 @@ class Recognition:
 
 
 def recognise(model: str, card: str | None = None, *, adapter: str | None = None) -> Recognition:
-    """The released judge that an adapter, else its model, is; one with a `judge.json` is none.
+    """Find the released judge of an adapter or model without a `judge.json`.
 
     Args:
-        model: hub id, or a folder. A folder is recognised by the hub id in its path in the hub's cache, in its git
-            remote, or in `_name_or_path` of its `config.json`.
-        card: of the judge, where the user names it; nothing is recognised then.
-        adapter: hub id or folder of an adapter on the model.
+        model: hub id or folder. A folder's hub id is read from its path in the hub cache, its git remote, or
+            `_name_or_path` of its `config.json`.
+        card: name of the judge's card from the user, which replaces recognition.
+        adapter: hub id or folder of an adapter.
 
     Raises:
-        ConfigError: there is no such card.
+        ConfigError: the card does not exist.
     """
     if any((Path(path) / CARD_NAME).is_file() for path in (adapter, model) if path is not None):
         return Recognition()
@@ -511,7 +498,7 @@ def recognise(model: str, card: str | None = None, *, adapter: str | None = None
 
 
 def _ids_of(folder: Path) -> list[str]:
-    """Hub ids that a folder states of itself."""
+    """Hub ids that a folder mentions."""
     ids = []
     if match := _CACHED.search(f"{folder.resolve().as_posix()}/"):
         ids.append(f"{match[1]}/{match[2]}")
@@ -519,7 +506,7 @@ def _ids_of(folder: Path) -> list[str]:
         ids.append(match[1])
     try:
         config = parse_json(_text(folder / "config.json") or "{}")
-    except ValueError:  # loading the model says so
+    except ValueError:  # loading the model reports it
         config = {}
     if isinstance(config, dict) and isinstance(config.get("_name_or_path"), str):
         ids.append(config["_name_or_path"])

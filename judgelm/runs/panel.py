@@ -212,7 +212,7 @@ def _decide(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment]) -> 
 
 
 def _failure_counts(judgments: Mapping[str, Judgment]) -> str:
-    """`off_grammar 2, engine 1`"""
+    """`off_grammar 2, engine 1`."""
     codes = Counter(judgment.failure.code for judgment in judgments.values() if judgment.failure is not None)
     return ", ".join(f"{code} {count}" for code, count in codes.most_common())
 

@@ -287,7 +287,7 @@ def test_ids_that_look_like_prompts_are_refused():
         (("pairs.jsonl", "-o", "none/t.jsonl"), "no such folder"),
         (("pairs.jsonl", "-o", "t.csv"), "must end in .jsonl"),
         (("pairs.jsonl", "-o", "t.jsonl", "--drop-disagreeing"), "add --both-orders"),
-        (("pairs.jsonl", "-o", "t.jsonl", "--price-in", "1"), "price_in and price_out go together"),
+        (("pairs.jsonl", "-o", "t.jsonl", "--price-in", "1"), "price_in and price_out: give both"),
         (("pairs.jsonl", "-o", "t.jsonl", "--max-cost", "1"), "needs the openai engine, --price-in and --price-out"),
     ],
 )

@@ -37,7 +37,7 @@ def test_a_base_is_installed_from_the_users_file_and_nothing_else(cli, judge_cac
     assert code == 1
     assert "base: Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), Apache-2.0, from " in err
     assert "once dequantised; judging takes 3 GB of memory" in err
-    assert "other.gguf: is not qwen2.5-coder-0.5b-instruct-q4_k_m.gguf, whose sha256 is 1d9614638d18" in err
+    assert "other.gguf: not qwen2.5-coder-0.5b-instruct-q4_k_m.gguf; expected sha256 1d9614638d18" in err
 
 
 def test_a_released_judge_is_shown_by_its_name_alone(cli):
@@ -95,7 +95,7 @@ def test_without_the_judge_commands_name_the_one_that_installs_it(
         ("install large-judge", "judge 'large-judge' does not exist"),
         ("install qwen-0.5b --source disk", "source 'disk' does not exist"),
         ("install qwen-0.5b --from nowhere", "judge qwen-0.5b has no adapter; --from takes its GGUF file, qwen2.5-"),
-        ("install small-judge --source hub", "--source hub: the base of small-judge is not there; available: index"),
+        ("install small-judge --source hub", "--source hub: does not have the base of small-judge; available: index"),
         ("show nonsense", "card 'nonsense' does not exist"),
         ("new . --reference sometimes", "reference 'sometimes' does not exist"),
         ("new nowhere", "nowhere: no such folder"),

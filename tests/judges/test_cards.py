@@ -62,7 +62,7 @@ def test_the_default_of_this_machine(little_memory):
 
 def test_a_judge_without_an_adapter_is_its_base(judge_cache, tiny_model):
     card = judge_card("qwen-0.5b")
-    with pytest.raises(ModelError, match=r"its base Qwen2.* is not in .*; run: judgelm judges install qwen-0.5b"):
+    with pytest.raises(ModelError, match=r"no Qwen2.* in .*; run: judgelm judges install qwen-0.5b"):
         installed_judge(card)
     base = cached_base(judge_cache, tiny_model, card)
     judge = named_judge("qwen-0.5b")
@@ -125,7 +125,7 @@ def without_all(folder, cache):
 @pytest.mark.parametrize(
     ("change", "error", "finding"),
     [
-        (without_all, ModelError, r"its adapter judgelm-small-judge is missing; " + INSTALL),
+        (without_all, ModelError, r"adapter judgelm-small-judge is not installed; " + INSTALL),
         (without_base, ModelError, "no judge is installed in .*; run: judgelm judges install"),
         (without_weights, ModelError, r"has no adapter_model\.safetensors; install another version"),
         (on_base("0" * 64), CardError, r"on another base \(GGUF sha256 000000000000\) than the card of small-"),

@@ -142,7 +142,7 @@ def test_words_are_downloaded_once_and_checked(server):
     assert read_words(file) == CODE
     (folder / "prompts.py").write_text("other")
     assert read_words(file) == CODE
-    with pytest.raises(CardError, match="nothing was used"):
+    with pytest.raises(CardError, match="not used"):
         read_words(WordsFile(url=f"{address}/prompts.py", sha256="0" * 64, licence="MIT"))
     with pytest.raises(ModelError, match=r"cannot download .* judgelm judges words NAME --from FILE"):
         read_words(WordsFile(url=f"{address}/gone.py", sha256="1" * 64, licence="MIT"))
@@ -152,7 +152,7 @@ def test_words_without_a_licence_are_not_downloaded_but_brought(tmp_path):
     judge = made_up(licence="")
     with pytest.raises(ModelError, match="state no licence"):
         judge.prompt("pair")
-    with pytest.raises(InputError, match="holds none of the files"):
+    with pytest.raises(InputError, match="has none of this judge's files"):
         bring_words(judge.files, tmp_path)
     bring(tmp_path, judge)
     assert judge.prompt("pair").answers == 2

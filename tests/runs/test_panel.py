@@ -101,7 +101,7 @@ def test_rankings_and_grades(tmp_path, run):
     with pytest.raises(ConfigError, match="grades are numbers; use --rule mean"):
         joined(tmp_path, graded, overwrite=True)
     assert joined(tmp_path, graded, rule="mean", overwrite=True)[0]["p0"].verdict.score == 8.5
-    with pytest.raises(ConfigError, match="a and c have verdicts of different kinds"):
+    with pytest.raises(ConfigError, match="a and c have different kinds of verdicts"):
         joined(tmp_path, [ranked[0], graded[0]], overwrite=True)
 
 
@@ -132,7 +132,7 @@ def test_what_is_no_panel_is_refused(tmp_path, run):
     ):
         with pytest.raises(ConfigError, match=finding):
             Panel(**({"out": tmp_path / "out.jsonl"} | options))
-    with pytest.raises(RunError, match=r"nowhere\.jsonl: no such run file"):
+    with pytest.raises(RunError, match=r"nowhere\.jsonl: not found"):
         Panel(runs=(a, tmp_path / "nowhere.jsonl"), out=tmp_path / "out.jsonl")
 
 

@@ -52,7 +52,7 @@ def test_ids_may_be_made_of_fields_or_taken_from_rows(tmp_path):
 def test_a_template_names_fields_that_the_rows_have(tmp_path):
     with pytest.raises(ConfigError, match="no field 'number'"):
         imported(tmp_path, [annotation(1.0)], id_template="{number}")
-    with pytest.raises(ConfigError, match="names no field"):
+    with pytest.raises(ConfigError, match="expected a field in braces"):
         imported(tmp_path, [annotation(1.0)], id_template="x")
 
 

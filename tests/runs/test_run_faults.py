@@ -99,9 +99,9 @@ def finished(tmp_path):
 @pytest.mark.parametrize(
     ("line", "finding"),
     [
-        ('{"failure": null}', "it lacks id"),
-        ('{"id": ["1"], "failure": null}', "it lacks id"),
-        ('{"id": "1"}', "it lacks id"),
+        ('{"failure": null}', "is missing"),
+        ('{"id": ["1"], "failure": null}', "is missing"),
+        ('{"id": "1"}', "is missing"),
         ('{"id": "1", "failure', "not JSON"),
         ("[]", "expected a JSON object"),
     ],
