@@ -12,7 +12,7 @@ from judgelm.cli.options import read_families
 from judgelm.errors import InputError
 
 if TYPE_CHECKING:
-    from judgelm.runs.session import PanelStats, RunStats
+    from judgelm.runs.stats import PanelStats, RunStats
 
 
 def panel_command(
