@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 __version__ = VERSION
 __all__ = ["Judge", "__version__"]
 
-# torch then counts GPUs through NVML: its own count initialises CUDA, and forks of this process could not use a GPU.
+# let torch count GPUs through NVML: otherwise it initialises CUDA, and forks of this process cannot use a GPU
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
-# peft imports it, and on some CPUs it asks for a package that would load code from the hub
+# on some CPUs bitsandbytes, which peft imports, recommends a package that loads code from the hub
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
 def __getattr__(name: str) -> Any:
-    """Load `Judge` when it is first asked for, so that `import judgelm` stays light."""
+    """Load `Judge` on first use, so that `import judgelm` stays light."""
     if name == "Judge":
         from judgelm.judge import Judge
 

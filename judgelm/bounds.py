@@ -1,30 +1,30 @@
-"""The largest row, and the largest file that is read whole: what a small compressed file unpacks to has no end."""
+"""Maximum sizes of rows and of files that are read as a whole; small compressed files can unpack to any size."""
 
 import errno
 from pathlib import Path
 
 MAX_ROW_BYTES = 64_000_000
-"""In tables and JSON lists characters instead of bytes."""
+"""Characters instead of bytes in tables and JSON lists."""
 MAX_ROW_LINES = 1_000_000
-"""Of a table's row, in quoted cells."""
+"""Lines in a table's row with quoted cells."""
 MAX_WHOLE_BYTES = 256_000_000
-"""JSON that is one value and not a list of rows."""
+"""For a single JSON value."""
 
 
 def megabytes(size: int) -> str:
-    """A limit as messages show it."""
+    """Return a limit for messages."""
     return f"{size // 1_000_000} MB"
 
 
-def read_text(path: str | Path, most: int = MAX_ROW_BYTES, errors: str = "strict") -> str:
-    """A whole file of UTF-8.
+def read_text(path: str | Path, max_bytes: int = MAX_ROW_BYTES, errors: str = "strict") -> str:
+    """Read a whole UTF-8 file.
 
     Raises:
-        OSError: it cannot be read, or is larger than `most` bytes.
+        OSError: it cannot be read, or is larger than `max_bytes`.
         UnicodeDecodeError: it is not UTF-8.
     """
     with Path(path).open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"larger than {megabytes(most)}, the limit for a file of this kind", str(path))
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"larger than {megabytes(max_bytes)}, the limit for this kind of file", str(path))
     return content.decode(errors=errors)

@@ -1,21 +1,21 @@
-"""The errors that judgelm raises on purpose.
+"""judgelm's exceptions.
 
     JudgelmError
-    ├── InputError     a file or a row the user gave: place, finding, way out
-    │   └── UnknownFieldsError    the fields of a file are of no known layout
-    ├── LabelCodeError the values of a file's label field have no stated meaning, so none of its rows is used
-    ├── ConfigError    an option, a mode, a template or an engine that is unknown or does not fit
-    │   └── MissingExtraError   a feature needs a package that is not installed
-    ├── ModelError     a model folder or hub id that cannot be used
-    │   └── CardError  the model's `judge.json` contradicts what was asked for
-    ├── EngineError    the engine itself broke; no sample is concerned
-    │   └── ShutdownError       the server that drives it ends
-    ├── BusyError      a server's queue is full
-    ├── TrainingError  a training broke: its loss or weights are not finite
-    └── RunError       the output cannot be written, or belongs to another run
+    ├── InputError          a file or row from the user
+    │   └── UnknownFieldsError    unknown layout
+    ├── LabelCodeError      a file whose label values have no stated meaning
+    ├── ConfigError         an unknown or unsuitable option, mode, template or engine
+    │   └── MissingExtraError     a package is not installed
+    ├── ModelError          an unusable model folder or hub id
+    │   └── CardError             the `judge.json` contradicts the options
+    ├── EngineError         the engine broke
+    │   └── ShutdownError         the server is shutting down
+    ├── BusyError           the server's queue is full
+    ├── TrainingError       loss or weights are not finite
+    └── RunError            the output cannot be written, or belongs to another run
 
-Each message names the place, the finding and the way out. A judge's unparseable reply is none of these: it is
-a value (`records.Unparsed`), counted and reported.
+Messages name the place, the finding and the way out. An unparseable reply is not an exception but a value
+(`records.Unparsed`), which is counted and reported.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ from difflib import get_close_matches
 
 
 class JudgelmError(Exception):
-    """Base of all; the command line prints the message and exits with 1."""
+    """Base class; the command line prints the message and exits with 1."""
 
 
 class InputError(JudgelmError):
@@ -31,10 +31,10 @@ class InputError(JudgelmError):
 
 
 class UnknownFieldsError(InputError):
-    """The fields of a file are of no known layout.
+    """The fields of a file have no known layout.
 
     Attributes:
-        columns: a guess at the fields of a known one: name -> the file's own column.
+        columns: guessed fields of a known layout: name -> column of the file.
     """
 
     def __init__(self, message: str, columns: Mapping[str, str]) -> None:
@@ -43,27 +43,27 @@ class UnknownFieldsError(InputError):
 
 
 class LabelCodeError(JudgelmError):
-    """A label field holds values that its code does not explain, so no row of the file is read by guess.
+    """A label field has values without a stated meaning.
 
-    It concerns the whole file; a reader must not count it as one rejected row.
+    It concerns the whole file, so readers must not count it as one rejected row.
     """
 
 
 class ConfigError(JudgelmError):
-    """An option that is unknown or does not fit the others."""
+    """An option is unknown or does not fit the others."""
 
 
 def not_found(kind: str, name: object, available: Iterable[object]) -> ConfigError:
-    """The error of a name that does not exist, with the closest of the available ones."""
+    """Return the error for an unknown name, with the closest available one."""
     names = [str(known) for known in available]
     close = get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {close[0]}?" if close else ";"
     return ConfigError(f"{kind} {name!r} does not exist{hint} available: {', '.join(names)}")
 
 
-def out_of_range(name: str, value: object, least: float, most: float) -> ConfigError:
-    """The error of a number outside its range; NaN is outside every range."""
-    return ConfigError(f"{name} is {str(value)[:40]}; it must be a number from {least:.20g} to {most:.20g}")
+def out_of_range(name: str, value: object, minimum: float, maximum: float) -> ConfigError:
+    """Return the error for a number outside its range; NaN is always outside."""
+    return ConfigError(f"{name} is {str(value)[:40]}; it must be a number from {minimum:.20g} to {maximum:.20g}")
 
 
 class MissingExtraError(ConfigError):
@@ -71,27 +71,27 @@ class MissingExtraError(ConfigError):
 
 
 class ModelError(JudgelmError):
-    """A model folder or hub id that cannot be loaded."""
+    """A model folder or hub id cannot be loaded."""
 
 
 class CardError(ModelError):
-    """The model's card contradicts the template, scale or format in use."""
+    """The model's card contradicts template, scale or format in use."""
 
 
 class EngineError(JudgelmError):
-    """The engine broke as a whole, so the run stops; finished judgments are on disk."""
+    """The engine broke and the run stops; finished judgments are on disk."""
 
 
 class ShutdownError(EngineError):
-    """The server ends before the request is answered."""
+    """The server shut down before the request was answered."""
 
 
 class BusyError(JudgelmError):
-    """A server's queue is full; the request can be repeated later."""
+    """The server's queue is full; try again later."""
 
 
 class TrainingError(JudgelmError):
-    """A training broke and was stopped; its last checkpoint is whole."""
+    """A training broke; its last checkpoint is intact."""
 
 
 class RunError(JudgelmError):
@@ -99,9 +99,9 @@ class RunError(JudgelmError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text without its full stop, with the second where it only announces that.
+    """Return the first line of an error's text without its full stop, or the error's type.
 
-    An error without text is named by its type.
+    If the first line ends in a colon, the second is appended.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     shown = f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]

@@ -1,12 +1,11 @@
-"""A judge in the process of an evaluation framework: inspect_ai, lm-evaluation-harness, lighteval.
+"""A judge as the scorer of an evaluation framework: inspect_ai, lm-evaluation-harness, lighteval.
 
     Task(dataset, scorer=inspect_scorer("my-judge"))                  # inspect_ai
     process_results = lm_eval_results("my-judge")                     # lm-eval: !function mine.process_results
     LightevalTaskConfig(..., metrics=[lighteval_metric("my-judge")])  # lighteval
 
-Each grades the answer of the model under evaluation, beside the task's target where there is one, on the judge's scale.
-A failed judgment is no score: inspect_ai marks the sample as unscored, the others count it as `judge_failed` and leave
-it out of the mean.
+The judge grades each answer on its own scale, with the task's target as reference. A failed judgment has no score:
+inspect_ai marks the sample as unscored, the others count it as `judge_failed` and leave it out of the mean.
 
 Source: the installed code of inspect_ai 0.3.285, lm_eval 0.4.13 and lighteval 0.13.
 """
@@ -22,11 +21,11 @@ from judgelm.records import GradeVerdict, Judgment, failure_name
 
 
 class Grader:
-    """Grades answers one at a time; the judge is loaded at the first.
+    """Grades answers one at a time; the judge is loaded on first use.
 
     Args:
-        model: as `Judge` takes it.
-        criterion: what answers are judged by, for judges that are read off a word.
+        model: see `Judge`.
+        criterion: for judges that read word probabilities.
         options: of `Judge`.
     """
 
@@ -37,8 +36,8 @@ class Grader:
         self._lock = Lock()
 
     def __call__(self, question: str, answer: str, target: str) -> Judgment:
-        """Grade an answer; an empty target is none."""
-        with self._lock:  # frameworks ask from several threads
+        """Grade an answer; an empty target is ignored."""
+        with self._lock:  # frameworks call from several threads
             self._judge = self._judge or Judge(self._model, **self._options)
             return self._judge.grade(question, answer, reference=target or None, **self._mode)
 
@@ -52,7 +51,7 @@ def _failure(judgment: Judgment) -> str:
 
 
 def inspect_scorer(model: str | None = None, *, criterion: str | None = None, **options: Any) -> Any:
-    """A scorer of inspect_ai with the metrics `mean` and `stderr`; see the module and `Grader`."""
+    """Return a scorer for inspect_ai with the metrics `mean` and `stderr`; see `Grader`."""
     from inspect_ai.scorer import Score, mean, scorer, stderr
 
     grader = Grader(model, criterion, **options)
@@ -74,12 +73,12 @@ def inspect_scorer(model: str | None = None, *, criterion: str | None = None, **
 def lm_eval_results(
     model: str | None = None, *, question: str = "question", target: str = "", **options: Any
 ) -> Callable[[Mapping[str, Any], Sequence[str]], dict[str, float]]:
-    """A `process_results` of lm-eval: `judge_score`, where there is one, and `judge_failed` (0 or 1).
+    """Return a `process_results` for lm-eval with `judge_score` and `judge_failed` (0 or 1).
 
     Args:
-        model: as `Judge` takes it.
+        model: see `Judge`.
         question: the document's field with the question.
-        target: that with the reference; empty for none.
+        target: the field with the reference; may be empty.
         options: of `Grader`.
     """
     grader = Grader(model, **options)
@@ -92,7 +91,7 @@ def lm_eval_results(
 
 
 def lighteval_metric(model: str | None = None, **options: Any) -> Any:
-    """A metric of lighteval for generated answers: the mean grade of the answers that have one; see `Grader`."""
+    """Return a metric for lighteval: the mean grade of the answers that have one; see `Grader`."""
     from lighteval.metrics.metrics_sample import SampleLevelComputation
     from lighteval.metrics.utils.metric_utils import SampleLevelMetricGrouping
     from lighteval.tasks.requests import SamplingMethod
@@ -118,6 +117,5 @@ def lighteval_metric(model: str | None = None, **options: Any) -> Any:
 
 
 def _mean_of_grades(values: Sequence[float]) -> float:
-    """The mean of those that are numbers; NaN where none is."""
     known = [value for value in values if not math.isnan(value)]
     return math.fsum(known) / len(known) if known else math.nan

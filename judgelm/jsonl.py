@@ -1,7 +1,6 @@
-"""judgelm's own JSON-lines files: append lines, repair an incomplete tail, read strictly.
+"""judgelm's own JSON-lines files: append lines, repair an incomplete last line, read strictly.
 
-Files of unknown origin are read by `judgelm.data.readers.files`, which quarantines bad lines; here a bad line is an
-error.
+A bad line is an error here; `judgelm.data.readers.files` reads files from other sources and rejects bad lines.
 """
 
 import fcntl
@@ -27,15 +26,14 @@ _BLOCK = 1 << 16
 
 
 def encode_line(row: Mapping[str, object]) -> bytes:
-    r"""One row as a line of UTF-8 that ends in a newline.
+    r"""Return a row as a line of UTF-8 with a newline.
 
-    U+0085, U+2028 and U+2029, which some readers take for line ends, and lone surrogates, which UTF-8 cannot hold, are
-    written as `\uXXXX`. (Two surrogates that happen to stand next to each other as a pair are read back as the one
-    character they encode; JSON has no other way to write them.)
+    U+0085, U+2028 and U+2029, which some readers take for line ends, and lone surrogates are written as `\uXXXX`.
+    (Two adjacent lone surrogates are read back as one character; JSON cannot express them otherwise.)
 
     Raises:
-        ValueError: the row holds NaN or an infinity.
-        TypeError: the row holds a value that JSON cannot encode.
+        ValueError: the row has NaN or an infinity.
+        TypeError: JSON cannot encode a value.
     """
     text = _ENCODER.encode(row)
     if text.isascii():
@@ -48,9 +46,9 @@ def encode_line(row: Mapping[str, object]) -> bytes:
 
 
 def json_ready(value: Any) -> Any:
-    """The value with null for floats that are not finite, lists for tuples, and dicts for dataclasses.
+    """Return the value with null for non-finite floats, lists for tuples, and dicts for dataclasses.
 
-    A dict that is ready is not copied, since an evaluation may hold a million of them.
+    Dicts that need no change are not copied, since an evaluation may have a million.
     """
     if is_dataclass(value):
         return {part.name: json_ready(getattr(value, part.name)) for part in fields(value)}
@@ -63,14 +61,14 @@ def json_ready(value: Any) -> Any:
 
 
 class Appender:
-    """Appends rows to a file, each line handed to the operating system in one write before `write` returns.
+    """Appends rows to a file; the operating system has a line when `write` returns.
 
-    So a finished line survives `kill -9` of this process; without fsync it may not survive a power cut. One process
-    appends at a time; a second is refused. Opening repairs an incomplete last line; `repaired` is the number of bytes
-    removed. With `overwrite` the file is emptied once it is locked.
+    A written line survives `kill -9`, but without fsync maybe not a power failure. Only one process can append at a
+    time. Opening repairs an incomplete last line; `repaired` is the number of bytes removed. `overwrite` empties the
+    file.
 
     Raises:
-        RunError: the file cannot be opened or written; earlier lines stay.
+        RunError: the file cannot be opened or written; earlier lines remain.
     """
 
     def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -83,16 +81,16 @@ class Appender:
             self.repaired = repair_tail(path)
         except BlockingIOError as error:
             os.close(self._fd)
-            raise RunError(f"{path}: another process is writing this file; wait for it, or choose another") from error
+            raise RunError(f"{path}: another process is writing this file; wait, or choose another file") from error
         except OSError as error:
             raise _cannot_write(self.path, error) from error
 
     def write(self, row: Mapping[str, object]) -> None:
-        """Append one row as one line.
+        """Append a row.
 
         Raises:
-            RunError: the disk is full, or another OSError; a half-written line is removed again where possible.
-            ValueError: the row holds NaN or an infinity; nothing was written.
+            RunError: the disk is full, or another OSError; an incomplete line is removed if possible.
+            ValueError: the row has NaN or an infinity; nothing was written.
         """
         try:
             line = encode_line(row)
@@ -103,12 +101,12 @@ class Appender:
             while written < len(line):
                 written += os.write(self._fd, line[written:])
         except OSError as error:
-            with suppress(OSError):  # an incomplete line that stays is repaired when the run is resumed
+            with suppress(OSError):  # else the next run repairs it
                 repair_tail(self.path)
             raise _cannot_write(self.path, error) from error
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close the file; may be called twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -124,7 +122,7 @@ class Appender:
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Appender]:
-    """Append to a file that gets its name at the end of the block; after an error nothing is left of it.
+    """Write to a temporary file, and rename it on success.
 
     Raises:
         RunError: the file cannot be written.
@@ -142,32 +140,32 @@ def atomic_write(path: str | Path) -> Iterator[Appender]:
 
 
 def check_no_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
-    """Refuse to write over a file that is read, under whichever name: path, symbolic link, hard link, redirection.
+    """Check that no output is an input: by path, symbolic link, hard link or redirection.
 
     Args:
-        outputs: paths, `-` for standard output; a file that is written beside its place first counts there too.
-        inputs: paths, `-` for standard input; what does not exist is passed over.
+        outputs: paths; `-` is standard output. Temporary `.partial` files count too.
+        inputs: paths; `-` is standard input. Missing files are ignored.
 
     Raises:
-        ConfigError: an output is one of the inputs.
+        ConfigError: an output is an input.
     """
     read = {key: path for path in inputs for key in _file_keys(path, 0)}
     for output in outputs:
         for written in (output, f"{output}.partial"):
             for key in _file_keys(written, 1):
                 if key in read:
-                    finding = f"{written}: this would write over its own input {read[key]}, the same file"
+                    finding = f"{written}: this would overwrite its own input {read[key]}"
                     raise ConfigError(f"{finding}; choose another path")
 
 
 def _file_keys(path: str | Path, descriptor: int) -> set[object]:
-    """The keys of a file: its resolved path, and device and inode of a regular file; `-` is a descriptor's file."""
+    """Resolved path, and device and inode of a regular file."""
     keys: set[object] = set()
     try:
         status = os.fstat(descriptor) if str(path) == "-" else os.stat(path)
         if stat.S_ISREG(status.st_mode):
             keys.add((status.st_dev, status.st_ino))
-    except (OSError, ValueError):  # missing, or a name that no file can have
+    except (OSError, ValueError):  # missing, or not a valid file name
         pass
     if str(path) != "-":
         with suppress(OSError, RuntimeError, ValueError):
@@ -189,13 +187,12 @@ def _cannot_write(path: str, error: OSError) -> RunError:
 
 
 def repair_tail(path: str | Path) -> int:
-    """Repair a last line without a newline, which a killed writer leaves.
+    """Repair a last line without a newline, which a killed process leaves.
 
-    A tail that is a whole JSON object gets its newline; any other tail is cut off. Only the tail is read, from the
-    end. A missing file, and anything that is not a regular file, is left alone.
+    A complete JSON object gets its newline; anything else is cut off. Missing and irregular files are left alone.
 
     Returns:
-        The number of bytes removed, 0 where nothing was torn.
+        Number of bytes removed.
     """
     if not Path(path).is_file():
         return 0
@@ -223,10 +220,10 @@ def repair_tail(path: str | Path) -> int:
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
-        ValueError: not JSON, or nested more deeply than Python reads.
+        ValueError: not JSON, or too deeply nested.
     """
     try:
         return json.loads(text)
@@ -242,7 +239,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, object]]]:
-    """Rows of one of judgelm's own files, with their line numbers from 1; blank lines are passed over.
+    """Yield line numbers (from 1) and rows of one of judgelm's own files, without blank lines.
 
     Raises:
         InputError: the file cannot be opened, or a line is not a JSON object.

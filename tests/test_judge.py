@@ -110,9 +110,7 @@ def test_an_option_no_engine_knows_is_named():
 def test_a_window_that_the_model_does_not_have_is_refused_unless_a_smaller_one_is_asked_for(tiny_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "judge")
     write_card(folder, replace(COMPACT, window=4096))
-    with pytest.raises(
-        CardError, match=r"states a window of 4,096 tokens, and the model has 512; correct the card, or"
-    ):
+    with pytest.raises(CardError, match=r"states a window of 4,096 tokens, but the model has 512; correct the card"):
         Judge(str(folder), engine="transformers")
     with Judge(str(folder), engine="transformers", max_model_len=256) as judge:
         assert judge.engine.describe()["window"] == 256
@@ -226,7 +224,7 @@ def test_a_chat_model_without_a_card_is_read_by_yes_and_no_and_does_not_think_fi
     (folder / "judge.json").unlink(missing_ok=True)
     with Judge(str(folder), engine="transformers") as judge:
         assert (judge.format.template, judge.format.source, judge.engine.thinking.mode) == ("yes-no", "default", "off")
-        assert "so it is read by yes-no; choose how to read it with your labels: judgelm tune" in judge.notes[0]
+        assert "so it is read by yes-no; choose the reading" in judge.notes[0]
         judgment = judge.compare("what is paris", "a big capital", "red")
     assert judgment.failure.code == "off_grammar"  # random weights say neither word, and do not think
     assert "of the probability is on yes, no, less than half" in judgment.failure.why

@@ -230,11 +230,11 @@ def choose_card(cards: Iterable[NamedJudge], machine: Machine) -> CardChoice:
         free = machine.memory_bytes / 1e9
         return CardChoice(
             smallest,
-            f"no model is named and {default.name} needs {needed:g} GB of memory, and {free:.1f} GB are free",
+            f"no model is named, and {default.name} needs {needed:g} GB of memory but only {free:.1f} GB are free",
         )
     if default.needs_bfloat16 and not machine.has_bfloat16:
         return CardChoice(
-            smallest, f"no model is named and this CPU has no bfloat16 instructions, which {default.name} needs"
+            smallest, f"no model is named, and {default.name} needs bfloat16 instructions, which this CPU lacks"
         )
     return CardChoice(default, "no model is named")
 

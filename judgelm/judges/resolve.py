@@ -1,4 +1,4 @@
-"""Turn what a user typed (a model, an engine, an adapter) into the judge that a command loads.
+"""Turn what a user typed (model, engine, adapter) into the judge that a command loads.
 
 `resolve` runs once per command, before anything is loaded or downloaded. `prepare` then reads the model's card and
 decides how the judge is loaded and prompted.
@@ -37,12 +37,12 @@ class ResolvedJudge:
     """The judge that a command loads.
 
     Attributes:
-        model: as the user typed it; None for the default judge.
-        asked_engine: as the user typed it; Ray workers resolve `auto` on their own machines.
+        model: as typed; None for the default judge.
+        asked_engine: as typed; Ray workers resolve `auto` on their own machines.
         adapter: PEFT adapter on the model.
         card: name of the released judge's card, from `--card`.
         ignore_card: whether the user ignores cards.
-        weights: folder, GGUF file, hub id, server's name or script that the engine loads.
+        weights: folder, GGUF file, hub id, server's model name or script to load.
         named: the installed judge; None for a folder, a hub id or a server's model.
         tuned: card of a folder from `judgelm tune`, which names the weights.
     """
@@ -58,12 +58,12 @@ class ResolvedJudge:
 
     @property
     def engine(self) -> str:
-        """Name of the engine, with `auto` resolved on this machine. Loads torch for `auto`."""
+        """Name of the engine; `auto` is resolved on this machine and loads torch."""
         return self._engine_choice[0]
 
     @property
     def engine_reason(self) -> str:
-        """The reason why `auto` takes this engine; empty for an engine that the user named."""
+        """Why `auto` chose the engine; empty if the user did."""
         return self._engine_choice[1]
 
     @cached_property
@@ -72,21 +72,21 @@ class ResolvedJudge:
 
     @cached_property
     def recognition(self) -> Recognition:
-        """The released judge that the model is; empty for the default judge and where cards are ignored."""
+        """The released judge that the model is, unless cards are ignored."""
         if self.model is None or self.ignore_card:
             return Recognition()
         return recognise(self.model, self.card, adapter=self.adapter)
 
     @property
     def display_name(self) -> str:
-        """The model for messages; for the default judge its name and the reason."""
+        """The model for messages; for the default judge with the reason."""
         if self.model is not None:
             return self.model
         choice = default_choice()
         return f"{choice.card.name}, since {choice.reason}"
 
     def with_engine(self, engine: str) -> "ResolvedJudge":
-        """The same judge in the engine of the run that a command resumes."""
+        """Return the same judge in another engine, such as that of a resumed run."""
         return self if engine == self.asked_engine else replace(self, asked_engine=engine)
 
 
@@ -98,11 +98,10 @@ def resolve(
     card: str | None = None,
     ignore_card: bool = False,
 ) -> ResolvedJudge:
-    """Find the judge that is meant, without loading or downloading it.
+    """Find the judge without loading or downloading it.
 
     Args:
-        model: judge's name, folder, GGUF file or hub id; a server's name of the model, or a script; None for the
-            default judge.
+        model: judge's name, folder, GGUF file, hub id, server's model name, or script; None for the default judge.
         engine: name of an engine, or `auto`.
         adapter: folder or hub id of a PEFT adapter.
         card: name of the released judge's card; None recognises the judge.
@@ -115,7 +114,7 @@ def resolve(
     """
     check_engine(engine)
     if model == "":
-        raise ConfigError("the model's name is empty; leave it out for the default judge")
+        raise ConfigError("the model name is empty; omit it for the default judge")
     named = None
     weights, tuned = ("", None) if model is None else locate_weights(model)
     if engine in MODEL_ENGINES:
@@ -123,10 +122,10 @@ def resolve(
         if named is None:
             check_place(weights)
         elif adapter is not None:
-            raise ConfigError(f"{named.card.name} is a judge by name; name the base of {adapter} as --model")
+            raise ConfigError(f"{named.card.name} is a named judge; pass the base of {adapter} as --model")
     elif model is None:
         server = " (--model), and the server (--engine-arg base_url=URL)" if engine == "openai" else " (--model)"
-        raise ConfigError(f"no model is named, and the {engine} engine has no default judge; name one{server}")
+        raise ConfigError(f"the {engine} engine has no default judge; name a model{server}")
     return ResolvedJudge(
         model=model,
         asked_engine=engine,
@@ -141,11 +140,10 @@ def resolve(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeFormat:
-    """The template and scale of a judge, and their source: its card, an option, or the default.
+    """Template and scale of a judge, and whether they come from its card, an option or the default.
 
-    `never_explained` is True where the card states that no training row had a reason. `reply_tokens` is the room for a
-    reply that reasons first: that of the training, else half of the judge's window; None where neither is known.
-    `criterion`, `tie_threshold` and `calibration_temperature` are the card's, see `judgelm.prompts.judge_card.Card`.
+    `never_explained` is True if no training row had a reason. `reply_tokens` limits replies that reason first: as in
+    training, or half of the window. The other fields are those of `judgelm.prompts.judge_card.Card`.
     """
 
     template: str
@@ -161,12 +159,12 @@ class JudgeFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSetup:
-    """How a resolved judge is loaded and prompted.
+    """How a judge is loaded and prompted.
 
     Attributes:
         judge: the resolved judge.
-        options: for its engine; window and thinking are from the card unless the user chose them.
-        card: the judge's card; None for a model without one.
+        options: of its engine; window and thinking come from the card unless the user chose them.
+        card: the judge's card, or None.
         recognition: the released judge; empty for a judge with a card.
         format: template and scale.
     """
@@ -178,10 +176,7 @@ class JudgeSetup:
     format: JudgeFormat
 
     def check_loaded(self, described: Mapping[str, Any]) -> None:
-        """Compare the loaded model with the card's window and hashes.
-
-        Args:
-            described: `Engine.describe()`.
+        """Compare the loaded model, described by `Engine.describe()`, with the card's window and hashes.
 
         Raises:
             CardError: the window is smaller than the card's, or a tuned judge's model has changed.
@@ -190,7 +185,7 @@ class JudgeSetup:
         stated = card.window if card is not None and self.judge.engine in MODEL_ENGINES else None
         if stated is not None and self.options.max_model_len == stated and window and window < stated:
             raise CardError(
-                f"{self.judge.weights}: {CARD_NAME} states a window of {stated:,} tokens, and the model has "
+                f"{self.judge.weights}: {CARD_NAME} states a window of {stated:,} tokens, but the model has "
                 f"{window:,}; correct the card, or pass --max-model-len {window}"
             )
         if self.judge.tuned is not None and not self.judge.ignore_card:
@@ -204,13 +199,13 @@ def prepare(
     template: str | None = None,
     reading: JudgeReading | None = None,
 ) -> JudgeSetup:
-    """Read the judge's card, which may download it from the hub, and decide how the judge is loaded and prompted.
+    """Read the judge's card, possibly from the hub, and decide how the judge is loaded and prompted.
 
     Args:
         judge: from `resolve`.
         options: fields of `EngineOptions` without the model.
-        template: id of the user's template; None takes the card's, else the default of the reading.
-        reading: of the user; None takes the card's.
+        template: the user's template; None takes the card's, or the default of the reading.
+        reading: the user's reading; None takes the card's.
 
     Raises:
         ConfigError: unknown template or card, or options that do not fit the engine or each other.
@@ -221,7 +216,7 @@ def prepare(
     engine = replace(engine, adapters=tuple(absolute_folder(adapter) for adapter in engine.adapters))
     runs_model = judge.engine in MODEL_ENGINES
     if engine.adapters and not runs_model:
-        raise ConfigError(f"the {judge.engine} engine holds no adapters; use --engine transformers or vllm")
+        raise ConfigError(f"the {judge.engine} engine cannot hold adapters; use --engine transformers or vllm")
     stored = _stored_card(engine) if runs_model or Path(engine.model).is_dir() else None  # refuses a missing model
     card = judge.tuned or _card_of(judge.named) or stored
     is_reward_model = runs_model and _has_reward_head(engine)
@@ -257,20 +252,19 @@ def judge_format(
     ignore_card: bool,
     chat: bool = False,
 ) -> JudgeFormat:
-    """The template and scale of a judge.
+    """Choose the template and scale of a judge.
 
     Args:
-        card: of the judge; None where it has none.
-        template: the user's; None takes the card's, else the default of the reading.
+        card: of the judge, or None.
+        template: the user's; None takes the card's, or the default of the reading.
         reading: the user's; None takes the template's.
-        location: names the model in errors.
-        ignore_card: take another template than the card's.
-        chat: the model has a chat template, so that a judge without a card is asked as any model that follows
-            instructions.
+        location: the model in error messages.
+        ignore_card: accept another template than the card's.
+        chat: whether a model without a card has a chat template, and is prompted as an instruction-tuned model.
 
     Raises:
-        CardError: the model's card names another template, or other bytes of it.
-        ConfigError: no such template, or one of another reading.
+        CardError: the card names another template, or another version of it.
+        ConfigError: the template does not exist, or does not fit the reading.
     """
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
@@ -303,12 +297,12 @@ def _check_reading(judge: ResolvedJudge, reading: str, *, is_reward_model: bool)
 
 
 def absolute_folder(adapter: str) -> str:
-    """A local folder's absolute path; a hub id unchanged."""
+    """Return a local folder's absolute path; a hub id is unchanged."""
     return str(Path(adapter).resolve()) if Path(adapter).is_dir() else adapter
 
 
 def _card_of(named: InstalledJudge | None) -> Card | None:
-    """The card of a named judge without an adapter, whose folder has no `judge.json`."""
+    """Named judges without an adapter have no `judge.json`."""
     if named is None or named.adapter is not None:
         return None
     card, template = named.card, get_template(named.card.template)
@@ -335,11 +329,6 @@ def _has_reward_head(options: EngineOptions) -> bool:
 def _chosen_template(
     card: Card | ReleasedJudge | None, template: str | None, reading: JudgeReading | None, *, chat: bool
 ) -> Template:
-    """The user's template, the card's, or the default of a reading.
-
-    Raises:
-        ConfigError: there is no such template, or it is of another reading.
-    """
     stated = template or (card.template if card is not None else None)
     if template is None and reading is not None and (not stated or get_template(stated).reading != reading):
         stated = reading if reading != "score-line" else "judgelm-chat" if chat else DEFAULT_TEMPLATE

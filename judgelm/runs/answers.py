@@ -83,7 +83,7 @@ def _with_weights(options: EngineOptions) -> EngineOptions:
         check_place(options.model)
         return options
     if named.adapter is not None and options.adapter is not None:
-        raise ConfigError(f"{named.card.name} is a judge by name; name the base of {options.adapter} as model")
+        raise ConfigError(f"{named.card.name} is a named judge; pass the base of {options.adapter} as model")
     return replace(options, model=str(named.base), adapter=str(named.adapter) if named.adapter else options.adapter)
 
 

@@ -152,7 +152,7 @@ TRY = (*RUN, *SCRIPTED, "8 6")
         ([*RUN, "--model", "x", "--mode", "duel"], "mode 'duel' does not exist; available: pair"),
         ([*RUN, "--model", "x", "--engine", "vlm"], "engine 'vlm' does not exist"),
         ([*RUN, "--engine", "scripted"], "the scripted engine has no default judge; name one"),
-        ([*RUN, "--model", ""], "the model's name is empty"),
+        ([*RUN, "--model", ""], "the model name is empty"),
         ([*RUN, "--model", "no-such-model", "--reasons", "flips"], "add --both-orders"),  # before anything is loaded
         (["{pairs}", *SCRIPTED, "8 6"], "-o is missing"),
         (["{pairs}", "-o", "nowhere/out.jsonl", *SCRIPTED, "8 6"], "no such folder"),

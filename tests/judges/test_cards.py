@@ -41,10 +41,10 @@ CARDS = (LARGE, judge_card("qwen-0.5b"), SMALL)
     ("memory", "cuda", "bfloat16", "name", "reason"),
     [
         (6, 0, True, "qwen-1.5b", "no model is named"),
-        (5, 0, True, "small-judge", "no model is named and qwen-1.5b needs 6 GB of memory, and 5.0 GB are free"),
-        (6, 0, False, "small-judge", "no model is named and this CPU has no bfloat16 instructions, which qwen-1.5b"),
+        (5, 0, True, "small-judge", "no model is named, and qwen-1.5b needs 6 GB of memory but only 5.0 GB are free"),
+        (6, 0, False, "small-judge", "no model is named, and qwen-1.5b needs bfloat16 instructions"),
         (1, 5, False, "qwen-1.5b", "no model is named"),
-        (1, 4, False, "small-judge", "no model is named and qwen-1.5b needs 6 GB of memory, and 1.0 GB are free"),
+        (1, 4, False, "small-judge", "no model is named, and qwen-1.5b needs 6 GB of memory but only 1.0 GB are free"),
     ],
 )
 def test_the_default_follows_the_machine(memory, cuda, bfloat16, name, reason):
@@ -141,9 +141,9 @@ def test_a_part_that_is_missing_or_of_another_judge_is_named(small_judge, judge_
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        ({"adapter": "mine"}, "small-judge is a judge by name; name the base of mine as --model"),
+        ({"adapter": "mine"}, "small-judge is a named judge; pass the base of mine as --model"),
         ({"engine": "scripted"}, "the scripted engine has no default judge"),
-        ({"model": ""}, "the model's name is empty"),
+        ({"model": ""}, "the model name is empty"),
     ],
 )
 def test_what_does_not_go_with_the_default_judge_is_refused(small_judge, arguments, finding):

@@ -171,7 +171,7 @@ def test_only_adapters_of_the_folder_are_loaded(tiny_judge, adapters, tiny_adapt
 
 
 def test_a_judge_shares_its_engine_with_adapters_alone(tiny_judge, adapters, tiny_adapters, tmp_path):
-    with pytest.raises(ConfigError, match="holds no adapters"):
+    with pytest.raises(ConfigError, match="cannot hold adapters"):
         Judge("8 6", engine="scripted", adapters=(str(adapters / "kind"),))
     with Judge(str(tiny_judge), dtype="float32") as judge:
         with pytest.raises(ModelError, match=r"no judge\.json"):
