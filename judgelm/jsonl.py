@@ -154,7 +154,7 @@ def check_no_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) 
         for written in (output, f"{output}.partial"):
             for key in _file_keys(written, 1):
                 if key in read:
-                    finding = f"{written}: this would overwrite its own input {read[key]}"
+                    finding = f"{written}: would write over its own input {read[key]}"
                     raise ConfigError(f"{finding}; choose another path")
 
 

@@ -116,12 +116,8 @@ class Judge:
         note = f"{model} has no judge.json and is not a known judge (judgelm judges), so it is {used}"
         if self._candidates:
             note += f"; if it is a known judge, pass {' or '.join(f'--card {name}' for name in self._candidates)}"
-        way = (
-            "choose the reading with your labels: judgelm tune"
-            if template.reads_words
-            else "or write its card: judgelm judges new"
-        )
-        return [f"{note}; {way} {model}", *self._larger()]
+        tune, new = "choose the reading with your labels: judgelm tune", "write its card: judgelm judges new"
+        return [f"{note}; {tune if template.reads_words else new} {model}", *self._larger()]
 
     def _larger(self) -> list[str]:
         if not str(self.engine.describe().get("device")).startswith("cuda"):

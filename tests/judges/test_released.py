@@ -131,7 +131,7 @@ def test_words_are_cut_and_filled_without_running_the_code(tmp_path):
 )
 def test_where_words_stand(text, where, words):
     assert cut(text, where, location="FILE") == words
-    with pytest.raises(CardError, match="FILE: no words at y"):
+    with pytest.raises(CardError, match="FILE: nothing at y"):
         cut("x = 1", Cut(constant="y"), location="FILE")
 
 
@@ -150,7 +150,7 @@ def test_words_are_downloaded_once_and_checked(server):
 
 def test_words_without_a_licence_are_not_downloaded_but_brought(tmp_path):
     judge = made_up(licence="")
-    with pytest.raises(ModelError, match="state no licence"):
+    with pytest.raises(ModelError, match="has no licence"):
         judge.prompt("pair")
     with pytest.raises(InputError, match="has none of this judge's files"):
         bring_words(judge.files, tmp_path)

@@ -46,7 +46,7 @@ def test_ids_may_be_made_of_fields_or_taken_from_rows(tmp_path):
     rows = write_rows(tmp_path / "rows.jsonl", [{"id": "mine", "question": "q", "answer_1": "x", "answer_2": "y"}])
     result = imported(tmp_path, [annotation(1.0), annotation(1.0, output="z")], rows=str(rows), overwrite=True)
     assert list(read_judgments(tmp_path / "run.jsonl")) == ["mine"]
-    assert "has this question and these answers" in result.rejects[0].reason
+    assert "has these texts" in result.rejects[0].reason
 
 
 def test_a_template_names_fields_that_the_rows_have(tmp_path):
