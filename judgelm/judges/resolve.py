@@ -334,5 +334,5 @@ def _chosen_template(
         stated = reading if reading != "score-line" else "judgelm-chat" if chat else DEFAULT_TEMPLATE
     chosen = get_template(stated or (DEFAULT_READING if chat else DEFAULT_TEMPLATE))
     if reading is not None and chosen.reading != reading:
-        raise ConfigError(f"--template {chosen.id} has reading {chosen.reading}, not {reading}; omit one of the two")
+        raise ConfigError(f"--template {chosen.id} is of reading {chosen.reading}, not {reading}; omit one of them")
     return chosen

@@ -52,7 +52,7 @@ def prices_of(arguments: Mapping[str, Any]) -> Prices | None:
     if prices == [None, None]:
         return None
     if not all(isinstance(price, int | float) and price >= 0 for price in prices):
-        raise ConfigError("price_in and price_out: give both, in USD per million tokens; 0 is allowed")
+        raise ConfigError("price_in and price_out go together, in USD per million tokens; 0 is allowed")
     return Prices(prompt=float(prices[0] or 0), reply=float(prices[1] or 0))
 
 
@@ -175,7 +175,7 @@ class TeacherPrompts:
             InputError: the pair's id has a reserved suffix.
         """
         if sample.id.endswith((_REFERENCE, _SWAPPED)):
-            raise InputError(f"id {shown_id(sample.id)}: rename it; {_REFERENCE} and {_SWAPPED} are reserved suffixes")
+            raise InputError(f"id {shown_id(sample.id)}: the suffixes {_REFERENCE} and {_SWAPPED} are reserved; rename it")
         for with_reference in self.readings(sample):
             prompt = replace(
                 sample,

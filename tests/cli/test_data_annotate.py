@@ -276,7 +276,7 @@ def test_references_where_there_are_some(annotate):
 
 
 def test_ids_that_look_like_prompts_are_refused():
-    with pytest.raises(InputError, match="#reference and #swapped are reserved"):
+    with pytest.raises(InputError, match="the suffixes #reference and #swapped are reserved"):
         list(TeacherPrompts()(Sample(id="1#swapped", question="q", answers=("a", "b"))))
 
 
@@ -287,7 +287,7 @@ def test_ids_that_look_like_prompts_are_refused():
         (("pairs.jsonl", "-o", "none/t.jsonl"), "no such folder"),
         (("pairs.jsonl", "-o", "t.csv"), "must end in .jsonl"),
         (("pairs.jsonl", "-o", "t.jsonl", "--drop-disagreeing"), "add --both-orders"),
-        (("pairs.jsonl", "-o", "t.jsonl", "--price-in", "1"), "price_in and price_out: give both"),
+        (("pairs.jsonl", "-o", "t.jsonl", "--price-in", "1"), "price_in and price_out go together"),
         (("pairs.jsonl", "-o", "t.jsonl", "--max-cost", "1"), "needs the openai engine, --price-in and --price-out"),
     ],
 )

@@ -67,5 +67,5 @@ def test_prices_come_in_twos():
     assert prices_of({}) is None
     assert prices_of({"price_in": 0, "price_out": 1.5}) == Prices(prompt=0, reply=1.5)
     for given in ({"price_in": 1}, {"price_in": "1", "price_out": 2}, {"price_in": -1, "price_out": 2}):
-        with pytest.raises(ConfigError, match="give both"):
+        with pytest.raises(ConfigError, match="go together"):
             prices_of(given)
