@@ -175,7 +175,9 @@ class TeacherPrompts:
             InputError: the pair's id has a reserved suffix.
         """
         if sample.id.endswith((_REFERENCE, _SWAPPED)):
-            raise InputError(f"id {shown_id(sample.id)}: the suffixes {_REFERENCE} and {_SWAPPED} are reserved; rename it")
+            raise InputError(
+                f"id {shown_id(sample.id)}: the suffixes {_REFERENCE} and {_SWAPPED} are reserved; rename it"
+            )
         for with_reference in self.readings(sample):
             prompt = replace(
                 sample,

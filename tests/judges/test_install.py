@@ -148,7 +148,10 @@ def link_card(source):
     [
         (link_card, r"has no judge\.json"),
         (lambda source: (source / "pyproject.toml").write_text("[project\n"), r"pyproject\.toml: cannot read"),
-        (lambda source: (source / "pyproject.toml").write_text("[project]\nname = 'x'\n"), "'x' instead of judgelm-small-judge"),
+        (
+            lambda source: (source / "pyproject.toml").write_text("[project]\nname = 'x'\n"),
+            "'x' instead of judgelm-small-judge",
+        ),
         (
             lambda source: (source / "pyproject.toml").write_text(
                 "[project]\nname = 'judgelm.small_judge'\nversion = '../1'\n"
