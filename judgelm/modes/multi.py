@@ -15,8 +15,8 @@ from typing import ClassVar, Literal
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import first_failure, read_reply, with_usage
 from judgelm.modes.flow import Flow, requests_of
-from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
-from judgelm.modes.readings import answer_scores, check_reading, explain_word, read_words, reading_of
+from judgelm.modes.mode import check_above_zero, sampling_for
+from judgelm.modes.readings import ReadingMode, answer_scores, check_reading, explain_word, read_words, reading_of
 from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
@@ -31,7 +31,7 @@ _SAME_SCORE = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Multi(BatchMode):
+class Multi(ReadingMode):
     """Rank two or more answers by their mean scores; answers with the same mean are tied.
 
     `consistent` means that all orders give the same ranking. If the answers do not fit the window, they are cut evenly

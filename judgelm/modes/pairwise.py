@@ -20,8 +20,8 @@ from judgelm.modes.completions import (
 )
 from judgelm.modes.flow import Flow, RequestFlow, requests_of
 from judgelm.modes.labels import PLACES, LabelPairMode, compare_by_label
-from judgelm.modes.mode import BatchMode, check_above_zero, check_threshold, pair_orders, sampling_for
-from judgelm.modes.readings import check_reading, conclude_pair, explain_word, read_words, reading_of
+from judgelm.modes.mode import check_above_zero, check_threshold, pair_orders, sampling_for
+from judgelm.modes.readings import ReadingMode, check_reading, conclude_pair, explain_word, read_words, reading_of
 from judgelm.modes.reasons import Reasons, explain, to_explain
 from judgelm.parsing.scores import (
     OrderRule,
@@ -55,7 +55,7 @@ _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairwise(BatchMode):
+class Pairwise(ReadingMode):
     """Judge a pair of answers.
 
     If the template reads words (`judgelm.modes.readings`), P(first better) decides. `letters` shows both orders,

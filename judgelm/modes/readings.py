@@ -15,12 +15,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple
 
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import failure_of, first_failure, in_sample_order
 from judgelm.modes.flow import Flow, RequestFlow, requests_of
-from judgelm.modes.mode import SamplingOptions, sampling_for
+from judgelm.modes.mode import BatchMode, sampling_for
 from judgelm.modes.reasons import Reasons, explain, to_explain
 from judgelm.parsing.scores import (
     MIN_ASSIGNED,
@@ -57,32 +57,19 @@ _NOT_READ: Mapping[str, tuple[object, ...]] = {
 """Options without meaning where probabilities are read, and their allowed values."""
 
 
-class ReadingMode(Protocol):
-    """Options that a reading needs; see `judgelm.modes.pairwise.Pairwise`."""
+class ReadingMode(BatchMode):
+    """Parent of modes that can read words, with the options that readings need; see `Pairwise`."""
 
-    @property
-    def template(self) -> str:
-        """Id of the template."""
-
-    @property
-    def reference(self) -> Literal["auto", "use", "ignore"]:
-        """Policy for references."""
-
-    @property
-    def scale(self) -> tuple[float, float]:
-        """Lowest and highest score."""
-
-    @property
-    def step(self) -> float:
-        """Spacing of grades."""
-
-    @property
-    def criterion(self) -> str | None:
-        """The user's criterion."""
-
-    @property
-    def calibration_temperature(self) -> float:
-        """Divides the difference of two strengths."""
+    __slots__ = ()
+    scale: tuple[float, float]
+    step: float
+    criterion: str | None = None
+    calibration_temperature: float
+    tie_threshold: float
+    reasons: Reasons = "none"
+    reason_tokens: int
+    temperature: float
+    seed: int
 
 
 class Words(NamedTuple):
@@ -131,7 +118,7 @@ class Readout:
         return first_failure(self.shown) if self.strengths is None else None
 
 
-def reading_of(mode: ReadingMode) -> Template:
+def reading_of(mode: BatchMode) -> Template:
     """Return the template of a mode."""
     return get_template(mode.template)
 
@@ -168,11 +155,10 @@ def check_reading(mode: ReadingMode) -> str:
 
 
 def _check_rewarding(mode: ReadingMode) -> None:
-    name = str(getattr(mode, "name", ""))
-    if not getattr(mode, "takes_rewards", False):
-        raise ConfigError(f"mode {name}: a reward model writes no text; use mode reward, pair, single or multi")
-    if (reasons := getattr(mode, "reasons", "none")) != "none":
-        raise ConfigError(f"reasons is {reasons}, but a reward model cannot explain; leave it out")
+    if not mode.takes_rewards:
+        raise ConfigError(f"mode {mode.name}: a reward model writes no text; use mode reward, pair, single or multi")
+    if mode.reasons != "none":
+        raise ConfigError(f"reasons is {mode.reasons}, but a reward model cannot explain; leave it out")
 
 
 def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ...]]) -> RequestFlow[Readout]:
@@ -341,21 +327,7 @@ def first_better(mode: ReadingMode, strengths: tuple[float, ...]) -> float:
     return (1 if odds >= 0 else smaller) / (1 + smaller)
 
 
-class ExplainingMode(ReadingMode, SamplingOptions, Protocol):
-    """A mode whose judgments can be explained."""
-
-    @property
-    def reasons(self) -> Reasons:
-        """The judgments to explain."""
-
-    @property
-    def reason_tokens(self) -> int:
-        """Room for a reason."""
-
-
-def explain_word(
-    mode: ExplainingMode, judgment: Judgment, prompts: Sequence[Prompt], close_threshold: float = 0
-) -> Flow:
+def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt], close_threshold: float = 0) -> Flow:
     """Ask for reasons: of the given order, of both orders (`flips`), or of each answer that was read alone."""
     template = reading_of(mode)
     indices = to_explain(judgment, mode.reasons, close_threshold)
@@ -367,19 +339,7 @@ def explain_word(
     )
 
 
-class PairReadingMode(ReadingMode, Protocol):
-    """A mode of pairs."""
-
-    @property
-    def name(self) -> str:
-        """The mode's name."""
-
-    @property
-    def tie_threshold(self) -> float:
-        """Distance of P(first better) from 0.5 within which the verdict is a tie."""
-
-
-def conclude_pair(mode: PairReadingMode, sample: Sample, readout: Readout) -> Judgment:
+def conclude_pair(mode: ReadingMode, sample: Sample, readout: Readout) -> Judgment:
     """Return the judgment of two answers; `consistent` if the letters of both orders name the same answer."""
     strengths = readout.strengths
     probability = None if strengths is None else first_better(mode, strengths)

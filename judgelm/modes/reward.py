@@ -1,6 +1,5 @@
 """Reward models: each answer gets a number in one pass."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -9,13 +8,13 @@ from judgelm.modes.completions import graded, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.mode import BatchMode, check_threshold
 from judgelm.modes.multi import ranking
-from judgelm.modes.readings import check_reading, conclude_pair, read_rewards, reading_of
+from judgelm.modes.readings import ReadingMode, check_reading, conclude_pair, read_rewards, reading_of
 from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Judgment, RankingVerdict, Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reward(BatchMode):
+class Reward(ReadingMode):
     """Score each answer with a reward model; two answers are a pair, more are ranked.
 
     The model reads question and answer, or the dialogue of a sample with `turns`, in its own chat template. Its numbers
@@ -35,9 +34,6 @@ class Reward(BatchMode):
     reference: ClassVar[Literal["ignore"]] = "ignore"
     reading: ClassVar[Literal["reward"]] = "reward"
     takes_rewards: ClassVar[bool] = True
-    criterion: ClassVar[None] = None
-    scale: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
-    step: ClassVar[float] = 1
 
     template: str = "reward"
     tie_threshold: float = 0.0

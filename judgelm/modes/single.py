@@ -12,7 +12,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import graded, grades_of, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.mode import BatchMode, check_above_zero, pair_orders, sampling_for
-from judgelm.modes.readings import answer_scores, check_reading, explain_word, read_words, reading_of
+from judgelm.modes.readings import ReadingMode, answer_scores, check_reading, explain_word, read_words, reading_of
 from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_scores, score_lines
 from judgelm.prompts.catalog import get_template, grading_family, grading_prompt
@@ -35,7 +35,7 @@ class _Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Single(BatchMode):
+class Single(ReadingMode):
     """Grade one answer.
 
     Attributes:

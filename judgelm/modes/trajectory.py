@@ -16,7 +16,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import graded, labelled, with_usage
 from judgelm.modes.flow import Flow, interleave
 from judgelm.modes.mode import BatchMode, check_above_zero, check_threshold, pair_orders
-from judgelm.modes.readings import Readout, conclude_pair, explain_word, read_words, reading_of
+from judgelm.modes.readings import ReadingMode, Readout, conclude_pair, explain_word, read_words, reading_of
 from judgelm.modes.reasons import Explained
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import get_template, sha_of
@@ -38,7 +38,7 @@ _PROBE = '[{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trajectory(BatchMode):
+class Trajectory(ReadingMode):
     """Judge one trajectory of an agent, or two of the same task as a pair.
 
     `Judgment.shown` has one entry per prompt, with the task as its `part`. The first task gives verdict, scores and
