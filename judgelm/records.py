@@ -1,8 +1,7 @@
 """Records shared by all packages: frozen, slotted, without behaviour.
 
 A mode sends a `Request` about a `Sample` to an engine, gets a `Completion`, and concludes a `Judgment`. A `Label` is
-the verdict of a person or teacher. For their file formats see `judgelm.runs.run_files` (judgments) and
-`judgelm.data.sources.registry` (samples and labels).
+the verdict of a person or teacher.
 """
 
 from collections.abc import Mapping
@@ -36,10 +35,8 @@ class Label:
     Attributes:
         winner: of a pair; None for other numbers of answers.
         scores: one per answer.
-        reason: explanation of the verdict.
         votes: of several annotators (PandaLM).
-        preference: P(first is better), in [0, 1]: 0 and 1 are hard labels, 0.5 is a tie. Without scores it decides the
-            winner.
+        preference: P(first is better), in [0, 1]; decides the winner if there are no scores.
     """
 
     sample_id: str
@@ -104,8 +101,7 @@ class Span:
 class Prompt:
     """The judge's input: plain text, or chat messages if `chat` is set.
 
-    Plain text is the concatenation of the spans. In a chat, neighbouring spans of one role are one message, and the
-    tokenizer's chat template wraps the messages.
+    In a chat, neighbouring spans of one role are one message.
 
     Attributes:
         prefill: forced beginning of the reply.
@@ -138,9 +134,6 @@ class Sampling:
         grammar: regular expression that the reply must match, for engines that support it.
         reserve: tokens that the length policy keeps free after the prompt; None is `max_tokens`. A request that
             continues an earlier reply uses the earlier value, so that answers are cut in the same way.
-
-    Raises:
-        ConfigError: a number that no engine supports, or an empty stop string.
     """
 
     max_tokens: int
@@ -169,11 +162,11 @@ class Sampling:
 
     @property
     def blank_stops(self) -> tuple[str, ...]:
-        """The stop strings that would end a reply at an empty first line where a back end applies them itself."""
+        """Stop strings that would end a reply at an empty first line if a back end applies them itself."""
         return tuple(stop for stop in self.stop if stop.isspace())
 
     def cut_at_stop(self, text: str) -> str | None:
-        """The text up to its first stop string; None where it has none."""
+        """Return the text up to its first stop string; None if it has none."""
         begin = len(text) - len(text.lstrip())
         starts = [start for stop in self.stop if (start := text.find(stop, begin if stop.isspace() else 0)) >= 0]
         if not starts:
@@ -221,17 +214,16 @@ class Completion:
     """An engine's answer to one request.
 
     Attributes:
-        texts: `n` replies; empty if the request failed. A reply that begins with thinking contains the opening of the
-            thinking, even if the chat template wrote it into the prompt.
+        texts: `n` replies; empty if the request failed. A reply that begins with thinking contains its opening, even if
+            the chat template wrote it.
         thinking: the thinking before each reply, without tags; empty if there is none.
         finish_reasons: one per reply, or a single `too_long`, `equal_after_cut` or `error` for the whole request.
         candidate_logprobs: for each candidate, the natural log of the probability that a reply at temperature 1 begins
-            with it and with no longer candidate. It is -inf if there is none, or for candidates that an engine left out
-            because they have at most 0.01 together. None if not requested or not available.
+            with it and with no longer candidate. It is -inf for candidates that an engine left out because they have at
+            most 0.01 together. None if not requested or not available.
         approximation: why the log-probabilities are not exact; empty if they are.
         prompt_tokens: tokens of the prompt as the model read it.
         completion_tokens: tokens of all replies together.
-        truncations: what the length policy shortened.
         sanitized: number of confusables of special tokens that were sanitized.
         error: the engine's message if the request failed.
         reward: a reward model's number for the prompt, unbounded; its text is empty.
@@ -274,10 +266,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Unparsed:
-    """A failure with its reason; never converted to a number.
-
-    `text` is the raw reply or the engine's message, `why` the reason in words.
-    """
+    """A failure with its reason; never converted to a number. `text` is the raw reply or the engine's message."""
 
     code: FailureCode
     text: str
@@ -288,11 +277,8 @@ class Unparsed:
 class PairDistribution:
     """The judge's probabilities of all score lines for one prompt, in the order shown.
 
-    `expected`, `first_better` and `tie` are over the assigned probability, and NaN (null in a run file) if nothing is
-    assigned.
-
     Attributes:
-        expected: mean score of each answer.
+        expected: mean score of each answer; this and the next two are NaN (null in a run file) if nothing is assigned.
         first_better: P(s1 > s2) + P(s1 = s2) / 2, in [0, 1].
         tie: P(s1 = s2), in [0, 1].
         unassigned: probability of replies that do not begin with a score line of the scale, in [0, 1].
@@ -310,12 +296,7 @@ class PairDistribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeDistribution:
-    """The judge's probabilities of one answer's scores; `unassigned` and `approximation` as in `PairDistribution`.
-
-    Attributes:
-        expected: mean score over the assigned probability; NaN (null in a run file) if nothing is assigned.
-        likeliest: (score, probability), likeliest first, down to 0.0001.
-    """
+    """Probabilities of one answer's scores, as in `PairDistribution`; `likeliest` is (score, probability)."""
 
     expected: float
     unassigned: float
@@ -361,7 +342,6 @@ class SelfAnswer:
     Attributes:
         text: whole reply, with its reasoning.
         answer: final answer, normalised for comparison; None if there is none.
-        thinking: a reasoning model's thinking before the text; None without any.
     """
 
     text: str
@@ -376,7 +356,6 @@ class Shown:
     Attributes:
         order: `order[i]` is the sample's index of the answer shown at position i.
         text: the reply without its thinking.
-        thinking: a reasoning model's thinking before the reply; None without any.
         part: subject of this prompt in modes with several: a rubric's dimension, a turn.
         scores: in the order shown.
         anchor: score of the other answer that the sample's was compared with.
@@ -456,11 +435,10 @@ class Judgment:
 
     Attributes:
         verdict: None exactly if `failure` is set.
-        scores: in sample order, on the judge's scale: the mean over the orders, or those of the given order under order
-            rule `given`.
+        scores: in sample order, on the judge's scale: the mean over the orders, or the given order's under order rule
+            `given`.
         consistent: whether all orders give the same winner or ranking; None with one order, or if an order failed.
-        probability: P(first better) or P(correct), in [0, 1], over all orders, or of the given order under order rule
-            `given`. None if not requested or not available.
+        probability: P(first better) or P(correct), in [0, 1], over the same orders. None if not requested or available.
         sanitized: number of confusables of delimiters and special tokens that were sanitized.
         provenance: hash of model, template, engine, sampling, versions and machine, which are in the manifest.
         decided_by: deciding step: `small` or `large` judge of a cascade, `exact_match`, `blank_answer` or `judge` for

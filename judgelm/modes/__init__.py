@@ -1,8 +1,6 @@
-"""Modes: ways of judging, each a pure generator of requests, by the name that users write.
+"""Modes by the name that users write. Each is a pure generator of requests, without I/O; see `judgelm.modes.mode`.
 
-A mode is a frozen dataclass whose fields are its options (`judgelm.modes.mode.BatchMode`). Called with a sample, it
-yields lists of requests, is sent the completions in the same order, and returns the judgment. It does no I/O and knows
-no engine. Importing this package loads no mode, so that commands can print their help quickly.
+This package imports a mode only when it is used, so that commands print their help quickly.
 """
 
 from collections.abc import Mapping
@@ -56,7 +54,7 @@ def mode_type(name: str) -> "type[BatchMode]":
     """Import and return the mode of that name.
 
     Raises:
-        ConfigError: there is no such mode; the message lists the available ones.
+        ConfigError: there is no such mode.
     """
     if name not in MODES:
         raise not_found("mode", name, MODES)
@@ -65,7 +63,7 @@ def mode_type(name: str) -> "type[BatchMode]":
 
 
 def shown_fields() -> frozenset[str]:
-    """Return the metadata fields that the prompts of any mode show; see `BatchMode.shown_fields`."""
+    """Return the metadata fields that any mode shows in its prompts."""
     from judgelm.modes.released import ReleasedMode
 
     return frozenset().union(ReleasedMode.shown_fields, *(mode_type(name).shown_fields for name in MODES))
@@ -77,7 +75,7 @@ def protocol_of(name: str) -> str:
 
 
 def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> "BatchMode":
-    """Return a mode with its options checked for name, type and range.
+    """Return a mode with its options checked.
 
     Args:
         name: key of `MODES`.
@@ -85,17 +83,13 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
         own: values of `CARD_FIELDS`; those that the mode lacks are ignored.
 
     Raises:
-        ConfigError: unknown mode or option, or a value out of range.
+        ConfigError: unknown mode or option, or an invalid value.
     """
     return build_mode(mode_type(name), name, options, own or {})
 
 
 def build_mode(kind: "type[BatchMode]", name: str, options: Mapping[str, Any], own: Mapping[str, Any]) -> "BatchMode":
-    """Return a mode of this type, as `make_mode` does; with `votes` above 1 the judge is sampled that many times.
-
-    Raises:
-        ConfigError: unknown option, or a value out of range.
-    """
+    """Like `make_mode`, for a class; with `votes` above 1 the judge is sampled that many times."""
     from judgelm.modes.mode import check_finite
     from judgelm.modes.votes import TEMPERATURE, Voted
 

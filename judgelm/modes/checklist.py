@@ -1,8 +1,7 @@
 """Answers judged by a checklist: each criterion is a yes-no question, and the score is the weighted share met.
 
-The criteria come with the row (its field `criteria`) or with the run. The score of an answer is the sum of the weights
-of the criteria that it meets, divided by the sum of the positive weights. Negative weights are for what an answer
-should not do, so the score is at most 1 and can be below 0.
+The score is the weight of the criteria met divided by the sum of the positive weights. Negative weights are for what an
+answer should not do, so the score can be below 0.
 
 Source: HealthBench (Arora et al. 2025), `calculate_score` in openai/simple-evals, which is the rule with `hard`;
 Rubrics as Rewards (Gunjal et al. 2025), weighted criteria as a reward; WildBench (Lin et al. 2024) and TICK (Cook et
@@ -40,11 +39,8 @@ class Criterion:
     """One point of a checklist.
 
     Attributes:
-        text: what an answer does, as a judge can answer with yes or no.
+        text: what an answer does, as a yes-no question can ask it.
         weight: its share of the score; negative for what an answer should not do.
-
-    Raises:
-        ConfigError: empty text, or a weight that is 0 or not finite.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -69,7 +65,7 @@ def parse_criteria(value: object) -> tuple[Criterion, ...]:
     """Return the criteria in a list of texts and of objects with `text` and `weight`, or in its JSON or YAML.
 
     Raises:
-        ConfigError: the value has another form, a criterion occurs twice, or no weight is positive.
+        ConfigError: another form, a criterion that occurs twice, or no positive weight.
     """
     items = parse_yaml(value) if isinstance(value, str) else value
     if not isinstance(items, Sequence) or isinstance(items, str) or not items:
@@ -97,7 +93,7 @@ def _criterion(item: object) -> Criterion:
 
 
 def read_criteria(path: Path) -> tuple[Criterion, ...]:
-    """Read the criteria of a file: a list in YAML or JSON, or one per line in other files.
+    """Read a file of criteria: a list in YAML or JSON, or one per line in other files.
 
     Raises:
         ConfigError: the file cannot be read, or contains no criteria.
@@ -124,10 +120,6 @@ class Checklist(BatchMode):
         criteria: for all samples; a row's field `criteria` overrides them.
         hard: count a criterion as met or not (P(yes) of 0.5 or more) instead of by its P(yes).
         tie_margin: maximum difference of two answers' shares that is a tie.
-        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
-
-    Raises:
-        ConfigError: empty criteria, or an impossible margin.
     """
 
     name: ClassVar[str] = "checklist"
@@ -151,20 +143,12 @@ class Checklist(BatchMode):
             raise ConfigError(f"tie_margin is {self.tie_margin}; it must be from 0 to 1")
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has usable criteria.
-
-        Raises:
-            InputError: it does not.
-        """
+        """Check that a sample has usable criteria."""
         BatchMode.check(self, sample)
         self.criteria_of(sample)
 
     def criteria_of(self, sample: Sample) -> tuple[Criterion, ...]:
-        """Return the criteria for a sample: its own, otherwise those of the mode.
-
-        Raises:
-            InputError: there are none, or the sample's cannot be used.
-        """
+        """Return the criteria for a sample: its own, otherwise the mode's."""
         own = sample.metadata.get(CRITERIA_FIELD)
         if own is None and not self.criteria:
             raise InputError(
@@ -177,11 +161,7 @@ class Checklist(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask all criteria about all answers concurrently, and conclude.
-
-        Raises:
-            InputError: as `check`.
-        """
+        """Ask all criteria about all answers concurrently, and conclude."""
         criteria = self.criteria_of(sample)
         asked = [(index, criterion) for index in range(len(sample.answers)) for criterion in criteria]
         read = yield from interleave([self._ask(sample, index, criterion) for index, criterion in asked])

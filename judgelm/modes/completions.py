@@ -1,8 +1,4 @@
-"""From completions to records: parsing a reply, and the judgment that follows from it.
-
-Modes parse replies with `read_reply`, conclude with `graded`, `labelled` or a function of their own, and count tokens
-with `with_usage`.
-"""
+"""Parsing of completions, and the judgments that follow from them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,10 +27,7 @@ P = ParamSpec("P")
 
 
 def failure_of(completion: Completion) -> Unparsed | None:
-    """Return why a request has no reply; None if it has one.
-
-    A reply that ended within its thinking is `truncated`. Of several replies, one is enough.
-    """
+    """Return why a request has no reply; None if it has one. A reply that ended within its thinking is `truncated`."""
     match completion.finish_reasons[0]:
         case "error":
             return Unparsed("engine", completion.error)
@@ -45,13 +38,7 @@ def failure_of(completion: Completion) -> Unparsed | None:
 
 
 def cut_off(completion: Completion, max_tokens: int, text: str = "") -> Unparsed | None:
-    """Return the failure of a reply that reached its token limit; None if it ended before.
-
-    Args:
-        completion: must have a reply.
-        max_tokens: the limit.
-        text: the reply, if the failure is to hold it.
-    """
+    """Return the failure of a reply that reached its token limit, with its `text` if given; None if it ended before."""
     if completion.finish_reasons[0] != "length":
         return None
     return Unparsed("truncated", text, f"no end within {max_tokens} tokens or the window")
@@ -143,7 +130,7 @@ def pair_in_sample_order(order: tuple[int, ...], values: tuple[float, ...]) -> t
 
 
 def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
-    """Decorate a mode's `__call__` so that its judgments count tokens of all requests and what was sanitized."""
+    """Decorate a mode's `__call__` so that its judgments count the tokens of all requests, and what was sanitized."""
 
     @wraps(call)
     def counted(*args: P.args, **kwargs: P.kwargs) -> Flow:

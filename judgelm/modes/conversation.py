@@ -1,7 +1,7 @@
 """Dialogues of several turns, judged as a pair or graded; `judgelm.prompts.conversation` describes their form.
 
-Source: MT-bench (Zheng et al. 2023), section 3: each turn is judged, the second after the whole dialogue; a model's
-score is the mean over turns. JudgeLM, section 3.2, for the score line and both orders.
+Source: MT-bench (Zheng et al. 2023), section 3: each turn is judged after those before it, and a model's score is the
+mean over turns.
 """
 
 from collections import Counter
@@ -47,18 +47,15 @@ class Conversation(Pairwise):
     """Judge dialogues: two answers are a pair of dialogues, one is graded.
 
     `Judgment.shown` has one entry per turn and order (`part` is `turn 1`, or `dialogue`). The means over the turns are
-    then concluded like a pair. An order fails if one of its turns failed. One dialogue is graded after the dialogue of
-    its references if every shown turn has one, otherwise with the prompt of a plain grade; the verdict is the mean over
-    turns. Where words are read, each answer is shown alone after the turns before it; `letters` shows both dialogues.
+    concluded like a pair; an order fails if one of its turns failed. A single dialogue is graded after the dialogue of
+    its references if every shown turn has one, otherwise without. Where words are read, each answer is shown alone
+    after the turns before it; `letters` shows both dialogues.
 
     Attributes:
         turns: `each` judges every turn after those before it, as MT-Bench does; `last` only the last one; `whole` all
             of them in one judgment.
 
     The other options are those of mode `pair`.
-
-    Raises:
-        ConfigError: options that do not fit together.
     """
 
     name: ClassVar[str] = "conversation"
@@ -74,11 +71,7 @@ class Conversation(Pairwise):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Judge the turns concurrently and merge them.
-
-        Raises:
-            InputError: as `check`.
-        """
+        """Judge the turns concurrently and merge them."""
         self.check(sample)
         single = len(sample.answers) == 1
         views = self.views(sample)
@@ -124,20 +117,12 @@ class Conversation(Pairwise):
         )
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has one or two dialogues.
-
-        Raises:
-            InputError: it does not.
-        """
+        """Check that a sample has one or two dialogues."""
         BatchMode.check(self, sample)
         dialogue_of(sample)
 
     def views(self, sample: Sample) -> list[DialogueView]:
-        """Return the judged parts of the dialogue, each with its own prompts.
-
-        Raises:
-            InputError: the sample's turns are not a dialogue.
-        """
+        """Return the judged parts of the dialogue, each with its own prompts."""
         turns = dialogue_of(sample, referenced=self.reference != "ignore")
         if self.turns == "whole":
             return [whole_view(turns)]
@@ -145,7 +130,7 @@ class Conversation(Pairwise):
         return [turn_view(turns, count) for count in range(first, len(turns) + 1)]
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """Return the prompt of `part` as in `Shown.part`; of the first part if it is empty."""
+        """Return the prompt of this `Shown.part`; of the first part if it is empty."""
         views = self.views(sample)
         return self._prompt(next((view for view in views if view.part == part), views[0]), order)
 
@@ -175,17 +160,16 @@ class Conversation(Pairwise):
         )
 
     def _grade_lines(self, prompt: Prompt) -> dict[str, float]:
-        """Return every reply that is a grade, with the grade; after the references' score a space comes first."""
+        """Return every reply that is a grade, with the grade. After the references' score it begins with a space."""
         blank = " " if prompt.prefill else ""
         return {f"{blank}{value:g}": value for value in score_lines(self.scale, self.step).values}
 
 
 def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
-    """Merge the turns of each order into one `Shown` for the whole dialogue.
+    """Merge the turns of each order into one `Shown` for the whole dialogue; works for any judgment of a pair.
 
-    Scores, expected scores and probabilities are means over the turns. The failure is the first turn's; the unassigned
-    probability is the maximum, so that an order has a P(first better) only if each turn has one. Orders with one turn
-    are unchanged, and follow-up questions are left out, so this works for any judgment of a pair.
+    Scores, expected scores and probabilities are means over the turns. The failure is the first turn's, and the
+    unassigned probability the maximum. Follow-up questions are left out.
     """
     judged = [reply for reply in shown if not reply.part.startswith(FOLLOW_UP)]
     orders = list(dict.fromkeys(reply.order for reply in judged))
@@ -229,5 +213,4 @@ def _mean_distribution(turns: Sequence[PairDistribution]) -> PairDistribution:
 
 
 def _seeded(sample: Sample, view: DialogueView) -> Sample:
-    """Return the sample with an id for this part, so that each turn has its own seed."""
     return replace(sample, id=f"{sample.id} {view.part}")

@@ -1,4 +1,4 @@
-"""Flows: generators that yield requests and are sent their completions, and how they are combined."""
+"""Flows: generators that yield requests and are sent their completions."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ Round = RequestFlow[list[Completion]]
 
 
 def map_rounds(flow: RequestFlow[Result], ask: Callable[[list[Request]], Round]) -> RequestFlow[Result]:
-    """Run a flow, with `ask` between it and the engine.
+    """Run a flow with `ask` between it and the engine.
 
     Args:
         flow: is closed with this one.
-        ask: gets the requests of each round, sends them on (changed or not), and returns the flow's completions.
+        ask: sends on the requests of a round, changed or not, and returns the flow's completions.
     """
     completions: list[Completion] | None = None
     try:
@@ -38,7 +38,7 @@ def map_rounds(flow: RequestFlow[Result], ask: Callable[[list[Request]], Round])
 
 
 def with_adapter(begin: Callable[[], RequestFlow[Result]], adapter: str) -> RequestFlow[Result]:
-    """Begin a flow whose requests name this adapter (a folder or hub id)."""
+    """Begin a flow whose requests use this LoRA adapter (a folder or hub id)."""
 
     def ask(requests: list[Request]) -> Round:
         return (yield [replace(request, adapter=adapter) for request in requests])
@@ -47,11 +47,7 @@ def with_adapter(begin: Callable[[], RequestFlow[Result]], adapter: str) -> Requ
 
 
 def interleave(flows: Sequence[RequestFlow[Result]]) -> RequestFlow[list[Result]]:
-    """Run several flows concurrently: each round sends the next requests of all flows.
-
-    Returns:
-        The results, in the order of the flows.
-    """
+    """Run several flows concurrently and return their results; each round sends the next requests of all."""
     results: dict[int, Result] = {}
     received: dict[int, list[Completion] | None] = dict.fromkeys(range(len(flows)))
     while received:
@@ -69,7 +65,7 @@ def interleave(flows: Sequence[RequestFlow[Result]]) -> RequestFlow[list[Result]
 
 
 def requests_of(prompts: Sequence[Prompt], sampling: Sampling, candidates: tuple[str, ...] = ()) -> list[Request]:
-    """Return one request per prompt; its key is the prompt's index."""
+    """Return one request per prompt, with the prompt's index as its key."""
     return [
         Request(key=str(index), prompt=prompt, sampling=sampling, candidates=candidates)
         for index, prompt in enumerate(prompts)

@@ -46,7 +46,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUp:
-    """Follow-up questions about one judgment; call it with a question to ask the judge.
+    """Follow-up questions about one judgment; call it with a question.
 
     It continues the first prompt that was explained, otherwise the first that could be read.
 
@@ -147,9 +147,6 @@ class Chat(Pairwise):
         reply_tokens: maximum tokens of each reply.
 
     The other options are those of mode `pair`.
-
-    Raises:
-        ConfigError: options that do not fit together.
     """
 
     name: ClassVar[str] = "chat"
@@ -171,11 +168,7 @@ class Chat(Pairwise):
         return talk_sha(get_template(self.template))
 
     def __call__(self, sample: Sample) -> Flow:
-        """Judge, then ask the questions one after the other.
-
-        Raises:
-            InputError: as `check`.
-        """
+        """Judge, then ask the questions one after the other."""
         questions = follow_ups_of(sample)
         judgment = yield from Pairwise.__call__(self, sample)
         if judgment.verdict is None or not questions:
@@ -196,11 +189,7 @@ class Chat(Pairwise):
         return _with_replies(judgment, talk, len(questions))
 
     def check(self, sample: Sample) -> None:
-        """Check the sample's questions.
-
-        Raises:
-            InputError: they are not a list of texts.
-        """
+        """Check the sample's questions."""
         follow_ups_of(sample)
 
 

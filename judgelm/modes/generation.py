@@ -1,10 +1,7 @@
-"""Text for data sets: models' answers to questions, and a teacher's judgments of pairs for training.
+"""Generation of text for data sets: models' answers to questions, and a teacher's judgments of pairs.
 
-A teacher writes score line and reason in one reply, as a judge is trained to.
-
-Source: JudgeLM, section 3.1 (answers of many models) and Figures 3 and 4 (the prompts to GPT-4); Self-Reference,
-Figures 5 to 7 (chain of thought to a number, a letter or a preference); QA-Judge, section 4.2 and Table 8 (a question
-about a context: zero-shot, reasoning first, the answer in tags).
+Source: JudgeLM, section 3.1, Figures 3 and 4 (prompts to GPT-4); Self-Reference, Figures 5 to 7 (chain of thought to a
+number, a letter or a preference); QA-Judge, section 4.2 and Table 8 (reasoning first, the answer in tags).
 """
 
 import hashlib
@@ -86,8 +83,8 @@ class GeneratedAnswer:
     Attributes:
         draw: the question and its decoding.
         text: the whole reply.
-        final: final answer in the spelling of `judgelm.parsing.short_answers`, or for task `qa` between its tags; None
-            if there is none, and for task `question`.
+        final: the extracted final answer (`judgelm.parsing.short_answers`, or between the tags of task `qa`); None if
+            there is none, and for task `question`.
         thinking: thinking before the reply; None without any.
     """
 
@@ -113,9 +110,6 @@ class AnswerMode:
         tags: which tags hold the answer to task `qa`. The default `last` is for models that reason first; `first` is
             the original code's, and uses a reply without tags as the answer.
         max_tokens: maximum tokens of an answer.
-
-    Raises:
-        ConfigError: invalid options, or `plain` without `{question}`.
     """
 
     chat: bool = True
@@ -133,11 +127,7 @@ class AnswerMode:
         check_above_zero(self, "max_tokens")
 
     def __call__(self, draw: AnswerTask) -> RequestFlow[GeneratedAnswer]:
-        """Ask once.
-
-        Raises:
-            InputError: the sample lacks what its task needs.
-        """
+        """Ask once."""
         sampling = sampling_for(draw.decoding, draw.question.id, self.max_tokens, stop=self._stops())
         [completion] = yield [Request(key="0", prompt=self.prompt(draw.question), sampling=sampling)]
         failure = failure_of(completion)
@@ -190,17 +180,11 @@ _ORDER = (0, 1)
 class TeacherMode(BatchMode):
     """Ask a teacher about a pair once, in the given order, with its reference if it has one.
 
-    Orders and references are separate samples (`judgelm.runs.teacher`), so that a paid reply is never requested again
-    because another one failed.
+    It writes score line and reason in one reply, as a judge is trained to. Orders and references are separate samples
+    (`judgelm.runs.teacher`), so that a paid reply is never requested again because another one failed.
 
     Attributes:
-        template: id of the pair template.
-        scale: lowest and highest score.
         reason_tokens: maximum tokens of score line and reason together.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
-
-    Raises:
-        ConfigError: invalid options, or a template that asks for a single word.
     """
 
     name: ClassVar[str] = "teaching"
@@ -242,11 +226,7 @@ class TeacherMode(BatchMode):
         return Request(key="0", prompt=prompt, sampling=sampling)
 
     def _read(self, completion: Completion) -> Shown:
-        """Parse scores and reason; `text` is the whole reply.
-
-        A reply that ends within its score line is a failure. A missing or incomplete reason is only reported in
-        `reason_failure`, and an incomplete one is dropped.
-        """
+        """Parse scores and reason; a missing or incomplete reason is only a `reason_failure`."""
         line, reason = split_score_line("".join(completion.texts), self.scale)
         shown = read_reply(
             completion,

@@ -1,4 +1,4 @@
-"""Verdicts by labels in the reply, such as `[[1]]` or `Correct`: comparison of a pair, probabilities, and retries."""
+"""Verdicts by labels in the reply, such as `[[1]]` or `Correct`."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -36,14 +36,7 @@ def winner_shown(shown: Shown) -> Winner | None:
 
 
 def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_one_order: bool) -> Judgment:
-    """Return the judgment of a pair by the label of each order; orders that disagree make a tie.
-
-    Args:
-        mode: of the judgment.
-        sample: with two answers.
-        shown: one entry per order.
-        accept_one_order: if one of two orders failed, use the verdict of the other instead of failing.
-    """
+    """Return the judgment of a pair by the label of each order; orders that disagree make a tie."""
     winners = [winner for reply in shown if (winner := winner_shown(reply)) is not None]
     failure = None if winners and accept_one_order else first_failure(shown)
     return Judgment(
@@ -57,7 +50,7 @@ def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_
 
 
 class LabelPairMode(BatchMode):
-    """Parent of modes of pairs whose replies end in `1` or `2`, with the options that these modes share."""
+    """Parent of modes of pairs whose replies end in `1` or `2`."""
 
     __slots__ = ()
     both_orders: bool
@@ -123,7 +116,7 @@ def ask_probabilities(
 
     Returns:
         P(first label) of each prompt, in [0, 1]. None if the reply has no label, the engine gives no probabilities, or
-        both labels have less than `MIN_ASSIGNED` together.
+            both labels have less than `MIN_ASSIGNED` together.
     """
     values: list[float | None] = [None] * len(shown)
     indices = [index for index, reply in enumerate(shown) if reply.label is not None]
@@ -147,8 +140,8 @@ def ask_missing_labels(
 ) -> RequestFlow[list[Shown]]:
     """Ask for the most probable label after each reply without a readable verdict.
 
-    The request continues the reply with the beginning of a verdict, so any judge names a label there, even if it had
-    decided nothing. The result therefore keeps the failure in `repaired`, and reports count it separately.
+    The request continues the reply with the beginning of a verdict, so any judge names a label there, even one that
+    decided nothing. The failure therefore stays in `repaired`.
 
     Args:
         shown: all prompts shown.
@@ -156,9 +149,6 @@ def ask_missing_labels(
         labels: for each prompt, labels -> their words in it.
         max_tokens: token limit of the replies, so that answers are cut in the same way.
         form: text before and after the word in a verdict.
-
-    Returns:
-        All replies, with the labels that the engine's probabilities give.
     """
     replies = list(shown)
     codes = ("off_grammar", "truncated")
@@ -187,13 +177,7 @@ def ask_missing_labels(
 
 
 def mean_probability(shown: Sequence[Shown], values: Sequence[float | None], *, accept_one_order: bool) -> float | None:
-    """Return P(the sample's first answer is better), the mean over the orders.
-
-    Args:
-        shown: one entry per order.
-        values: P(the answer shown first is better) in each order, as `ask_probabilities` returns it.
-        accept_one_order: ignore orders without a value; otherwise there is no mean.
-    """
+    """Return P(the sample's first answer is better), the mean over the orders; `values` are in the order shown."""
     known = [
         value if reply.order[0] == 0 else 1 - value
         for reply, value in zip(shown, values, strict=True)
@@ -212,7 +196,7 @@ def _request(
     read: Callable[[str], StatedVerdict | Unparsed],
     max_tokens: int,
 ) -> Request:
-    """Both words get the case of the word that the judge wrote; if that is mixed, the case of the prompt."""
+    """Both words get the case that the judge wrote; if that is mixed, the prompt's."""
     verdict = read(text)
     assert not isinstance(verdict, Unparsed), "only replies with a label are asked about"
     cases = ((str.islower, str.lower), (str.isupper, str.upper), (str.istitle, str.title))

@@ -1,4 +1,4 @@
-"""The interface of a mode to the runner, batch runs and the server; checks of options and sampling of replies."""
+"""The interface of modes, and checks of their options."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -21,24 +21,36 @@ class Mode(Protocol):
 class BatchMode:
     """Parent of the modes that batch runs, the server and `Judge` can use.
 
-    A mode is a frozen dataclass. Its fields are its options and part of a run's fingerprint, so a field that is added
-    or renamed makes earlier runs impossible to resume. The class attributes tell the rest of judgelm what the mode
-    needs; a new mode sets those that differ from the defaults here.
+    A mode is a frozen dataclass. Called with a sample, it yields lists of requests, is sent their completions in the
+    same order, and returns the judgment. Its fields are its options and part of a run's fingerprint: after a field is
+    added or renamed, earlier runs cannot be resumed. Class attributes tell the rest of judgelm what the mode needs.
 
     Attributes:
         name: name in run files and manifests.
-        answers: minimum and maximum number of answers of a sample; a maximum of None is no limit.
-        reference: policy for references in the input.
+        answers: minimum and maximum number of answers; a maximum of None is no limit.
         template: id of the prompt template, for the manifest.
-        shown_fields: metadata fields that its prompts show next to question, answers and reference. They are hashed
-            with the sample.
+        shown_fields: metadata fields that its prompts show. They are hashed with the sample.
         reasons_first: True if the judge reasons before its verdict, so that it can vote (`judgelm.modes.votes`).
         reading: the reading that the judge must have; None for any.
-        takes_rewards: True if the mode also works with the number of a reward model.
-        ignores_id: True if a greedy judgment does not depend on the sample's id. The server then judges equal samples
-            once.
+        takes_rewards: True if the mode also works with reward models.
+        ignores_id: True if a greedy judgment does not depend on the sample's id, so that the server can reuse it.
         retry_needs_grammar: True if `retry_unparseable` needs an engine that supports grammars.
         protocol: how a pair's verdict is reached, for reports; empty for the verdicts that reports know.
+        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
+        scale: lowest and highest score of the judge.
+        step: spacing of scores.
+        both_orders: also show the answers swapped.
+        accept_one_order: if one of two orders failed, use the other instead of failing.
+        tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5.
+        retry_unparseable: request the most probable label after a reply without readable label.
+        reasons: `all` asks for a reason.
+        reason_tokens: maximum tokens of a reason.
+        criterion: the user's criterion, for readings of words; None uses the template's question.
+        calibration_temperature: divides the difference of two answers' strengths, for readings of words.
+        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
+        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
+        seed: of the draws.
+        max_tokens: maximum tokens of a reply, with its reasoning.
     """
 
     __slots__ = ()
@@ -54,38 +66,42 @@ class BatchMode:
 
     @property
     def name(self) -> str:
-        """Return the mode's name in manifests."""
+        """Name in manifests."""
         raise NotImplementedError
 
     @property
     def answers(self) -> tuple[int, int | None]:
-        """Return the minimum and maximum number of answers."""
+        """Minimum and maximum number of answers."""
         raise NotImplementedError
 
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
-        """Return whether references are shown where there are any, required, or dropped."""
+        """Policy for references."""
         raise NotImplementedError
 
     @property
     def template(self) -> str:
-        """Return the id of the prompt template."""
+        """Id of the prompt template."""
         raise NotImplementedError
 
     @property
     def template_sha(self) -> str:
-        """Return the hash of the template's bytes."""
+        """Hash of the template's bytes."""
         return get_template(self.template).sha
 
     def __call__(self, sample: Sample) -> Flow:
-        """Begin to judge a sample."""
+        """Begin to judge a sample.
+
+        Raises:
+            InputError: as `check`.
+        """
         raise NotImplementedError
 
     def check(self, sample: Sample) -> None:
         """Check that the mode can judge a sample; batch runs reject the row otherwise.
 
         Raises:
-            InputError: wrong number of answers, or the sample lacks something that the mode needs.
+            InputError: wrong number of answers, or something that the mode needs is missing.
         """
         count, (fewest, most) = len(sample.answers), self.answers
         if count < fewest or (most is not None and count > most):
@@ -95,12 +111,12 @@ class BatchMode:
 
     @classmethod
     def can_vote(cls, fixed: Mapping[str, Any]) -> bool:
-        """Return True if sampling several replies tells more than one reply; `fixed` are fields set by the card."""
+        """Return True if more replies tell more than one; `fixed` are the fields that the card sets."""
         return cls.reasons_first
 
     @classmethod
     def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
-        """Return True if the mode, with these options, shows the judge its own answers to the question."""
+        """Return True if the mode, with these options, shows the judge its own answers."""
         return False
 
 
@@ -115,11 +131,7 @@ MAX_OPTIONS: dict[str, float] = {
 
 
 def check_finite(mode: object, names: Iterable[str]) -> None:
-    """Check the numeric options among `names` against the range that any mode can use.
-
-    Raises:
-        ConfigError: a number is NaN, infinite, negative or too large.
-    """
+    """Check numeric options against the range that any mode can use."""
     for name in names:
         value, maximum = getattr(mode, name), MAX_OPTIONS.get(name, MAX_TOKENS)
         minimum = -maximum if name == "seed" else 0
@@ -128,11 +140,7 @@ def check_finite(mode: object, names: Iterable[str]) -> None:
 
 
 def check_above_zero(options: object, *names: str) -> None:
-    """Check that options are above 0 or None.
-
-    Raises:
-        ConfigError: an option is 0 or below.
-    """
+    """Check that options are above 0 or None."""
     for name in names:
         value = getattr(options, name)
         if value is not None and not value > 0:
@@ -140,11 +148,7 @@ def check_above_zero(options: object, *names: str) -> None:
 
 
 def check_threshold(options: object, *names: str) -> None:
-    """Check thresholds on the distance of a probability from 0.5.
-
-    Raises:
-        ConfigError: a threshold is below 0 or above 0.5.
-    """
+    """Check thresholds on the distance of a probability from 0.5."""
     for name in names:
         if not 0 <= (value := getattr(options, name)) <= 0.5:
             raise ConfigError(f"{name} is {value}; it is a distance from a probability of 0.5, so 0 to 0.5")
@@ -165,11 +169,11 @@ class SamplingOptions(Protocol):
 def sampling_for(
     options: SamplingOptions, sample_id: str, max_tokens: int, *, stop: tuple[str, ...] = (), reserve: int | None = None
 ) -> Sampling:
-    """Return greedy sampling at temperature 0, otherwise sampling with a seed made of the options' seed and the id.
+    """Return greedy sampling at temperature 0, otherwise sampling with a seed from the options' seed and the id.
 
     Args:
         options: of the mode.
-        sample_id: of the sample, or of a part of it that is sampled with another seed.
+        sample_id: of the sample, or of a part of it with its own seed.
         max_tokens: maximum length of the reply.
         stop: strings that end it.
         reserve: see `Sampling.reserve`.

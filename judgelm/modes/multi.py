@@ -34,32 +34,19 @@ _SAME_SCORE = 9
 class Multi(ReadingMode):
     """Rank two or more answers by their mean scores; answers with the same mean are tied.
 
-    `consistent` means that all orders give the same ranking. If the answers do not fit the window, they are cut evenly
-    at their ends. An order in which an answer would keep fewer than `min_answer_tokens` is a `too_long` failure. If the
-    template reads words (`judgelm.modes.readings`), the answers are ranked by their strengths; `letters` then shows
-    each answer once at each position, unless `permutations` is above 1.
+    `consistent` means that all orders give the same ranking. Answers that do not fit the window are cut evenly at their
+    ends. If the template reads words (`judgelm.modes.readings`), the answers are ranked by their strengths; `letters`
+    then shows each answer once at each position, unless `permutations` is above 1.
 
     Attributes:
-        template: id of the judge's pair template; prompts for more answers are of the same family.
         permutations: number of orders to show, the sample's first. k answers have k orders of kind `cyclic` and k! of
             kind `seeded`.
         drawing: `cyclic` rotates the answers by one position per order; `seeded` draws orders with `seed` and the
             sample's id.
         accept_missing: if some orders failed, use the mean of the others instead of failing.
-        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
-        scale: lowest and highest score of the judge.
-        min_answer_tokens: minimum tokens of an answer that is cut; at least 16.
+        min_answer_tokens: an order fails as `too_long` if an answer would be cut below this; at least 16.
         reasons: `all` asks for a reason of the first order that could be read.
-        reason_tokens: maximum tokens of a reason.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
-        seed: of the draws.
         max_tokens: maximum tokens of the score line; None is 12 per answer.
-        step: spacing of grades of reading `grade`.
-        criterion: see mode `pair`.
-        calibration_temperature: see mode `pair`.
-
-    Raises:
-        ConfigError: invalid options.
     """
 
     name: ClassVar[str] = "multi"
@@ -146,7 +133,6 @@ class Multi(ReadingMode):
         return (yield from explain_word(self, judgment, readout.prompts))
 
     def _kept_enough(self, shown: Shown) -> Shown:
-        """Return a failure if too little of an answer was left."""
         least_kept = self.min_answer_tokens
         short = [cut for cut in shown.truncations if cut.tokens_after < min(cut.tokens_before, least_kept)]
         if not short or (shown.failure is not None and shown.failure.code == "engine"):

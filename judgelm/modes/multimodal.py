@@ -1,11 +1,11 @@
 """One answer to a question about an image, judged next to an answer that is known to be correct.
 
 The prompts (`multimodal.toml`) are `multimodal-v1`, the bytes of the original code, which asks for a score line;
-`multimodal-paper` (Figure 7), which does not; and `multimodal-chat`, the words of the code as chat messages. The full
-score of the correct answer is prefilled, and the judge writes the second one's. The paper judges without the image,
-because the reference describes it (Figure 20); showing images to a vision-language judge is ours.
+`multimodal-paper` (Figure 7), which does not; and `multimodal-chat`, the code's words as chat messages. The correct
+answer's full score is prefilled. The paper judges without the image, because the reference describes it; showing images
+to a vision-language judge is ours.
 
-Source: JudgeLM, section 6.4 (judging multimodal models), Figures 7 and 20 to 23; data as in MM-Vet (Yu et al. 2023).
+Source: JudgeLM, section 6.4, Figures 7 and 20 to 23; data as in MM-Vet (Yu et al. 2023).
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +47,7 @@ class Gold(NamedTuple):
 
 
 def read_gold(text: str) -> Gold:
-    """Parse `<OR>` and `<AND>`; `<AND>` binds more tightly.
-
-    Parts are stripped, and empty ones left out. A text without tags is returned unchanged.
+    """Parse `<OR>` and `<AND>`; `<AND>` binds more tightly. A text without tags is returned unchanged.
 
     Source: MM-Vet (Yu et al. 2023), section 3.2.
     """
@@ -125,11 +123,7 @@ _TEMPLATES = {
 
 
 def multimodal_template(wording: Wording) -> MultimodalTemplate:
-    """Return the template of that wording.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the template of that wording."""
     if wording not in _TEMPLATES:
         raise not_found("wording", wording, _TEMPLATES)
     return _TEMPLATES[wording]
@@ -148,15 +142,7 @@ class Multimodal(BatchMode):
             and the first is `Shown.anchor`.
         images: `ignore` shows none, as in the paper; `auto` shows a vision-language judge those that a sample has;
             `use` requires them.
-        scale: lowest and highest score of the judge.
-        reasons: `all` asks for reasons.
-        reason_tokens: maximum tokens of a reason.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
-        seed: of the draws.
         max_tokens: maximum tokens of the score line.
-
-    Raises:
-        ConfigError: invalid options.
     """
 
     name: ClassVar[str] = "multimodal"
@@ -193,11 +179,7 @@ class Multimodal(BatchMode):
         return self.prompt.sha
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has one answer, a reference and, if required, images.
-
-        Raises:
-            InputError: it does not.
-        """
+        """Check that a sample has one answer, a reference and, if required, images."""
         if len(sample.answers) != 1 or sample.reference is None or not read_gold(sample.reference).alternatives:
             raise InputError(
                 f"sample {sample.id}: multimodal judging needs one answer and a reference, got {len(sample.answers)} "
@@ -208,11 +190,7 @@ class Multimodal(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line, then for the reason.
-
-        Raises:
-            InputError: as `check`.
-        """
+        """Ask for the score line, then for the reason."""
         self.check(sample)
         prompt = self.prompt_of(sample)
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
@@ -228,7 +206,6 @@ class Multimodal(BatchMode):
         return self.prompt.render(sample, full_score=full_score, images=self.images != "ignore")
 
     def _read(self, prompt: Prompt, completion: Completion) -> Shown:
-        """Parse the score of the second answer; the prefill is part of the text, which a reason continues."""
         whole = replace(completion, texts=tuple(prompt.prefill + text for text in completion.texts))
         parse = partial(parse_pair, scale=self.scale)
         shown = read_reply(whole, parse, max_tokens=self.max_tokens, referenced=True)

@@ -1,7 +1,7 @@
 """Modes of pairs: scores on one line, the probability of a word, or a verdict after reasoning.
 
-Source: JudgeLM, section 3.2 (grading, judging, reasoning), Figures 3 and 4; both orders as in section 6.1. J1
-(Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025): a verdict after free reasoning, in both orders.
+Source: JudgeLM, sections 3.2 and 6.1, Figures 3 and 4. J1 (Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025): a
+verdict after free reasoning, in both orders.
 """
 
 from collections.abc import Sequence
@@ -59,36 +59,21 @@ class Pairwise(ReadingMode):
     """Judge a pair of answers.
 
     If the template reads words (`judgelm.modes.readings`), P(first better) decides. `letters` shows both orders,
-    `yes-no` and `grade` show each answer alone, whatever `both_orders` says. Options of score lines are then refused:
-    `retry_unparseable`, `temperature`, and an `order_rule` that compares scores.
+    `yes-no` and `grade` show each answer alone, whatever `both_orders` says.
 
     Attributes:
-        template: id of the pair template; it decides how the judge is read.
-        both_orders: also show the answers swapped.
         order_rule: how two orders become one verdict. `mean` compares the mean scores, `given` uses the given order
             only (JudgeLM's protocol), `tie` makes a conflict a tie (PandaLM's protocol), `probability` compares the
             mean P(first better) with 0.5, also of replies that cannot be parsed.
         tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5; for rule `probability` and where
             words are read.
-        accept_one_order: if one of two orders failed, use the other instead of failing.
-        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
-        scale: lowest and highest score of the judge.
-        step: spacing of scores.
         distribution: request the probability of every score line; order rule `probability` and reasons `close` imply
             it.
         retry_unparseable: repeat failed requests once, constrained to the grammar of score lines.
         reasons: which judgments to explain: `none`, `all`, `close` (P(first better) near 0.5), or `flips` (the orders
             disagree).
         close_threshold: `close` means that P(first better) is at most this far from 0.5.
-        reason_tokens: maximum tokens of a reason.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
-        seed: of the draws.
         max_tokens: maximum tokens of the score line.
-        criterion: the user's criterion, where words are read; None uses the template's question.
-        calibration_temperature: divides the difference of two answers' strengths, where words are read.
-
-    Raises:
-        ConfigError: options that do not fit together, or too many scores for a distribution or a retry.
     """
 
     name: ClassVar[str] = "pair"
@@ -183,7 +168,7 @@ class Pairwise(ReadingMode):
     def _retry(self, shown: list[Shown], prompts: Sequence[Prompt], grammar: str) -> RequestFlow[list[Shown]]:
         """Repeat failed requests greedily, constrained to the grammar of score lines.
 
-        The grammar makes any judge write scores, even if it had decided nothing. So the failure is kept and counted.
+        The grammar makes any judge write scores, even one that decided nothing, so the failure stays on record.
         """
         failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in _RETRIED]
         if not failed:
@@ -238,7 +223,6 @@ class Pairwise(ReadingMode):
 
 
 def _repaired(first: Shown, retry: Shown) -> Shown:
-    """Return the first reply with the retry's scores, or with a failure that names both."""
     assert first.failure is not None, "only failures are repaired"
     if retry.failure is None:
         return replace(first, text=retry.text, scores=retry.scores, failure=None, repaired=first.failure)
@@ -275,21 +259,10 @@ read_pair_verdict = partial(read_verdict, labels=PLACES, brackets_only=True)
 class Reasoned(LabelPairMode):
     """Judge a pair with a judge that reasons first and ends with `[[1]]` or `[[2]]`, as trained by `train/grpo.py`.
 
-    One order cannot be a tie. If two orders name different answers, the verdict is a tie and `consistent` is False.
+    If two orders name different answers, the verdict is a tie.
 
     Attributes:
-        template: id of a pair template that reasons first.
-        both_orders: also show the answers swapped.
-        accept_one_order: if one of two orders failed, use the other instead of failing.
-        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
         distribution: request P(first better) at the verdict; the judgment has the mean over the orders.
-        retry_unparseable: request the most probable label after a reply without readable verdict.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
-        seed: of the draws.
-        max_tokens: maximum tokens of the reply with its reasoning.
-
-    Raises:
-        ConfigError: invalid options, or a template that puts scores first.
     """
 
     name: ClassVar[str] = "reasoned"
@@ -313,11 +286,7 @@ class Reasoned(LabelPairMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for each order, conclude, and request probabilities.
-
-        Raises:
-            InputError: the sample does not have exactly two answers.
-        """
+        """Ask for each order, conclude, and request probabilities."""
         self.check(sample)
         reference = None if self.reference == "ignore" else sample.reference
         template = get_template(self.template)
@@ -326,11 +295,7 @@ class Reasoned(LabelPairMode):
 
 
 def reasoned_template(template_id: str) -> Template:
-    """Return the template of that id, which must reason first.
-
-    Raises:
-        ConfigError: there is none, or it begins with a score line.
-    """
+    """Return the template of that id, which must reason first."""
     template = get_template(template_id)
     if not template.reasons_first:
         raise ConfigError(

@@ -1,9 +1,8 @@
 """Correctness of a short answer given the gold answer: exact match first, then a judge if it fails.
 
 The prompts are in `qa.toml`. `qa-6-shot` is the paper's (Table 9); two of its six examples are ours. The paper names
-the other variants of section 6.3 without printing them, so their bytes are ours: fewer examples, no context, other
-words, and zero-shot without context, which the paper recommends and did not run. `qa-6-shot-released` is the layout of
-the authors' code, which has no other variant; its repository lacks the examples, so they are those of `qa-6-shot`.
+the other variants of section 6.3 without printing them, so their bytes are ours. `qa-6-shot-released` is the layout of
+the authors' code, with the examples of `qa-6-shot`, because its repository lacks them.
 
 Source: QA-Judge, sections 4.2, 5.2 and 6.3, Tables 8, 9 and 11.
 """
@@ -88,9 +87,6 @@ QA_ANSWERING = _template(
 def qa_template(shots: Shots, with_context: bool, wording: QaWording = "paper") -> QaTemplate:
     """Return the judge's prompt in one of its variants.
 
-    Raises:
-        ConfigError: there is no such variant.
-
     Source: QA-Judge, Table 9 and section 6.3; Alab-NII/llm-judge-extract-qa at 65ba47b,
     `prompts/judge_prompt_template.py` (`released`).
     """
@@ -145,13 +141,6 @@ class QaCorrectness(BatchMode):
         validated: match any validated answer, not only the first as the original code does.
         labels: how a reply becomes a label.
         distribution: request P(correct) at the label; requires labels `strict`.
-        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
-        seed: of the draws.
-        max_tokens: maximum tokens of the reply with its reasoning.
-
-    Raises:
-        ConfigError: invalid options, or options that do not fit together.
     """
 
     name: ClassVar[str] = "qa"
@@ -198,11 +187,7 @@ class QaCorrectness(BatchMode):
         return self.prompt.sha
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has one answer, a reference and, if it is shown, a context.
-
-        Raises:
-            InputError: it does not.
-        """
+        """Check that a sample has one answer, a reference and, if it is shown, a context."""
         if len(sample.answers) != 1 or not golds_of(sample):
             raise InputError(
                 f"sample {sample.id}: QA needs one answer and a reference, got {len(sample.answers)} and "
@@ -236,10 +221,7 @@ class QaCorrectness(BatchMode):
         return Judgment(sample_id=sample.id, mode=self.name, verdict=verdict, shown=(), decided_by=by)
 
     def _read(self, completion: Completion) -> Shown:
-        """Parse a reply. Under the original rules a reply that was cut off has the label that it contains.
-
-        A reply that is neither word is then `incorrect` as well as a failure.
-        """
+        """Parse a reply. Under the original rules it may be cut off, and is `incorrect` if it is neither word."""
         parse = partial(label_by, self.labels)
         needs_end = self.labels == "strict" or isinstance(parse("".join(completion.texts)), Unparsed)
         shown = read_reply(completion, parse, max_tokens=self.max_tokens, referenced=True, needs_end=needs_end)
@@ -258,11 +240,7 @@ class QaCorrectness(BatchMode):
 
 
 def context_of(sample: Sample) -> str:
-    """Return the context of a sample.
-
-    Raises:
-        InputError: it has none.
-    """
+    """Return the context of a sample."""
     context = sample.metadata.get("context")
     if not isinstance(context, str) or not context.strip():
         raise InputError(f'sample {sample.id}: no "context"; give each row one, or judge without (with_context: false)')

@@ -1,14 +1,13 @@
 """Judging by the probabilities of the reply's first word, and by the numbers of reward models.
 
-This works for any instruct model, even if it is not fine-tuned for judging. `letters` shows all answers and compares
-the probabilities of their letters; each answer is shown at each position, because models prefer positions. `yes-no`
-asks of each answer if it is right (P(True) of Kadavath et al. 2022, GenRM of Zhang et al. 2024), `grade` asks for its
-grade.
+This works for any instruct model. `letters` shows all answers and compares the probabilities of their letters; each
+answer is shown at each position, because models prefer positions. `yes-no` asks of each answer if it is right (P(True)
+of Kadavath et al. 2022, GenRM of Zhang et al. 2024), `grade` asks for its grade.
 
 Each answer gets a strength: the mean log-probability of its letter, the log-odds of yes against no, the expected grade,
 or the reward. P(first better) is the logistic function of the difference of two strengths (Bradley-Terry), divided by
-the card's calibration temperature. The probability of a word is summed over its spellings (`Yes`, ` yes`, `NO`). If
-more than half is on other words, the reply is a failure. Reasons are requested as the next turn of the chat.
+the card's calibration temperature. A word's probability is summed over its spellings (`Yes`, ` yes`, `NO`). If more
+than half is on other words, the reply is a failure. Reasons are requested as the next turn of the chat.
 """
 
 import math
@@ -124,11 +123,7 @@ def reading_of(mode: BatchMode) -> Template:
 
 
 def check_reading(mode: ReadingMode) -> str:
-    """Check a mode's options against its reading, and return the id of the template to use.
-
-    Raises:
-        ConfigError: an option that the reading does not support, or a criterion for a judge of score lines.
-    """
+    """Check a mode's options against its reading, and return the id of the template to use."""
     template = reading_of(mode)
     if template.of_trajectories:
         raise ConfigError(f"template {template.id} is for trajectories of agents; use --mode trajectory without it")
@@ -186,10 +181,7 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
 def read_rewards(sample: Sample) -> RequestFlow[Readout]:
     """Ask a reward model for the number of each answer.
 
-    Two answers that were both cut and have the same number are a failure if their whole texts differ.
-
-    Raises:
-        InputError: the sample's turns are not a dialogue.
+    Different answers that were cut to the same text have the same number, which is a failure.
     """
     prompts = tuple(reward_prompt(sample, index) for index in range(len(sample.answers)))
     requests = [
@@ -218,7 +210,7 @@ def _rewarded(index: int, completion: Completion) -> Shown:
 
 
 def words_of(template: Template, answers: int, *, scale: tuple[float, float], step: float = 1) -> Words:
-    """Return the words of a template that reads words, each with and without a leading space.
+    """Return the words of a template, each with and without a leading space.
 
     Args:
         template: one that reads words.
@@ -264,7 +256,7 @@ def _shown(
     *,
     referenced: bool,
 ) -> Shown:
-    """Build the entry with its distribution; a letter counts as the line of the best and the worst scores."""
+    """A letter counts as the line of the best and the worst scores."""
     shown = Shown(
         order=order,
         text=completion.texts[0] if completion.texts else "",

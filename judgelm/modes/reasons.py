@@ -18,11 +18,7 @@ Explained = Literal["none", "all"]
 
 
 def to_explain(judgment: Judgment, reasons: Reasons, close_threshold: float = 0) -> list[int]:
-    """Return the indices of the prompts to explain; none for a judgment without verdict.
-
-    `all` and `close` (P(first better) within `close_threshold` of 0.5) explain the first order that could be read.
-    `flips` explains both orders of a pair if they name different winners.
-    """
+    """Return the indices of the prompts to explain: the first that could be read, or with `flips` both orders."""
     if judgment.verdict is None:
         return []
     if reasons == "flips":
@@ -51,8 +47,8 @@ def explain(
         indices: of the prompts to explain.
         prompts: all prompts of the judgment.
         sampling: of a reason.
-        ask: makes the prompt for the reason from a prompt and the reply to it; by default the reply is continued on
-            the next line.
+        ask: makes the prompt for the reason from a prompt and its reply; by default the reply continues on the next
+            line.
     """
     if not indices:
         return judgment
@@ -67,7 +63,6 @@ def explain(
 
 
 def _explained(shown: Shown, completion: Completion, max_tokens: int) -> Shown:
-    """Add the reason, or why there is none; an unfinished reason is kept and marked."""
     if (failure := failure_of(completion)) is not None:
         return replace(shown, reason_failure=failure)
     reason = completion.texts[0].strip()

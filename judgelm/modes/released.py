@@ -1,10 +1,10 @@
 """Judges that others released, with their own prompts and reply formats from their cards.
 
-Three things differ from their authors' code: replies are greedy by default (PandaLM uses 4 beams and a repetition
-penalty of 1.2; Prometheus samples at temperature 1 and retries up to ten times), unparseable replies are failures, and
-delimiters in answers are sanitized. Most verdicts are between two marks, such as `[[A]]`, `<answer>8</answer>` or
-`**Result:** 4`. The authors' parsers take the first or the last mark; here all must agree, unless one is stated as
-final or the card says that the last one counts.
+Three things differ from their authors' code. Replies are greedy by default (PandaLM uses 4 beams and a repetition
+penalty of 1.2; Prometheus samples at temperature 1 and retries up to ten times). Unparseable replies are failures.
+Delimiters in answers are sanitized. Most verdicts are between two marks, such as `[[A]]` or `**Result:** 4`. The
+authors' parsers take the first or the last mark; here all must agree, unless one is stated as final or the card says
+that the last one counts.
 """
 
 import re
@@ -57,9 +57,6 @@ class MarkedReply:
         separator: text between two numbers of one mark; empty if each has its own marks.
         deducts: whether the number is subtracted from 0.
         takes: `agreeing` requires that all verdicts agree, `last` uses the last.
-
-    Raises:
-        ConfigError: both labels and a scale, or neither; or an invalid pattern.
 
     Example:
         >>> MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "C": "tie"})("So: [[B]]")
@@ -254,11 +251,7 @@ class ReleasedPrompt:
 
         Args:
             slots: content; `input` and `reference` only if they are shown.
-            chat: a system and a user message for the tokenizer's chat template; otherwise plain text in its own
-                wrapper.
-
-        Raises:
-            KeyError: a slot has no value, or the judge lacks a slot.
+            chat: messages for the tokenizer's chat template; otherwise plain text in the judge's own wrapper.
         """
         shown = " ".join(name for name in ("input", "reference") if name in slots)
         text = PromptText(
@@ -283,19 +276,9 @@ class ReleasedMode(BatchMode):
 
     Attributes:
         prompt: from the judge's card.
-        both_orders: also show a pair swapped.
-        accept_one_order: if one of two orders failed, use the other instead of failing.
-        reference: `auto` shows a reference if the sample has one and the prompt a slot, `use` requires one, `ignore`
-            never shows it.
         rubric: for samples without their own; empty uses ours.
         explain: let a judge that writes its verdict first (PandaLM) continue with a reason.
         chat: wrap the prompt in the tokenizer's chat template; otherwise in the judge's own wrapper.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
-        seed: of the draws.
-        max_tokens: maximum tokens of the reply with its reasoning.
-
-    Raises:
-        ConfigError: options that this judge does not support.
     """
 
     name: ClassVar[str] = "released"
@@ -350,11 +333,7 @@ class ReleasedMode(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for each order, parse, and conclude.
-
-        Raises:
-            InputError: as `check`, or a rubric that is not a string.
-        """
+        """Ask for each order, parse, and conclude."""
         self.check(sample)
         orders = ((0,),) if self.prompt.answers == 1 else pair_orders(self.both_orders)
         stop = () if self.explain else self.prompt.stop
@@ -368,11 +347,7 @@ class ReleasedMode(BatchMode):
         return replace(judgment, scores=mean_scores(read) if read and judgment.verdict is not None else None)
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has the number of answers that the judge takes, and the reference if it needs one.
-
-        Raises:
-            InputError: it does not.
-        """
+        """Check that a sample has the number of answers that the judge takes, and the reference if it needs one."""
         BatchMode.check(self, sample)
         if sample.reference is None and self.reference == "use":
             raise InputError(f"sample {sample.id}: {self.template} needs a reference; give each row one")
@@ -397,7 +372,7 @@ class ReleasedMode(BatchMode):
         return HELPFULNESS if self.prompt.answers == 1 else HELPFULNESS.split("\n")[0]
 
     def _read(self, order: tuple[int, ...], completion: Completion) -> Shown:
-        """Parse a reply; one that was cut off is a failure, unless its first line is the verdict."""
+        """A reply that was cut off is a failure, unless its first line is the verdict."""
         line_ended = bool(self.prompt.stop) and "\n" in "".join(completion.texts).lstrip()
         shown = read_reply(
             completion, self.prompt.reply, max_tokens=self.max_tokens, order=order, needs_end=not line_ended
@@ -419,7 +394,6 @@ def _rubric_slots(rubric: str) -> dict[str, str]:
 
 
 def _split_question(sample: Sample) -> dict[str, str]:
-    """Return instruction and input separately, if the sample has them and they are its question."""
     instruction, context = sample.metadata.get("instruction"), sample.metadata.get("input")
     if not isinstance(instruction, str) or not isinstance(context, str) or not context:
         return {}

@@ -19,14 +19,6 @@ class Reward(ReadingMode):
 
     The model reads question and answer, or the dialogue of a sample with `turns`, in its own chat template. Its numbers
     have no scale. P(first better) is the logistic function of the difference (Bradley-Terry).
-
-    Attributes:
-        template: `reward`.
-        tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5.
-        calibration_temperature: divides the difference of two rewards.
-
-    Raises:
-        ConfigError: a judge that writes text, or invalid options.
     """
 
     name: ClassVar[str] = "reward"
@@ -49,11 +41,7 @@ class Reward(ReadingMode):
         check_threshold(self, "tie_threshold")
 
     def check(self, sample: Sample) -> None:
-        """Check that the sample's turns are a dialogue.
-
-        Raises:
-            InputError: they are not.
-        """
+        """Check that the sample's turns are a dialogue."""
         BatchMode.check(self, sample)
         dialogue_of(sample, referenced=False)
 

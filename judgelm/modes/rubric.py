@@ -1,7 +1,7 @@
 """One answer, rated on the dimensions of a rubric: the judge reasons, then names a level.
 
 The paper's six dimensions use its prompts (`play_favorites.toml`), without bold and italic type and without the options
-`NA` of the human rubric (Table 3). The user's own dimensions come from a YAML file:
+`NA` of the human rubric. The user's own dimensions come from a YAML file:
 
     tone:
       question: How friendly is the answer?
@@ -63,9 +63,6 @@ class Dimension:
         question: what the judge is asked about the answer.
         levels: by name; at least two have scores, all different, the highest above 0.
         best_first: whether the best level is shown first.
-
-    Raises:
-        ConfigError: levels that cannot be distinguished, or impossible scores.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -175,13 +172,6 @@ class Rubric(BatchMode):
         rubric: the user's own dimensions by name; see `configs/judge/rubric.yaml`.
         accept_missing: if some dimensions failed, use the mean of the others instead of failing.
         retry_unparseable: request the most probable level after a reply without readable level.
-        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
-        seed: of the draws.
-        max_tokens: maximum tokens of a reply with its reasoning.
-
-    Raises:
-        ConfigError: a dimension that does not exist, occurs twice, or has the name of one of the paper's.
     """
 
     name: ClassVar[str] = "rubric"
@@ -227,11 +217,7 @@ class Rubric(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for all dimensions concurrently, and conclude.
-
-        Raises:
-            InputError: the sample does not have exactly one answer.
-        """
+        """Ask for all dimensions concurrently, and conclude."""
         self.check(sample)
         scales = self.scales()
         sampling = sampling_for(self, sample.id, self.max_tokens)

@@ -40,12 +40,8 @@ class Solver:
     Attributes:
         task: kind of answer; it decides prompt and extraction.
         count: number of answers, k in the papers.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
+        temperature: 0 is greedy; several answers need a temperature above 0.
         max_tokens: maximum tokens of an answer.
-        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
-
-    Raises:
-        ConfigError: invalid options, or several greedy answers, which would be the same.
     """
 
     task: Task
@@ -64,11 +60,7 @@ class Solver:
             raise ConfigError(f"{self.count} solves at temperature 0 are all the same; set a temperature above 0")
 
     def __call__(self, sample: Sample) -> RequestFlow[tuple[SelfAnswer, ...] | Unparsed]:
-        """Return the sample's saved answers, otherwise those of one request in the order drawn.
-
-        Raises:
-            InputError: the sample lacks what the task needs, or has too few saved answers.
-        """
+        """Return the sample's saved answers, otherwise those of one request in the order drawn."""
         if (saved := self.saved(sample)) is not None:
             return saved
         [completion] = yield [self.request(sample)]
@@ -147,16 +139,8 @@ class Correctness(BatchMode):
             judge's verdict `[[A]]`, `[[B]]` or `[[C]]` on the two answers in the sample's `pair`.
         self_reference: `cot` shows no reference (Figures 8, 9). `guided` shows the judge's own whole answer as the
             reference (Figures 10, 11): the first of the sample's `solves`, or a new one.
-        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
         distribution: request P(correct) at the label.
-        retry_unparseable: request the most probable label after a reply without readable verdict.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
-        seed: of the draws.
-        max_tokens: maximum tokens of a judgment with its reasoning.
         solve_tokens: maximum tokens of the judge's own answer.
-
-    Raises:
-        ConfigError: invalid options.
     """
 
     name: ClassVar[str] = "correctness"
@@ -189,11 +173,7 @@ class Correctness(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Solve if requested, judge, and request the label's probability.
-
-        Raises:
-            InputError: the sample does not have exactly one answer, or lacks what the task needs.
-        """
+        """Solve if requested, judge, and request the label's probability."""
         solved = (yield from self._solver()(sample)) if self.self_reference == "guided" else ()
         if isinstance(solved, Unparsed):  # without an own answer there is nothing to judge with
             return Judgment(sample_id=sample.id, mode=self.name, verdict=None, shown=(), failure=solved)
@@ -211,11 +191,7 @@ class Correctness(BatchMode):
         return replace(judgment, probability=probability, self_answers=solved, own_reference=reference)
 
     def check(self, sample: Sample) -> None:
-        """Check that the sample has what the task needs.
-
-        Raises:
-            InputError: it does not.
-        """
+        """Check that the sample has what the task needs."""
         judging_prompt(sample, self.task, None, chat=self.chat)
         self._solver().request(sample)
 
@@ -240,31 +216,20 @@ _read_ssr = partial(read_verdict, labels=PLACES)
 class SelectiveSelfReference(LabelPairMode):
     """Judge a pair with the judge's own majority answer as the reference, if enough of its answers agree.
 
-    The judge answers the question `solves` times. The gate is on if the share of the most common answer among all of
-    them is at least `tau`; then this final answer, without its reasoning, is shown as correct. Of equally common
-    answers the first counts. If two orders name different responses, the verdict is a tie and `consistent` is False.
-    Responses are never cut, because the final answer is at the end; a prompt that does not fit is a `too_long` failure.
-    The sample's reference is never shown.
+    The judge answers the question `solves` times. If the share of the most common answer among all of them is at least
+    `tau`, this final answer, without its reasoning, is shown as correct. Of equally common answers the first counts. If
+    two orders name different responses, the verdict is a tie. Responses are never cut, because the final answer is at
+    the end; a prompt that does not fit is a `too_long` failure. The sample's reference is never shown.
 
     Attributes:
         when: `selective`; or for comparison `always` (the majority answer whatever the agreement) or `never` (no own
             answers).
         task: `choice` or `number`.
         solves: number of own answers, k. Saved `solves` of the sample are used instead of new ones.
-        tau: minimum agreement for the gate, in [0, 1].
+        tau: minimum agreement to show the answer, in [0, 1].
         solve_temperature: of the own answers; above 0 if there are several.
         solve_tokens: maximum tokens of each.
-        both_orders: also show the responses swapped.
-        accept_one_order: if one of two orders failed, use the other instead of failing.
-        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
         distribution: request P(first better) at the verdict; the judgment has the mean over the orders.
-        retry_unparseable: request the most probable label after a reply without readable verdict.
-        temperature: of judgments; 0 is greedy.
-        seed: of the draws.
-        max_tokens: maximum tokens of a judgment with its reasoning.
-
-    Raises:
-        ConfigError: options that do not fit together.
     """
 
     name: ClassVar[str] = "ssr"
@@ -305,11 +270,7 @@ class SelectiveSelfReference(LabelPairMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Solve if needed, choose the reference, ask for each order, and conclude.
-
-        Raises:
-            InputError: the sample does not have exactly two answers, or has too few saved answers.
-        """
+        """Solve if needed, choose the reference, ask for each order, and conclude."""
         BatchMode.check(self, sample)
         solver = self._solver()
         solved = (solver.saved(sample) or ()) if self.when == "never" else (yield from solver(sample))
@@ -324,11 +285,7 @@ class SelectiveSelfReference(LabelPairMode):
         return replace(judgment, self_answers=solved, own_reference=reference)
 
     def check(self, sample: Sample) -> None:
-        """Check that the sample has what the task needs.
-
-        Raises:
-            InputError: it does not.
-        """
+        """Check that the sample has what the task needs."""
         comparing_prompt(sample, (0, 1), None, chat=self.chat)
         self._solver().request(sample)
 

@@ -39,24 +39,12 @@ class Single(ReadingMode):
     """Grade one answer.
 
     Attributes:
-        template: id of the judge's pair template.
         against: `reference` shows the reference as the first answer of a pair and prefills its full score, so that the
             judge continues with the answer's (Figure 5). `anchor` shows `metadata["anchor"]`, or else the reference, as
             the first answer, and the judge scores both. `nothing` grades the answer alone; no released judge was
             trained on that prompt. `auto` uses the first of these that the sample has.
-        scale: lowest and highest score of the judge.
-        step: spacing of scores.
         distribution: request the probability of every score; `Shown.grades` then has the expected grade.
-        reasons: `all` asks for a reason.
-        reason_tokens: maximum tokens of a reason.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
-        seed: of the draws.
         max_tokens: maximum tokens of the score line.
-        criterion: see mode `pair`.
-        calibration_temperature: see mode `pair`.
-
-    Raises:
-        ConfigError: invalid options, or too many scores for a distribution.
     """
 
     name: ClassVar[str] = "single"
@@ -110,11 +98,7 @@ class Single(ReadingMode):
         return hashlib.sha256(" ".join(shas.values()).encode()).hexdigest()
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has one answer and what it is graded against.
-
-        Raises:
-            InputError: it does not.
-        """
+        """Check that a sample has one answer and what it is graded against."""
         BatchMode.check(self, sample)
         anchor = sample.metadata.get(_ANCHOR)
         template = reading_of(self)
@@ -140,11 +124,7 @@ class Single(ReadingMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line, then for the reason.
-
-        Raises:
-            InputError: as `check`.
-        """
+        """Ask for the score line, then for the reason."""
         self.check(sample)
         if reading_of(self).reads_words:
             return (yield from self._read_word(sample))
@@ -157,7 +137,6 @@ class Single(ReadingMode):
         return (yield from explain(judgment, to_explain(judgment, self.reasons), [block.prompt], sampling))
 
     def _read_word(self, sample: Sample) -> Flow:
-        """Read the answer alone, or against its reference or anchor in both orders."""
         if reading_of(self).reads_alone:
             readout = yield from read_words(self, sample, ())
             return (yield from explain_word(self, graded(self, sample, readout.shown[0]), readout.prompts))

@@ -1,7 +1,7 @@
 """Separation of thinking from replies, between every flow and its engine.
 
-A flow only sees replies; the thinking is in `Completion.thinking`. A judge that is asked to think (`Thinking.mode`)
-thinks once about each prompt; reasons, retries and label probabilities reuse that thinking.
+A flow only sees replies; the thinking is in `Completion.thinking`. With `Thinking.mode` `on` a judge thinks once about
+each prompt; reasons, retries and label probabilities reuse that thinking.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,6 @@ def separated(completion: Completion, thinking: Thinking) -> Completion:
 
 
 def _says_nothing(reply: Separated, thinking: Thinking) -> bool:
-    """True for unfinished thinking, or thinking that was not requested and ended at the stop string."""
     return not reply.closed or (thinking.mode != "on" and reply.thinking is not None and not reply.reply.strip())
 
 

@@ -1,8 +1,7 @@
 """Trajectories of agents, judged by statements, or matched with a reference without a model.
 
-`judgelm.prompts.trajectory` describes their form. Each task is a statement that the judge confirms or not, read from
-the probabilities of a word (`judgelm.modes.readings`). The statement is at the end of the prompt, so that all tasks
-share the trajectory as a prefix.
+Each task is a statement that the judge confirms or not (`judgelm.modes.readings`). The statement is at the end of the
+prompt, so that all tasks share the trajectory as a prefix.
 
 Source: agentevals (trajectory accuracy with and without reference; strict, unordered, subset and superset match); the
 statements are ours.
@@ -51,19 +50,7 @@ class Trajectory(ReadingMode):
         criterion: the user's own statement, instead of the tasks.
         match: which field of `judgelm.records.TrajectoryMatch` decides if there are no tasks.
         arguments: `exact` compares calls with their arguments, `ignore` without.
-        template: the judge's template, which reads words.
-        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
-        scale: lowest and highest score of the judge.
-        step: spacing of grades.
-        tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5.
-        calibration_temperature: divides the difference of two trajectories' strengths.
         reasons: `all` asks for the reason of each reply.
-        reason_tokens: maximum tokens of a reason.
-        temperature: of reasons; 0 is greedy.
-        seed: of reasons.
-
-    Raises:
-        ConfigError: options that do not fit together, or a judge that does not read words.
     """
 
     name: ClassVar[str] = "trajectory"
@@ -117,11 +104,7 @@ class Trajectory(ReadingMode):
         return sha_of([get_template(self.template).sha, self.statements, steps])
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has trajectories that this mode can judge.
-
-        Raises:
-            InputError: it does not.
-        """
+        """Check that a sample has trajectories that this mode can judge."""
         where, count = f"sample {sample.id}", len(sample.answers)
         BatchMode.check(self, sample)
         for number, answer in enumerate(sample.answers, 1):
@@ -138,11 +121,7 @@ class Trajectory(ReadingMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for all tasks concurrently, and conclude.
-
-        Raises:
-            InputError: as `check`.
-        """
+        """Ask for all tasks concurrently, and conclude."""
         self.check(sample)
         matches = self._matches(sample)
         if not self.statements:

@@ -47,18 +47,14 @@ class Voted(BatchMode):
     """A mode whose judge reasons first, sampled several times.
 
     Under `majority` the most frequent verdict wins (equally frequent ones are a tie for pairs, `undecided` for labels).
-    Votes are drawn in rounds, each of the minimum that can decide, until the rest cannot change the verdict. Under
-    `mean` all are drawn, and the mean of P(first better) or P(correct) decides; a vote without probability counts as 1,
-    0.5 or 0. Grades are averaged and rankings combined by Borda count under either rule. Unreadable replies are not
-    counted as votes; if at most half of the votes count, the judgment fails.
+    Votes are drawn in rounds until the rest cannot change the verdict. Under `mean` all are drawn, and the mean of
+    P(first better) or P(correct) decides; a vote without probability counts as 1, 0.5 or 0. Grades are averaged and
+    rankings combined by Borda count under either rule. If at most half of the replies are readable, the judgment fails.
 
     Attributes:
         mode: the judge's mode; its temperature is above 0.
         votes: maximum number of samples, at least 2.
         vote_rule: `majority` or `mean`.
-
-    Raises:
-        ConfigError: invalid number of votes, or a temperature of 0.
     """
 
     mode: BatchMode
@@ -99,11 +95,7 @@ class Voted(BatchMode):
         return self.mode.reference
 
     def check(self, sample: Sample) -> None:
-        """Check that the mode can judge a sample.
-
-        Raises:
-            InputError: it cannot.
-        """
+        """Check that the mode can judge a sample."""
         self.mode.check(sample)
 
     def __call__(self, sample: Sample) -> Flow:
@@ -241,18 +233,12 @@ class Opinion:
 
 
 def combine(opinions: Sequence[Opinion], rule: Literal["vote", "mean"], *, comparable: bool) -> Opinion | Unparsed:
-    """Combine opinions with one kind of verdict.
+    """Combine opinions with one kind of verdict; `undecided` if a vote is split.
 
     Args:
         opinions: at least one; under `mean` all with scores.
         rule: `vote` or `mean`.
         comparable: whether all scores are on one scale, so that they can be averaged.
-
-    Returns:
-        The combined opinion; `undecided` if a vote is split.
-
-    Raises:
-        ValueError: no opinions, different kinds or numbers of scores, or a vote on grades.
     """
     verdicts = [opinion.verdict for opinion in opinions]
     if len({type(opinion) for opinion in verdicts}) != 1:

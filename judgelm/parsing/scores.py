@@ -1,9 +1,8 @@
 """Parse scores in replies, and turn probabilities of score lines into distributions.
 
-Each reply grammar is one pure function that returns `Scores` or `Unparsed`. Unambiguous scores are parsed regardless of
-formatting (`8, 6`, `**8** 6`, `8/10 6/10`, `Assistant 1: 8 Assistant 2: 6`). Ambiguous text (`8/6`, `8 6 5`, `8,5 6,5`)
-is `off_grammar`, and scores outside the judge's scale are `out_of_range`; nothing is guessed. Probability that no score
-line covers is reported as unassigned.
+Unambiguous scores are parsed regardless of formatting (`8, 6`, `**8** 6`, `8/10 6/10`, `Assistant 1: 8 Assistant 2:
+6`). Ambiguous text (`8/6`, `8 6 5`, `8,5 6,5`) is `off_grammar`, and scores outside the judge's scale are
+`out_of_range`; nothing is guessed.
 """
 
 import math
@@ -106,15 +105,8 @@ def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) ->
     """Parse a line of `count` scores: the first non-blank line of `text`; two scores are parsed by `parse_pair`.
 
     All scores have the same separator (`8 6 5`, `8, 6, 5`, `8/10 6/10 5/10`), because `8,5 6` could be two or three
-    scores. Alternatively each score is named (`Assistant 1: 8, Assistant 2: 6, Assistant 3: 5`, in any order).
-
-    Args:
-        text: the judge's reply, with or without a reason after the score line.
-        count: number of answers shown, 1 or more.
-        scale: lowest and highest score of the judge; a denominator must equal the highest.
-
-    Returns:
-        The scores in the order shown, or why there are none.
+    scores. Alternatively each score is named (`Assistant 1: 8, Assistant 2: 6, Assistant 3: 5`, in any order). The
+    scores are in the order shown.
 
     Example:
         >>> parse_scores("Assistant 2: 6, Assistant 1: 8, Assistant 3: 5", 3)
@@ -169,13 +161,6 @@ def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scor
     agree, and both answers must have a score. It is never the default: a judge that was asked for the score line first
     and writes it elsewhere has failed.
 
-    Args:
-        text: the reply.
-        scale: lowest and highest score; a denominator (`8/10`) must equal the highest.
-
-    Returns:
-        The two scores in the order shown, or why there are none.
-
     Example:
         >>> parse_pair_anywhere("The second is wrong.\n\nAssistant 1: 9 (right)\nAssistant 2: 2 (wrong)")
         Scores(values=(9.0, 2.0))
@@ -222,8 +207,8 @@ def _statements(text: str) -> Iterator[tuple[str, str, str | None]]:
 def parse_pair_original(text: str) -> Scores | Unparsed:
     """Parse a pair as the original JudgeLM does: two parts split by one space or comma, read by Python's `float`.
 
-    It is kept to reproduce published figures. Scores can be infinite or NaN (`inf 5`, `nan 5`); NaN is neither above
-    nor below any score, so such a pair is a tie. The original returns -1, -1 where this returns `Unparsed`.
+    It reproduces published figures. Scores can be infinite or NaN; a pair with NaN is a tie. The original returns -1,
+    -1 where this returns `Unparsed`.
 
     Source: baaivision/JudgeLM, `judgelm/llm_judge/common.py`, `parse_score`.
     """
@@ -295,10 +280,7 @@ def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:
 
 
 OrderRule = Literal["mean", "given", "tie", "probability"]
-"""How two orders become one verdict. `mean` compares the mean scores. `given` uses the verdict of the given order
-(JudgeLM's protocol); the swapped order only measures consistency. `tie` makes a conflict a tie (PandaLM's protocol).
-`probability` compares the mean P(first better) with 0.5.
-"""
+"""How two orders become one verdict; see `judgelm.modes.pairwise.Pairwise`."""
 
 LabelRule = Literal["as_judged", OrderRule]
 """How two orders become the compared label: an order rule, or `as_judged` for the verdict of the run."""
@@ -366,19 +348,12 @@ def score_grammar(lines: ScoreLines) -> str:
 
 
 def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximation: str = "") -> PairDistribution:
-    """Return the distribution over score lines.
+    """Return the distribution over score lines; NaN where nothing is assigned.
 
     Args:
         lines: n score lines.
         logprobs: shape (n,), natural logs of disjoint probabilities, as in `Completion.candidate_logprobs`.
         approximation: why they are not exact.
-
-    Returns:
-        The distribution; its expected scores, `first_better` and `tie` are NaN if nothing is assigned. Probabilities in
-        `likeliest` are rounded to six places to keep run files small.
-
-    Raises:
-        ValueError: the numbers of lines and log-probabilities differ.
 
     Example:
         >>> distribution = pair_distribution(score_lines((1, 2), 1), [math.log(p) for p in (0.1, 0.2, 0.6, 0.1)])
@@ -412,9 +387,6 @@ def grade_distribution(scores: Sequence[float], logprobs: Sequence[float], appro
         scores: shape (n,), score of each candidate; a score may occur several times.
         logprobs: shape (n,), as for `pair_distribution`.
         approximation: why they are not exact.
-
-    Raises:
-        ValueError: the numbers of scores and log-probabilities differ.
     """
     masses: dict[float, float] = {}
     for score, logprob in zip(scores, logprobs, strict=True):
@@ -453,12 +425,7 @@ def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) 
 
 
 def winner_by(probability: float, tie_threshold: float) -> Winner:
-    """Return the likelier winner; a tie within `tie_threshold` of 0.5, inclusive.
-
-    Example:
-        >>> winner_by(0.8, tie_threshold=0.05), winner_by(0.55, tie_threshold=0.05), winner_by(0.1, tie_threshold=0.05)
-        (1, 'tie', 2)
-    """
+    """Return the likelier winner; a tie within `tie_threshold` of 0.5, inclusive."""
     lead = probability - 0.5
     if abs(lead) <= tie_threshold + 1e-9:  # in floating point 0.55 - 0.5 > 0.05
         return "tie"
@@ -466,10 +433,5 @@ def winner_by(probability: float, tie_threshold: float) -> Winner:
 
 
 def kind_of_approximation(text: str) -> str:
-    """Return an approximation's text without its numbers, so that the approximations of a run can be counted.
-
-    Example:
-        >>> kind_of_approximation("up to 0.38 of the probability may be missing")
-        'a part of the probability may be missing'
-    """
+    """Return an approximation's text without its numbers, to count the approximations of a run."""
     return re.sub(r"(?:up to )?\b0\.\d+ of", "a part of", text)

@@ -1,11 +1,10 @@
 """Short answers: the final answer of a reply that reasons first, majorities, and exact match.
 
-Answers are extracted in one spelling (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`), so that equal answers
-compare equal. Ambiguous text is None; nothing is guessed. The last marked answer counts, because a chain of thought may
-correct itself.
+Answers are extracted in one spelling (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`). Ambiguous text is None;
+nothing is guessed. The last marked answer counts, because a chain of thought may correct itself.
 
 Exact match normalises as each data set does. A question can have several validated gold answers, any of which is
-correct. An answer can have several spans, all of which are needed; so a gold answer is a tuple of spans.
+correct. A gold answer is a tuple of spans, all of which are needed.
 
 Source: Self-Reference, Figures 5 to 11 (prompted forms); GSM8K's `#### 18`; SSR-Judge, section 3.2 (majority);
 QA-Judge, section 5.2; the official evaluation scripts of HotpotQA (Yang et al. 2018; also for 2WikiMultiHopQA) and DROP
@@ -63,12 +62,11 @@ def final_answer(text: str, task: Task, *, letters: int = MAX_LETTERS, finished:
         text: the solution.
         task: kind of answer.
         letters: number of options; later letters are not answers.
-        finished: False if the solution was cut off. Then an answer must be marked and not be on the last line, which
-            may be incomplete.
+        finished: False if the solution was cut off. Then an answer must be marked and not be on the last line.
 
     Returns:
         A number in plain digits (`18`, `-0.5`, `1/3`), a letter (`B`), or `A`, `B`, `C` for a preference; None if there
-        is no answer.
+            is no answer.
     """
     if not finished:
         text = text[: text.rfind("\n") + 1]
@@ -192,8 +190,7 @@ class Majority:
 def majority(answers: Sequence[str | None]) -> Majority:
     """Return the most common of k answers; of equally common ones, the first.
 
-    Args:
-        answers: one per reply, as comparable texts; None if the reply has no answer.
+    The paper does not define ties (2-2-1); they do not affect gates above one half.
 
     Raises:
         ValueError: no replies.
@@ -203,7 +200,7 @@ def majority(answers: Sequence[str | None]) -> Majority:
         >>> common.answer, common.agreement, common.passes(0.6)
         ('42', 0.6, True)
 
-    Source: SSR-Judge, equation 1. The paper does not define ties (2-2-1); they do not affect gates above one half.
+    Source: SSR-Judge, equation 1.
     """
     if not answers:
         raise ValueError("agreement of no answers is undefined; give at least one")
@@ -242,9 +239,6 @@ def golds_of(sample: Sample) -> list[Gold]:
     """Return the validated answers of a sample, `sample.reference` first; none without a reference.
 
     `metadata["references"]` has all of them as texts, and `metadata["reference_spans"]` as lists of spans.
-
-    Raises:
-        InputError: one of these fields has another form.
     """
     if sample.reference is None:
         return []
@@ -266,12 +260,11 @@ def _are_texts(value: object) -> bool:
 def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
     """Return True if an answer of one span, once normalised, is one of the gold answers.
 
-    HotpotQA's rules have no spans: those of a gold answer are joined by spaces. DROP's and Quoref's rules skip a gold
-    answer whose first span is blank, as the original code does.
+    HotpotQA's rules join the spans of a gold answer by spaces. DROP's and Quoref's rules skip a gold answer whose first
+    span is blank, as the original code does.
 
     Raises:
         ValueError: no gold answer, or one without spans.
-        ConfigError: there are no such rules.
     """
     check_rules(rules)
     if not golds or not all(golds):
@@ -293,18 +286,17 @@ def hotpot_normalised(text: str) -> str:
 def strictly_normalised(text: str) -> str:
     """Normalise like `hotpot_normalised`, but words with a digit keep their sign, point, percent and currency.
 
-    `-5` is not `5`, `2.5` is not `25`, `93.5%` is not `93.5`, but `1,000` is `1000`. Unicode compositions count as one
-    letter. This is our own rule; it avoids false matches that would skip the judge.
+    `-5` is not `5`, `2.5` is not `25`, `93.5%` is not `93.5`, but `1,000` is `1000`. This is our own rule; it avoids
+    false matches that would skip the judge.
     """
     words = _GROUPED.sub(lambda match: match[1].replace(",", ""), unicodedata.normalize("NFC", text).lower()).split()
     return " ".join(filter(None, map(_strict_word, words)))
 
 
 def drop_normalised(text: str) -> str:
-    """Return words split at spaces and hyphens, lower case: numbers as floats, others without punctuation.
+    """Return words split at spaces and hyphens, lower case: numbers as floats, others without punctuation and articles.
 
-    Articles are removed. `1,000` becomes `1000.0` and `3-1` becomes `3.0 1.0`. A minus sign is a hyphen, so `-5`
-    becomes `5.0`.
+    `1,000` becomes `1000.0` and `3-1` becomes `3.0 1.0`. A minus sign is a hyphen, so `-5` becomes `5.0`.
     """
     words = (_drop_word(word) for word in _DROP_BREAKS.split(text.lower()))
     return " ".join(word for word in words if word)

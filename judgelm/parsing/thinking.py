@@ -2,8 +2,8 @@ r"""Separate a model's thinking from the reply that follows it.
 
 Three forms are supported: `<think> ... </think>`, Mistral's `[THINK] ... [/THINK]`, and Harmony's channels
 (`<|channel|>analysis<|message|> ... <|channel|>final<|message|>`), also without their special tokens (`analysis ...
-assistantfinal`). Engines return replies with the block's opening, even if the chat template wrote it into the prompt,
-so that unfinished thinking is recognised; it leaves no reply.
+assistantfinal`). Engines return replies with the block's opening, even if the chat template wrote it, so that
+unfinished thinking is recognised.
 """
 
 import re
@@ -130,7 +130,6 @@ def _separate_channels(text: str, *, bare: bool) -> Separated | None:
 
 
 def _separate_stripped(text: str) -> Separated | None:
-    """A reply in channels whose special tokens the decoder left out; None where it is in none."""
     start = text.rfind(_STRIPPED_FINAL) if text.lstrip().startswith("analysis") else -1
     if start < 0 and _STRIPPED.match(text) is None:
         only = _STRIPPED_ONLY.match(text)

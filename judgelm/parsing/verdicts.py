@@ -90,15 +90,12 @@ class Statement(NamedTuple):
 
 
 def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedVerdict | Unparsed:
-    """Decide which verdict of a reply counts.
+    """Return the last verdict of a reply that counts, or `off_grammar` if verdicts differ or none counts.
 
     Args:
         text: the reply.
         statements: its verdicts, in any order.
         missing: reason to return if there are no statements.
-
-    Returns:
-        The last verdict that counts, or `off_grammar` if verdicts differ or none counts.
     """
     if not statements:
         return Unparsed("off_grammar", text, missing)
@@ -122,16 +119,12 @@ def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedV
 def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = False) -> StatedVerdict | Unparsed:
     """Parse the verdict of a reply.
 
-    It is in double brackets, in single brackets or bare on the last line, or after "Final verdict:". All verdicts must
-    agree unless one is stated as final (see `settled`).
+    It is in double brackets, in single brackets or bare on the last line, or after "Final verdict:".
 
     Args:
         text: the reply.
         labels: label -> its word in the prompt, such as `correct` -> `Correct`; case is ignored.
         brackets_only: whether the verdict must be in double brackets.
-
-    Returns:
-        The verdict, or `off_grammar` if there is none, verdicts differ, or the last one is another word.
     """
     known = {word.lower(): label for label, word in labels.items()}
     lines = _nonblank(text)
@@ -151,14 +144,8 @@ def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement]:
     """Find verdicts without a grammar's own mark.
 
     They follow "Final verdict:" on its line or alone on the next one, are on a line such as `Verdict: Correct`, or are
-    on the last line, bare or in single brackets.
-
-    Args:
-        text: the reply.
-        known: lower-case word -> label.
-
-    Returns:
-        The verdicts; one that is stated as final but is not a label has an empty label.
+    on the last line, bare or in single brackets. A verdict that is stated as final but is not in `known` (lower-case
+    word -> label) has an empty label.
     """
     lines = _nonblank(text)
     stated = list(_bare(lines, known))
@@ -227,7 +214,6 @@ def _word(match: re.Match[str], start: int) -> _Word:
 
 
 def _bare_word(start: int, line: str, known: Mapping[str, str], *, named_verdict: bool) -> list[_Word]:
-    """Return the verdict of a line without other content: `Correct`, `**Final verdict: Incorrect.**`."""
     words = list(_WORD.finditer(line))
     if not words or words[-1][0].lower() not in known:
         return []
@@ -291,7 +277,7 @@ class _Lines:
         return self._text[start : min(max(start, end), start + _CONTEXT)]
 
     def _above(self, position: int) -> str:
-        """Return the last non-blank line above the line of a position, limited to `_CONTEXT` characters."""
+        """Return the last non-blank line above a position's line."""
         start = self._starts[self.number(position) - 1]
         return self._text[max(0, start - _CONTEXT) : start].rstrip().rpartition("\n")[2]
 
@@ -308,18 +294,11 @@ _AROUND = " \t.,;:!\"“”'‘’()[]-。"
 
 
 def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
-    """Parse the level that a reply ends in.
+    """Parse the level that a reply ends in, and return it as the prompt names it.
 
     The text after the last `Answer:` on its line must be exactly a level; case, spaces, markdown, quotes, brackets and
-    a final full stop are ignored. So "incorrect" and "partially correct" are never parsed as "correct", and "correct,
-    mostly" is not a level. A reply with two different levels is `off_grammar`, unless one is stated as final.
-
-    Args:
-        text: the judge's reply.
-        levels: as the prompt names them.
-
-    Returns:
-        The level as the prompt names it, or why there is none.
+    a final full stop are ignored. So "incorrect" and "partially correct" are never parsed as "correct". A reply with
+    two different levels is `off_grammar`, unless one is stated as final.
     """
     cleaned = _MARKUP.sub("", text)
     if not cleaned.strip():
@@ -383,10 +362,7 @@ _LABELS: dict[str, QaLabel] = {"correct": "correct", "incorrect": "incorrect"}
 
 
 def tagged_answer(text: str, rule: TagRule = "first") -> str:
-    """Return the stripped answer of a reply; empty if the rule finds none.
-
-    Without tags, rule `first` returns the whole reply unchanged.
-    """
+    """Return the stripped answer of a reply; if the rule finds none, it is empty (`first`: the whole reply)."""
     if rule == "first":
         match = _FIRST.search(_closed(text, _CLOSING))
         return text if match is None else match[1].strip()
@@ -417,8 +393,7 @@ def read_label(text: str) -> StatedVerdict | Unparsed:
     """Parse CORRECT or INCORRECT in any formatting.
 
     In tags, one of the two words counts in any case, quoted, bold or with a full stop; other words in tags are ignored.
-    Without tags the whole reply must be the word, or state it as final. If several differ, only one that is stated as
-    final counts.
+    Without tags the whole reply must be the word, or state it as final.
     """
     inside = list(_INNERMOST.finditer(_closed(text, _CLOSING_ANY_CASE)))
     read = [(_labelled(tag[1], tag.start(1)), tag.start()) for tag in inside] or [(_labelled(text, 0), 0)]
@@ -439,12 +414,7 @@ def _labelled(text: str, start: int) -> StatedVerdict | None:
 
 
 def read_label_original(text: str, rule: Literal["first", "last_on_line"]) -> QaLabel | Unparsed:
-    """Parse exactly CORRECT or INCORRECT, found by `rule`; the original code counts anything else as INCORRECT.
-
-    Returns:
-        The label, or why the reply is neither word. To reproduce published figures, count these as incorrect and report
-        how many there were.
-    """
+    """Parse exactly CORRECT or INCORRECT, found by `rule`; the original code counts anything else as INCORRECT."""
     answer = tagged_answer(text, rule).strip()
     if answer in ("CORRECT", "INCORRECT"):
         return _LABELS[answer.lower()]

@@ -10,15 +10,13 @@ The texts are in `templates.toml`:
 - `judgelm-compact`: short markers, for judges of a few million parameters.
 - `reasoned-chat`, `reasoned-compact`: the judge explains first and ends with `[[1]]` or `[[2]]`, as in J1 (Whitehouse
   et al. 2025) and RM-R1 (Chen et al. 2025). The words are ours; `train/grpo.py` trains such judges.
-- `judgelm-grade`: grades one answer without a reference. The words are ours, after Figure 3; no released judge was
-  trained on it.
+- `judgelm-grade`: grades one answer without a reference, in our words. No released judge was trained on it.
 
-`letters`, `yes-no` and `grade` (`readings.toml`) are for instruct models that are not fine-tuned for judging: the
-probabilities of one word are the verdict (`judgelm.modes.readings`). A second text asks about the user's own criterion.
-`benchmarks/reading_choice` chose the words. `reward` is for reward models, which read question and answer as a chat.
+`letters`, `yes-no` and `grade` (`readings.toml`) are for instruct models: the probabilities of one word are the verdict
+(`judgelm.modes.readings`). `benchmarks/reading_choice` chose the words. `reward` is for reward models, which read
+question and answer as a chat.
 
-A single answer is shown after its reference, which gets the full score (JudgeLM, Figure 5), in the words of a pair
-without reference.
+A single answer is shown after its reference, which gets the full score (JudgeLM, Figure 5), in the words of a pair.
 """
 
 import hashlib
@@ -86,7 +84,6 @@ def fill(
 
 @lru_cache(maxsize=1024)
 def _pieces(role: Role | None, message: str, slots: tuple[str, ...]) -> list[Span | str]:
-    """Return the spans of the message's own text, and the names of slots between them."""
     texts = re.split(rf"\{{({'|'.join(slots)})\}}", message)
     pieces = [text if index % 2 else Span(text, "template", role) for index, text in enumerate(texts)]
     # an empty message stays, because a chat template would replace a missing one by its default
@@ -124,15 +121,7 @@ class PromptText:
         return tuple(slot for slot in self.kinds if f"{{{slot}}}" in self.text)
 
     def render(self, values: Mapping[str, str], *, chat: bool) -> Prompt:
-        """Return the prompt with its slots filled.
-
-        Args:
-            values: untrusted content of each slot.
-            chat: messages for the tokenizer's chat template; otherwise plain text.
-
-        Raises:
-            KeyError: a slot has no value.
-        """
+        """Return the prompt with these untrusted values in its slots, as chat messages or plain text."""
         messages: list[tuple[Role | None, str]] = [(None, f"{self.before}{self.text}{self.after}")]
         if chat:
             messages = [] if self.system is None else [("system", self.system)]
@@ -143,7 +132,7 @@ class PromptText:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptFamily:
-    """All prompts of one way of judging by name, under one template id."""
+    """All prompts of one mode by name, under one template id."""
 
     id: str
     texts: Mapping[str, PromptText]
@@ -182,8 +171,8 @@ class Layout:
 
 
 JudgeReading = Literal["score-line", "letters", "yes-no", "grade", "reward"]
-"""How a judge's reply becomes numbers: a line of scores; the probabilities of the answers' letters, of yes and no to
-each answer, or of each answer's grades; or a reward model's number for each answer.
+"""How a reply becomes numbers: a line of scores; the probabilities of the answers' letters, of yes and no, or of
+grades; or a reward model's number.
 """
 
 
@@ -251,8 +240,8 @@ class Template:
     ) -> Prompt:
         """Return the prompt that shows a sample's answers in `order`, with `reference` unless it is None.
 
-        A judge of score lines sees a single answer as the second of a pair, with the reference as the first. The reply
-        is prefilled with the reference's full score, so that the judge continues with the answer's, such as ` 7`.
+        A judge of score lines sees a single answer as the second of a pair, after the reference. The reply is prefilled
+        with the reference's full score, so that the judge continues with the answer's, such as ` 7`.
 
         Args:
             sample: what is judged.
@@ -260,10 +249,6 @@ class Template:
             reference: required for a single answer and a judge of score lines.
             scale: lowest and highest score of the judge.
             criterion: for a template that takes one.
-
-        Raises:
-            ValueError: no answers, or a single answer without reference.
-            InputError: an answer is not a trajectory, but the template shows trajectories.
         """
         completes = len(order) == 1 and not self.reads_alone
         if not order or (completes and reference is None):
@@ -343,11 +328,7 @@ MAX_LETTERS = len(ascii_uppercase)
 
 
 def letters(answers: int) -> str:
-    """Return the letters for this number of answers.
-
-    Raises:
-        ConfigError: there are more answers than letters.
-    """
+    """Return the letters for this number of answers."""
     if answers > MAX_LETTERS:
         raise ConfigError(f"{answers} answers: reading letters takes at most {MAX_LETTERS}; use --reading yes-no")
     return ascii_uppercase[:answers]
@@ -430,11 +411,7 @@ def get_template(template_id: str) -> Template:
 
 
 def criterion_template(template: Template) -> Template:
-    """Return the template of the same reading that asks about the user's criterion.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the template of the same reading that asks about the user's criterion."""
     name = f"{template.reading}-criterion"
     if template.takes_criterion:
         return template
@@ -460,12 +437,6 @@ def grading_family(scale: tuple[float, float]) -> PromptFamily:
 
 
 def grading_prompt(sample: Sample, scale: tuple[float, float], *, chat: bool) -> Prompt:
-    """Return the prompt that grades the sample's first answer without a reference.
-
-    Args:
-        sample: with an answer.
-        scale: lowest and highest score, which the prompt names.
-        chat: one user message for the tokenizer's chat template; otherwise plain text.
-    """
+    """Return the prompt that grades the sample's first answer without a reference, on a scale that the prompt names."""
     text = grading_family(scale).texts["chat" if chat else "plain"]
     return text.render({"question": sample.question, "answer_1": sample.answers[0]}, chat=chat)

@@ -1,9 +1,8 @@
 """Rendering of chat templates with bounds on time, memory and length, and their arguments for thinking.
 
-A chat template comes with the model, and its loops may be endless. transformers renders templates in jinja's sandbox,
-which bounds neither time nor memory. Here the number of template lines, the gained memory and the length of the text
-are bounded, and powers are refused because a single one can take forever. Counting lines slows a short template from
-0.01 to 0.4 ms. So a template that has rendered 50 conversations is only checked for conversations longer than those.
+A chat template comes with the model and may loop forever. jinja's sandbox bounds neither time nor memory, so
+`render_chat` bounds the template's lines, memory and output, and refuses powers. Counting lines slows a short template
+from 0.01 to 0.4 ms. So a template that has rendered 50 conversations is only checked for longer ones.
 """
 
 import re
@@ -64,7 +63,7 @@ def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: objec
 
 @lru_cache(maxsize=64)
 def _has_power(template: str) -> bool:
-    """Return True if an expression has a `**` other than that of keyword arguments."""
+    """Return True if an expression has a `**` that is not of keyword arguments."""
     before = ""
     for _, kind, value in Environment().lex(template):
         if kind == "operator" and value == "**" and before not in ("(", ","):
@@ -106,7 +105,7 @@ def _bounded() -> Iterator[None]:
 
 
 NO_THINKING = f"\n{CLOSE}\n\n"
-"""Closes the thinking block that a chat template opened, for judges that are not to think."""
+"""Closes the thinking block that a chat template opened, if the judge is not to think."""
 
 _OPENED = re.compile(rf"{OPEN}\s*\Z")
 

@@ -10,11 +10,10 @@ sample's own `question` and `answers` are those of the last turn. A sample witho
 The question block holds the user's turns, each assistant's block its answers, and the reference block the references,
 all under labels such as `[Turn 1]`. A note after the user's turns says which answers are judged. Labels and note are
 ours; judges trained on the template have not seen them. A dialogue of one turn has neither, so its bytes are those of a
-pair or a single answer. Unlike in MT-Bench, the user's turns are shown once, so that both orders begin alike.
+pair or a single answer.
 
-Follow-up questions come after the judge's prompt and reply: as messages of a chat, or in the form in which a plain
-template opens its reply (`PlainTurns`). The papers do not give this form; it is ours, and released judges were trained
-on a single turn.
+Follow-up questions come after the judge's prompt and reply, as chat messages or in the plain template's own form. The
+papers do not give this form; it is ours.
 
 Source: MT-bench (Zheng et al. 2023), its multi-turn prompts; JudgeLM, Figures 3 to 5 (blocks), section 6 and Figure 19
 (talk about judgments).
@@ -78,7 +77,7 @@ class DialogueView:
 def dialogue_of(sample: Sample, *, referenced: bool = True) -> tuple[DialogueTurn, ...]:
     """Return the turns of a sample's dialogue, without references if `referenced` is False.
 
-    The sample's own reference is the last turn's, and overrides the one in `turns`.
+    The sample's own reference overrides the last turn's.
 
     Raises:
         InputError: `turns` has another form, or its last turn differs from the sample.
@@ -104,7 +103,7 @@ def whole_view(turns: Sequence[DialogueTurn]) -> DialogueView:
 def flat_sample(view: DialogueView, sample_id: str) -> Sample:
     """Return a dialogue as one question with the assistants' answers, for templates that read words.
 
-    The question is the last turn's. With several turns, each answer is the whole dialogue with that assistant.
+    With several turns, each answer is the whole dialogue with that assistant.
     """
     last = view.turns[-1]
     answers = last.answers
@@ -150,9 +149,6 @@ def dialogue_prompt(
         view: part to show; for one assistant it must be `anchored`.
         order: one or two indices into each turn's answers.
         scale: of the judge, see `Template.render`.
-
-    Raises:
-        ValueError: one assistant, and a turn without reference.
     """
     if len(order) == 1 and not view.anchored:
         raise ValueError("one dialogue is shown after its references, but a turn has none")
@@ -165,23 +161,13 @@ def dialogue_prompt(
 
 
 def grading_prompt(template: Template, view: DialogueView, *, scale: tuple[float, float]) -> Prompt:
-    """Return one assistant's dialogue in the blocks of a plain grade, if not every turn has a reference.
-
-    Args:
-        template: decides whether this is a chat.
-        view: part to show.
-        scale: lowest and highest score, named in the prompt.
-    """
+    """Return one assistant's dialogue in the blocks of a plain grade, if not every turn has a reference."""
     layout = _grading_layout(scale, chat=template.chat)
     return _fill(layout, view, (0,), assistants=1, chat=template.chat)
 
 
 def reward_prompt(sample: Sample, assistant: int) -> Prompt:
-    """Return the dialogue of one assistant as chat messages for a reward model.
-
-    Raises:
-        InputError: as `dialogue_of`.
-    """
+    """Return the dialogue of one assistant as chat messages for a reward model."""
     spans: list[Span] = []
     for turn in dialogue_of(sample, referenced=False):
         spans += [Span(turn.question, "question", "user"), Span(turn.answers[assistant], "answer", "assistant")]
@@ -225,7 +211,6 @@ def _block(kind: SpanKind, texts: Sequence[str | None]) -> list[Span]:
 
 @cache
 def _grading_layout(scale: tuple[float, float], *, chat: bool) -> Layout:
-    """Return the prompt of a plain grade as a layout that can also show a reference."""
     given = grading_family(scale).texts["chat" if chat else "plain"]
     role: Role | None = "user" if chat else None
     referenced = given.text.replace("{question}\n\n", "{question}\n\n[Reference Answer]\n{reference}\n\n")
@@ -285,11 +270,7 @@ _PLAIN = {
 
 
 def plain_turns(template: Template) -> PlainTurns:
-    """Return the form of turns of a plain template.
-
-    Raises:
-        ConfigError: this template has none.
-    """
+    """Return the form of turns of a plain template."""
     if template.id not in _PLAIN:
         there_are = ", ".join(_PLAIN)
         raise ConfigError(f"template {template.id} has no follow-up turns; use {there_are} or a chat template")
@@ -309,16 +290,12 @@ def talk_sha(template: Template) -> str:
 def follow_up_prompt(template: Template, judged: Prompt, texts: Sequence[str]) -> Prompt:
     """Return the judge's prompt with everything said since.
 
-    Only the judged answers may be cut. The judge's replies are untrusted, because they may quote an answer.
+    The judge's replies are untrusted, because they may quote an answer.
 
     Args:
         template: of the judge.
         judged: what it read; `texts` begins with the prefill of its reply.
         texts: its reply, a question, its reply, ..., and the open question: an even number.
-
-    Raises:
-        ConfigError: a plain template without turns.
-        ValueError: an odd number of texts, or none.
     """
     if not texts or len(texts) % 2:
         raise ValueError(f"expected the judge's reply, then questions and replies in turn, got {len(texts)} texts")

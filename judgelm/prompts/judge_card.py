@@ -52,13 +52,13 @@ class Card:
     """The training of a judge, and how to prompt it.
 
     Attributes:
+        template: id of the pair template.
+        template_sha: sha256 (hex) of that template's bytes in training.
         name: name among judgelm's cards; None for the user's own judges.
         base: GGUF file that an adapter was trained on; None if the base is a folder or hub id.
         model: folder, GGUF file, hub id or judge's name of the model to load; a relative path starts at the card's
             folder. None if the weights are in the card's folder.
         identity: hashes of that model from `model_hashes`; empty if its engine has none.
-        template: id of the pair template.
-        template_sha: sha256 (hex) of that template's bytes in training.
         reading: how the reply is read; None is the template's own.
         criterion: the user's criterion, if the template takes one.
         tie_threshold: distance of P(first better) from 0.5 within which a pair is a tie, where words are read; None
@@ -71,6 +71,9 @@ class Card:
         thinking: argument for the chat template (`on`, `off`); `absent` passes none.
         window: maximum tokens of prompt and reply in training; None if unknown.
         training: facts (base model, data and hashes, hyper-parameters, versions, metrics).
+
+    Raises:
+        CardError: a value is impossible.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -94,11 +97,6 @@ class Card:
     training: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check scale, step, window and lengths.
-
-        Raises:
-            CardError: a value is impossible.
-        """
         low, high = self.scale
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise CardError(f"scale: {low:g} to {high:g}; expected the lowest and the highest score, such as 1 and 10")
@@ -177,10 +175,7 @@ def _is_hub_id(model: str) -> bool:
 
 
 def _go_offline_without_hub() -> None:
-    """Use the cache immediately if the hub does not respond.
-
-    huggingface_hub 2.x retries each request five times, which takes at least 24 seconds.
-    """
+    """Skip huggingface_hub's five retries of each request, which take at least 24 seconds."""
     from huggingface_hub import constants
 
     if not constants.is_offline_mode() and not _answers(constants.ENDPOINT):
@@ -242,9 +237,6 @@ def check_identity(card: Card, described: Mapping[str, Any], location: str) -> N
         card: of the judge.
         described: `Engine.describe()["model"]` of the loaded model.
         location: the card's folder, for errors.
-
-    Raises:
-        CardError: it is another model; both hashes are shown.
     """
     loaded = model_hashes(described)
     if card.identity and loaded != card.identity:
@@ -277,11 +269,7 @@ def _read(path: Path) -> Card:
 
 
 def write_card(folder: str | Path, card: Card) -> None:
-    """Write the card into a model folder.
-
-    Raises:
-        RunError: the folder cannot be written.
-    """
+    """Write the card into a model folder."""
     path = Path(folder) / CARD_NAME
     try:
         path.write_text(json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -290,11 +278,7 @@ def write_card(folder: str | Path, card: Card) -> None:
 
 
 def check_card(card: Card, *, template: str, template_sha: str, location: str) -> None:
-    """Check that a template is the one that the judge was trained with or tuned to.
-
-    Raises:
-        CardError: id or bytes differ; both are shown.
-    """
+    """Check that a template is the one that the judge was trained with or tuned to."""
     made, again = ("tuned to", "tune") if card.model is not None else ("trained with", "train")
     if card.template != template:
         raise CardError(
@@ -310,11 +294,7 @@ def check_card(card: Card, *, template: str, template_sha: str, location: str) -
 
 
 def write_model_card(folder: str | Path, card: Card) -> None:
-    """Write `README.md` into a judge's folder, replacing those of other libraries.
-
-    Raises:
-        RunError: the folder cannot be written.
-    """
+    """Write `README.md` into a judge's folder, replacing those of other libraries."""
     path = Path(folder) / MODEL_CARD_NAME
     try:
         path.write_text(render_model_card(card, name=Path(folder).resolve().name), encoding="utf-8")
@@ -361,7 +341,6 @@ def render_model_card(card: Card, *, name: str) -> str:
 
 
 def _settings(facts: Mapping[str, Any], words: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return name and value of all facts that are neither data nor results."""
     settings: list[tuple[str, Any]] = []
     for key, value in facts.items():
         if key in words["elsewhere"]:
@@ -392,7 +371,6 @@ def _figure(value: Mapping[str, float] | float | None) -> str | None:
 
 
 def _table(rows: Iterable[tuple[str, Any]], left: str, right: str) -> str:
-    """Return a Markdown table of the rows with a value, after an empty line; empty if there are none."""
     lines = [f"| {_cell(name)} | {_cell(value)} |\n" for name, value in rows if value is not None]
     return "".join([f"\n| {left} | {right} |\n|---|---|\n", *lines]) if lines else ""
 

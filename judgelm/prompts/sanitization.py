@@ -1,14 +1,14 @@
 """Sanitizing untrusted text, so that an answer can neither end its block nor become a special token or a chat role.
 
 An answer that contains `[The End of Assistant 1's Answer]`, `### Response:` or `</s>` could pretend that its block has
-ended and write the verdict itself. Such markers and their confusables (other case, spaces or signs, invisible
-characters, accents, full-width or foreign letters, digits and brackets) are sanitized: brackets and hashes become plain
-characters, and the words stay readable. Judgments count them. Folding to plain letters is only used to find confusables
-and never changes the text.
+ended and write the verdict itself. In such markers and their confusables (other case, spaces or signs, invisible
+characters, accents, foreign letters, digits and brackets) brackets and hashes become plain characters, and the words
+stay readable. Judgments count them. Folding to plain letters is only used to find confusables and never changes the
+text.
 
-Special and added tokens are matched exactly, because only the literal text becomes a token. Some tokenizers fold the
-text first; for them confusables count as well. Plain-text role markers (`[INST]`, `USER:`) are read from a rendering of
-the chat template.
+Special and added tokens are matched exactly, because only the literal text becomes a token; for tokenizers that fold
+the text first, confusables count as well. Plain-text role markers (`[INST]`, `USER:`) are read from a rendering of the
+chat template.
 """
 
 import json
@@ -97,7 +97,6 @@ def _letter(character: str) -> str:
 
 @cache
 def _unicode_confusables() -> dict[str, str]:
-    """Characters -> their ASCII confusable in Unicode TR39."""
     table = json.loads(files("confusable_homoglyphs").joinpath("confusables.json").read_text("utf-8"))
     pairs = ((odd, plain["c"]) for odd, plains in table.items() for plain in plains)
     return {odd: plain for odd, plain in pairs if plain.isascii() and len(plain) == len(odd) == 1}
@@ -181,7 +180,6 @@ def sanitizer_for(markers: tuple[str, ...]) -> Sanitizer:
 
 
 def _beginnings(markers: list[str]) -> str | None:
-    """Return the first characters of all markers and their confusables; None if a marker begins with a letter."""
     firsts = {marker[0] for marker in markers}
     if not firsts <= {"[", "#", "<"}:
         return None
@@ -191,8 +189,8 @@ def _beginnings(markers: list[str]) -> str | None:
 def _loose(marker: str) -> str:
     """Return a pattern for a marker and its confusables.
 
-    Spaces between characters are allowed. Markers of several letters may also contain other signs, digits instead of
-    letters, and short text for `{n}`: `[1]` and `[S]` are ordinary text, `[The_End_of_Assistant_One's_Answer]` is not.
+    Markers of several letters may also contain other signs, digits instead of letters, and short text for `{n}`: `[1]`
+    and `[S]` are ordinary text, `[The_End_of_Assistant_One's_Answer]` is not.
     """
     parts = _PART.findall(marker)
     wordy = sum(part.isalpha() for part in parts) >= _MIN_LETTERS
@@ -237,11 +235,7 @@ _WORD_BEFORE_CONTENT = re.compile(r"(?<!\w)(\w+:)\s*$")
 
 
 class SpecialTokenSanitizer:
-    """Sanitize a tokenizer's special tokens in untrusted text, and for a chat its role markers as well.
-
-    Args:
-        tokenizer: a transformers fast tokenizer.
-    """
+    """Sanitize a fast tokenizer's special tokens in untrusted text, and for a chat its role markers as well."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer

@@ -1,14 +1,10 @@
 """Prompts of Self-Reference and SSR-Judge: the judge answers the question itself before it judges other answers.
 
-The texts are in `self_reference.toml`. They are those of Figures 5 to 11 of Self-Reference, with `[System]` as a line
-of the prompt. A chat has everything in one user message. The figures do not settle blank lines: here one follows the
-instruction and none separates the blocks, as in Figures 7 and 8. Two texts are ours: the `{question}` of a meta-judge
-(the question with both answers, in the blocks of Figure 7), and the opening of Figure 6 for a question without
-category.
-
-SSR-Judge prints one sentence of each prompt: "Given question Q, the correct answer is A. Which response is better: R1
-or R2?" and "Given question Q, which response is better: R1 or R2?". These are kept; blocks, reasoning request and
-verdict format are ours. The judge's own answers are requested with Figure 6 of Self-Reference, or Figure 5 for numbers.
+The texts (`self_reference.toml`) are those of Figures 5 to 11 of Self-Reference, with `[System]` as a line of the
+prompt. A chat has everything in one user message. The figures do not settle blank lines: here one follows the
+instruction and none separates the blocks. Two texts are ours: the `{question}` of a meta-judge (the question with both
+answers, in the blocks of Figure 7), and the opening of Figure 6 for a question without category. SSR-Judge prints one
+sentence of each prompt, which is kept; blocks, reasoning request and verdict format are ours.
 
 Metadata fields of a row:
 
@@ -79,11 +75,7 @@ def question_of(sample: Sample) -> QuestionText:
 
 
 def solving_prompt(sample: Sample, task: Task, *, chat: bool) -> Prompt:
-    """Return the prompt that asks the judge the question itself: Figure 5, 6 or 7.
-
-    Raises:
-        InputError: the sample lacks what the task needs.
-    """
+    """Return the prompt that asks the judge the question itself: Figure 5, 6 or 7."""
     name: str = task
     values = {"question": question_of(sample).text}
     if task == "preference":
@@ -96,11 +88,7 @@ def solving_prompt(sample: Sample, task: Task, *, chat: bool) -> Prompt:
 
 
 def judging_prompt(sample: Sample, task: Task, reference: str | None, *, chat: bool) -> Prompt:
-    """Return the prompt that asks if the one answer is correct: Figures 8 and 9, with a reference 10 and 11.
-
-    Raises:
-        InputError: the sample lacks what the task needs, or does not have exactly one answer.
-    """
+    """Return the prompt that asks if the one answer is correct: Figures 8 and 9, with a reference 10 and 11."""
     if len(sample.answers) != 1:
         finding = f"expected 1 answer, got {len(sample.answers)}"
         raise InputError(f"sample {sample.id}: {finding}; correctness is judged one answer at a time")
@@ -114,17 +102,7 @@ def judging_prompt(sample: Sample, task: Task, reference: str | None, *, chat: b
 
 
 def comparing_prompt(sample: Sample, order: tuple[int, int], reference: str | None, *, chat: bool) -> Prompt:
-    """Return the prompt that compares two answers.
-
-    Args:
-        sample: with two answers.
-        order: indices into `sample.answers`.
-        reference: majority of the judge's own answers, shown as correct; None for none.
-        chat: one user message; otherwise plain text.
-
-    Raises:
-        InputError: the sample's options are not texts.
-    """
+    """Return the prompt that compares two answers; `reference`, the judge's majority answer, is shown as correct."""
     first, second = (sample.answers[index] for index in order)
     values = {"question": question_of(sample).text, "answer_1": first, "answer_2": second}
     name = "compare"

@@ -18,8 +18,7 @@ The judge reads numbered steps, one for a message's text and one for each call:
 
 If the prompt does not fit the window, whole texts are left out in this order: tool results, the assistant's texts, the
 user's texts, arguments of calls; the oldest first. The task (the user's first text), system prompts, the last result,
-the assistant's last text, tool names, step labels and the reference always stay. Text that looks like a step label is
-sanitized.
+the assistant's last text, tool names, step labels and the reference always stay.
 
 Source: OpenAI's API reference (chat messages, Responses items); inspect_ai's `log_tool_call_error.json`; agentevals'
 `trajectory/match.py` and `trajectory/utils.py` (names and rules of matches).
@@ -162,14 +161,7 @@ def _read_call(call: object, index: int, place: str) -> Step:
 
 
 def _text_of(content: object, place: str, *, calls: bool = False, values: bool = True) -> str:
-    """Return the text of a message's content.
-
-    Args:
-        content: text, parts or None; for results also other JSON values.
-        place: of the content, for errors.
-        calls: whether the message lists its calls; LangChain repeats them among the parts.
-        values: whether other JSON values are allowed.
-    """
+    """LangChain repeats a message's `calls` among its parts. `values` allows other JSON values, for results."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -195,7 +187,6 @@ def _part_text(part: object, place: str, calls: bool) -> str | None:
 
 
 def _with_error(text: str, error: object) -> str:
-    """Add the error that inspect_ai records with a result."""
     if not isinstance(error, dict):
         return text
     message = str(error.get("message") or "")
@@ -220,9 +211,6 @@ def trajectory_spans(text: str, answer: int, task: str) -> list[Span]:
         text: an answer that is a trajectory.
         answer: its position among the answers shown, from 0.
         task: text above the trajectory; it is not repeated in the steps.
-
-    Raises:
-        InputError: as `read_trajectory`.
     """
     steps = read_trajectory(text)
     return _spans(steps, task, answer=answer, ranks=_elision_ranks(steps), kind="question")
@@ -266,7 +254,6 @@ def _spans(
 
 
 def _elision_ranks(steps: Sequence[Step]) -> dict[int, tuple[int, int]]:
-    """Return step number -> rank for texts that may be left out, the lowest first."""
     last = {step.kind: number for number, step in enumerate(steps, 1)}
     task = next((number for number, step in enumerate(steps, 1) if step.kind == "user"), 0)
     stay = {task, last.get("result"), last.get("assistant")}

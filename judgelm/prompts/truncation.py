@@ -1,9 +1,8 @@
 """The length policy, and how a prompt becomes tokens.
 
-Engines and training use the same `Truncator`, so a judge reads the same text in training and judging. Template and
-response marker are never cut. Answers share the remaining room evenly and are cut at their ends. A prompt that still
-does not fit is `too_long`; answers that are equal after the cut are `equal_after_cut`. For trajectories
-(`judgelm.prompts.trajectory`) as few whole texts as possible are left out.
+Engines and training use the same `Truncator`, so a judge reads the same text in training and judging. Only answers are
+cut, at their ends, and share the room evenly. A prompt that still does not fit is `too_long`; answers that are equal
+after the cut are `equal_after_cut`. Of trajectories as few whole texts as possible are left out.
 """
 
 from bisect import bisect_left
@@ -122,7 +121,7 @@ class Truncator:
 
         Returns:
             The tokenized prompt; `Unparsed("too_long")` if template, question, reference and the minimum of each answer
-            do not fit; `Unparsed("equal_after_cut")` if different answers would be shown as equal.
+                do not fit; `Unparsed("equal_after_cut")` if different answers would be shown as equal.
 
         Raises:
             ConfigError: a chat whose template is missing or refuses it, or images for a text model.
@@ -183,21 +182,11 @@ class Truncator:
         return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def sanitize(self, text: str, *, chat: bool = False) -> tuple[str, int]:
-        """Return untrusted text without the tokenizer's special and added tokens, and how many there were.
-
-        Args:
-            text: a question, a reference, an answer.
-            chat: whether the role markers of the chat template are sanitized as well.
-        """
+        """Return untrusted text without special tokens and a `chat`'s role markers, and how many there were."""
         return self._sanitizer(text, chat=chat)
 
     def encode(self, text: str, *, chat: bool) -> list[int]:
-        """Return the token ids of a text that the model continues: with the tokenizer's beginning, without its end.
-
-        Args:
-            text: the prompt, with or without the beginning of a reply.
-            chat: whether the chat template has already added special tokens.
-        """
+        """Return the token ids of a text that the model continues: with the tokenizer's beginning, without its end."""
         # verbose=False: no warning about texts longer than the window
         ids = list(self.tokenizer(text, add_special_tokens=not chat, verbose=False)["input_ids"])
         return ids if chat or not self._appended else ids[: -self._appended]
@@ -254,11 +243,7 @@ class Truncator:
         return text, self.encode(text, chat=prompt.chat)
 
     def text(self, spans: tuple[Span, ...], *, chat: bool) -> str:
-        """Return the spans as one text; a chat is rendered by the chat template, with the opening of the reply.
-
-        Raises:
-            ConfigError: the chat template is missing or refuses the messages, or images cannot be shown.
-        """
+        """Return the spans as one text; a chat is rendered by the chat template, with the opening of the reply."""
         images = [span.text for span in spans if span.kind == "image"]
         if self._images is None:
             if images:
@@ -327,7 +312,6 @@ ELIDED = "(left out)"
 
 
 def _may_go(span: Span) -> StepPlace | None:
-    """Return the place of a text that may be left out; None if it stays or is not longer than its replacement."""
     return span.step if span.step is not None and span.step.rank and len(span.text) > len(ELIDED) else None
 
 
@@ -408,12 +392,7 @@ class _ShownText(NamedTuple):
 
 
 def _equal_after_cut(compares: int, answers: Sequence[_ShownText]) -> str:
-    """Say which compared answers are equal where the window cuts them; empty if none are.
-
-    Args:
-        compares: number of answers or dialogues.
-        answers: all answers; those of one dialogue are consecutive.
-    """
+    """Say which compared answers are equal where the window cuts them; answers of one dialogue are consecutive."""
     turns = len(answers) // max(compares, 1)
     sides = [answers[start : start + turns] for start in range(0, compares * turns, turns)] if turns else []
     for (first, side), (second, other) in combinations(enumerate(sides, 1), 2):

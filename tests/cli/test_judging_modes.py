@@ -161,10 +161,10 @@ def test_modes_are_listed_and_one_modes_options_shown(cli):
     assert (code, "ssr" in out, "2 answers" in out) == (0, True, True)
     code, out, _ = cli("judgelm", "judges", "modes", "ssr")
     assert code == 0
-    assert "least agreement for the gate" in " ".join(out.split())
+    assert "minimum agreement" in " ".join(out.split())
     assert "--mode-arg tau=" in out
     flat = " ".join(cli("judgelm", "judges", "modes", "chat")[1].split())
-    assert "show the answers a second time, exchanged." in flat  # said by the pair mode, from which chat is made
+    assert "also show the answers swapped." in flat  # an option of every mode of pairs
     assert "--both-orders" in flat
     assert not {"Raises", "Attributes"} & set(flat.split())
     code, _, err = cli("judgelm", "judges", "modes", "srr")
