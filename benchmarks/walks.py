@@ -1,10 +1,9 @@
-"""Count the files a reader opens to follow one command: those of judgelm/ in which a function runs during it.
+"""Count the files of judgelm/ in which a function runs during one command.
 
     python -m benchmarks.walks [--json FILE]
 
-The three walks of docs/architecture.md, on a tiny model with random weights: one SFT step, a batch run with the judge
-that it saved, and one request to a server of that judge. What runs while a module is imported is not counted, nor is
-the server's start.
+Follows the three walks of docs/architecture.md: one SFT step on a tiny model with random weights, a batch run with the resulting
+judge, and one request to a server with a scripted judge. Imports and the server's start are not counted.
 """
 
 import argparse
@@ -33,7 +32,7 @@ PORT = 8765
 
 
 class CalledFiles:
-    """Files of judgelm/ whose functions were called while it was recording, in all threads of this process."""
+    """Record the files of judgelm/ whose functions are called, in all threads of this process."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
@@ -50,7 +49,7 @@ class CalledFiles:
 
     @contextlib.contextmanager
     def installed(self, *, recording: bool = True) -> Iterator[None]:
-        """Watch every call of this thread and of those started in the block."""
+        """Watch calls in this thread and in threads started in the block."""
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
         self.recording = recording
@@ -70,7 +69,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _run(start: Any, *argv: str) -> None:
-    """Call an entry point with these arguments in place of the process's own; its output is not shown."""
+    """Call an entry point with these arguments and hide its output."""
     before, sys.argv = sys.argv, list(argv)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -88,7 +87,7 @@ def _command(name: str) -> Any:
 
 
 def walk_sft(folder: Path) -> CalledFiles:
-    """One optimiser step of SFT from a tiny base; the judge is in `folder / "judge"`."""
+    """Train one optimiser step from a tiny base; the judge is in `folder / "judge"`."""
     words = ["what is the capital of france paris london a big red fox 1 2 3 4 5 6 7 8 9 10"] * 20
     make_base(words, folder / "base", hidden_size=64, layers=2, heads=2, vocab_size=400, max_positions=2048, seed=0)
     rows = [json.loads(line) for line in (ROOT / "examples/pairs.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -109,7 +108,7 @@ def walk_sft(folder: Path) -> CalledFiles:
 
 
 def walk_batch(folder: Path) -> CalledFiles:
-    """`judgelm-batch` over the example pairs in both orders, with the transformers engine."""
+    """Judge the example pairs in both orders with the transformers engine."""
     called = CalledFiles()
     command = _command("judgelm-batch")
     options = ("--model", str(folder / "judge"), "--engine", "transformers", "--both-orders", "--max-failure-rate", "1")
@@ -118,13 +117,13 @@ def walk_batch(folder: Path) -> CalledFiles:
     return called
 
 
-def walk_request(folder: Path) -> CalledFiles:
-    """One judging request of a client of OpenAI's API, from the socket to the reply."""
+def walk_request() -> CalledFiles:
+    """Send one judging request through OpenAI's API, from the socket to the reply."""
     called = CalledFiles()
     client = threading.Thread(target=_ask, args=(called,))
     client.start()
     with called.installed(recording=False):
-        _run(_command("judgelm"), "judgelm", "serve", str(folder / "judge"), "--port", str(PORT), "--name", "gpt-4")
+        _run(_command("judgelm"), "judgelm", "serve", "8 6", "--engine", "scripted", "--port", str(PORT), "--name", "gpt-4")
     client.join()
     return called
 
@@ -162,13 +161,13 @@ def _ask(called: CalledFiles) -> None:
 
 
 def main() -> None:
-    """Take the three walks; print how many files each opens, and which."""
+    """Print the files that run in each walk."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the files of each walk there")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        walks = {"sft": walk_sft(folder), "batch": walk_batch(folder), "request": walk_request(folder)}
+        walks = {"sft": walk_sft(folder), "batch": walk_batch(folder), "request": walk_request()}
     for walk, called in walks.items():
         print(f"{walk}: {len(called.files)} files")
         for file in sorted(called.files):
