@@ -2,8 +2,8 @@
 
     python -m benchmarks.walks [--json FILE]
 
-Follows the three walks of docs/architecture.md: one SFT step on a tiny model with random weights, a batch run with the resulting
-judge, and one request to a server with a scripted judge. Imports and the server's start are not counted.
+Follows the three walks of docs/architecture.md: one SFT step on a tiny model with random weights, a batch run with the
+resulting judge, and one request to a server with a scripted judge. Imports and the server's start are not counted.
 """
 
 import argparse
@@ -123,7 +123,8 @@ def walk_request() -> CalledFiles:
     client = threading.Thread(target=_ask, args=(called,))
     client.start()
     with called.installed(recording=False):
-        _run(_command("judgelm"), "judgelm", "serve", "8 6", "--engine", "scripted", "--port", str(PORT), "--name", "gpt-4")
+        options = ("--engine", "scripted", "--port", str(PORT), "--name", "gpt-4")
+        _run(_command("judgelm"), "judgelm", "serve", "8 6", *options)
     client.join()
     return called
 

@@ -18,6 +18,7 @@ OTHER_RUNS = {
     "judgelm/engines/vllm/engine.py": "another engine",
     "judgelm/data/swap_names.py": "needs reasons",
     "judgelm/judges/cards.py": "needs a judge by name",
+    "judgelm/serving/app.py": "runs at the server's start",
 }
 """Files that the page names for cases that the walks do not have."""
 
