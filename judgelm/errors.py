@@ -14,8 +14,7 @@
     ├── TrainingError       loss or weights are not finite
     └── RunError            the output cannot be written, or belongs to another run
 
-Messages name the place, the finding and the way out. An unparseable reply is not an exception but a value
-(`records.Unparsed`), which is counted and reported.
+Messages name the place, the finding and the way out. An unparseable reply is a value (`records.Unparsed`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,11 +30,7 @@ class InputError(JudgelmError):
 
 
 class UnknownFieldsError(InputError):
-    """The fields of a file have no known layout.
-
-    Attributes:
-        columns: guessed fields of a known layout: name -> column of the file.
-    """
+    """The fields of a file have no known layout; `columns` guesses them: name -> column of the file."""
 
     def __init__(self, message: str, columns: Mapping[str, str]) -> None:
         super().__init__(message)

@@ -21,12 +21,9 @@ from judgelm.records import GradeVerdict, Judgment, failure_name
 
 
 class Grader:
-    """Grades answers one at a time; the judge is loaded on first use.
+    """Grades answers one at a time; the judge is loaded on first use. `options` are of `Judge`.
 
-    Args:
-        model: see `Judge`.
-        criterion: for judges that read word probabilities.
-        options: of `Judge`.
+    `criterion` is for judges that read word probabilities.
     """
 
     def __init__(self, model: str | None, criterion: str | None = None, **options: Any) -> None:
@@ -75,11 +72,7 @@ def lm_eval_results(
 ) -> Callable[[Mapping[str, Any], Sequence[str]], dict[str, float]]:
     """Return a `process_results` for lm-eval with `judge_score` and `judge_failed` (0 or 1).
 
-    Args:
-        model: see `Judge`.
-        question: the document's field with the question.
-        target: the field with the reference; may be empty.
-        options: of `Grader`.
+    `question` and `target` are the document's fields with the question and the reference; `target` may be empty.
     """
     grader = Grader(model, **options)
 

@@ -1,6 +1,6 @@
 """judgelm's own JSON-lines files: append lines, repair an incomplete last line, read strictly.
 
-A bad line is an error here; `judgelm.data.readers.files` reads files from other sources and rejects bad lines.
+A bad line is an error here; `judgelm.data.readers` reads files from other sources and rejects bad lines.
 """
 
 import fcntl
@@ -29,7 +29,6 @@ def encode_line(row: Mapping[str, object]) -> bytes:
     r"""Return a row as a line of UTF-8 with a newline.
 
     U+0085, U+2028 and U+2029, which some readers take for line ends, and lone surrogates are written as `\uXXXX`.
-    (Two adjacent lone surrogates are read back as one character; JSON cannot express them otherwise.)
 
     Raises:
         ValueError: the row has NaN or an infinity.
@@ -86,12 +85,7 @@ class Appender:
             raise _cannot_write(self.path, error) from error
 
     def write(self, row: Mapping[str, object]) -> None:
-        """Append a row.
-
-        Raises:
-            RunError: the disk is full, or another OSError; an incomplete line is removed if possible.
-            ValueError: the row has NaN or an infinity; nothing was written.
-        """
+        """Append a row; a ValueError for NaN or an infinity."""
         try:
             line = encode_line(row)
         except ValueError as error:
@@ -187,12 +181,9 @@ def _cannot_write(path: str, error: OSError) -> RunError:
 
 
 def repair_tail(path: str | Path) -> int:
-    """Repair a last line without a newline, which a killed process leaves.
+    """Repair a last line without a newline, which a killed process leaves; returns the number of bytes removed.
 
     A complete JSON object gets its newline; anything else is cut off. Missing and irregular files are left alone.
-
-    Returns:
-        Number of bytes removed.
     """
     if not Path(path).is_file():
         return 0

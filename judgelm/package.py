@@ -77,11 +77,7 @@ def extra_of(module: str, distribution: str = "judgelm") -> str | None:
 def missing_packages(extra: str, used: "Collection[str]", *, distribution: str = "judgelm", root: Path = _ROOT) -> str:
     """Return which packages are missing, and the command that installs them; empty if none is.
 
-    Args:
-        extra: declares their versions.
-        used: names of distributions.
-        distribution: see `install_hint`.
-        root: see `install_hint`.
+    `extra` declares the versions of the distributions `used`.
     """
     from importlib.metadata import PackageNotFoundError
     from importlib.util import find_spec
@@ -107,10 +103,7 @@ def _pinned(root: Path) -> str:
 def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROOT) -> str:
     """Return the command that installs an extra, from judgelm's clone or by the names of its packages.
 
-    Args:
-        extra: such as `train`.
-        distribution: that declares it.
-        root: folder of the `judgelm` package: a clone, or site-packages.
+    `root` is the folder of the `judgelm` package: a clone, or site-packages.
     """
     if _is_clone(root):
         target = f'".[{extra}]"' if root == Path.cwd() else shlex.quote(f"{root}[{extra}]")

@@ -45,5 +45,5 @@ def _check_gpus(wanted: int, per_worker: int) -> None:
 
 
 def _absolute(model: str) -> str:
-    """Other machines and processes have other working directories; a hub id is unchanged."""
+    """Other machines and processes have other working directories."""
     return os.path.abspath(model) if os.path.exists(model) else model

@@ -1,14 +1,11 @@
 """The Ray driver: one engine whose requests are answered by workers.
 
-Requests of a lost worker are sent to other workers, and a new worker replaces it. The scheduler knows neither Ray nor
-clocks: the caller passes the time in seconds.
-
 Each worker has a limit of tokens in flight, which grows while requests return quickly and shrinks while they return
 slowly. So slow workers get less, and no worker has more than some seconds of work when the input ends. Prompts with the
 same beginning go to the same worker, which may have it cached.
 
-A request can kill its worker (out of memory, a broken kernel). After two losses a request is sent to a worker alone; if
-that worker is lost too, the request fails.
+A lost worker is replaced, and its requests are sent again. A request can kill its worker (out of memory, a broken
+kernel): after two losses it is sent to a worker alone, and after the third it fails.
 """
 
 import logging
@@ -47,11 +44,7 @@ _MAX_HOMES = 10_000
 
 
 class RayEngine:
-    """Workers as one engine. In float32, greedy replies equal those of a single worker.
-
-    Args:
-        pool: the started workers.
-    """
+    """Workers as one engine. In float32, greedy replies equal those of a single worker."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self.supports_grammar = self.supports_images = False  # set when a worker is ready
@@ -69,13 +62,7 @@ class RayEngine:
 
     @classmethod
     def load(cls, name: str, options: EngineOptions, cluster: RayCluster) -> "RayEngine":
-        """Start the workers and wait until those placed soon have loaded; others join later.
-
-        Raises:
-            ConfigError: no room for a worker.
-            ModelError: the model cannot be loaded.
-            EngineError: no Ray, no worker, or workers with different models.
-        """
+        """Start the workers, and wait until those placed soon have loaded; others join later."""
         pool = WorkerPool(name, options, cluster, gpus_each(name, options))
         engine = cls(pool)
         joining_until = 0.0
@@ -167,7 +154,6 @@ class RayEngine:
         return self._first_ready
 
     def _send(self, step_s: float, watched: set[str]) -> None:
-        """Give workers new requests, and calls to continue their work."""
         dispatched = self._scheduler.dispatch(time.monotonic())
         for worker in self._pool.ready:
             requests, aborted = dispatched.get(worker, []), self._aborted.pop(worker, [])
@@ -284,7 +270,9 @@ class _WorkerQueue:
 
 
 class Scheduler:
-    """Distributes requests to workers, which are identified by number.
+    """Distributes requests to workers, identified by number.
+
+    It knows neither Ray nor clocks: the caller passes the time.
 
     Attributes:
         sent_again: requests that were in flight at lost workers.
@@ -308,7 +296,7 @@ class Scheduler:
         return len(self._queues[worker].tasks)
 
     def sent_keys(self, worker: int, keys: Set[str]) -> list[str]:
-        """Return a worker's keys for those of these requests that it has in flight."""
+        """Return a worker's keys of these requests, if it has them in flight."""
         return [sent for sent, task in self._queues[worker].tasks.items() if task.request.key in keys] if keys else []
 
     def request_key(self, worker: int, sent_key: str) -> str | None:

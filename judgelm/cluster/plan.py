@@ -18,9 +18,6 @@ class RayCluster:
         cores: CPU cores and threads of a worker; None means 1 with a GPU, else all cores of the nodes.
         placing_timeout_s: maximum wait for room for a first worker, or for another after all are lost.
         per_request_failures: for servers: a rejected request becomes a failed completion.
-
-    Raises:
-        ConfigError: the options do not fit together.
     """
 
     address: str = "local"
@@ -67,16 +64,7 @@ class WorkerPlan:
 
 
 def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPlan:
-    """Plan the workers for the nodes that are alive.
-
-    Args:
-        cluster: the user's options.
-        nodes: the living nodes.
-        gpus: GPUs of each worker; ignored if no node has GPUs.
-
-    Raises:
-        ConfigError: there is no node, or none has room for a worker.
-    """
+    """Plan the workers for the living nodes. `gpus` is per worker, and ignored if no node has GPUs."""
     if not nodes:
         raise ConfigError("the cluster has no running node; start one with: ray start")
     if gpus and any(node.gpus for node in nodes):
@@ -90,7 +78,7 @@ def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPl
 
 
 def _most_cores(nodes: Sequence[Node], workers: int) -> int:
-    """Maximum cores for each worker; at least 1."""
+    """At least 1."""
     most = max(node.cpus for node in nodes)
     return next((c for c in range(most, 0, -1) if sum(node.cpus // c for node in nodes) >= workers), 1)
 

@@ -67,11 +67,7 @@ class StepResult:
 
 
 class Worker:
-    """An engine in a separate process.
-
-    Args:
-        cores: its CPU cores and threads, set before torch is imported.
-    """
+    """An engine in a separate process; `cores` must be set before torch is imported."""
 
     def __init__(self, cores: int) -> None:
         os.environ["OMP_NUM_THREADS"] = str(cores)
@@ -87,13 +83,7 @@ class Worker:
         return resolve_options(name, options)
 
     def load(self, name: str, options: EngineOptions, per_request_failures: bool) -> LoadedEngine:
-        """End processes of a lost worker's engine on this machine, then load the engine.
-
-        Args:
-            name: of the engine.
-            options: of the engine.
-            per_request_failures: see `RayCluster`.
-        """
+        """End processes of a lost worker's engine on this machine, then load the engine."""
         end_orphans(_MARK)
         mark_children(_MARK)
         engine = self._engine = load_engine(name, options)
@@ -111,18 +101,7 @@ class Worker:
     def step(
         self, aborted: Sequence[str], requests: Sequence[Request], watched: Sequence[str], timeout_s: float
     ) -> StepResult:
-        """Abort, submit and collect requests.
-
-        Args:
-            aborted: keys of requests to forget.
-            requests: new requests.
-            watched: keys of requests whose partial replies the driver wants.
-            timeout_s: approximate maximum time.
-
-        Raises:
-            EngineRefusedError: the engine rejects a request.
-            EngineError: the engine broke.
-        """
+        """Abort, submit and collect requests, and return partial replies to the `watched` ones."""
         engine = self._view
         assert engine is not None, "the driver waits for `load`"
         if aborted:
@@ -175,14 +154,7 @@ class _Slot:
 class WorkerPool:
     """The workers of a run.
 
-    Args:
-        name: of each worker's engine.
-        options: of the engine.
-        cluster: placement of the workers.
-        gpus: GPUs of each worker.
-
     Attributes:
-        plan: number and size of the workers.
         lost: number of lost workers.
         notes: notes for the user.
     """
@@ -251,13 +223,7 @@ class WorkerPool:
         slot.calls[slot.actor.step.remote(aborted, requests, watched, timeout_s)] = "step"
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int, Event]]:
-        """Yield events, waiting up to `timeout_s` for the first.
-
-        Raises:
-            EngineError: all workers are lost for good, none is placed, or a request is rejected.
-            ModelError: the model cannot be loaded, and no worker was lost before.
-            ConfigError: an option does not fit the engine.
-        """
+        """Yield events, waiting up to `timeout_s` for the first. Errors that the user must fix are raised."""
         self._check_places()
         calls = {call: worker for worker, slot in self._slots.items() for call in slot.calls}
         done, _ = ray.wait(list(calls), num_returns=1, timeout=timeout_s)
@@ -298,7 +264,7 @@ class WorkerPool:
         slot.location, slot.is_ready, slot.stats = None, False, {}
 
     def _load_placed(self) -> None:
-        """Let placed workers load; the first resolves `auto` for all."""
+        """The first placed worker resolves `auto` for all."""
         idle = [
             slot for slot in self._slots.values() if slot.location is not None and not (slot.is_ready or slot.calls)
         ]

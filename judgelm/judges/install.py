@@ -35,12 +35,7 @@ ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Run
 def find_source(card: NamedJudge, source: Path | None) -> Path | str:
     """Return the folder or wheel with the adapter, or a requirement for the package index.
 
-    Args:
-        card: of the judge.
-        source: the user's folder or wheel; None means the folder in judgelm's checkout, if there is one.
-
-    Raises:
-        InputError: the folder or wheel does not exist.
+    Without a `source`, the adapter's folder in judgelm's checkout comes before the index.
     """
     folder = Path(__file__).parents[2] / _in_repository(card) if source is None else source
     if (folder / "pyproject.toml").is_file():
@@ -53,11 +48,7 @@ def find_source(card: NamedJudge, source: Path | None) -> Path | str:
 
 
 def install_adapter(card: NamedJudge, source: Path | str) -> None:
-    """Copy the adapter into the cache and replace an earlier one.
-
-    Args:
-        card: of the judge.
-        source: from `find_source`.
+    """Copy the adapter from `find_source` into the cache and replace an earlier one.
 
     Raises:
         ModelError: the source has no complete adapter, or pip cannot download the wheel.
@@ -173,14 +164,9 @@ def _in_repository(card: NamedJudge) -> Path:
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:
-    """Download a wheel without its dependencies.
+    """Download a wheel without its dependencies into an empty folder.
 
-    Args:
-        requirement: `name==version`, optionally with ` --hash=sha256:HEX`, which pip checks.
-        folder: empty.
-
-    Raises:
-        ModelError: pip is missing or fails.
+    `requirement` is `name==version`, optionally with ` --hash=sha256:HEX`, which pip checks.
     """
     name = requirement.split()[0].replace("==", " ")
     purpose = f"downloading {name}"

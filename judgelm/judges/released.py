@@ -1,6 +1,6 @@
 """Cards of released judges, YAML files in `judgelm/judges/released/` with a source for every fact.
 
-A verified judge has prompts equal to those of its authors' code, and a published reply that is read correctly.
+A verified judge has prompts equal to its authors' code, and a published reply that judgelm reads correctly.
 """
 
 import ast
@@ -51,7 +51,6 @@ class WordsFile:
 
     Attributes:
         url: its page at a fixed revision.
-        sha256: of its content, hex.
         licence: SPDX identifier; empty if its authors state none, in which case judgelm does not download it.
     """
 
@@ -90,13 +89,7 @@ class Cut:
 
 
 def read_words(file: WordsFile) -> str:
-    """Return the text of a file from the cache, or download it.
-
-    Raises:
-        ModelError: it is not in the cache, and has no licence or cannot be downloaded.
-        CardError: the downloaded file is not the card's.
-        RunError: the cache is not writable.
-    """
+    """Return the text of a file from the cache, or download it."""
     if not file.path.is_file():
         if not file.licence:
             raise ModelError(
@@ -108,12 +101,7 @@ def read_words(file: WordsFile) -> str:
 
 
 def bring_words(files: list[WordsFile], copy: Path) -> int:
-    """Copy a judge's files from the user's file or folder into the cache; returns their number.
-
-    Raises:
-        InputError: none of the files is there.
-        RunError: the cache is not writable.
-    """
+    """Copy a judge's files from the user's file or folder into the cache; returns their number."""
     candidates = [copy] if copy.is_file() else [path for path in copy.rglob("*") if path.is_file()]
     names = {Path(file.url).name for file in files}
     by_hash = {
@@ -132,12 +120,7 @@ def bring_words(files: list[WordsFile], copy: Path) -> int:
 
 
 def keep_words(file: WordsFile, content: bytes, *, origin: str) -> None:
-    """Write a file into the cache.
-
-    Raises:
-        CardError: it is not the card's file.
-        RunError: the cache is not writable.
-    """
+    """Write a file into the cache if it is the card's file."""
     if (digest := hashlib.sha256(content).hexdigest()) != file.sha256:
         raise CardError(f"{origin}: has sha256 {digest[:12]}, and the card states {file.sha256[:12]}; not used")
     try:
@@ -150,11 +133,7 @@ def keep_words(file: WordsFile, content: bytes, *, origin: str) -> None:
 
 
 def cut(text: str, where: Cut, *, location: str) -> str:
-    """Return the words at a location in a file's text.
-
-    Raises:
-        CardError: there are none; the message names `location`.
-    """
+    """Return the words at a location in a file's text; errors name the file as `location`."""
     if where.constant:
         texts = _constants(text, where.constant)
     elif where.key:
@@ -228,14 +207,7 @@ Words = Cut | str | tuple[Cut | str, ...]
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Checkpoint:
-    """Weights of a judge on the hub.
-
-    Attributes:
-        id: hub id, owner/name.
-        parameters: in billions.
-        base: hub id of the base model; empty if unknown.
-        licence: of the weights; empty if unknown.
-    """
+    """Weights of a judge on the hub; `parameters` in billions, `base` and `licence` empty if unknown."""
 
     id: str
     parameters: float
@@ -249,13 +221,7 @@ class Checkpoint:
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class PublishedReply:
-    """A published reply, as evidence that replies are read correctly.
-
-    Attributes:
-        file: with the reply.
-        at: location in the file.
-        read: expected label, grade or scores.
-    """
+    """A published reply, and the label, grade or scores that judgelm must `read` in it."""
 
     file: WordsFile
     at: Cut
@@ -274,17 +240,13 @@ class ReleasedTask:
         system: system message; `""` is an empty message, None no message.
         slots: text in the words -> replacement: `{question}`, `{answer_1}`, `{answer_2}`, `{reference}`, `{rubric}`,
             `{criterion}`, `{levels}` and `{bulleted_levels}`.
-        braces: whether doubled braces mean single ones, as in `str.format`.
-        chat: whether the tokenizer's chat template is applied.
-        before: without a chat template, text before the message; `after` follows it.
-        after: see `before`.
-        stripped: whether answers are stripped.
+        braces: doubled braces mean single ones, as in `str.format`.
+        chat: apply the tokenizer's chat template; otherwise `before` and `after` surround the message.
+        stripped: strip the answers.
         delimiters: block delimiters; their confusables in untrusted text are sanitized.
-        reply: format of the reply.
         stop: stop strings of a judge that writes its verdict first.
         max_tokens: maximum tokens of a reply, from the authors.
         prompt_sha256: of the prompt that the authors' code makes of `GOLDEN`; empty if unchecked.
-        published: published replies.
     """
 
     words: WordsFile | None = None
@@ -312,14 +274,13 @@ class ReleasedJudge:
 
     Attributes:
         name: value of `--card`.
-        summary: one line.
         checkpoints: weights of all sizes.
         sources: pages with the card's facts.
         template: id of judgelm's template for judges trained on it, which have no tasks.
         scale: lowest and highest score, with a template.
         tasks: by mode (`pair`, `single`).
         tasks_of: name of the card whose tasks it shares.
-        chat: whether shared tasks use the tokenizer's chat template.
+        chat: shared tasks use the tokenizer's chat template.
         thinking: passed to its chat template.
         unverified: what was not checked; empty for a verified judge.
     """
@@ -348,21 +309,11 @@ class ReleasedJudge:
         return list({task.words.sha256: task.words for task in self.tasks.values() if task.words is not None}.values())
 
     def prompt(self, task: str) -> ReleasedPrompt:
-        """Return the prompt of a task.
-
-        Raises:
-            ModelError: the words are not available.
-            CardError: they are not the card's.
-        """
+        """Return the prompt of a task."""
         return _with_words(f"{self.name}-{task}", self.tasks[task])
 
     def mode(self, name: str, options: Mapping[str, Any]) -> BatchMode:
-        """Return the judge's version of a mode.
-
-        Raises:
-            ConfigError: the judge lacks the mode or an option.
-            ModelError: the words of its prompt are not available.
-        """
+        """Return the judge's version of a mode."""
         if name not in self.tasks:
             raise ConfigError(f"{self.name} has no mode {name}, only {', '.join(self.modes)}; --ignore-card overrides")
         task = self.tasks[name]
@@ -454,28 +405,17 @@ def _slotted(words: str, task: ReleasedTask, location: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognition:
-    """The released judge found for a model.
-
-    Attributes:
-        judge: None if there is none, or it is uncertain.
-        candidates: cards whose checkpoints have the folder's name.
-    """
+    """The released judge found for a model; `candidates` are cards whose checkpoints have the folder's name."""
 
     judge: ReleasedJudge | None = None
     candidates: tuple[str, ...] = ()
 
 
 def recognise(model: str, card: str | None = None, *, adapter: str | None = None) -> Recognition:
-    """Find the released judge of an adapter or model without a `judge.json`.
+    """Find the released judge of an adapter or model (hub ids or folders) without a `judge.json`.
 
-    Args:
-        model: hub id or folder. A folder's hub id is read from its path in the hub cache, its git remote, or
-            `_name_or_path` of its `config.json`.
-        card: name of the judge's card from the user, which replaces recognition.
-        adapter: hub id or folder of an adapter.
-
-    Raises:
-        ConfigError: the card does not exist.
+    A folder's hub id is read from its path in the hub cache, its git remote, or `_name_or_path` of its `config.json`.
+    The user's `card` replaces recognition.
     """
     if any((Path(path) / CARD_NAME).is_file() for path in (adapter, model) if path is not None):
         return Recognition()
@@ -498,7 +438,6 @@ def recognise(model: str, card: str | None = None, *, adapter: str | None = None
 
 
 def _ids_of(folder: Path) -> list[str]:
-    """Hub ids that a folder mentions."""
     ids = []
     if match := _CACHED.search(f"{folder.resolve().as_posix()}/"):
         ids.append(f"{match[1]}/{match[2]}")

@@ -1,4 +1,4 @@
-"""Turn what a user typed (model, engine, adapter) into the judge that a command loads.
+"""Turn a model, an engine and an adapter from the user into the judge that a command loads.
 
 `resolve` runs once per command, before anything is loaded or downloaded. `prepare` then reads the model's card and
 decides how the judge is loaded and prompted.
@@ -37,12 +37,9 @@ class ResolvedJudge:
     """The judge that a command loads.
 
     Attributes:
-        model: as typed; None for the default judge.
-        asked_engine: as typed; Ray workers resolve `auto` on their own machines.
-        adapter: PEFT adapter on the model.
-        card: name of the released judge's card, from `--card`.
-        ignore_card: whether the user ignores cards.
-        weights: folder, GGUF file, hub id, server's model name or script to load.
+        model: as the user typed it; None for the default judge.
+        asked_engine: as the user typed it; Ray workers resolve `auto` on their own machines.
+        weights: folder, GGUF file, hub id, server's name or script that the engine loads.
         named: the installed judge; None for a folder, a hub id or a server's model.
         tuned: card of a folder from `judgelm tune`, which names the weights.
     """
@@ -58,12 +55,12 @@ class ResolvedJudge:
 
     @property
     def engine(self) -> str:
-        """Name of the engine; `auto` is resolved on this machine and loads torch."""
+        """Name of the engine, with `auto` resolved on this machine. Loads torch for `auto`."""
         return self._engine_choice[0]
 
     @property
     def engine_reason(self) -> str:
-        """Why `auto` chose the engine; empty if the user did."""
+        """The reason why `auto` takes this engine; empty for an engine that the user named."""
         return self._engine_choice[1]
 
     @cached_property
@@ -72,21 +69,21 @@ class ResolvedJudge:
 
     @cached_property
     def recognition(self) -> Recognition:
-        """The released judge that the model is, unless cards are ignored."""
+        """The released judge that the model is; empty for the default judge and where cards are ignored."""
         if self.model is None or self.ignore_card:
             return Recognition()
         return recognise(self.model, self.card, adapter=self.adapter)
 
     @property
     def display_name(self) -> str:
-        """The model for messages; for the default judge with the reason."""
+        """The model for messages; for the default judge its name and the reason."""
         if self.model is not None:
             return self.model
         choice = default_choice()
         return f"{choice.card.name}, since {choice.reason}"
 
     def with_engine(self, engine: str) -> "ResolvedJudge":
-        """Return the same judge in another engine, such as that of a resumed run."""
+        """The same judge in the engine of the run that a command resumes."""
         return self if engine == self.asked_engine else replace(self, asked_engine=engine)
 
 
@@ -98,10 +95,11 @@ def resolve(
     card: str | None = None,
     ignore_card: bool = False,
 ) -> ResolvedJudge:
-    """Find the judge without loading or downloading it.
+    """Find the judge that is meant, without loading or downloading it.
 
     Args:
-        model: judge's name, folder, GGUF file, hub id, server's model name, or script; None for the default judge.
+        model: judge's name, folder, GGUF file or hub id; a server's name of the model, or a script; None for the
+            default judge.
         engine: name of an engine, or `auto`.
         adapter: folder or hub id of a PEFT adapter.
         card: name of the released judge's card; None recognises the judge.
@@ -140,10 +138,11 @@ def resolve(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeFormat:
-    """Template and scale of a judge, and whether they come from its card, an option or the default.
+    """The template and scale of a judge, and their source: its card, an option, or the default.
 
-    `never_explained` is True if no training row had a reason. `reply_tokens` limits replies that reason first: as in
-    training, or half of the window. The other fields are those of `judgelm.prompts.judge_card.Card`.
+    Attributes:
+        never_explained: the card states that no training row had a reason.
+        reply_tokens: maximum reply of a judge that reasons first, from its training, else half of its window; or None.
     """
 
     template: str
@@ -159,14 +158,12 @@ class JudgeFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSetup:
-    """How a judge is loaded and prompted.
+    """A resolved judge with the engine options, card, template and scale to load it with.
 
     Attributes:
-        judge: the resolved judge.
-        options: of its engine; window and thinking come from the card unless the user chose them.
-        card: the judge's card, or None.
-        recognition: the released judge; empty for a judge with a card.
-        format: template and scale.
+        options: for its engine; window and thinking are from the card unless the user chose them.
+        card: None for a model without one.
+        recognition: empty for a judge with a card.
     """
 
     judge: ResolvedJudge
@@ -176,11 +173,7 @@ class JudgeSetup:
     format: JudgeFormat
 
     def check_loaded(self, described: Mapping[str, Any]) -> None:
-        """Compare the loaded model, described by `Engine.describe()`, with the card's window and hashes.
-
-        Raises:
-            CardError: the window is smaller than the card's, or a tuned judge's model has changed.
-        """
+        """Compare the loaded model with the card's window and hashes; `described` is `Engine.describe()`."""
         card, window = self.card, described.get("window")
         stated = card.window if card is not None and self.judge.engine in MODEL_ENGINES else None
         if stated is not None and self.options.max_model_len == stated and window and window < stated:
@@ -199,18 +192,13 @@ def prepare(
     template: str | None = None,
     reading: JudgeReading | None = None,
 ) -> JudgeSetup:
-    """Read the judge's card, possibly from the hub, and decide how the judge is loaded and prompted.
+    """Read the judge's card, which may download it from the hub, and decide how the judge is loaded and prompted.
 
     Args:
         judge: from `resolve`.
         options: fields of `EngineOptions` without the model.
-        template: the user's template; None takes the card's, or the default of the reading.
-        reading: the user's reading; None takes the card's.
-
-    Raises:
-        ConfigError: unknown template or card, or options that do not fit the engine or each other.
-        ModelError: the hub does not have the model.
-        CardError: the card is invalid, or names another template.
+        template: id of the user's template; None takes the card's, else the default of the reading.
+        reading: of the user; None takes the card's.
     """
     engine = EngineOptions(**{**options, "model": judge.weights, "adapter": judge.adapter})
     engine = replace(engine, adapters=tuple(absolute_folder(adapter) for adapter in engine.adapters))
@@ -252,19 +240,15 @@ def judge_format(
     ignore_card: bool,
     chat: bool = False,
 ) -> JudgeFormat:
-    """Choose the template and scale of a judge.
+    """Return the template and scale of a judge.
 
     Args:
-        card: of the judge, or None.
-        template: the user's; None takes the card's, or the default of the reading.
+        card: of the judge; None where it has none.
+        template: the user's; None takes the card's, else the default of the reading.
         reading: the user's; None takes the template's.
-        location: the model in error messages.
-        ignore_card: accept another template than the card's.
-        chat: whether a model without a card has a chat template, and is prompted as an instruction-tuned model.
-
-    Raises:
-        CardError: the card names another template, or another version of it.
-        ConfigError: the template does not exist, or does not fit the reading.
+        location: names the model in errors.
+        ignore_card: allow another template than the card's.
+        chat: the model has a chat template; without a card it is then prompted like any instruct model.
     """
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
@@ -302,7 +286,7 @@ def absolute_folder(adapter: str) -> str:
 
 
 def _card_of(named: InstalledJudge | None) -> Card | None:
-    """Named judges without an adapter have no `judge.json`."""
+    """A named judge without an adapter has no `judge.json` in its folder."""
     if named is None or named.adapter is not None:
         return None
     card, template = named.card, get_template(named.card.template)

@@ -153,9 +153,6 @@ def read_self_answers(path: str) -> SelfAnswers:
     """Read the judge's own answers from a run file, or from `judgelm data answers`.
 
     Collected answers are grouped by question, in the order of their seeds, without failures.
-
-    Raises:
-        InputError: the file cannot be read, has no answers, or has other rows.
     """
     answers: dict[str, list[dict[str, Any]]] = {}
     questions: dict[str, str] = {}
@@ -185,9 +182,6 @@ def with_self_answers(sample: Sample, own: SelfAnswers) -> Sample:
     """Return the sample with its own answers, which modes then use instead of asking.
 
     They are found under the sample's id or its question's id, `metadata["source_id"]`.
-
-    Raises:
-        InputError: they answer another question.
     """
     key = next((key for key in (sample.id, sample.metadata.get("source_id")) if key in own.solves), None)
     if key is None:

@@ -1,4 +1,4 @@
-"""One batch run: samples from files, through mode and engine, into run files. It can be resumed at any time."""
+"""Batch runs: samples from files, through mode and engine, into run files."""
 
 import sys
 import threading
@@ -54,7 +54,6 @@ class BatchJob:
         references: file of references by id.
         self_answers: run file with the judge's own answers; see `judgelm.runs.answers`.
         retry: earlier failures to judge again: engine failures, or all.
-        overwrite: start over.
         reading: the user's column names and sheet.
         parts: maps an input sample to the samples to judge.
         fingerprint: further entries next to model, mode and input.
@@ -163,23 +162,14 @@ def run_engine(job: BatchJob, engine: str) -> str:
 
 
 def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
-    """Return the numeric format for a job: `auto` becomes the format of the run that is resumed.
-
-    Raises:
-        RunError: the output exists and is not a run file.
-    """
+    """Return the numeric format for a job: `auto` becomes the format of the run that is resumed."""
     if dtype != "auto" or engine not in MODEL_ENGINES or job.out == "-" or job.overwrite:
         return dtype
     return recorded_dtype(Path(job.out)) or dtype
 
 
 def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
-    """Yield the samples that a run of this job would judge; `stats` counts the finished ones.
-
-    Raises:
-        InputError: the input cannot be read.
-        RunError: another process writes the output, or it has judgments of other texts.
-    """
+    """Yield the samples that a run of this job would judge; `stats` counts the finished ones."""
     finished = FinishedIds()
     out = Path(job.out)
     if out.is_file() and not job.overwrite:
@@ -205,11 +195,7 @@ def input_samples(job: BatchJob) -> SampleStream:
 def check_joins(job: BatchJob) -> list[str]:
     """Check before loading a model that references and own answers match the input's ids; pipes are not checked.
 
-    Returns:
-        A note for each file that lacks some ids.
-
-    Raises:
-        InputError: a file has none of the ids.
+    Returns a note for each file that lacks some ids; a file with none of the ids is an InputError.
     """
     if any(map(is_stream, job.inputs)) or not (job.references or job.self_answers):
         return []
@@ -246,10 +232,7 @@ def _with_self_answers(samples: Iterable[Sample | None], path: str | None) -> It
 
 
 def count_rows(paths: Sequence[str], *, sheet: str | None = None) -> int | None:
-    """Count the input's rows for the progress bar; None for streams and large files.
-
-    For two AlpacaEval output files, count the first.
-    """
+    """Count the input's rows for the progress bar; None for streams and large files."""
     if any(map(is_stream, paths)):
         return None
     try:
@@ -270,11 +253,7 @@ def _rows_of(path: str, sheet: str | None) -> int | None:
 
 
 def files_of_job(job: BatchJob) -> list[str]:
-    """Return the paths of all files that a job reads.
-
-    Raises:
-        InputError: an input is missing.
-    """
+    """Return the paths of all files that a job reads."""
     others = (path for path in (job.references, job.self_answers) if path)
     return [*all_input_files(job.inputs), *(file for path in others for file in input_files(path))]
 
@@ -326,11 +305,9 @@ def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) ->
 
 
 def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
-    """Read samples of a pipe in a thread and yield each when it arrives, None while there is none.
+    """Read samples of a pipe in a thread, at most `hold` ahead.
 
-    Args:
-        samples: the source; its errors are raised here.
-        hold: maximum number of samples to read ahead.
+    Yield None while there is none; raise the source's errors.
     """
     queue: Queue[Sample | Exception | None] = Queue(maxsize=hold)
 

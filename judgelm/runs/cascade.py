@@ -4,7 +4,7 @@
     OUT.large.jsonl   the large judge's run over the pairs passed on
     OUT.jsonl         both runs joined, each judgment with the judge that decided
 
-Each file is a run that can be resumed. The caller loads the judges.
+The caller loads the judges. Each run can be resumed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,12 +38,8 @@ class Cascade:
     """Two judges for one job.
 
     Attributes:
-        job: the input, and OUT.
         models: names of the small and the large judge.
         band: bounds, included, of the small judge's P(first better) between which the large judge decides.
-
-    Raises:
-        ConfigError: an invalid band, an input that cannot be read twice, or an output that is an input.
     """
 
     job: BatchJob
@@ -72,11 +68,7 @@ class Cascade:
         return cascade_paths(Path(self.job.out))
 
     def check_out(self) -> None:
-        """Check that OUT is new or a cascade's.
-
-        Raises:
-            RunError: OUT holds another run.
-        """
+        """Check that OUT is new or a cascade's."""
         earlier = None if self.job.overwrite else read_manifest(Path(self.job.out))
         if earlier is not None and "cascade" not in earlier["fingerprint"]:
             raise RunError(f"{self.job.out}: not the output of a cascade; choose another -o, or pass --overwrite")
@@ -87,11 +79,7 @@ class Cascade:
         return replace(self.job, out=str(self.paths[0]))
 
     def unsure(self) -> IdSet:
-        """Return the ids that the small judge's finished run passes on.
-
-        Raises:
-            ConfigError: no judgment has a probability.
-        """
+        """Return the ids that the small judge's finished run passes on."""
         unsure = IdSet()
         verdicts = with_probabilities = 0
         for judgment in latest_judgments(self.paths[0]):
@@ -122,11 +110,7 @@ class Cascade:
         return low - 1e-9 <= judgment.probability <= high + 1e-9  # the mean of 0.2 and 0.4 is above 0.3
 
     def refuse_without_probabilities(self) -> Callable[[Judgment], None]:
-        """Return a callback for the small judge's judgments, which checks the first verdict.
-
-        Raises:
-            ConfigError: (the callback) the judgment has no probabilities.
-        """
+        """Return a callback that raises ConfigError if the small judge's first verdict has no probabilities."""
         seen = False
 
         def look(judgment: Judgment) -> None:
@@ -140,7 +124,7 @@ class Cascade:
 
 
 def cascade_paths(out: Path) -> tuple[Path, Path]:
-    """Return the run files of the small and the large judge, next to the joined one."""
+    """Return the run files of the small and the large judge."""
     stem = out.name.removesuffix(".jsonl")
     return out.with_name(f"{stem}.small.jsonl"), out.with_name(f"{stem}.large.jsonl")
 
@@ -179,7 +163,7 @@ def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
 
 
 def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
-    """Each decided judgment once; pairs that wait for the large judge are left out."""
+    """Pairs that wait for the large judge are left out."""
     small, large = cascade.paths
     passed: dict[int, tuple[object, TextHashes | None]] = {}
     for judgment in latest_judgments(small):

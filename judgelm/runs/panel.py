@@ -1,8 +1,7 @@
 """A panel of judges: runs of several judges over the same samples, joined by id.
 
 OUT has one judgment per sample, with each judge's verdict in `votes` by the name of its run. A judge that failed or
-has no judgment has no vote. With fewer votes than the quorum the panel is `undecided`. A rerun adds to OUT what is
-missing or has changed.
+has no judgment has no vote. With fewer votes than the quorum the panel is `undecided`.
 
 Source: Play Favorites, section 7.
 """
@@ -32,16 +31,10 @@ class Panel:
 
     Attributes:
         runs: two or more run files; a judge's name is its file's, without `.jsonl`.
-        out: the joined run file.
         rule: `vote` counts verdicts; `mean` compares mean scores.
         families: family -> names of its judges or models. A family counts once: its judges are combined first. Other
             judges are their own family.
         quorum: minimum number of families with an opinion; None means more than half.
-        overwrite: start OUT over.
-
-    Raises:
-        ConfigError: fewer than two runs, a duplicate name, an output that is an input, or an unknown judge in a family.
-        RunError: a run has no manifest.
     """
 
     runs: tuple[Path, ...]
@@ -126,7 +119,7 @@ def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
 
 
 def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
-    """Judgments by sample and judge, without the prompts."""
+    """By sample and judge, without the prompts."""
     by_sample: dict[str, dict[str, Judgment]] = {}
     kinds: dict[type[Verdict], str] = {}
     for name, run in zip(panel.names, panel.runs, strict=True):

@@ -34,11 +34,7 @@ def children(out: str) -> list[int]:
 
 
 def end_orphans(out: str, grace_s: float = 5.0) -> list[int]:
-    """End processes left by earlier runs of the same file: SIGTERM, then SIGKILL after `grace_s` seconds.
-
-    Returns:
-        Ids of the ended processes.
-    """
+    """End processes left by earlier runs of the same file: SIGTERM, then SIGKILL after `grace_s`. Returns their ids."""
     run = _run_id(out)
     orphans = [process for process, mark in _marked() if _is_orphan(process.pid, mark, run)]
     _end(orphans, grace_s)
@@ -81,7 +77,7 @@ def _own_mark(out: str) -> str:
 
 
 def _run_id(out: str) -> str:
-    """12 hex digits, the same for every path to the run's file."""
+    """The same for every path to the file."""
     return hashlib.sha256(os.fsencode(Path(out).resolve())).hexdigest()[:12]
 
 

@@ -31,13 +31,11 @@ class JudgmentImport:
 
     Attributes:
         files: published files; a folder stands for its Parquet files.
-        out: the run file.
         format: its name; None recognises it.
         judge: the judge to import if the files have several; else its name.
         id_template: ids from fields of the published rows, such as `faireval-{question_id}`; None uses the ids of
             `judgelm data import`.
         rows: a file of pairs; judgments get the ids of the rows with the same texts.
-        overwrite: replace an earlier import.
     """
 
     files: Sequence[str]
@@ -51,14 +49,7 @@ class JudgmentImport:
 
 @dataclass(slots=True, kw_only=True)
 class JudgmentImportResult:
-    """The result of an import.
-
-    Attributes:
-        source: of the files.
-        judge: its name in the manifest.
-        stats: counts of the judgments.
-        rejects: unusable rows, and later judgments of one id.
-    """
+    """The result of an import; `rejects` are unusable rows, and later judgments of one id."""
 
     source: Source
     judge: str
@@ -67,13 +58,7 @@ class JudgmentImportResult:
 
 
 def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
-    """Write published judgments as a run; a rerun adds new judgments.
-
-    Raises:
-        ConfigError: an unknown format, several judges and none chosen, or two ways to name the samples.
-        InputError: a file cannot be read, has an unknown format, or has no usable judgment.
-        RunError: `out` holds another run, or cannot be written.
-    """
+    """Write published judgments as a run; a rerun adds new judgments."""
     if options.id_template is not None and options.rows is not None:
         raise ConfigError("--id and --rows both name the samples; use only one")
     files = [name for file in options.files for name in published_files(file)]

@@ -26,7 +26,7 @@ def row_names(reading: Reading) -> dict[str, Any]:
 def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str | None = None) -> tuple[Reading, str]:
     """Return how to read a file of rows that runs judged, or of their labels, with a note on recorded names.
 
-    The user's names come first. A recorded name is used if the file has its column, a recorded sheet if the file has
+    The user's names have priority. A recorded name is used if the file has its column, a recorded sheet if the file has
     the name of the judged one.
 
     Args:
@@ -34,9 +34,6 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str
         given: names from the user.
         runs: run files.
         other: second file for the same names; each file takes the columns that it has.
-
-    Raises:
-        InputError: a file cannot be read, two runs disagree, or neither file has a column that the user named.
     """
     prints = [each for run in runs for each in _fingerprints(_fingerprint_of(run))]
     sheet = _sheet_of(path, given, prints, strict=other is None)
@@ -106,7 +103,7 @@ def _is_workbook(path: str) -> bool:
 
 
 def _fields(path: str, sheet: str | None, sought: Collection[str]) -> set[str]:
-    """Casefolded fields of the first rows; `sought` distinguishes a table's header from a title above it."""
+    """`sought` distinguishes a table's header from a title above it."""
     rows = (row for row in read_rows(path, known=sought, sheet=sheet) if isinstance(row, Row))
     return {_folded(name) for row in islice(rows, _LOOKED_AT) for name in row.data}
 

@@ -102,11 +102,7 @@ def _sha_of_beginning(path: str, size: int) -> str:
 
 
 def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], inputs: list[str]) -> None:
-    """Check that two fingerprints agree; an input that has only grown at its end is the same.
-
-    Raises:
-        RunError: they differ; the message shows both sides.
-    """
+    """Check that two fingerprints agree; an input that has only grown at its end is the same."""
     changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     if not changed or (changed == ["input"] and _has_grown(before["input"], now["input"], inputs)):
         return
@@ -167,11 +163,7 @@ class _Manifest(BaseModel):
 
 
 def iter_judgments(path: str | Path) -> Iterator[Judgment]:
-    """Yield judgments in the order written, superseded ones included.
-
-    Raises:
-        InputError: an invalid line.
-    """
+    """Yield judgments in the order written, superseded ones included."""
     for line, row in read_jsonl(path):
         yield judgment_of_line(path, line, row)
 
@@ -191,21 +183,13 @@ def read_judgments(path: str | Path) -> dict[str, Judgment]:
 
 
 def check_texts_of_id(path: str | Path, before: Judgment, judgment: Judgment) -> None:
-    """Check that two judgments of one id have the same texts.
-
-    Raises:
-        InputError: they differ.
-    """
+    """Check that two judgments of one id have the same texts."""
     if before.hashes != judgment.hashes and None not in (before.hashes, judgment.hashes):
         raise InputError(f"{path}: id {shown_id(before.sample_id)} has judgments of different texts; use a new file")
 
 
 def latest_judgments(path: str | Path) -> Iterator[Judgment]:
-    """Yield the latest judgment of each id in the order written, with little memory.
-
-    Raises:
-        InputError: an invalid line.
-    """
+    """Yield the latest judgment of each id in the order written, with little memory."""
     last = {hash(_id_of(path, line, row)): line for line, row in read_jsonl(path)}
     for line, row in read_jsonl(path):
         if last[hash(row["id"])] == line:
@@ -213,11 +197,7 @@ def latest_judgments(path: str | Path) -> Iterator[Judgment]:
 
 
 def judgment_of_line(path: str | Path, line: int, row: Mapping[str, Any]) -> Judgment:
-    """Return the judgment of a line.
-
-    Raises:
-        InputError: the line is invalid.
-    """
+    """Return the judgment of a line."""
     try:
         return judgment_from_row(row)
     except ValueError as error:
@@ -238,11 +218,7 @@ def run_paths(out: Path) -> tuple[Path, Path, Path]:
 
 
 def check_output_is_no_input(out: str | Path, inputs: Iterable[str | Path]) -> None:
-    """Check that a run does not overwrite its input.
-
-    Raises:
-        ConfigError: an input is one of the run's files.
-    """
+    """Check that a run does not overwrite its input."""
     for path in inputs:
         if Path(path).is_dir() and Path(path).resolve() == Path(out).resolve().parent:
             raise ConfigError(f"-o {out}: is in the input folder {path}; choose another -o")
@@ -292,9 +268,6 @@ def recorded_dtype(out: Path) -> str | None:
     """Return the numeric format of the run in OUT; None without a run.
 
     A run keeps its engine and format on every machine, so `auto` is resolved once.
-
-    Raises:
-        RunError: the manifest is missing or invalid.
     """
     return _recorded(out, "dtype")
 
@@ -330,10 +303,6 @@ class IdSet:
 
 class FinishedIds:
     """Finished ids of a run with digests of their texts, 16 bytes each.
-
-    Args:
-        out: the run file, or None.
-        retry: failures to redo: engine failures, or all.
 
     Attributes:
         failures: failures that are not redone, by code.
@@ -373,11 +342,7 @@ class FinishedIds:
         return index if index < len(self._ids) and self._ids[index] == key else None
 
     def require_hashes(self) -> None:
-        """Check that all rows have hashes of their texts.
-
-        Raises:
-            RunError: an earlier version wrote some of them.
-        """
+        """Check that all rows have hashes of their texts."""
         if unknown := int((self._digests == 0).sum()):
             raise RunError(
                 f"{self._out}: {unknown:,} of {len(self):,} judgments have no hashes of their texts, since an older "
@@ -385,11 +350,7 @@ class FinishedIds:
             )
 
     def holds(self, sample: Sample) -> bool:
-        """Return True if the sample was judged.
-
-        Raises:
-            RunError: other texts were judged under its id.
-        """
+        """Return True if the sample was judged; raise RunError if other texts were judged under its id."""
         index = self._index(sample.id)
         if index is None:
             return False
@@ -433,10 +394,6 @@ class RunFiles:
         inputs: paths of `fingerprint["input"]`, to detect files that have only grown.
         retry: failures to redo: engine failures, or all.
         overwrite: delete the files and start over.
-
-    Attributes:
-        finished: ids that are not judged again.
-        repaired_bytes: length of the removed incomplete last line.
 
     Raises:
         RunError: the files belong to another run or are not writable.
@@ -494,11 +451,7 @@ class RunFiles:
         self.save()
 
     def save(self) -> None:
-        """Write the manifest atomically.
-
-        Raises:
-            RunError: it cannot be written.
-        """
+        """Write the manifest atomically."""
         draft = self.manifest_path.with_suffix(".tmp")
         try:
             draft.write_text(json.dumps(self.manifest, indent=1, default=str), encoding="utf-8")

@@ -1,7 +1,6 @@
 """Drive many flows over one engine.
 
-A flow's next requests go in as soon as its last completion arrives, so the batch never drains between rounds. At most
-`engine.max_in_flight` requests are in flight, which bounds memory for inputs of any length.
+A flow's next requests are submitted as soon as its last completion arrives, so the batch never drains between rounds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,8 +31,6 @@ class _Finished(Generic[Result]):
 
 
 class _Running(Generic[Item, Result]):
-    """A flow that waits for completions, which arrive in any order."""
-
     __slots__ = ("flow", "item", "missing", "received", "requests")
 
     def __init__(self, item: Item, flow: RequestFlow[Result]) -> None:
@@ -52,7 +49,7 @@ class _Running(Generic[Item, Result]):
 
 
 def judge(samples: Iterable[Sample | None], mode: Mode, engine: Engine) -> Iterator[Judgment]:
-    """Judge samples and yield each judgment with its text hashes when it is finished, in any order; see `drive`."""
+    """Judge samples, and yield each judgment with its text hashes when it is finished, in any order; see `drive`."""
 
     def begin(sample: Sample) -> Flow:
         hashes = text_hashes(sample)
@@ -71,14 +68,14 @@ def drive(
     listener: Callable[[Item], Listener | None] | None = None,
     poll_s: float = _POLL_S,
 ) -> Iterator[Result]:
-    """Start a flow for each item and yield its result when it is finished, in any order.
+    """Start a flow for each item, and yield its result when it is finished, in any order.
 
     Closing the iterator aborts the requests in flight. The source may yield None when it has no item at the moment.
 
     Args:
         items: one flow is started for each; read as the engine has room.
         begin: creates an item's flow.
-        engine: answers the requests.
+        engine: answers the requests, at most `engine.max_in_flight` at a time.
         unwanted: returns cancelled items, compared by identity; their flows are closed without a result.
         listener: returns an item's listener, for streaming.
         poll_s: maximum time before the source is read again.

@@ -123,7 +123,7 @@ def _verdict(row: Mapping[str, Any] | None) -> Verdict | None:
 
 
 def _fields(record: Verdict | TextHashes | Truncation | TrajectoryMatch) -> dict[str, Any]:
-    """Fields of a record of plain values; `asdict` would copy each value."""
+    """`asdict` would copy each value."""
     return {name: getattr(record, name) for name in record.__slots__}
 
 
@@ -193,7 +193,6 @@ def _grades_row(distribution: GradeDistribution) -> dict[str, Any]:
 
 
 def _without_blank(row: dict[str, Any]) -> dict[str, Any]:
-    """The row without an empty approximation."""
     return row if row["approximation"] else {key: value for key, value in row.items() if key != "approximation"}
 
 

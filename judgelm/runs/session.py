@@ -1,7 +1,4 @@
-"""The session of a run: its entry in the manifest, its pending items, and runs joined from other runs.
-
-Cascades and panels judge nothing: `write_joined` copies the judgments of their runs.
-"""
+"""Sessions of a run, and runs joined from other runs."""
 
 import os
 import time
@@ -37,10 +34,7 @@ def pending(items: Iterable[Item], is_finished: Callable[[Any], bool], stats: Se
 class RunSession:
     """This process's entry in a run's manifest, saved every half minute.
 
-    Args:
-        files: open; the caller closes them after the session.
-        stats: counts of the session.
-        engine: None for a run joined from others.
+    The caller closes `files` after the session.
     """
 
     def __init__(self, files: RunFiles, stats: SessionStats, engine: Engine | None = None) -> None:
@@ -86,11 +80,7 @@ def write_joined(
 ) -> None:
     """Write the judgments of other runs, except those that the file already has.
 
-    Args:
-        files: of the joined run.
-        judgments: one per sample.
-        stats: counts them.
-        entries: returns further manifest entries; called at the end.
+    `entries` is called at the end and returns further manifest entries.
     """
     with RunSession(files, stats):
         written = {hash(row["id"]): _hash_of_content(row) for _, row in read_jsonl(files.out)}
@@ -104,7 +94,7 @@ def write_joined(
 
 
 def _hash_of_content(row: Mapping[str, object]) -> int:
-    """Hash of a row without its session."""
+    """Without the session."""
     return hash(encode_line({**row, "provenance": ""}))
 
 

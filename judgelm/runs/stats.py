@@ -26,8 +26,6 @@ class SessionStats(Stats):
         skipped: items that earlier sessions finished.
         failures: by code.
         earlier_failures: failures of earlier sessions that were not retried, by code.
-        load_s: seconds to load the engine.
-        judge_s: seconds since the session began.
     """
 
     skipped: int = 0
@@ -44,24 +42,18 @@ class RunStats(SessionStats):
     """Counts of judgments.
 
     Attributes:
-        winners: pair verdicts by winner.
-        labels: label verdicts by label.
-        grades: grade verdicts; `grade_sum` is their sum.
         cut: judgments with a truncated answer.
         neutralised: judgments with sanitized confusables.
         shown: prompts.
-        thinking: replies with thinking; `thinking_characters` is its total length.
         repaired: replies that became readable in a grammar-constrained retry.
-        reasons: written reasons; `reasons_incomplete` are truncated or are about answers that were cut further.
-        reasons_failed: missing reasons.
+        reasons_incomplete: reasons that are truncated, or about answers that were cut further.
         parts_failed: unreadable replies in judgments that have a verdict.
         probabilities: judgments with P(first better).
-        mostly_unassigned: judgments without it, because the score lines of an order have less than half of the
-            probability.
+        mostly_unassigned: judgments without it, because the score lines have less than half of the probability.
         grade_distributions: distributions over the grades of one answer.
-        distributions: all distributions; `unassigned` is the sum of the probabilities on other replies.
-        approximations: reasons why distributions are not exact, by wording.
-        votes: votes drawn in modes that vote; in `unanimous` judgments they agree.
+        unassigned: sum of the probabilities on other replies, over all `distributions`.
+        approximations: reasons why distributions are not exact.
+        unanimous: judgments whose votes agree.
     """
 
     judged: int = 0
@@ -160,7 +152,7 @@ class RunStats(SessionStats):
         return (failed + self.rejected) / total if total else 0.0
 
     def row(self) -> dict[str, Any]:
-        """Return counts and rates for the manifest, where `mostly_unassigned` is called `little_mass`."""
+        """Return counts and rates; `mostly_unassigned` is stored as `little_mass`."""
         per_s = 1 / self.judge_s if self.judge_s else 0.0
         counts = SessionStats.row(self)
         counts["little_mass"] = counts.pop("mostly_unassigned")
@@ -177,7 +169,7 @@ class AnswerStats(SessionStats):
     """Counts of one model's answers.
 
     Attributes:
-        answered: answers; `truncated` of them ended at the token limit.
+        truncated: answers that ended at the token limit.
         no_final_answer: answers without a final answer, for tasks that need one.
         first_failure: message of the first failure, or empty.
         engine_stats: the engine's counts at the end.
@@ -215,9 +207,8 @@ class CascadeStats(Stats):
     Attributes:
         pairs: judged by the small judge.
         passed_on: pairs for the large judge; `passed_on_failed` have no verdict of the small judge.
-        waiting: of those passed on, pairs that the large judge has not judged yet.
+        waiting: passed-on pairs that the large judge has not judged yet.
         small_tokens: prompt tokens of the small judge.
-        large_tokens: prompt tokens of the large judge.
         compared: pairs with verdicts of both judges; `changed` have different winners.
         mended: pairs that only the large judge could decide.
     """
@@ -254,9 +245,8 @@ class PanelStats(Stats):
     """Counts of a panel.
 
     Attributes:
-        judges: by name.
         unanimous: samples on which all judges agree with the panel.
-        same_input: whether all runs read the same files, by hash.
+        same_input: all runs read the same files, by hash.
     """
 
     judges: dict[str, PanelJudgeStats]

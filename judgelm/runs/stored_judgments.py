@@ -1,7 +1,7 @@
 """Judgments of a run file for evaluation, with little memory.
 
-A judgment takes about 2 KB with its replies. Metrics need verdict, scores, probability and failure code, which are
-kept in memory, with equal parts stored once. Whole judgments are read from the file.
+Metrics need verdict, scores, probability and failure code, which stay in memory with equal parts stored once. Whole
+judgments, about 2 KB each, are read from the file.
 """
 
 from array import array
@@ -25,9 +25,6 @@ class StoredJudgments(Mapping[str, Judgment]):
 
     Attributes:
         compact: all judgments by id, without texts.
-
-    Raises:
-        InputError: an invalid line, or two judgments of one id with different texts.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,10 +55,7 @@ class StoredJudgments(Mapping[str, Judgment]):
 
 
 class Compaction:
-    """Removes texts and hashes from judgments, and shares equal parts.
-
-    Thinking becomes blanks of the same length, which reports state.
-    """
+    """Removes texts and hashes from judgments, and shares equal parts. Thinking becomes blanks of the same length."""
 
     def __init__(self) -> None:
         self._parts: dict[Hashable, Hashable] = {}

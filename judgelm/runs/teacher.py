@@ -43,11 +43,7 @@ class Prices:
 
 
 def prices_of(arguments: Mapping[str, Any]) -> Prices | None:
-    """Return the prices in an engine's arguments; None without prices.
-
-    Raises:
-        ConfigError: only one price, or not a number.
-    """
+    """Return the prices in an engine's arguments; None without prices."""
     prices = [arguments.get(name) for name in ("price_in", "price_out")]
     if prices == [None, None]:
         return None
@@ -58,12 +54,7 @@ def prices_of(arguments: Mapping[str, Any]) -> Prices | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostEstimate:
-    """Requests and tokens of a run, before anything is sent.
-
-    Attributes:
-        expected_reply: assumed tokens of a reply.
-        max_reply: maximum tokens of a reply.
-    """
+    """Requests and tokens of a run, before anything is sent; reply tokens are per request."""
 
     requests: int
     prompt_tokens: int
@@ -81,14 +72,7 @@ class CostEstimate:
 def estimate(
     requests: Iterable[Request], tokens_of: Callable[[str], float], *, expected_reply: int, max_reply: int
 ) -> CostEstimate:
-    """Measure the prompts; repeated requests are not included.
-
-    Args:
-        requests: of the run.
-        tokens_of: counts a text's tokens.
-        expected_reply: assumed tokens of a reply.
-        max_reply: maximum tokens of a reply.
-    """
+    """Measure the prompts; repeated requests are not included."""
     count = 0
     tokens = 0.0
     for request in requests:
@@ -103,13 +87,9 @@ def estimate(
 
 
 def spent_usd(out: Path, prices: Prices) -> float:
-    """Return an upper bound of the cost of a run's earlier sessions.
+    """Return an upper bound of the cost of a run's earlier sessions: its judgments and billed lost replies.
 
-    It adds up the judgments at these prices and what sessions were billed for lost replies. A killed session lacks up
-    to half a minute of lost replies, and the requests in flight.
-
-    Raises:
-        RunError: the manifest cannot be read.
+    A killed session lacks up to half a minute of lost replies, and the requests in flight.
     """
     manifest = read_manifest(out)
     if manifest is None or not out.is_file():
@@ -127,11 +107,7 @@ def _usd_of(counted: Mapping[str, Any], prices: Prices) -> float:
 
 
 def token_counter(tokenizer: str | None, characters_per_token: float) -> Callable[[str], float]:
-    """Return a function that counts tokens with a tokenizer (folder or hub id), or else by length.
-
-    Raises:
-        ModelError: the tokenizer does not exist.
-    """
+    """Return a function that counts tokens with a tokenizer (folder or hub id), or else by length."""
     if tokenizer is None:
         return lambda text: len(text) / characters_per_token
     from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds to import
@@ -169,11 +145,7 @@ class TeacherPrompts:
         )
 
     def __call__(self, sample: Sample) -> Iterator[Sample]:
-        """Yield the prompts of a pair as samples.
-
-        Raises:
-            InputError: the pair's id has a reserved suffix.
-        """
+        """Yield the prompts of a pair as samples."""
         if sample.id.endswith((_REFERENCE, _SWAPPED)):
             raise InputError(
                 f"id {shown_id(sample.id)}: the suffixes {_REFERENCE} and {_SWAPPED} are reserved; rename it"
@@ -229,10 +201,7 @@ class ReplyIndex:
 class RowWriter:
     """Turns pairs and replies into JudgeLM rows; `counts` has the outcomes by description.
 
-    Args:
-        prompts: prompts of each pair.
-        replies: the teacher's replies.
-        drop_disagreeing: leave out judgments if the orders disagree on the winner or one of them failed.
+    `drop_disagreeing` leaves out judgments if the orders disagree on the winner or one of them failed.
     """
 
     def __init__(self, prompts: TeacherPrompts, replies: ReplyIndex, *, drop_disagreeing: bool = False) -> None:
@@ -242,11 +211,7 @@ class RowWriter:
         self.counts: Counter[str] = Counter()
 
     def row(self, sample: Sample) -> dict[str, Any] | None:
-        """Return the row of a pair, or None without a usable judgment.
-
-        Raises:
-            InputError: the teacher judged other texts under this id.
-        """
+        """Return the row of a pair, or None without a usable judgment."""
         labels: dict[str, Any] = {}
         agree: dict[str, bool] = {}
         readings = self._prompts.readings(sample)
@@ -310,16 +275,9 @@ def _row(sample: Sample, labels: dict[str, Any], agree: dict[str, bool]) -> dict
 
 
 def write_rows(job: BatchJob, prompts: TeacherPrompts, out: Path, *, drop_disagreeing: bool) -> Counter[str]:
-    """Write the rows for the replies so far, in input order; the file appears when it is complete.
+    """Write the rows for the replies so far, in input order, and count pairs by outcome.
 
-    Args:
-        job: the teacher's run.
-        prompts: prompts of each pair.
-        out: file of JudgeLM rows.
-        drop_disagreeing: see `RowWriter`.
-
-    Returns:
-        Number of pairs by outcome.
+    The file appears when complete.
     """
     with ReplyIndex(Path(job.out)) as replies, atomic_write(out) as file:
         writer = RowWriter(prompts, replies, drop_disagreeing=drop_disagreeing)
