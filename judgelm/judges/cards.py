@@ -257,7 +257,7 @@ class InstalledJudge:
         adapter, base = self.card.adapter, self.card.base
         weights = f"base {base.name} under {base.licence}"
         if adapter is None:
-            return f"{self.card.name}: {weights}, not trained as a judge"
+            return f"{self.card.name}: {weights}, not fine-tuned for judging"
         return f"{self.card.name} {self.version}: adapter under {adapter.licence} ({adapter.terms}), {weights}"
 
 

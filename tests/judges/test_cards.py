@@ -68,7 +68,7 @@ def test_a_judge_without_an_adapter_is_its_base(judge_cache, tiny_model):
     judge = named_judge("qwen-0.5b")
     assert (judge.adapter, judge.model, judge.version) == (None, str(base), "")
     assert judge.notice == (
-        "qwen-0.5b: base Qwen2.5-Coder-0.5B-Instruct (Q4_K_M) under Apache-2.0, not trained as a judge"
+        "qwen-0.5b: base Qwen2.5-Coder-0.5B-Instruct (Q4_K_M) under Apache-2.0, not fine-tuned for judging"
     )
 
 
