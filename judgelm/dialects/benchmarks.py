@@ -1,7 +1,7 @@
 """Judges of chat benchmarks: Vicuna's review, MT-bench, FairEval, Arena-Hard, JudgeBench and RewardBench.
 
-All show answers in blocks with a start and an end. They differ in the names of the blocks and in the verdict that the
-instructions offer: a line of scores, or a label such as `[[A]]` with or without a tie.
+All show answers in blocks with a start and an end. They differ in the names of the blocks and in the verdict: a line of
+scores, or a label such as `[[A]]` with or without a tie.
 """
 
 import json
@@ -56,10 +56,10 @@ def _offers(instruction: str, *labels: str) -> bool:
     return all(label in instruction for label in labels)
 
 
-# Vicuna's review and its offspring: `vicuna-review` is FastChat's first GPT-4 review (for general, coding and
-# mathematical questions), `alpaca-eval-lmsys` is alpaca_eval's copy, which stops at equal scores, and `judgelm` is
-# JudgeLM's plain prompt, with or without a reference, which JudgeBench sends with other line ends. FairEval asks for
-# evidence first, and the two scores in the last two lines. A score line has one space, nothing before, nothing behind.
+# Vicuna's review and its variants: `vicuna-review` is FastChat's first GPT-4 review (for general, coding and
+# mathematical questions), `alpaca-eval-lmsys` is alpaca_eval's copy, whose parser fails on equal scores, and `judgelm`
+# is JudgeLM's plain prompt, with or without a reference; JudgeBench sends it with other line ends. FairEval asks for
+# evidence first, and for the two scores in the last two lines. A score line has one space and nothing else.
 _JUDGELM = TEMPLATES["judgelm"]
 _REVIEW_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "12")
 _REFERENCE_HEADING = "\n\n[Reference Answer]\n"
@@ -76,13 +76,12 @@ def _wants_score_line(request: ChatRequest, split: TemplateSplit) -> bool:
 
 
 def _review_of(request: ChatRequest, *, first_client: bool) -> str | None:
-    """A chat of either client; only the first one's template ends with a blank line."""
+    """Only the first client's template ends with a blank line."""
     text = _INSTRUCTED(request)
     return text if text is not None and text.endswith("\n\n") == first_client else None
 
 
 def _recognise_judgelm(name: str, request: ChatRequest) -> JudgeTask | None:
-    """A plain prompt; a reference is what stands in its block before the first answer's."""
     texts = request.only("prompt") or request.only("user")
     split = None if texts is None else _split_review(_JUDGELM, texts[0])
     if split is None or not _wants_score_line(request, split):
@@ -92,21 +91,20 @@ def _recognise_judgelm(name: str, request: ChatRequest) -> JudgeTask | None:
     if (name == "judgelm-reference") != bool(block):
         return None
     unsure = ambiguity_note(split) or (
-        "the question or the reference holds a reference's heading" if _REFERENCE_HEADING in reference else ""
+        "the question or the reference contains the heading of a reference" if _REFERENCE_HEADING in reference else ""
     )
     sample = sample_of(question, (shown["first"], shown["second"]), reference if block else None)
     return JudgeTask(dialect=name, kind="pair", sample=sample, doubt=unsure)
 
 
 def _scored(ties: bool, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The score line, and words from the second line on."""
     words = f"{winner_sentence(task, result, ties=ties)} {safe_reason(result.reason)}".strip()
     scores = " ".join(consistent_scores(task, result, ties=ties))
     return words_and_verdict(request, words, scores, "{verdict}\n{words}")
 
 
 def _fair_scores(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The client's parser wants no line end behind the last score."""
+    """The client's parser rejects a line end after the last score."""
     first, second = consistent_scores(task, result)
     return words_and_verdict(
         request,
@@ -133,7 +131,7 @@ _REVIEWS = (
             text=partial(_review_of, first_client=first_client),
             split=_split_review,
             accepts=_wants_score_line,
-            render=each_reply(partial(_scored, first_client)),  # the first client knows ties
+            render=each_reply(partial(_scored, first_client)),  # only the first client supports ties
         )
         for name, first_client in (("vicuna-review", True), ("alpaca-eval-lmsys", False))
     ),
@@ -148,13 +146,13 @@ _REVIEWS = (
     ),
 )
 
-# FastChat's MT-bench judge: pairs and single answers, each with or without a reference, of one turn or of two. Pairs
-# are asked for `[[A]]`, `[[B]]` or `[[C]]` (a tie) in the system's message; a single answer's instruction asks for
-# `[[rating]]`. A dialogue shows the user's turns once for each assistant, and once more for the reference, so that a
-# question which imitates a turn is detected.
+# FastChat's MT-bench judge: pairs and single answers, with or without a reference, with one or two turns. The system
+# message of a pair asks for `[[A]]`, `[[B]]` or `[[C]]` (a tie); the instruction of a single answer asks for
+# `[[rating]]`. A dialogue shows the user's turns once per assistant, and once for the reference; this detects questions
+# that imitate a turn.
 _PAIR_LABELS = ("[[A]]", "[[B]]", "[[C]]")
 _GRADE_LABEL = "[[rating]]"
-_TELLS_OF_REFERENCE = "reference answer"
+_MENTIONS_REFERENCE = "reference answer"
 
 _ANSWER = "[The Start of Assistant {0}'s Answer]\n{{{1}}}\n[The End of Assistant {0}'s Answer]"
 _PAIR = {False: TEMPLATES["fastchat-pair"], True: TEMPLATES["fastchat-pair-math"]}
@@ -166,7 +164,7 @@ _MT_BLOCKS = _blocks(
 
 
 def _dialogue(slot: str, block: str, speaker: str) -> str:
-    """The template of one conversation of two turns; its slots are `<slot>_1`, `<slot>_question_1` and so on."""
+    """Template of a two-turn conversation with slots `<slot>_1`, `<slot>_question_1` and so on."""
     turns = "".join(
         f"### User:\n{{{slot}_question_{turn}}}\n\n### {speaker}:\n{{{slot}_{turn}}}\n\n" for turn in (1, 2)
     )
@@ -181,10 +179,7 @@ _DIALOGUES = {
 
 
 def _dialogues_dialect(name: str, *slots: str, accepts: Callable[[ChatRequest], bool], render: Render) -> Dialect:
-    """A dialect of conversations one after another, in which the user says the same.
-
-    The sample of a dialogue is its last turn, as everywhere in this package.
-    """
+    """Dialect of conversations with the same user turns. The sample is the last turn."""
     template = Pattern("\n\n\n".join(_DIALOGUES[slot] for slot in slots))
     same = {f"{slot}_question_{turn}": f"{slots[0]}_question_{turn}" for slot in slots[1:] for turn in (1, 2)}
     answers = [slot for slot in slots if slot != "reference"]
@@ -214,15 +209,15 @@ def _dialogues_dialect(name: str, *slots: str, accepts: Callable[[ChatRequest], 
 def _turn_dialect(
     name: str, patterns: Mapping[bool, Pattern], *, referenced: bool, labels: tuple[str, ...], render: Render
 ) -> Dialect:
-    """A dialect of one turn; its instruction, in the prompt or the system message, says if there is a reference."""
+    """Dialect of one turn, with an instruction in the prompt or the system message."""
 
     def recognise(request: ChatRequest) -> JudgeTask | None:
         texts = request.only("system", "user")
         if texts is None:
             return None
         split = resolve_split(patterns[True], texts[1], blocks=_MT_BLOCKS)
-        tells = split is not None and _TELLS_OF_REFERENCE in split.values.get("instruction", texts[0]).lower()
-        if tells != referenced:
+        mentions = split is not None and _MENTIONS_REFERENCE in split.values.get("instruction", texts[0]).lower()
+        if mentions != referenced:
             return None
         if not referenced:
             split = resolve_split(patterns[False], texts[1], blocks=_MT_BLOCKS)
@@ -236,13 +231,11 @@ def _turn_dialect(
 
 
 def _label(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """Words, and `[[A]]`, `[[B]]` or `[[C]]` below them."""
     labels = {1: "[[A]]", 2: "[[B]]", "tie": "[[C]]"}
     return words_and_verdict(request, scores_and_reason(result, None), labels[winner_with_ties(task, result)])
 
 
 def _rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """Words, and the expected grade in two brackets below them."""
     rating = f"[[{grade_text(result, _SCALE)}]]"
     return words_and_verdict(request, scores_and_reason(result, None), rating, "{words}\n\nRating: {verdict}")
 
@@ -272,18 +265,17 @@ def _mt_bench_dialects(referenced: bool) -> tuple[Dialect, ...]:
     )
 
 
-# Arena-Hard's prompts: version 0.1 with its second try, version 2, and JudgeBench's copy with or without a tie. The
-# labels such as `[[A>>B]]` are offered in the system's message. The parsers agree on a reply with exactly one label;
-# 0.1 asks once more where it found none, and reads both replies together.
+# Arena-Hard's prompts: version 0.1 with its retry, version 2, and JudgeBench's copy with or without a tie. The system
+# message offers labels such as `[[A>>B]]`. All parsers accept a reply with exactly one label. Version 0.1 retries if it
+# finds none, and parses both replies together.
 _ARENA = TEMPLATES["arena-hard"]
 _ARENA_BLOCKS = _blocks("<|The Start of Assistant {}'s Answer|>", "<|The End of Assistant {}'s Answer|>", "AB")
 _ARENA_LABEL = re.compile(r"\[\[([AB]>{1,2}[AB]|A=B)\]\]")
 _ARENA_AGAIN = "continue your judgment and finish by outputting a final verdict label"
-_MUCH_BETTER = 3.0  # points between expected scores, from which one answer is significantly better
+_MUCH_BETTER = 3.0  # minimum difference of expected scores for `>>`
 
 
 def _recognise_arena(request: ChatRequest) -> JudgeTask | None:
-    """A pair between the blocks, with the labels that the system's message offers."""
     texts = [message.text for message in request.messages]
     if request.roles != ("system", "user", *("assistant", "user") * (len(texts) // 2 - 1)):
         return None
@@ -295,7 +287,6 @@ def _recognise_arena(request: ChatRequest) -> JudgeTask | None:
 
 
 def _arena_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """Words, and one label behind them."""
     label = f"[[{_arena_label(task, result)}]]"
     return words_and_verdict(
         request, scores_and_reason(result, None), label, "{words}\n\nMy final verdict is: {verdict}"
@@ -312,16 +303,16 @@ def _arena_label(task: JudgeTask, result: JudgeResult) -> str:
     return much if much in labels and lead >= _MUCH_BETTER else little
 
 
-# JudgeBench's own judges: `vanilla`, and Skywork's critic. Both want the bare verdict and know no tie. Skywork's parser
-# takes any capital A in the reply for the verdict A, so no word may stand beside it. OffsetBias shows the blocks of
-# `vanilla` below rules; its prompt is RewardBench's.
+# JudgeBench's judges: `vanilla`, and Skywork's critic. Both expect only the verdict, without ties. Skywork's parser
+# reads any capital A in the reply as the verdict A. OffsetBias shows the blocks of `vanilla` after rules; its prompt is
+# RewardBench's.
 _AB_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "AB")
 
 
 def _judgebench_dialect(
     name: str, *verdicts: str, blocks: Blocks = (), offers: tuple[str, ...], excludes: str
 ) -> Dialect:
-    """A dialect whose instruction offers labels; the template's last line end is lost by JudgeBench."""
+    """Dialect whose instruction offers labels. JudgeBench drops the template's last line end."""
 
     def accepts(request: ChatRequest, split: TemplateSplit) -> bool:
         instruction = split.values["instruction"]
@@ -356,8 +347,8 @@ _JUDGEBENCH = (
 )
 
 # RewardBench's judges (Lambert et al. 2024; allenai/reward-bench): FastChat's prompts without a tie, four answers,
-# ratings, and prompts of single judge models. What tells its pairs from FastChat's is the system's message, which
-# offers no `[[C]]` for a tie. Its Prometheus prompt is recognised with Prometheus's own.
+# ratings, and prompts of judge models. Unlike FastChat's, the system message of its pairs does not offer `[[C]]` for a
+# tie. Its Prometheus prompt is recognised in `judge_models`.
 _LETTERS = "ABCD"
 _FOUR = Pattern(
     "[User Question]\n{question}"
@@ -366,7 +357,6 @@ _FOUR = Pattern(
 
 
 def _winners_offered(request: ChatRequest) -> str:
-    """The assistants that the system message offers as the winner."""
     return "".join(letter for letter in _LETTERS if f'"[[{letter}]]"' in _system(request))
 
 
@@ -381,7 +371,7 @@ def _recognise_four(request: ChatRequest) -> JudgeTask | None:
 
 
 def _after_heading(heading: str, *wanted: str) -> Callable[[ChatRequest], str | None]:
-    """The rest of a user's message after a heading, where the instructions before it hold all that is `wanted`."""
+    """The text after a heading, if the instructions before it contain all of `wanted`."""
 
     def text(request: ChatRequest) -> str | None:
         texts = request.only("user")
@@ -392,7 +382,7 @@ def _after_heading(heading: str, *wanted: str) -> Callable[[ChatRequest], str | 
 
 
 def _last_line(verdict: Callable[[JudgeTask, JudgeResult], str]) -> Render:
-    """Words, then the verdict at the very end, alone on its line."""
+    """The verdict is alone on the last line."""
     return each_reply(lambda task, request, result: reason_and_verdict(request, result, verdict(task, result)))
 
 
@@ -402,7 +392,7 @@ _rated_text = _after_heading("\n\n[Query]\n", "### Task Description\n", "on a sc
 
 
 def _con_j_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """An object with the Chinese keys of the prompt; 30 characters are for all but the words."""
+    """The keys are Chinese; 30 characters are reserved for everything but the words."""
     words = scores_and_reason(result, room_for_words(request, 30))
     return json.dumps({"原因": words, "更好的回答": winner_of_two(task, result)}, ensure_ascii=False)
 
@@ -429,7 +419,7 @@ _JUDGE_MODELS = (
     ),
     ("rewardbench-rise", "\n问题：", "下面我会给出一个问题和两个回答", _letter_last),
 )
-"""Single judge models: the heading above the texts, what the instructions before it hold, and the replies."""
+"""Heading above the texts, required parts of the instructions, and replies."""
 
 _REWARDBENCH = (
     template_dialect(

@@ -1,4 +1,4 @@
-"""All dialects, and the search for that of a request."""
+"""All dialects, and the search for the dialect of a request."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from judgelm.dialects.contract import ChatRequest, Dialect, JudgeTask, Message
 from judgelm.dialects.prompt_file import read_prompts
 from judgelm.dialects.splits import Pattern
 
-_AROUND = "\ufeff \t\n"
+_STRIPPED = "\ufeff \t\n"
 
 DIALECTS: tuple[Dialect, ...] = (
     *benchmarks.DIALECTS,
@@ -33,16 +33,17 @@ DIALECTS: tuple[Dialect, ...] = (
     *judge_models.DIALECTS,
     *read_prompts(Path(__file__).with_name("langchain.yaml")),
 )
-"""Every dialect; the order does not matter."""
+"""All built-in dialects, in any order."""
 
 
 def recognise(request: ChatRequest, dialects: Sequence[Dialect] = DIALECTS) -> tuple[Dialect, JudgeTask] | None:
-    """The dialect of a request and the task in it; None where no dialect knows it.
+    """Return the dialect of a request and its task; None if no dialect recognises it.
 
-    A request that no dialect knows is sought once more with line ends of one kind and without blanks around its
-    messages, then without blanks at the ends of its lines, and a lone message of the user at last as an instruction and
-    the prompt behind it. Where two dialects claim it, the split without doubt has precedence, then the longer fixed
-    text.
+    If there is no exact match, retry with normalised line ends and stripped messages, then with stripped lines, then
+    with
+    a user message split into an instruction and a known prompt. If several dialects match, prefer a split without
+    doubt,
+    then the longer fixed text.
     """
     tried: list[tuple[Message, ...]] = []
     for form in _forms(request, dialects):
@@ -70,7 +71,7 @@ def _fixed_characters(dialect: Dialect) -> int:
 
 
 def _with_instruction_apart(request: ChatRequest, dialects: Sequence[Dialect]) -> ChatRequest:
-    """A user's lone message that asks for a verdict before a known prompt begins, as a system and a user message."""
+    """Split a lone user message with an instruction before a known prompt into a system and a user message."""
     text = (request.only("user") or ("",))[0]
     starts = {pattern.anchors[0].split("\n")[0] for dialect in dialects for pattern in dialect.templates}
     places = [text.find(f"\n{start}\n") for start in starts if start.strip()]
@@ -82,8 +83,8 @@ def _with_instruction_apart(request: ChatRequest, dialects: Sequence[Dialect]) -
 
 
 def normalised(request: ChatRequest) -> ChatRequest:
-    """The request without what editors, files and gateways add to a prompt, messages of blanks alone among it."""
-    texts = [message.text.replace("\r\n", "\n").replace("\r", "\n").strip(_AROUND) for message in request.messages]
+    """Return the request without line ends, byte-order marks and empty messages that editors and gateways add."""
+    texts = [message.text.replace("\r\n", "\n").replace("\r", "\n").strip(_STRIPPED) for message in request.messages]
     messages = [replace(message, text=text) for message, text in zip(request.messages, texts, strict=True) if text]
     return replace(request, messages=tuple(messages))
 
@@ -112,24 +113,24 @@ _JUDGED_TEXT = re.compile(
 
 
 def wants_a_verdict(request: ChatRequest) -> bool:
-    """True where a request asks for a judgment of labelled texts: a chat would guess the form of the reply."""
-    texts = [message.text[:_LONGEST] for message in request.messages]
+    """Return whether a request asks for a judgment of labelled texts."""
+    texts = [message.text[:_MAX_COMPARED] for message in request.messages]
     return any(map(_VERDICT_WANTED.search, texts)) and any(map(_JUDGED_TEXT.search, texts))
 
 
-_LONGEST = 100_000
-"""Characters of a message that are compared: a hostile prompt must not cost more than a long one."""
+_MAX_COMPARED = 100_000
+"""Maximum compared characters of a message, to limit the cost of hostile prompts."""
 
 _LINE = 40
-"""Characters of a line of fixed text by which it is known, so that one long line does not decide alone."""
+"""Compared characters per line of fixed text, so that one long line does not decide alone."""
 
 _SHOWN = 60
-_LEAST_PREFIX = 8
-"""Fewer characters of a fixed text may stand anywhere, and name no place."""
+_MIN_PREFIX = 8
+"""Shorter matches of a fixed text are coincidences and do not locate a difference."""
 
 
 class _Comparison(NamedTuple):
-    """A message beside a template; the score is the characters of known lines that it has, less those that it lacks."""
+    """The score is the number of characters in matching lines minus those in missing lines."""
 
     score: int
     dialect: Dialect
@@ -138,14 +139,14 @@ class _Comparison(NamedTuple):
 
 
 def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
-    """A clause on the nearest known prompt and the first place where it differs; empty where none is near.
+    """Describe the nearest known prompt and the first difference; empty if none is near.
 
-    Args:
-        request: that no dialect knows; its first message and its last are compared.
-        dialects: with templates.
+    Only the first and the last message of the request are compared.
     """
     places = dict.fromkeys((len(request.messages) - 1, 0))
-    texts = {place: request.messages[place].text[:_LONGEST] for place in places if 0 <= place < len(request.messages)}
+    texts = {
+        place: request.messages[place].text[:_MAX_COMPARED] for place in places if 0 <= place < len(request.messages)
+    }
     compared = [
         _Comparison(_score(template, text), dialect, template, place)
         for dialect in dialects
@@ -155,9 +156,11 @@ def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
     best = max(compared, key=lambda comparison: comparison.score, default=None)
     if best is None or best.score <= 0:
         return ""
-    is_cut = len(request.messages[best.message].text) > _LONGEST
-    where = "too long to say where it differs" if is_cut else _difference(best, texts[best.message], request)
-    return f"the nearest known prompt is of {best.dialect.name}: {where}"
+    is_cut = len(request.messages[best.message].text) > _MAX_COMPARED
+    where = (
+        "the text is too long to locate the difference" if is_cut else _difference(best, texts[best.message], request)
+    )
+    return f"the nearest known prompt is {best.dialect.name}: {where}"
 
 
 def _score(template: Pattern, text: str) -> int:
@@ -173,34 +176,33 @@ def _score(template: Pattern, text: str) -> int:
 
 
 def _difference(best: _Comparison, text: str, request: ChatRequest) -> str:
-    """The place and both texts."""
     begin, name = 0, f"message {best.message + 1}"
     for anchor in best.template.anchors:
         position = text.find(anchor, begin)
         if position < 0:
-            return f"{name} {_lack(text, anchor, begin)}"
+            return f"{name} {_mismatch(text, anchor, begin)}"
         if begin == position == 0 or anchor != best.template.anchors[0] or best.template.anywhere:
             begin = position + len(anchor)
         else:
-            return f"{name} begins with {_quoted(text)} instead of {_quoted(anchor)}"
+            return f"{name} starts with {_quoted(text)} instead of {_quoted(anchor)}"
     last = best.template.anchors[-1]
     if not best.template.anywhere and not text.endswith(last):
-        return f"{name} goes on behind {_quoted(last[-_SHOWN:])} with {_quoted(text[text.rindex(last) + len(last) :])}"
+        return f"{name} has {_quoted(text[text.rindex(last) + len(last) :])} after {_quoted(last[-_SHOWN:])}"
     roles = ", ".join(message.role[:20] for message in request.messages[:8])
-    return f"{name} has its fixed texts, but the roles ({roles}) or the instructions differ"
+    return f"{name} has all fixed texts, but the roles ({roles}) or the instructions differ"
 
 
-def _lack(text: str, anchor: str, begin: int) -> str:
-    """The place where a text has another one than the anchor, which stands nowhere behind `begin`."""
+def _mismatch(text: str, anchor: str, begin: int) -> str:
+    """The position where the text differs from an anchor that does not occur after `begin`."""
     length = _longest_prefix(text, anchor, begin)
     position = text.find(anchor[:length], begin) + length
-    if length < min(_LEAST_PREFIX, len(anchor)):
-        return f"lacks {_quoted(anchor)} behind character {begin}, where it has {_quoted(text[begin:])}"
+    if length < min(_MIN_PREFIX, len(anchor)):
+        return f"lacks {_quoted(anchor)} after character {begin}, where it has {_quoted(text[begin:])}"
     return f"has {_quoted(text[position:])} at character {position} instead of {_quoted(anchor[length:])}"
 
 
 def _longest_prefix(text: str, anchor: str, begin: int) -> int:
-    """Length of the longest beginning of an anchor that the text has behind `begin`."""
+    """Length of the longest prefix of an anchor in the text after `begin`."""
     low, high = 0, len(anchor) - 1
     while low < high:
         middle = (low + high + 1) // 2

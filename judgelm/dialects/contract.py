@@ -1,8 +1,7 @@
-"""The records between a client's request, a dialect and the judge.
+"""Records that connect a client's request, a dialect and the judge.
 
-A dialect is two pure functions: `recognise` finds the question, answers and reference in a request and the kind of
-verdict wanted; `render` writes the judge's result in the words that the client's parser expects. Neither knows an
-engine, a server or another dialect.
+A dialect has two pure functions. `recognise` finds the question, answers, reference and kind of verdict in a request.
+`render` writes the judge's result in the format of the client's parser.
 """
 
 import hashlib
@@ -14,12 +13,11 @@ from judgelm.dialects.splits import TEMPLATES, Pattern, TemplateSplit
 from judgelm.records import Sample, Winner
 
 TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
-"""The kind of verdict wanted.
+"""Kind of verdict.
 
-`pair`: which of two answers is better. `choice`: which of three and more. `grade`: how good the one answer is. `label`:
-whether the one answer is correct, or fulfils a criterion. `prepare`: nothing, the client only wants its next request
-prepared (evaluation steps out of a criterion).
-"""
+`pair`: the better of two answers. `choice`: the best of three or more. `grade`: the quality of one answer. `label`:
+whether one answer is correct or meets a criterion. `prepare`: no verdict; the client wants input for its next request,
+such as evaluation steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +30,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A function that the client offers or forces; `parameters` is its JSON schema."""
+    """A function offered by the client; `parameters` is its JSON schema."""
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -43,18 +41,14 @@ class ChatRequest:
     """A request to a chat or completion route, with the fields that dialects read.
 
     Attributes:
-        messages: of a chat; of a plain completion one message of role `prompt`.
-        plain: whether it came as a plain completion.
+        messages: a plain completion has one message with role `prompt`.
+        plain: the request is a plain completion.
         n: number of replies.
-        logprobs: whether log-probabilities of tokens are wanted; `top_logprobs` is the number of candidates for each.
-        tools: functions on offer; `forced_tool` is the name of the one that must be called.
-        schema: JSON schema of the reply, where one was given; `json_object` is whether any JSON object is wanted.
-        max_tokens: most tokens of a reply; None where the client does not say.
-        temperature: of an ordinary chat, in [0, 2]; None where the client does not say. It changes no score.
-        stop: texts before which a reply of an ordinary chat ends.
-        seed: of an ordinary chat; None where the client does not say.
-        ignored: fields that would change what a model draws, such as `top_p`, and that have no effect here.
-        roles: of the messages; every dialect looks at them.
+        top_logprobs: number of candidates per token.
+        forced_tool: name of the tool that must be called.
+        schema: JSON schema of the reply, if given; `json_object` requests any JSON object.
+        temperature: of an ordinary chat; it has no effect on verdicts. The same holds for `stop` and `seed`.
+        ignored: sampling fields without effect here, such as `top_p`.
     """
 
     messages: tuple[Message, ...]
@@ -74,26 +68,25 @@ class ChatRequest:
     ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Read the roles."""
+        """Set the roles, which every dialect reads."""
         object.__setattr__(self, "roles", tuple(message.role for message in self.messages))
 
     def only(self, *roles: str) -> tuple[str, ...] | None:
-        """The messages' texts where their roles are exactly these, in this order; else None."""
+        """Return the messages' texts if their roles are exactly these, else None."""
         return tuple(message.text for message in self.messages) if self.roles == roles else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTask:
-    """The judgment that a client wants.
+    """The judgment requested by a client.
 
     Attributes:
-        dialect: name of the dialect that recognised it.
-        kind: of verdict.
-        sample: question, answers in the order shown in the prompt, reference; its `metadata` may have `turns` of a
-            dialogue (`{"question", "answers", "reference"}` each) and `criterion`.
-        scale: of `grade`, the lowest and the highest that the client expects.
-        facts: properties of the prompt that `render` needs, such as the names that it gives the answers.
-        doubt: why the split may be wrong, in words; empty where no other split is possible.
+        dialect: name of the dialect.
+        sample: answers in the order shown. Its `metadata` may have `criterion` and the `turns` of a dialogue, each with
+            `question`, `answers` and `reference`.
+        scale: lowest and highest grade of the client.
+        facts: properties of the prompt for `render`, such as names of the answers.
+        doubt: why the split may be wrong; empty if it is certain.
     """
 
     dialect: str
@@ -106,20 +99,18 @@ class JudgeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeResult:
-    """The judge's result for a task, on its own scale of 1 to 10, in the order shown.
+    """The judge's result for a task, on the scale 1 to 10, in the order shown.
 
     Attributes:
-        winner: of a pair, a tie included.
-        scores: expected score of each answer, in [1, 10].
-        first_better: P(the answer shown first is better), ties counted half, in [0, 1]; of a pair.
-        tie: P(both have the same score); of a pair.
-        draws: as many score lines as replies were asked for, drawn from the judge's distribution; they repeat for the
-            same request, whatever the client's temperature.
-        grades: of a single answer, each score of the judge's scale with its probability; they sum to 1.
-        correct: P(the one answer is correct, or fulfils the criterion), in [0, 1]; of a label.
-        reason: the judge's own words, where requested.
-        notes: caveats in words, such as an inexact probability or a truncated answer.
-        batch: the result of each sample in the task's fact `batch`.
+        scores: expected score of each answer.
+        first_better: P(the first answer shown is better), ties counted half; for a pair.
+        tie: P(both have the same score); for a pair.
+        draws: one score line per requested reply, drawn from the judge's distribution. They are the same for equal
+            requests, whatever the client's temperature.
+        grades: scores with their probabilities, which sum to 1; for a single answer.
+        correct: P(the answer is correct or meets the criterion); for a label.
+        notes: caveats, such as truncated answers.
+        batch: results of the samples in the task's fact `batch`.
     """
 
     winner: Winner | None = None
@@ -136,7 +127,7 @@ class JudgeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogprobs:
-    """One token of a reply, and the candidates at its position: natural logs of their probabilities."""
+    """A token of a reply, with its candidates and their log-probabilities."""
 
     token: str
     logprob: float
@@ -148,9 +139,9 @@ class Reply:
     """The reply to a client.
 
     Attributes:
-        texts: as many as requested; empty where a function is called instead.
-        tool: name of the function called; `arguments` is its JSON text.
-        logprobs: of the tokens of the first text, where requested; their tokens joined are the text.
+        texts: one per requested reply; empty for a function call.
+        tool: name of the called function; `arguments` is its JSON text.
+        logprobs: of the tokens of the first text, if requested; the joined tokens are the text.
     """
 
     texts: tuple[str, ...] = ()
@@ -164,14 +155,13 @@ Render = Callable[[JudgeTask, ChatRequest, JudgeResult], Reply]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One client's prompts and replies.
+    """Prompts and replies of one client.
 
     Attributes:
-        name: in lower case with hyphens, as manifests, headers and metrics name it.
-        recognise: finds the task in a request; None where the request is not of this dialect.
-        render: writes the reply to a task; it contains the verdict exactly once, and nothing of the answers.
-        templates: the prompts, or their parts, that consist of fixed texts around slots. They name the nearest known
-            prompt of an unknown one.
+        name: lower case with hyphens; used in manifests, headers and metrics.
+        recognise: returns the task in a request, or None.
+        render: writes the reply, with exactly one verdict and no text of the answers.
+        templates: used to describe the nearest known prompt of an unrecognised one.
     """
 
     name: str
@@ -180,22 +170,22 @@ class Dialect:
     templates: tuple[Pattern, ...] = ()
 
 
-AMBIGUOUS = "the texts hold the prompt's own fixed lines, so that other borders between them are possible"
+AMBIGUOUS = "a text contains the prompt's fixed lines, so other splits are possible"
 
 
 def user_text(request: ChatRequest) -> str | None:
-    """The user's message of a chat of one turn, with or without a system message before it."""
+    """Return the user's message of a one-turn chat, with or without a system message."""
     return request.messages[-1].text if request.roles in (("user",), ("system", "user")) else None
 
 
 def lone_text(request: ChatRequest) -> str | None:
-    """The only text of a request: a plain prompt, or a chat's only message by the user."""
+    """Return the only text of a request: a plain prompt, or a chat's only user message."""
     texts = request.only("prompt") or request.only("user")
     return None if texts is None else texts[0]
 
 
 def last_text(*roles: str, strip: Callable[[str], str] = str) -> Callable[[ChatRequest], str | None]:
-    """A function that returns the stripped last message of a chat with exactly these roles, else None."""
+    """Return a function that returns the stripped last message of a chat with exactly these roles, else None."""
 
     def text(request: ChatRequest) -> str | None:
         texts = request.only(*roles)
@@ -205,17 +195,17 @@ def last_text(*roles: str, strip: Callable[[str], str] = str) -> Callable[[ChatR
 
 
 def digest(text: str) -> str:
-    """A text's hash, to decide what the judge leaves open."""
+    """Return a text's hash, e.g. to break ties independently of the order."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def ambiguity_note(*splits: TemplateSplit) -> str:
-    """The doubt about splits of which another would have been possible; else nothing."""
+    """Return the doubt about ambiguous splits; empty if there is none."""
     return AMBIGUOUS if any(split.ambiguous for split in splits) else ""
 
 
 def sample_of(question: str, answers: Sequence[str], reference: str | None = None, **metadata: object) -> Sample:
-    """A sample whose id is a hash of its texts; metadata that is None is left out."""
+    """Return a sample with a hash of its texts as id. Metadata that is None is omitted."""
     name = digest("\0".join([question, *answers]))[:16]
     present = {key: value for key, value in metadata.items() if value is not None}
     return Sample(id=name, question=question, answers=tuple(answers), reference=reference, metadata=present)
@@ -230,23 +220,14 @@ def task_from_split(
     facts: Mapping[str, Any] | None = None,
     **metadata: object,
 ) -> JudgeTask:
-    """The task in a split whose slots are called `question`, `first`, `second`, `reference`, `criterion` and `input`.
-
-    Args:
-        dialect: name of the dialect.
-        kind: of the task.
-        split: of the prompt, with some of these slots.
-        scale: of a grade.
-        facts: of the prompt, for rendering.
-        metadata: of the sample, beside `criterion` and `input`; None is left out.
-    """
+    """Return the task of a split with slots `question`, `first`, `second`, `reference`, `criterion` or `input`."""
     values = split.values
     answers = [values[slot] for slot in ("first", "second") if slot in values]
-    beside: dict[str, object] = {name: values[name] for name in ("criterion", "input") if name in values}
+    texts: dict[str, object] = {name: values[name] for name in ("criterion", "input") if name in values}
     return JudgeTask(
         dialect=dialect,
         kind=kind,
-        sample=sample_of(values.get("question", ""), answers, values.get("reference"), **(beside | metadata)),
+        sample=sample_of(values.get("question", ""), answers, values.get("reference"), **(texts | metadata)),
         scale=scale,
         facts=facts or {},
         doubt=ambiguity_note(split),
@@ -264,18 +245,18 @@ def template_dialect(
     scale: tuple[float, float] | None = None,
     facts: Callable[[Pattern, str], Mapping[str, Any]] = lambda template, text: {},
 ) -> Dialect:
-    """A dialect whose prompts are of some templates, of which the first that fits is taken.
+    """Return a dialect that uses the first matching template.
 
     Args:
         name: of the dialect.
         kind: of its tasks.
-        templates: with the slots of `task_from_split`; by default that of the dialect's name in `TEMPLATES`.
-        text: finds the text that is of a template in a request; None where there is none.
+        templates: with the slots of `task_from_split`. Default: the template in `TEMPLATES` with the dialect's name.
+        text: returns the text to match, or None.
         render: as in `Dialect`.
-        split: of that text.
-        accepts: looks at instructions; a split that it refuses is not of this dialect.
+        split: splits that text.
+        accepts: checks the instructions of a split.
         scale: of grades.
-        facts: of a template and its text, for rendering.
+        facts: returns facts for rendering.
     """
     patterns = templates or (TEMPLATES[name],)
 

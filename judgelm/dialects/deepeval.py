@@ -30,8 +30,8 @@ from judgelm.dialects.replies import (
 from judgelm.dialects.splits import TEMPLATES, Pattern
 from judgelm.records import Sample
 
-# DeepEval's G-Eval: the steps it asks for out of a criterion, the grade it then asks for, and its strict form. The
-# order and choice of the fields is the user's, so they are split by the list of their names, which the prompt holds.
+# DeepEval's G-Eval: the request for evaluation steps of a criterion, the request for a grade, and its strict form.
+# Users choose the fields, so texts are split by the list of field names in the prompt.
 _FIELDS = (
     *("Input", "Actual Output", "Expected Output", "Context", "Retrieval Context", "Metadata", "Tags"),
     *("Expected Tools", "Tools Called"),
@@ -55,8 +55,8 @@ _STEPS = (
     "Compare the actual output with what the criteria ask for, and with the other fields.",
     "Lower the score for every point in which the actual output falls short of the criteria.",
 )
-_FAINTEST = 0.01
-"""The client leaves out tokens that are less probable than this."""
+_MIN_PROBABILITY = 0.01
+"""The client ignores tokens with a lower probability."""
 
 _stripped_user = last_text("user", strip=str.rstrip)
 
@@ -68,7 +68,7 @@ def _recognise_grade(request: ChatRequest) -> JudgeTask | None:
     if texts is None or wanted is None or end is None:
         return None
     steps, _, rest = texts[0][: end.start()].partition(_STEPS_START)[2].partition(_CASE_START)
-    fields, _, names = rest.rpartition(_NAMES_START)  # where a part is missing, there are no fields
+    fields, _, names = rest.rpartition(_NAMES_START)  # if a part is missing, there are no fields
     sample, why = _sample_in_fields(fields, _names(names.partition("\n")[0]), steps)
     if sample is None:
         return None
@@ -95,13 +95,13 @@ def _recognise_strict(request: ChatRequest) -> JudgeTask | None:
 
 
 def _names(line: str) -> tuple[str, ...]:
-    """The fields named in "Input, Actual Output, and Expected Output"; none where one is unknown."""
+    """Field names in a list such as "Input, Actual Output, and Expected Output"; empty if one is unknown."""
     names = tuple(re.split(r", and | and |, ", line))
     return names if all(name in _FIELDS for name in names) and len(set(names)) == len(names) else ()
 
 
 def _sample_in_fields(text: str, names: Sequence[str], steps: str) -> tuple[Sample | None, str]:
-    """The sample in the fields, each of which is its name, its text and a blank line; and the doubt about it."""
+    """Each field is its name, its text and a blank line. Also returns the doubt about the split."""
     if _OUTPUT not in names:
         return None, ""
     pattern = Pattern("".join(f"{name}:\n{{{_slot(name)}}} \n\n" for name in names))
@@ -124,7 +124,7 @@ def _slot(name: str) -> str:
 
 
 def _render_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """The grade; as a whole number with the probabilities of all where these are asked for, else with decimals."""
+    """A whole grade with the probabilities of all grades if the client requests them, else a decimal."""
     assert task.scale is not None
     scale = task.scale
     drawn = results_per_reply(request, result)
@@ -139,15 +139,15 @@ def _render_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
 
 
 def _graded(result: JudgeResult, grade: str) -> str:
-    """No digits beside the grade: the client takes the last token that looks like it."""
+    """The reason has no digits: the client uses the last token that matches the grade."""
     reason = json.dumps(explanation(result, digits=False), ensure_ascii=False)
     return f'{{"reason": {reason}, "score": {grade}}}'
 
 
 def _whole_grades(result: JudgeResult, scale: tuple[float, float]) -> Mapping[int, float]:
-    """Whole grades of the client with their probabilities, whose mean is the expected grade on the client's scale.
+    """Whole grades with probabilities, whose mean is the expected grade.
 
-    A score that lies between two whole grades is shared by both. Grades that the client would leave out are left out.
+    A score between two whole grades is split between them. Grades that the client ignores are omitted.
     """
     shares: dict[int, float] = {}
     for score, share in result.grades or ((expected_grade(result), 1.0),):
@@ -155,7 +155,7 @@ def _whole_grades(result: JudgeResult, scale: tuple[float, float]) -> Mapping[in
         below = math.floor(rescaled)
         for grade, part in ((below, 1 - (rescaled - below)), (below + 1, rescaled - below)):
             shares[grade] = shares.get(grade, 0.0) + part * share
-    likely = {grade: share for grade, share in shares.items() if share >= _FAINTEST}
+    likely = {grade: share for grade, share in shares.items() if share >= _MIN_PROBABILITY}
     total = sum(likely.values())
     return {grade: share / total for grade, share in likely.items()}
 

@@ -1,7 +1,8 @@
 """Judges of instruction following: AlpacaEval's annotators and LLMBar's evaluators.
 
-Outputs stand raw in the prompts, so any text may be in them. How the client shuffles is its own affair: `m` and
-`model_1` are the output shown first.
+Prompts contain raw outputs, so any text may occur in them. `m` and `model_1` are the output shown first; clients
+shuffle
+themselves.
 
 Sources: AlpacaEval (Li et al. 2023), tatsu-lab/alpaca_eval; Zeng et al. 2023, Evaluating Large Language Models at
 Evaluating Instruction Following, princeton-nlp/LLMBar.
@@ -46,20 +47,19 @@ from judgelm.dialects.replies import (
 from judgelm.dialects.splits import TEMPLATES, Pattern
 
 # AlpacaEval's rankings: Python literals or a function's arguments, or the one token `m` or `M`.
-_LEAST_ROOM = 60  # tokens, for an explanation and a verdict
+_MIN_ROOM = 60  # tokens for an explanation and a verdict
 _IDENTIFIERS = {1: "m", 2: "M"}
 _MODELS = {1: "model_1", 2: "model_2"}
 
 
 def _asks_to_explain(template: Pattern, text: str) -> Mapping[str, bool]:
-    """True where the instructions after the outputs ask for an explanation."""
     return {
         "explanation": "explanation" in text[text.rfind(template.anchors[-1]) + len(template.anchors[-1]) :].lower()
     }
 
 
 def _call_or_text(text: Callable[[JudgeTask, ChatRequest, JudgeResult], str]) -> Render:
-    """A call where a function is on offer, since the client then reads JSON alone; else texts."""
+    """If the client offers a function, it only reads JSON."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
         fitting = [tool for tool in request.tools if "ordered_models" in _properties(tool)]
@@ -74,13 +74,12 @@ def _call_or_text(text: Callable[[JudgeTask, ChatRequest, JudgeResult], str]) ->
 
 
 def _literal(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The ranking as a Python literal."""
     rank = winner_of_two(task, result)
     return f"[{{'model': 'model_1', 'rank': {rank}}}, {{'model': 'model_2', 'rank': {3 - rank}}}]"
 
 
 def _arguments_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The function's arguments as text, which the client takes as well."""
+    """The client also accepts the function's arguments as text."""
     return json.dumps(_arguments(task, request, result, None))
 
 
@@ -101,7 +100,7 @@ def _arguments(task: JudgeTask, request: ChatRequest, result: JudgeResult, tool:
 
 
 def _render_token(names: Mapping[int, str], task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """One bare token; after an explanation where one is wanted, since the client then reads the last token."""
+    """The client reads the last token; an explanation precedes it if requested."""
     texts = []
     for drawn in results_per_reply(request, result):
         likelier = request.logprobs and request.n == 1
@@ -116,7 +115,7 @@ def _render_token(names: Mapping[int, str], task: JudgeTask, request: ChatReques
 
 
 def _before_token(task: JudgeTask, request: ChatRequest, result: JudgeResult, names: Mapping[int, str]) -> str:
-    if not task.facts["explanation"] or (request.max_tokens is not None and request.max_tokens < _LEAST_ROOM):
+    if not task.facts["explanation"] or (request.max_tokens is not None and request.max_tokens < _MIN_ROOM):
         return ""
     words = scores_and_reason(result, room_for_words(request, 2))
     if re.search(rf"\b[{names[1]}{names[2]}]\b", words):
@@ -133,9 +132,9 @@ _RANKINGS: tuple[tuple[str, tuple[Pattern, ...], Render], ...] = (
     ("alpaca-eval-function", (), _call_or_text(_arguments_text)),
     ("alpaca-eval-identifier", (), partial(_render_token, _IDENTIFIERS)),
 )
-"""The dialect's name, its templates where they are several, and its replies."""
+"""Name, templates if there are several, and replies of each dialect."""
 
-# AlpacaEval's batches: examples with running numbers; the client's own worked examples stand before them.
+# AlpacaEval's batches: numbered examples after the client's worked examples.
 _MOST_IN_BATCH = 64
 _BATCH_START = "## Annotation starts below\n"
 _BATCH_END = re.compile(r"\n\n## Preferred Output for example ([0-9]{1,4})-([0-9]{1,4}):\n[^\n]*\Z")
@@ -172,7 +171,6 @@ def _recognise_batch(request: ChatRequest) -> JudgeTask | None:
 
 
 def _render_batch(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """`Output (a)` or `Output (b)` for each example."""
     results = result.batch or (result,)
     better = (
         winner_name("Output (a)", "Output (b)")(replace(task, sample=sample), request, each)
@@ -181,9 +179,8 @@ def _render_batch(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
     return Reply(texts=("\n".join(better),) * request.n)
 
 
-# AlpacaEval's annotators that show a worked example first (`chatgpt`, `gpt4`, `gpt4_turbo` and their kin): `Output (a)`
-# or `Output (b)`, and `A` or `B`. The example's texts are always the same; the task stands behind the first line that
-# announces it.
+# AlpacaEval's annotators with a worked example (`chatgpt`, `gpt4`, `gpt4_turbo` and similar): `Output (a)` or
+# `Output (b)`, or `A` or `B`. The example is always the same; the task follows the first line that announces it.
 _OPENING = "Select the output "
 _TASK = "\n# Task:\nNow is the real task"
 _LETTER_EXPLAINED = TEMPLATES["alpaca-eval-letter-explained"]
@@ -191,7 +188,7 @@ _ARGUMENT = "best_output"
 
 
 def _real_task(request: ChatRequest) -> str | None:
-    """The text behind the worked example."""
+    """The text after the worked example."""
     text = user_text(request)
     if text is None or not text.startswith(_OPENING):
         return None
@@ -200,7 +197,6 @@ def _real_task(request: ChatRequest) -> str | None:
 
 
 def _render_choice(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """The better output's name; in a call where a function that wants it is on offer."""
     name = winner_name("Output (a)", "Output (b)")
     chosen = [name(task, request, drawn) for drawn in results_per_reply(request, result)]
     for tool in request.tools:
@@ -210,8 +206,8 @@ def _render_choice(task: JudgeTask, request: ChatRequest, result: JudgeResult) -
 
 
 # LLMBar: `Output (a)` or `Output (b)`, with or without an explanation, or ratings from 0 to 9. Some strategies first
-# ask for questions or for a reference output, which then stand in the judging prompt; those requests get fixed texts,
-# and a fixed reference output is taken out of the sample again.
+# request questions or a reference output, and put them into the judging prompt. These requests get fixed texts, and the
+# fixed reference output is removed from the sample.
 _LLMBAR_SCALE = (0.0, 9.0)
 _START = "# Instruction:\n"
 _ANSWERS = "{question}\n\n# Output (a):\n{first}\n\n# Output (b):\n{second}"
@@ -230,7 +226,7 @@ _DEBATE = (
     "## Evaluation given by Assistant (b), who thinks Output (b) is better:\n{for_second}"
 )
 _SECTIONS = (*(_QUESTIONS + reference for reference in _REFERENCES), *_REFERENCES, _QUESTIONS, _DEBATE, "")
-"""Between the answers and the last line, the longest first."""
+"""Headings between the answers and the last line, the longest first."""
 
 _BARE = '\n\n# Which is better, Output (a) or Output (b)? Your response should be either "Output (a)" or "Output (b)":'
 _DECISION = (
@@ -257,7 +253,7 @@ def _recognise_llmbar(
     scale: tuple[float, float] | None,
     request: ChatRequest,
 ) -> JudgeTask | None:
-    """A task of the last message, behind a worked example or alone; `forms` are last lines with their facts."""
+    """The task in the last message, with or without a worked example. `forms` maps last lines to facts."""
     if request.roles not in (("system", "user"), ("system", "user", "assistant", "user")):
         return None
     before, heading, text = request.messages[-1].text.partition(_START)
@@ -293,7 +289,7 @@ def _llmbar_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> 
     verdict = winner_name("Output (a)", "Output (b)")(task, request, result)
     if not task.facts["explanation"]:
         return verdict
-    claim = f"Therefore, {verdict} is better."  # the client wants a character behind "better"
+    claim = f"Therefore, {verdict} is better."  # the client expects a character after "better"
     return reason_and_verdict(request, result, claim, "{words} {verdict}")
 
 

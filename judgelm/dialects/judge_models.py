@@ -1,4 +1,4 @@
-"""Prompts of open judge models and of papers' graders: Auto-J, PandaLM, Prometheus, Flow-Judge, G-Eval and SimpleQA."""
+"""Prompts of judge models and graders: Auto-J, PandaLM, Prometheus, Flow-Judge, G-Eval and SimpleQA."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -34,13 +34,13 @@ from judgelm.dialects.splits import TEMPLATES, Pattern, TemplateSplit
 from judgelm.records import Sample
 
 # Auto-J (Li et al. 2023, Generative Judge for Evaluating Alignment; GAIR-NLP/auto-j), bare or in Llama 2's brackets.
-# JudgeBench sends the pairwise prompt without the query, by a slip of its own.
+# JudgeBench's pairwise prompt lacks the query.
 _AUTOJ_END = "\n***\n[END DATA]\n\n"
 _AUTOJ_SCALE = (1.0, 10.0)
 
 
 def _autoj_text(wanted: str, request: ChatRequest) -> str | None:
-    """A prompt whose instructions behind the data hold what is `wanted`."""
+    """A prompt with `wanted` in the instructions after the data."""
     text = lone_text(request)
     return text if text is not None and wanted in text.rpartition(_AUTOJ_END)[2] else None
 
@@ -54,8 +54,8 @@ def _autoj_rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
     return reason_and_verdict(request, result, f"Rating: [[{grade_text(result, _AUTOJ_SCALE)}]]")
 
 
-# PandaLM (Wang et al. 2023; WeOpenML/PandaLM), also as JudgeBench sends it: `1`, `2` or `Tie` on the first line, then a
-# reason. The client strips the answers and takes special tokens out of them. A JudgeBench prompt has no input.
+# PandaLM (Wang et al. 2023; WeOpenML/PandaLM), also from JudgeBench: `1`, `2` or `Tie` on the first line, then a
+# reason. The client strips the answers and removes special tokens from them. JudgeBench's prompt has no input.
 _PANDALM_REPLY = "{verdict}\n\n### Reason: {words}"
 
 
@@ -72,11 +72,11 @@ def _pandalm_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
 
 
 # Prometheus (Kim et al. 2024, Prometheus 2; prometheus-eval/prometheus-eval): a grade of 1 to 5 by a rubric, or the
-# better of two responses; RewardBench and JudgeBench send the pair prompt with other instructions above it. The verdict
-# stands at the very end, behind `[RESULT]`; there is no tie.
+# better of two responses. RewardBench and JudgeBench send the pair prompt with other instructions. The reply ends with
+# `[RESULT]` and the verdict, without ties.
 _PROMETHEUS_TASK = "###Task Description:\n"
 _PROMETHEUS_MARK = "[RESULT]"
-_PROMETHEUS_REFERENCE = "a reference answer"  # the task's description says so where there is one
+_PROMETHEUS_REFERENCE = "a reference answer"  # in the task's description if there is one
 _PROMETHEUS_SCALE = (1.0, 5.0)
 _GRADED, _COMPARED = "\n\n###The instruction to evaluate:\n", "\n\n###Instruction:\n"
 
@@ -109,10 +109,10 @@ def _prometheus_text(task: JudgeTask, request: ChatRequest, result: JudgeResult)
     return reason_and_verdict(request, result, verdict, layout, otherwise="See the result.")
 
 
-# Flow-Judge (Flow AI 2024; flowaicom/flow-judge): inputs and an output in tags, which the user chooses, a criterion and
-# a rubric. lighteval sends it without the inner tags, and its parser wants exactly one blank on each side of the score.
-# The input called a query, question or instruction is the question, the one called a reference or a context is the
-# reference; others stand in the sample's `inputs`. A rubric of the scores 0 and 1 asks for a label, others for a grade.
+# Flow-Judge (Flow AI 2024; flowaicom/flow-judge): inputs and an output in user-defined tags, a criterion and a rubric.
+# lighteval omits the inner tags, and its parser expects exactly one space on each side of the score. An input called
+# query, question or instruction is the question; one called reference or context is the reference; others are in the
+# sample's `inputs`. A rubric with the scores 0 and 1 requests a label, others a grade.
 _FLOWJUDGE = TEMPLATES["flowjudge"]
 _BY_REFERENCE = TEMPLATES["flowjudge-by-reference"]
 _RUBRIC_SCORE = re.compile(r"(?m)^- Score (-?\d{1,3}):")
@@ -142,7 +142,7 @@ def _recognise_flowjudge(request: ChatRequest) -> JudgeTask | None:
 
 
 def _flowjudge_sample(values: Mapping[str, str]) -> tuple[Sample, bool]:
-    """The sample, and whether its tags could be read in another way."""
+    """The sample, and whether its tags are ambiguous."""
     criterion = f"{values['criterion']}\n\n{values['rubric']}"
     by_reference = _BY_REFERENCE.split(values["criterion"])
     if by_reference is not None:
@@ -151,18 +151,14 @@ def _flowjudge_sample(values: Mapping[str, str]) -> tuple[Sample, bool]:
     inputs, inputs_unclear = _tagged(values["inputs"])
     outputs, outputs_unclear = _tagged(values["output"])
     question, known, others = _sorted_inputs(inputs) if inputs else (values["inputs"], None, None)
-    # several outputs are judged as the one text that they stand in
+    # several outputs are judged as one text
     answer = outputs[0][1] if len(outputs) == 1 else values["output"]
     sample = sample_of(question, (answer,), known, criterion=criterion, inputs=others)
     return sample, inputs_unclear or outputs_unclear
 
 
 def _tagged(text: str) -> tuple[list[tuple[str, str]], bool]:
-    """A text as named texts in tags, each on lines of its own, one after another; empty where it is not of that kind.
-
-    Returns:
-        The names with their texts, each as short as can be, and whether there is another way, or may be.
-    """
+    """Consecutive texts in named tags on separate lines, and whether they are ambiguous; empty if none."""
     search = _Tags(text)
     ways = list(islice(search.ways(0, _MOST_TAGS), 2))
     return (ways[0] if ways else []), len(ways) > 1 or search.tried > _MOST_TRIES
@@ -170,13 +166,13 @@ def _tagged(text: str) -> tuple[list[tuple[str, str]], bool]:
 
 @dataclass
 class _Tags:
-    """Goes through the ways to read a text in tags, but not forever: texts may imitate tags a thousand times."""
+    """Enumerates the ways to parse tags, with a limit: texts may imitate tags thousands of times."""
 
     text: str
     tried: int = 0
 
     def ways(self, begin: int, most: int) -> Iterator[list[tuple[str, str]]]:
-        """All ways from a position on, with at most so many tags."""
+        """Yield all ways from a position, with a maximum number of tags."""
         opened = _TAG.match(self.text, begin)
         if opened is None or most == 0:
             return
@@ -195,7 +191,7 @@ class _Tags:
 
 
 def _sorted_inputs(inputs: list[tuple[str, str]]) -> tuple[str, str | None, tuple[tuple[str, str], ...] | None]:
-    """The question, the reference, and what is left over."""
+    """The question, the reference, and the other inputs."""
     left = list(inputs)
     question = next((tagged for tagged in left if tagged[0].lower() in _QUESTION_TAGS), None)
     if question is None:
@@ -218,9 +214,9 @@ def _flowjudge_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) 
     return reason_and_verdict(request, result, score, layout, otherwise="See the score.", taken=_REPLY_MARKUP)
 
 
-# G-Eval's original script: four metrics of a summary, one system message each, a bare number wanted. The prompts stand
-# in files that users change; recognised are the form at the end, the metric with its scale, and the headings around the
-# texts. The metric of fluency shows no source.
+# G-Eval's original script: four metrics of a summary, each in a system message that requests a bare number. Users edit
+# the prompt files, so only the form at the end, the metric with its scale, and the headings are matched. Fluency has no
+# source text.
 _GEVAL_HEAD = re.compile(
     r"You will be given (?:one summary written for a news article|a news article)\..*?"
     r"\n\nEvaluation Criteria:\n\n(?P<criterion>.*?)(?=\n\n\nExample:\n)",
@@ -246,12 +242,12 @@ def _recognise_geval(request: ChatRequest) -> JudgeTask | None:
 
 
 def _geval_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """A bare number: the client takes the first one of each reply, decimals too, and averages over the replies."""
+    """The client reads the first number of each reply, including decimals, and averages over the replies."""
     return grade_text(result, task.scale)
 
 
-# SimpleQA's grader: `A` (correct) or `B` (incorrect), and nothing else. The worked examples before the new one are the
-# user's. A probability of being correct cannot tell a wrong answer from one not attempted; `C` is never given.
+# SimpleQA's grader: `A` (correct) or `B` (incorrect). Users choose the worked examples. The probability that an answer
+# is correct does not separate wrong from not attempted, so `C` is never returned.
 DIALECTS: tuple[Dialect, ...] = (
     template_dialect(
         "autoj-pair",

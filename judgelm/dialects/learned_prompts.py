@@ -1,4 +1,4 @@
-"""Prompts that no dialect knows: recorded by a server, and turned into suggestions for a prompt file."""
+"""Unrecognised prompts: recorded by a server, and turned into suggestions for a prompt file."""
 
 import json
 import logging
@@ -19,11 +19,11 @@ from judgelm.dialects.splits import literal
 from judgelm.errors import ConfigError
 
 log = logging.getLogger("judgelm.dialects")
-MOST_LEARNED = 200
-_LONGEST = 100_000
-_LEAST_SHARED = 40
+MAX_LEARNED = 200
+_MAX_CHARACTERS = 100_000
+_MIN_SHARED = 40
 _NEAR = 80
-"""Characters before a slot in which its name is looked for."""
+"""Characters before a slot that may name it."""
 
 _ANSWER = r"\b(?:response|answer|output|assistant|reply|completion|candidate|submission|model)\w*\W{0,3}"
 _NAMED = tuple(
@@ -38,17 +38,17 @@ _NAMED = tuple(
     }.items()
 )
 _PIECE = re.compile(r"^[^:\n]{1,40}:[ \t]?|<[^<>\n]{1,40}>|[^\n<]+|\n|<", re.M)
-"""A label at the start of a line, a tag, the rest of a line, a line end."""
+"""A label at the start of a line, a tag, the rest of a line, or a line end."""
 
 _BEFORE_SLOT = re.compile(r".*[>\])}\"'`=|]\s*", re.S)
-_BEHIND_SLOT = re.compile(r"\s*[<\[\"'`|].*", re.S)
-"""A common beginning of pieces that differ ends with a mark, and a common end begins with one: no word is cut."""
+_AFTER_SLOT = re.compile(r"\s*[<\[\"'`|].*", re.S)
+"""A common prefix or suffix of differing texts must end or start with a mark, so that no word is cut."""
 
 
 def shared_parts(texts: Sequence[str]) -> list[str]:
-    """The fixed texts that some texts have in common, around the places where they differ: one more than places.
+    """Return the common fixed texts around the places where the texts differ, one more than such places.
 
-    Texts are compared by lines, of which labels and tags are pieces of their own.
+    Texts are compared by line; labels and tags are separate pieces.
     """
     rows = [_PIECE.findall(text) for text in texts]
     parts, begins = [""], [0] * len(rows)
@@ -66,7 +66,7 @@ def shared_parts(texts: Sequence[str]) -> list[str]:
 
 
 def _common_runs(rows: Sequence[Sequence[str]]) -> list[list[tuple[int, ...]]]:
-    """Pieces with a word that all texts have, next to each other in each: their places in each text."""
+    """Runs of adjacent common pieces that contain a word, as positions in each text."""
     places: list[tuple[int, ...]] = [(index,) for index in range(len(rows[0]))]
     for row in rows[1:]:
         pieces = [rows[0][place[0]] for place in places]
@@ -82,10 +82,10 @@ def _common_runs(rows: Sequence[Sequence[str]]) -> list[list[tuple[int, ...]]]:
 
 
 def _marked_ends(texts: Sequence[str]) -> tuple[str, str]:
-    """The beginning and the end that texts have in common, as far as they end, and begin, with a mark."""
+    """Common prefix and suffix of the texts, up to a mark."""
     before = _BEFORE_SLOT.match(_common_start(texts))
     rest = [text[len(before[0]) if before else 0 :] for text in texts]
-    behind = _BEHIND_SLOT.search(_common_start([text[::-1] for text in rest])[::-1])
+    behind = _AFTER_SLOT.search(_common_start([text[::-1] for text in rest])[::-1])
     return before[0] if before else "", behind[0] if behind else ""
 
 
@@ -95,23 +95,22 @@ def _common_start(texts: Sequence[str]) -> str:
 
 
 class LearnedPrompts:
-    """Records requests that no dialect knows, one JSON line each, for `suggested_prompts`.
+    """Records unrecognised requests for `suggested_prompts`, one JSON line each.
 
-    A prompt that is there already is not written again. Nothing is written beyond `MOST_LEARNED` prompts, or of one
-    that is longer than `_LONGEST` characters.
+    It skips duplicates, and stops after `MAX_LEARNED` prompts. Longer prompts than `_MAX_CHARACTERS` are skipped.
 
     Args:
-        path: of the file, readable by its owner alone; earlier lines stay, and count.
+        path: of the file, readable only by its owner. Existing lines are kept.
 
     Raises:
-        ConfigError: the file cannot be opened, or holds other lines.
+        ConfigError: the file cannot be opened, or has other lines.
     """
 
     def __init__(self, path: Path) -> None:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         except OSError as error:
-            raise ConfigError(f"{path}: cannot write: {error.strerror}; name another file for --learn") from error
+            raise ConfigError(f"{path}: cannot write: {error.strerror}; choose another file for --learn") from error
         self._path = path
         self._known = {digest(repr(messages)) for messages in read_learned(path)}
 
@@ -119,37 +118,42 @@ class LearnedPrompts:
         """Record a request."""
         messages = tuple(PromptMessage(role=message.role, text=message.text) for message in request.messages)
         key = digest(repr(messages))
-        if key in self._known or len(self._known) >= MOST_LEARNED or sum(len(m.text) for m in messages) > _LONGEST:
+        if (
+            key in self._known
+            or len(self._known) >= MAX_LEARNED
+            or sum(len(m.text) for m in messages) > _MAX_CHARACTERS
+        ):
             return
         self._known.add(key)
         row = {"messages": [{"role": message.role, "text": message.text} for message in messages]}
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        except OSError as error:  # as on a full disk: it costs no request
+        except OSError as error:  # such as a full disk; the request succeeds
             log.error("--learn %s: %s", self._path, error)
 
 
 def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:
-    """The prompts of a file of `LearnedPrompts`.
+    """Read the prompts recorded by `LearnedPrompts`.
 
     Raises:
-        ConfigError: it cannot be read, or a line is none of them.
+        ConfigError: the file cannot be read, or has other lines.
     """
     try:
         rows = [json.loads(line)["messages"] for line in read_text(path).splitlines()]
         return [tuple(PromptMessage(**message) for message in row) for row in rows]
     except OSError as error:
-        raise ConfigError(f"{path}: cannot read: {error.strerror}; name the file of judgelm serve --learn") from error
+        raise ConfigError(f"{path}: cannot read: {error.strerror}; give the file of judgelm serve --learn") from error
     except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError(f"{path}: a line is no prompt that --learn wrote ({error}); name another file") from error
+        raise ConfigError(f"{path}: a line was not written by --learn ({error}); give another file") from error
 
 
 def suggested_prompts(prompts: Sequence[Sequence[PromptMessage]]) -> list[dict[str, Any]]:
-    """Entries of a prompt file for the kinds of prompts among some, as plain values, to be checked by the user.
+    """Suggest an entry of a prompt file for each kind of prompt, to be checked by the user.
 
-    Prompts are of one kind where they have the same roles and at least `_LEAST_SHARED` characters in common. Slots get
-    their names by the words before them, and the reply its form by the words that ask for it.
+    Prompts of one kind have the same roles and at least `_MIN_SHARED` characters in common. Words before a slot name
+    it, and
+    words that ask for a verdict determine the reply.
     """
     kinds: list[list[Sequence[PromptMessage]]] = []
     for prompt in prompts:
@@ -162,7 +166,7 @@ def _is_alike(first: Sequence[PromptMessage], second: Sequence[PromptMessage]) -
     if [message.role for message in first] != [message.role for message in second]:
         return False
     pairs = zip(first, second, strict=True)
-    return sum(len("".join(shared_parts([a.text, b.text]))) for a, b in pairs) >= _LEAST_SHARED
+    return sum(len("".join(shared_parts([a.text, b.text]))) for a, b in pairs) >= _MIN_SHARED
 
 
 def _suggested(kind: Sequence[Sequence[PromptMessage]], name: str) -> dict[str, Any]:
@@ -183,8 +187,8 @@ def _suggested(kind: Sequence[Sequence[PromptMessage]], name: str) -> dict[str, 
 
 def _slot_name(before: str, taken: Sequence[str]) -> str:
     words = before[-_NEAR:]
-    found = [(match.end(), name) for name, pattern in _NAMED for match in pattern.finditer(words)]
-    name = max(found, default=(0, f"text_{len(taken) + 1}"))[1]
+    matches = [(match.end(), name) for name, pattern in _NAMED for match in pattern.finditer(words)]
+    name = max(matches, default=(0, f"text_{len(taken) + 1}"))[1]
     return name if name not in taken else f"text_{len(taken) + 1}"
 
 
@@ -198,10 +202,10 @@ def _suggested_reply(text: str, slots: Sequence[str]) -> dict[str, Any]:
 
 
 def written(prompts: Sequence[Mapping[str, Any]]) -> str:
-    """Entries of a prompt file as YAML, texts of several lines as blocks."""
+    """Return entries of a prompt file as YAML, with multi-line texts as blocks."""
 
     class Dumper(yaml.SafeDumper):
-        """Writes texts as they are."""
+        """Dumper for multi-line texts."""
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)

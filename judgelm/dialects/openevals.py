@@ -1,4 +1,4 @@
-"""openevals' and agentevals' evaluators."""
+"""Evaluators of openevals and agentevals."""
 
 import json
 import re
@@ -27,13 +27,12 @@ from judgelm.dialects.replies import (
 )
 from judgelm.dialects.splits import Pattern, TemplateSplit
 
-# openevals: any prompt with the texts between tags, and a schema or a forced function called `score`. The kind of the
-# schema's `score` (boolean, number in [0, 1], one of some numbers) says what is wanted. Some of the client's own
-# prompts look for a fault: there a true or high score says that the answer is bad, while a judge's high grade says that
-# it is good; so it is turned round.
+# openevals: any prompt with texts in tags, and a schema or a forced function called `score`. The type of the schema's
+# `score` (boolean, number in [0, 1], or a choice of numbers) is the kind of verdict. Some of the client's prompts look
+# for a fault, where a high score means a bad answer; the judge's grade is inverted for them.
 _FUNCTION = "score"
 _MET = "criteria in the prompt are met"
-"""Stands in every description of `score` that the client writes."""
+"""Part of every description of `score`."""
 
 _FAULTS = (
     "You are an expert content moderator evaluating opinions for toxicity.",
@@ -42,7 +41,7 @@ _FAULTS = (
     "You are an expert conversation evaluator. You will be shown a response from an AI agent.\n"
     "Your task is to assess whether the agent returned a blank, empty, or low-effort response.",
 )
-"""Beginnings of the client's own prompts that look for a fault: TOXICITY, FAIRNESS, PII_LEAKAGE, LAZINESS."""
+"""Starts of the client's prompts that look for a fault: TOXICITY, FAIRNESS, PII_LEAKAGE, LAZINESS."""
 
 _TAGS = (("input", "output"), ("inputs", "outputs"))
 _REFERENCE_END = "\n</reference_outputs>"
@@ -61,7 +60,6 @@ def _recognise_openevals(request: ChatRequest) -> JudgeTask | None:
 
 
 def _scored_task(dialect: str, schema: Mapping[str, Any], values: Mapping[str, str], doubt: str) -> JudgeTask:
-    """The task that the schema of the verdict asks for."""
     score = schema["properties"]["score"]
     criterion = values["before"].strip()
     sample = sample_of(values["question"], (values["answer"],), values.get("reference"), criterion=criterion)
@@ -78,7 +76,7 @@ def _scored_task(dialect: str, schema: Mapping[str, Any], values: Mapping[str, s
 
 
 def _score_schema(request: ChatRequest) -> Mapping[str, Any] | None:
-    """The client's schema of the verdict, given as such or as the function's parameters; None where it is another."""
+    """The client's schema of the verdict, or the function's parameters; None for other schemas."""
     schema = request.schema
     if request.forced_tool == _FUNCTION:
         schema = next((tool.parameters for tool in request.tools if tool.name == _FUNCTION), None)
@@ -96,7 +94,7 @@ def _score_schema(request: ChatRequest) -> Mapping[str, Any] | None:
 
 
 def _split_tags(text: str, question: str, answer: str) -> tuple[Mapping[str, str], str] | None:
-    """The texts between the tags, and the doubt about them; with the reference where the last block is one."""
+    """The texts in the tags, and the doubt about them."""
     start, end = f"<{question}>\n", f"\n</{answer}>"
     before, opened, rest = text.partition(start)
     body = opened + rest
@@ -115,7 +113,6 @@ def _split_tags(text: str, question: str, answer: str) -> tuple[Mapping[str, str
 
 
 def _render_openevals(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """JSON as the schema wants it, in a call where the function is forced."""
     texts = tuple(_openevals_text(task, drawn) for drawn in results_per_reply(request, result))
     if request.forced_tool == _FUNCTION:
         return Reply(tool=_FUNCTION, arguments=texts[0])
@@ -127,14 +124,14 @@ def _openevals_text(task: JudgeTask, result: JudgeResult) -> str:
     if not task.facts["reasoning"]:
         return json_text({"score": score})
     if task.facts["fault"] and result.correct is not None:
-        result = replace(result, correct=1 - result.correct)  # that the criterion is met
-    # the schema demands this sentence at the end of the reasoning
+        result = replace(result, correct=1 - result.correct)  # the probability that the criterion is met
+    # the schema requires this sentence at the end of the reasoning
     reasoning = f"{explanation(result)} Thus, the score should be: {json.dumps(score)}."
     return json_text({"reasoning": reasoning, "score": score})
 
 
 def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
-    """True or false, a number with four decimals at the most, or the choice that is nearest (of two the lower one)."""
+    """A boolean, a number with up to four decimals, or the nearest choice (of two the lower)."""
     fault = bool(task.facts["fault"])
     if task.kind == "label":
         return is_fulfilled(result) != fault
@@ -147,8 +144,8 @@ def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
     return float(format_number(score, 4))
 
 
-# agentevals: openevals' requests about an agent's trajectory, alone or behind a reference. The client writes messages
-# between tags of their roles, as one text. There is no question: the goal is the user's first message.
+# agentevals: openevals' requests about an agent's trajectory, alone or after a reference. The client writes messages in
+# role tags as one text. There is no question: the goal is the user's first message.
 _REFERENCE_TRAJECTORY, _TRAJECTORY = "<reference_trajectory>\n", "<trajectory>\n"
 _TRAJECTORY_END = "\n</trajectory>"
 _FIRST_USER = re.compile(r"(?:<system>\n.*?\n</system>\n\n)?<user>\n(.*?)\n</user>", re.DOTALL)

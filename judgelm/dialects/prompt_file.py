@@ -1,4 +1,4 @@
-r"""Prompts of the user's own: a YAML file that says how a judge prompt is built and what the reply to it looks like.
+r"""Custom prompts: a YAML file that describes a judge prompt and the format of the reply.
 
     name: support-desk
     prompt:
@@ -15,9 +15,9 @@ r"""Prompts of the user's own: a YAML file that says how a judge prompt is built
       pair: {first: A, second: B, tie: C}
       text: "{reason}\n[[{verdict}]]"
 
-A file has one such prompt, or a list of them. The slots are `question`, `answer` or `answer_1` and `answer_2` and so
-on, `reference` and `criterion`. A slot of another name is a text that the judge sees under that name; what a slot
-`ignored...` holds is not shown to it; `{{word}}` stands for `{word}` itself.
+A file has one prompt or a list. Slots are `question`, `answer` or `answer_1`, `answer_2` and so on, `reference` and
+`criterion`. The judge sees the text of any other slot under the slot's name, unless it starts with `ignored`.
+`{{word}}` is a literal `{word}`.
 """
 
 import json
@@ -60,8 +60,6 @@ from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
 
 _FIELDS = ("verdict", "reason", "probability", "score", "score_1", "score_2")
-
-
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _STRICT = ConfigDict(extra="forbid")
 
@@ -78,7 +76,7 @@ class PromptMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairWords:
-    """The words of a verdict on a pair; without `tie` a tie goes to the likelier answer."""
+    """Verdict words for a pair. Without `tie`, a tie goes to the more likely answer."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -89,7 +87,7 @@ class PairWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelWords:
-    """The words for an answer that is correct, or fulfils the criterion, and for one that does not."""
+    """Words for an answer that is correct or meets the criterion, and for one that does not."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -99,18 +97,17 @@ class LabelWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyForm:
-    """The reply that a client's parser expects. One of `pair`, `choice`, `grade` and `label` is given.
+    """The reply that a client's parser expects, with one of `pair`, `choice`, `grade` and `label`.
 
     Attributes:
         pair: words for the better of two answers.
-        choice: a word for each of three answers and more, in their order.
+        choice: a word for each of three or more answers, in order.
         grade: lowest and highest grade of one answer.
-        label: words for whether one answer is correct.
+        label: words for whether an answer is correct.
         whole: grades are whole numbers.
-        text: of the reply, with `{verdict}` and, where wanted, `{reason}`, `{probability}` (that the first answer is
-            better, or that the answer is correct), `{score_1}` and `{score_2}` (1 to 10).
-        json: fields of a JSON object and which of those each holds, instead of `text`. A client that demands the
-            call of a function gets them as its arguments.
+        text: contains `{verdict}` and optionally `{reason}`, `{probability}` (that the first answer is better, or that
+            the answer is correct), `{score_1}` and `{score_2}` (1 to 10).
+        json: the same names by JSON field, instead of `text`. A forced function gets them as arguments.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -125,19 +122,21 @@ class ReplyForm:
 
     @property
     def kind(self) -> TaskKind:
-        """Of the tasks."""
+        """Kind of the tasks."""
         kinds: dict[TaskKind, object] = {
             "pair": self.pair, "choice": self.choice, "grade": self.grade, "label": self.label,
         }  # fmt: skip
         given = [kind for kind, value in kinds.items() if value is not None]
         if len(given) != 1:
-            raise ConfigError(f"reply: has {' and '.join(given) or 'no verdict'}; give one of {', '.join(kinds)}")
+            raise ConfigError(
+                f"reply: has {' and '.join(given) or 'no verdict'}; give exactly one of {', '.join(kinds)}"
+            )
         return given[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnPrompt:
-    """One prompt of a file; see the module."""
+class CustomPrompt:
+    """One prompt of a file."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -146,18 +145,14 @@ class OwnPrompt:
     prompt: tuple[PromptMessage, ...]
 
 
-_FILE = TypeAdapter(tuple[OwnPrompt, ...])
+_FILE = TypeAdapter(tuple[CustomPrompt, ...])
 
 
 def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
-    """The dialects of a file.
-
-    Args:
-        path: the YAML file.
-        known: names that are taken.
+    """Return the dialects of a YAML file; `known` are names in use.
 
     Raises:
-        ConfigError: it cannot be read, or a prompt is none that could be recognised or answered; with its place.
+        ConfigError: the file cannot be read, or a prompt cannot be recognised or answered.
     """
     content = read_yaml(path)
     try:
@@ -167,49 +162,49 @@ def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
         where = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{path}: prompt {where}: {first['msg']}; see docs/replacing-gpt4/own-prompts.md") from None
     if not prompts:
-        raise ConfigError(f"{path}: holds no prompt; see docs/replacing-gpt4/own-prompts.md")
+        raise ConfigError(f"{path}: no prompt found; see docs/replacing-gpt4/own-prompts.md")
     names = [*known]
     dialects = []
-    for own in prompts:
+    for custom in prompts:
         try:
-            if not _NAME.fullmatch(own.name) or own.name in names:
-                raise ConfigError("the name is taken, or has other signs than a-z, 0-9 and hyphens; choose another")
-            dialects.append(own_dialect(own))
+            if not _NAME.fullmatch(custom.name) or custom.name in names:
+                raise ConfigError("the name is in use, or has characters other than a-z, 0-9 and hyphens")
+            dialects.append(custom_dialect(custom))
         except ConfigError as error:
-            raise ConfigError(f"{path}: {own.name}: {error}") from None
-        names.append(own.name)
+            raise ConfigError(f"{path}: {custom.name}: {error}") from None
+        names.append(custom.name)
     return tuple(dialects)
 
 
-def own_dialect(own: OwnPrompt) -> Dialect:
-    """The dialect of a prompt.
+def custom_dialect(custom: CustomPrompt) -> Dialect:
+    """Return the dialect of a prompt.
 
     Raises:
-        ConfigError: see `read_prompts`.
+        ConfigError: as `read_prompts`.
     """
-    roles = tuple(message.role for message in own.prompt)
-    patterns = [_pattern(message.text) for message in own.prompt]
-    kind = own.reply.kind
+    roles = tuple(message.role for message in custom.prompt)
+    patterns = [_pattern(message.text) for message in custom.prompt]
+    kind = custom.reply.kind
     slots = [_plain(slot) for pattern in patterns for slot in pattern.slots]
-    _check_answers(kind, slots, own.reply)
-    _check_reply(own.reply)
+    _check_answers(kind, slots, custom.reply)
+    _check_reply(custom.reply)
 
     def recognise(request: ChatRequest) -> JudgeTask | None:
         texts = request.only(*roles) or (request.only("prompt") if roles == ("user",) else None)
         if texts is None:
             return None
         splits = [_split(pattern, text) for pattern, text in zip(patterns, texts, strict=True)]
-        found = [split for split in splits if split is not None]
-        if len(found) < len(splits):
+        matches = [split for split in splits if split is not None]
+        if len(matches) < len(splits):
             return None
-        values = {slot: text for split in found for slot, text in split.values.items()}
-        return _task(own, kind, values, ambiguity_note(*found))
+        values = {slot: text for split in matches for slot, text in split.values.items()}
+        return _task(custom, kind, values, ambiguity_note(*matches))
 
-    return Dialect(name=own.name, recognise=recognise, render=_render(own.reply), templates=tuple(patterns))
+    return Dialect(name=custom.name, recognise=recognise, render=_render(custom.reply), templates=tuple(patterns))
 
 
 def _pattern(text: str) -> Pattern:
-    """A message's pattern; a slot that comes again gets a name of its own, so that both places must agree."""
+    """Repeated slots get separate names; their texts must be equal."""
     pattern = Pattern(text.strip())
     seen: dict[str, int] = {}
     parts = [literal(pattern.anchors[0])]
@@ -220,7 +215,7 @@ def _pattern(text: str) -> Pattern:
         names for names, anchor in zip(pairwise(pattern.slots), pattern.anchors[1:], strict=False) if not anchor
     ]:
         first, second = touching[0]
-        raise ConfigError(f"nothing stands between {{{first}}} and {{{second}}}, so no border can be found")
+        raise ConfigError(f"{{{first}}} and {{{second}}} touch; put a fixed text between them")
     return Pattern("".join(parts))
 
 
@@ -236,7 +231,6 @@ def _plain(slot: str) -> str:
 
 
 def _answers(slots: Sequence[str]) -> list[str]:
-    """The slots of answers, in their order."""
     named = {slot for slot in slots if slot == "answer" or slot.removeprefix("answer_").isdigit()}
     return sorted(named, key=lambda slot: int(slot.removeprefix("answer_") if slot != "answer" else 1))
 
@@ -246,31 +240,27 @@ def _check_answers(kind: TaskKind, slots: Sequence[str], reply: ReplyForm) -> No
     wanted = {"pair": 2, "choice": len(reply.choice or ())}.get(kind, 1)
     usual = ["answer"] if wanted == 1 else [f"answer_{index + 1}" for index in range(wanted)]
     if kind == "choice" and wanted < 3:
-        raise ConfigError(f"reply.choice: {wanted} words; it is for three answers and more, and pair for two")
+        raise ConfigError(f"reply.choice: {wanted} words; expected at least three (use pair for two answers)")
     if answers not in (usual, [f"answer_{index + 1}" for index in range(wanted)]):
-        raise ConfigError(
-            f"a reply of kind {kind} needs the slots {', '.join(usual)}, and the prompt has "
-            f"{', '.join(answers) or 'no answer'}"
-        )
+        slots_text = ", ".join(answers) or "no answer"
+        raise ConfigError(f"a reply of kind {kind} needs the slots {', '.join(usual)}; the prompt has {slots_text}")
 
 
 def _check_reply(reply: ReplyForm) -> None:
     fields = list(reply.json.values())
     if reply.json and reply.text is not None:
-        raise ConfigError("reply: has text and json; give one of them")
+        raise ConfigError("reply: has both text and json; give one")
     if unknown := [name for name in fields if name not in _FIELDS]:
-        raise ConfigError(f"reply.json: {unknown[0]!r} is no field; there are {', '.join(_FIELDS)}")
+        raise ConfigError(f"reply.json: unknown field {unknown[0]!r}; available: {', '.join(_FIELDS)}")
     text = reply.text
     if (text is not None and text.count("{verdict}") != 1) or (reply.json and fields.count("verdict") != 1):
-        raise ConfigError("reply: must hold {verdict} once, where the client's parser looks for it")
+        raise ConfigError("reply: must contain {verdict} exactly once")
     words = [word for words in (reply.pair, reply.label) if words is not None for word in _words(words)]
     words += reply.choice or ()
     if len(set(words)) < len(words) or not all(words):
-        raise ConfigError(
-            f"reply: the words of the verdicts are {', '.join(map(repr, words))}; each must be another one"
-        )
+        raise ConfigError(f"reply: verdict words must differ and must not be empty, got {', '.join(map(repr, words))}")
     if reply.grade is not None and not reply.grade[0] < reply.grade[1]:
-        raise ConfigError(f"reply.grade: {list(reply.grade)}; give the lowest and the highest grade")
+        raise ConfigError(f"reply.grade: {list(reply.grade)}; expected the lowest and the highest grade")
 
 
 def _words(words: PairWords | LabelWords) -> list[str]:
@@ -279,40 +269,40 @@ def _words(words: PairWords | LabelWords) -> list[str]:
     return [words.first, words.second, *([] if words.tie is None else [words.tie])]
 
 
-def _task(own: OwnPrompt, kind: TaskKind, values: Mapping[str, str], doubt: str) -> JudgeTask:
+def _task(custom: CustomPrompt, kind: TaskKind, values: Mapping[str, str], doubt: str) -> JudgeTask:
     answers = _answers(list(values))
-    taken = {"question", "reference", *answers}
-    beside = {
+    main_slots = {"question", "reference", *answers}
+    metadata = {
         slot: text
         for slot, text in values.items()
-        if slot not in taken and slot == _plain(slot) and not slot.startswith("ignored")
+        if slot not in main_slots and slot == _plain(slot) and not slot.startswith("ignored")
     }
     sample = sample_of(
-        values.get("question", ""), [values[slot] for slot in answers], values.get("reference"), **beside
+        values.get("question", ""), [values[slot] for slot in answers], values.get("reference"), **metadata
     )
-    return JudgeTask(dialect=own.name, kind=kind, sample=sample, scale=own.reply.grade, doubt=doubt)
+    return JudgeTask(dialect=custom.name, kind=kind, sample=sample, scale=custom.reply.grade, doubt=doubt)
 
 
 def _render(form: ReplyForm) -> Render:
-    """The replies; of a pair or label also the log-probabilities of its words, where the verdict stands in a text."""
+    """Pairs and labels have log-probabilities if the verdict is in a text."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
         parts = [_reply_parts(form, task, request, drawn) for drawn in results_per_reply(request, result)]
         texts = tuple("".join(each) for each in parts)
         if form.json and request.forced_tool is not None:
             return Reply(tool=request.forced_tool, arguments=texts[0])
-        before, verdict, behind = parts[0]
+        before, verdict, after = parts[0]
         if not request.logprobs or verdict not in (shares := _shares(form, result)):
             return Reply(texts=texts)
         tokens = verdict_logprobs(before + verdict, verdict, shares, request.top_logprobs)
-        rest = (TokenLogprobs(token=behind, logprob=0.0, candidates=((behind, 0.0),)),) if behind else ()
+        rest = (TokenLogprobs(token=after, logprob=0.0, candidates=((after, 0.0),)),) if after else ()
         return Reply(texts=texts, logprobs=(*tokens, *rest))
 
     return render
 
 
 def _shares(form: ReplyForm, result: JudgeResult) -> dict[str, float]:
-    """The probability of each word of a pair or label; a tie is half of both words."""
+    """A tie is half of both words."""
     if form.pair is not None:
         first = probability_first(result)
         return {form.pair.first: first, form.pair.second: 1 - first}
@@ -322,25 +312,23 @@ def _shares(form: ReplyForm, result: JudgeResult) -> dict[str, float]:
 
 
 def _reply_parts(form: ReplyForm, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> tuple[str, str, str]:
-    """The text before the verdict, the verdict and the text behind it; a reason as `max_tokens` has room for it."""
+    """Text before the verdict, the verdict, and text after it; the reason is cut to fit `max_tokens`."""
     fields = _fields(form, task, result)
     room = room_for_words(request, len("".join(_filled(form, fields | {"reason": ""}))))
     return _filled(form, fields | {"reason": scores_and_reason(result, room)})
 
 
 def _filled(form: ReplyForm, fields: Mapping[str, Any]) -> tuple[str, str, str]:
-    """The parts of a reply; JSON is all before."""
     if form.json:
         return json.dumps({name: fields[field] for name, field in form.json.items()}, ensure_ascii=False), "", ""
-    before, verdict, behind = (form.text if form.text is not None else "{verdict}").partition("{verdict}")
+    before, verdict, after = (form.text if form.text is not None else "{verdict}").partition("{verdict}")
     for name, value in fields.items():
         shown = value if isinstance(value, str) else format_number(float(value), 4)
-        before, verdict, behind = (part.replace(f"{{{name}}}", shown) for part in (before, verdict, behind))
-    return before.lstrip(), verdict, behind.rstrip()
+        before, verdict, after = (part.replace(f"{{{name}}}", shown) for part in (before, verdict, after))
+    return before.lstrip(), verdict, after.rstrip()
 
 
 def _fields(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> dict[str, Any]:
-    """The values of `_FIELDS` that the task has, but the reason."""
     fields: dict[str, Any] = {"verdict": _verdict(form, task, result)}
     if task.kind == "pair":
         fields["probability"] = round(probability_first(result), 4)

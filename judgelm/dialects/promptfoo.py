@@ -39,19 +39,19 @@ _BEST = (
     "Here are the pieces of text:\n\n\n"
 )
 _BEST_END = "\n\n\nOutput the index of the text that best fits the criteria. You must output a single integer."
-_MOST_TEXTS = 64
-"""A prompt of more is not of this dialect: thousands of imitated texts must not stop a server."""
+_MAX_TEXTS = 64
+"""Limit for hostile prompts with thousands of imitated texts."""
 
 
 def _recognise_best(request: ChatRequest) -> JudgeTask | None:
-    """Texts are counted by their indices, as many as there are in a row."""
+    """Texts are numbered consecutively."""
     text = _bare_system(request)
     if text is None:
         return None
     most = 0
-    while most <= _MOST_TEXTS and f'<Text index="{most}">\n' in text:
+    while most <= _MAX_TEXTS and f'<Text index="{most}">\n' in text:
         most += 1
-    if most > _MOST_TEXTS:
+    if most > _MAX_TEXTS:
         return None
     for count in range(most, 1, -1):
         if (split := _best_template(count).split(text)) is not None:
@@ -71,36 +71,35 @@ def _best_template(count: int) -> Pattern:
 
 
 def _rubric_text(task: JudgeTask, result: JudgeResult) -> str:
-    """`score` is the probability that the rubric is fulfilled; `pass` decides unless the user sets a threshold."""
+    """`score` is the probability that the rubric is met; `pass` decides unless the user sets a threshold."""
     passes = is_fulfilled(result)
     score = round(result.correct, 4) if result.correct is not None else float(passes)
     return json_text({"reason": explanation(result), "pass": passes, "score": score})
 
 
 def _closed_qa_text(task: JudgeTask, result: JudgeResult) -> str:
-    """The letter once, on the last line; the prompt wants it twice, the client reads the last."""
+    """The prompt asks for the letter twice; the client reads the last line."""
     return f"{explanation(result)}\n{'Y' if is_fulfilled(result) else 'N'}"
 
 
 def _factuality_text(task: JudgeTask, result: JudgeResult) -> str:
-    """`C` (the same details) or `D` (a disagreement): a probability of being correct says no more."""
+    """Only `C` (same details) or `D` (disagreement): the probability of a correct answer cannot show more."""
     return json_text({"category": "C" if is_fulfilled(result) else "D", "reason": explanation(result)})
 
 
 def _promptfoo_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """Minified, with decimals (the client takes them); the prompt wants no score within the reason."""
+    """Minified JSON. The client accepts decimals; the prompt forbids the score in the reason."""
     reason = json.dumps(explanation(result, digits=False), ensure_ascii=False)
     return f'{{"score":{grade_text(result, task.scale)},"reason":{reason}}}'
 
 
 def _best_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The index alone; of equals the one whose hash is lowest, whatever the order shown."""
+    """Ties go to the lowest hash, independent of the order."""
     pair = len(task.sample.answers) == 2
     return str(winner_of_two(task, result) - 1 if pair else best_answer(task, result))
 
 
 def _system_and_user(name: str, text: Callable[[JudgeTask, JudgeResult], str]) -> Dialect:
-    """A label by a prompt in the user's message, below a system message of its own template."""
     system = TEMPLATES[f"{name}-system"]
     dialect = template_dialect(
         name,

@@ -18,15 +18,15 @@ from judgelm.dialects.replies import (
 )
 from judgelm.dialects.splits import Pattern
 
-# ragas: three metrics with prompts of their own, whose texts stand escaped in a JSON object behind the instruction and
-# whose reply's schema says which metric it is; and the discrete metric, whose prompt is the user's altogether: texts
-# are found by the usual labels at the start of a line, and what is found stays in doubt.
+# ragas: three metrics with built-in prompts, with texts in a JSON object after the instruction; the reply schema tells
+# which metric it is. The prompt of the discrete metric is the user's: texts are found by common labels at the start of
+# a line, and the split is always in doubt.
 _RAGAS_KINDS = {
     "ragas-aspect-critic": "AspectCriticOutput",
     "ragas-simple-criteria": "SimpleCriteriaOutput",
     "ragas-rubrics": "ScoreFeedback",
 }
-"""Titles of the replies' schemas."""
+"""Titles of the reply schemas."""
 
 _SCHEMA_START = (
     "\nPlease return the output in a JSON format that complies with the following schema as specified in JSON Schema:\n"
@@ -36,12 +36,12 @@ _RANGE = re.compile(
     r"(?P<word>(?i:\b(?:scores?|scoring|rated?|rating|scale|grades?|from|between)\b)[^\d\n]{0,30})?"
     r"\b(?P<low>\d+)\s*(?:to|-|–|and|through)\s*(?P<high>\d+)\b"
 )
-_HIGHEST = 100
-"""Ranges beyond it are of something else, such as years."""
+_MAX_RANGE = 100
+"""Ranges above it are something else, such as years."""
 
 _LEVEL = re.compile(r"score_?(\d+)_description")
-_USUAL_RANGE = (0.0, 5.0)
-"""Of criteria that name none; the client's documents use it."""
+_DEFAULT_RANGE = (0.0, 5.0)
+"""Default range, as in the client's documentation."""
 
 _LABELS = {
     "question": ("Question", "User Input", "User input", "Input", "Query", "Prompt", "Instruction"),
@@ -61,7 +61,7 @@ def _recognise_ragas(name: str, request: ChatRequest) -> JudgeTask | None:
     if schema is None or row is None or str(schema.get("title")) != _RAGAS_KINDS[name]:
         return None
     if not isinstance(row.get("response"), str):
-        return None  # a whole dialogue: there is no one answer to judge
+        return None  # a dialogue has no single answer to judge
     criterion = re.split(r"\nCriteria Definition: |\n\nScoring Rubrics:\n", instruction, maxsplit=1)[-1].strip()
     contexts = row.get("retrieved_contexts") or row.get("reference_contexts")
     joined = "\n\n".join(str(context) for context in contexts) if isinstance(contexts, list) else None
@@ -85,16 +85,16 @@ def _object(text: str) -> Mapping[str, Any] | None:
 
 
 def _range(criterion: str) -> tuple[float, float]:
-    """The range that a criterion names, such as "0 to 5": one behind a word for scoring goes before any other."""
-    ranges = [match for match in _RANGE.finditer(criterion) if float(match["low"]) < float(match["high"]) <= _HIGHEST]
+    """The range in a criterion, such as "0 to 5", preferably after a word for scoring."""
+    ranges = [match for match in _RANGE.finditer(criterion) if float(match["low"]) < float(match["high"]) <= _MAX_RANGE]
     if not ranges:
-        return _USUAL_RANGE
+        return _DEFAULT_RANGE
     best = max(ranges, key=lambda match: bool(match["word"]))
     return float(best["low"]), float(best["high"])
 
 
 def _levels(instruction: str, own: object) -> tuple[float, float]:
-    """The lowest and highest level of the rubric, which stands in the instruction or with the texts."""
+    """Lowest and highest level of the rubric in the instruction or the texts."""
     keys = list(own) if isinstance(own, Mapping) else instruction.split("\n")
     levels = [float(match[1]) for key in keys if (match := _LEVEL.match(str(key)))]
     return (min(levels), max(levels)) if len(set(levels)) > 1 else (1.0, 5.0)
@@ -105,7 +105,7 @@ def _aspect_text(task: JudgeTask, result: JudgeResult) -> str:
 
 
 def _ragas_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """Whole numbers: the client refuses others."""
+    """The client rejects grades that are not whole numbers."""
     assert task.scale is not None
     words = "feedback" if task.dialect == "ragas-rubrics" else "reason"
     return json_text(
@@ -127,13 +127,13 @@ def _recognise_discrete(request: ChatRequest) -> JudgeTask | None:
     if len(good) != 1 or len(bad) != 1 or (parts := _labelled(texts[1], inner)) is None:
         return None
     sample = sample_of(parts.get("question", ""), (parts["answer"],), parts.get("reference"))
-    doubt = "the prompt is the user's own: its texts were found by usual labels"
+    doubt = "a custom prompt: its texts were found by common labels"
     facts = {"good": good[0], "bad": bad[0]}
     return JudgeTask(dialect="ragas-discrete", kind="label", sample=sample, facts=facts, doubt=doubt)
 
 
 def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None:
-    """The texts behind "Question: " and the like, each at the start of a line; None where no answer is found."""
+    """Texts after "Question: " and similar labels at the start of a line; None if there is no answer."""
     text = "\n" + prompt
     starts = {}
     for part, labels in _LABELS.items():

@@ -1,4 +1,4 @@
-"""Replies in the form that clients want: verdicts, words beside them, probabilities and JSON."""
+"""Building blocks of replies: verdicts, explanations, probabilities and JSON."""
 
 import json
 import math
@@ -11,11 +11,11 @@ from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Rende
 from judgelm.records import Winner
 
 _LOWEST, _HIGHEST = 1.0, 10.0  # the judge's own scale
-_APART = 0.1  # between scores that would contradict the winner
+_MARGIN = 0.1  # between scores that would contradict the winner
 
 
 def each_reply(text: Callable[[JudgeTask, ChatRequest, JudgeResult], str]) -> Render:
-    """A `Dialect.render` that writes the text of each reply from a result of its own, see `results_per_reply`."""
+    """Return a `Dialect.render` that writes each reply from its own result; see `results_per_reply`."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
         return Reply(texts=tuple([text(task, request, drawn) for drawn in results_per_reply(request, result)]))
@@ -24,14 +24,14 @@ def each_reply(text: Callable[[JudgeTask, ChatRequest, JudgeResult], str]) -> Re
 
 
 def same_reply(text: Callable[[JudgeTask, JudgeResult], str]) -> Render:
-    """A `Dialect.render` that gives every reply the same text."""
+    """Return a `Dialect.render` with the same text for every reply."""
     return lambda task, request, result: Reply(texts=(text(task, result),) * request.n)
 
 
 def results_per_reply(request: ChatRequest, result: JudgeResult) -> tuple[JudgeResult, ...]:
-    """The result behind each reply: one draw each of several replies; the result itself of one.
+    """Return the result of each reply: one draw per reply if there are several, else the result itself.
 
-    A draw's winner is the answer with the higher score in it. The judge's own words stand in the first reply only.
+    The winner of a draw is the answer with the higher score. Only the first reply has the judge's reason.
     """
     if request.n == 1 or len(result.draws) < request.n:
         return (result,) * request.n
@@ -47,24 +47,14 @@ def _higher(scores: tuple[float, ...]) -> Winner | None:
 
 
 def rescale(score: float, scale: tuple[float, float], *, whole: bool = False) -> float:
-    """A score in [1, 10] on a client's scale (lowest, highest), linearly.
-
-    Args:
-        score: expected or drawn, in [1, 10].
-        scale: the client's lowest and highest grade.
-        whole: for clients that take whole numbers only; halves go to the even neighbour.
-    """
+    """Rescale a score from [1, 10] to a client's scale; `whole` rounds halves to even."""
     low, high = scale
-    rescaled = round(low + (score - _LOWEST) / (_HIGHEST - _LOWEST) * (high - low), 9)  # no noise of floats at halves
+    rescaled = round(low + (score - _LOWEST) / (_HIGHEST - _LOWEST) * (high - low), 9)  # no float noise at halves
     return float(round(rescaled)) if whole else rescaled
 
 
 def expected_grade(result: JudgeResult) -> float:
-    """The expected score of the one answer, in [1, 10].
-
-    Raises:
-        ValueError: there are neither `scores` nor `grades`.
-    """
+    """Return the expected score of a single answer, in [1, 10]."""
     if result.scores:
         return result.scores[0]
     if not result.grades:
@@ -73,16 +63,17 @@ def expected_grade(result: JudgeResult) -> float:
 
 
 def grade_text(result: JudgeResult, scale: tuple[float, float] | None, *, whole: bool = False) -> str:
-    """The expected grade on a client's scale, as text."""
+    """Return the expected grade on a client's scale, as text."""
     assert scale is not None, "a grade has a scale"
     return format_number(rescale(expected_grade(result), scale, whole=whole))
 
 
 def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
-    """The better answer for clients without ties.
+    """Return the better answer for clients without ties.
 
-    A tie goes to the likelier answer (`first_better`); at exactly 0.5, or where it is not known, to the answer with the
-    lower hash, so that the order shown does not matter.
+    A tie goes to the more likely answer (`first_better`), or else to the answer with the lower hash, which does not
+    depend
+    on the order.
     """
     if result.winner == 1 or result.winner == 2:
         return result.winner
@@ -93,26 +84,27 @@ def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
 
 
 def winner_name(first: str, second: str) -> Callable[[JudgeTask, ChatRequest, JudgeResult], str]:
-    """A function that returns the name of the better answer, for clients without ties."""
+    """Return a function that returns the name of the better answer, for clients without ties."""
     return lambda task, request, result: first if winner_of_two(task, result) == 1 else second
 
 
 def winner_with_ties(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> Winner:
-    """The winner or a tie; `winner_of_two` for a client without ties."""
+    """Return the winner or a tie; without `ties` as `winner_of_two`."""
     return "tie" if ties and result.winner == "tie" else winner_of_two(task, result)
 
 
 def winner_sentence(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> str:
-    """One sentence on who is better, for replies whose scores stand elsewhere."""
+    """Return a sentence on the winner, for replies that have the scores elsewhere."""
     winner = winner_with_ties(task, result, ties=ties)
     return "Both assistants are equally good." if winner == "tie" else f"Assistant {winner} is better."
 
 
 def consistent_scores(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> tuple[str, str]:
-    """The expected scores, of which the winner has the higher one as the client reads them.
+    """Return the expected scores, consistent with the winner.
 
-    The winner is judged separately: where expected scores contradict it, both become their mean, 0.1 apart for a
-    winner.
+    The winner is judged separately. If the expected scores contradict it, replace them by their mean, 0.1 apart if
+    there
+    is a winner.
     """
     first, second = (round(score, 2) for score in result.scores)
     winner = winner_with_ties(task, result, ties=ties)
@@ -121,25 +113,25 @@ def consistent_scores(task: JudgeTask, result: JudgeResult, *, ties: bool = True
     middle = round((first + second) / 2, 2)
     if winner == "tie":
         return format_number(middle), format_number(middle)
-    lower = min(max(middle - _APART / 2, _LOWEST), _HIGHEST - _APART)
-    pair = format_number(lower + _APART), format_number(lower)
+    lower = min(max(middle - _MARGIN / 2, _LOWEST), _HIGHEST - _MARGIN)
+    pair = format_number(lower + _MARGIN), format_number(lower)
     return pair if winner == 1 else (pair[1], pair[0])
 
 
 def best_answer(task: JudgeTask, result: JudgeResult) -> int:
-    """Index of the best of three or more answers, from 0; of equally good answers that with the lowest hash."""
+    """Return the index of the best answer; ties go to the lowest hash."""
     highest = max(result.scores)
     best = [index for index, score in enumerate(result.scores) if score == highest]
     return min(best, key=lambda index: digest(task.sample.answers[index]))
 
 
 def is_fulfilled(result: JudgeResult) -> bool:
-    """True where the one answer is correct or fulfils the criterion, with a probability of 0.5 or more."""
+    """Return whether the answer is correct or meets the criterion with probability 0.5 or more."""
     probability = result.correct if result.correct is not None else rescale(expected_grade(result), (0.0, 1.0))
     return probability >= 0.5
 
 
-_LONGEST_REASON = 600  # characters
+_MAX_REASON = 600  # characters
 
 _MARKUP = re.compile(r"[\[\](){}<>`*#|\\\"$^~_]")
 _PHRASES = re.compile(
@@ -150,18 +142,18 @@ _SPACES = re.compile(r"\s+")
 
 
 def json_text(row: Mapping[str, object]) -> str:
-    """Return `row` as JSON with non-ASCII characters unescaped."""
+    """Return `row` as JSON with unescaped non-ASCII characters."""
     return json.dumps(row, ensure_ascii=False)
 
 
 def format_number(value: float, digits: int = 2) -> str:
-    """A number without needless zeros: "8", "7.5", "6.33"."""
+    """Format a number without trailing zeros: "8", "7.5", "6.33"."""
     text = f"{value:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def scores_in_words(result: JudgeResult) -> str:
-    """Such as "Scores: 8.2 and 6.1 out of 10."; empty where there are none."""
+    """Return e.g. "Scores: 8.2 and 6.1 out of 10."; empty without scores."""
     if not result.scores:
         return ""
     numbers = [format_number(score, 1) for score in result.scores]
@@ -170,38 +162,32 @@ def scores_in_words(result: JudgeResult) -> str:
 
 
 def safe_reason(reason: str | None, *, digits: bool = True) -> str:
-    """The judge's words on one line, without anything that a parser could read as a verdict.
+    """Return the judge's reason on one line, without anything that a parser could read as a verdict.
 
-    Brackets, quotes and markup are removed, and so are colons, phrases that announce a verdict, and all characters
-    after the first 600.
-
-    Args:
-        reason: the judge's own words, or None.
-        digits: False for clients that look for numbers in the whole text.
+    This removes brackets, quotes, markup, colons, phrases that announce a verdict, and all but the first 600
+    characters.
+    `digits=False` is for clients that search the whole text for numbers.
     """
     if reason is None:
         return ""
     text = _MARKUP.sub(" ", reason)
     if not digits:
         text = _NUMBERS.sub(" ", text)
-    text = _SPACES.sub(" ", text).strip()[:_LONGEST_REASON]
-    while _PHRASES.search(text):  # what is left may be one again
+    text = _SPACES.sub(" ", text).strip()[:_MAX_REASON]
+    while _PHRASES.search(text):  # removing a phrase may create another
         text = _SPACES.sub(" ", _PHRASES.sub(" ", text))
     return text.replace(":", ",").strip()
 
 
 def room_for_words(request: ChatRequest, taken: int) -> int | None:
-    """Characters that a reply has room for beside `taken` others; None for any number. A token has one at the least."""
+    """Return the characters left besides `taken`, at one per token; None if unlimited."""
     return None if request.max_tokens is None else max(0, request.max_tokens - taken)
 
 
 def scores_and_reason(result: JudgeResult, room: int | None) -> str:
-    """Scores in words and the judge's reason on one line.
+    """Return scores and the judge's reason on one line.
 
-    Args:
-        result: the judge's.
-        room: characters that there are, None for any number; what does not fit is left out from the end, and nothing
-            remains where the scores do not fit.
+    If they exceed `room` characters, the reason is cut; without room for the scores the result is empty.
     """
     words = scores_in_words(result)
     if room is not None and len(words) > room:
@@ -211,11 +197,9 @@ def scores_and_reason(result: JudgeResult, room: int | None) -> str:
 
 
 def explanation(result: JudgeResult, *, digits: bool = True) -> str:
-    """The text beside a verdict: the judge's numbers, and its own words where it wrote any; one line.
+    """Return the scores and the judge's reason on one line.
 
-    Args:
-        result: the judge's.
-        digits: False for clients that look for numbers in the whole text, or want none in the reason.
+    `digits=False` is for clients that search the whole text for numbers, or want none in the reason.
     """
     parts = [scores_in_words(result)] if digits else []
     if digits and result.correct is not None:
@@ -233,15 +217,15 @@ def reason_and_verdict(
     otherwise: str = "",
     taken: int | None = None,
 ) -> str:
-    """A verdict with scores and a reason beside it, as far as the reply has room.
+    """Return a verdict with scores and a reason, within the request's `max_tokens`.
 
     Args:
         request: its `max_tokens` limit the reply.
         result: the judge's.
         verdict: never cut.
-        layout: where each of the two goes.
-        otherwise: words where there is no room for the scores; empty gives the verdict alone.
-        taken: characters beside the words; None counts those of the layout.
+        layout: has `{words}` and `{verdict}`.
+        otherwise: replaces scores that do not fit.
+        taken: characters besides the words. Default: those of the layout.
     """
     room = room_for_words(request, len(layout.format(words="", verdict=verdict)) if taken is None else taken)
     words = scores_and_reason(result, room) or otherwise
@@ -249,25 +233,18 @@ def reason_and_verdict(
 
 
 def words_and_verdict(request: ChatRequest, words: str, verdict: str, layout: str = "{words}\n\n{verdict}") -> str:
-    """A verdict and words beside it, as far as the reply has room; the verdict alone where it has none for words.
-
-    Args:
-        request: its `max_tokens` limit the reply; a token has one character at the least.
-        words: cut at their end where they are too long.
-        verdict: never cut.
-        layout: where each of the two goes.
-    """
+    """Return a verdict with words, which are cut to fit into the request's `max_tokens`."""
     bare = layout.format(words="", verdict=verdict)
     words = words[: room_for_words(request, len(bare))].rstrip()
     return layout.format(words=words, verdict=verdict) if words else verdict
 
 
-_LEAST_LOGPROB = -100.0
+_MIN_LOGPROB = -100.0
 _PIECES = re.compile(r"\s*[^\W\d_]+|\s*\d|\s*[^\w\s]|\s*_|\s+")
 
 
 def probability_first(result: JudgeResult) -> float:
-    """P(the answer shown first is better); from the winner alone where the distribution is not known."""
+    """Return P(the first answer shown is better); without a distribution, from the winner."""
     if result.first_better is not None:
         return result.first_better
     if result.winner == 1:
@@ -276,20 +253,16 @@ def probability_first(result: JudgeResult) -> float:
 
 
 def likelier_answer(task: JudgeTask, result: JudgeResult) -> int:
-    """1 or 2: the answer with the greater probability, as clients conclude from log-probabilities."""
+    """Return the more likely answer, 1 or 2, as clients infer from log-probabilities."""
     return winner_of_two(task, replace(result, winner="tie", first_better=probability_first(result)))
 
 
 def verdict_logprobs(
     text: str, verdict: str, probabilities: Mapping[str, float], most: int
 ) -> tuple[TokenLogprobs, ...]:
-    """Tokens of a text that ends in its verdict, the verdict a token of its own.
+    """Return the tokens of a text that ends with its verdict, which is a single token.
 
-    Args:
-        text: ends in `verdict`; everything before it was certain.
-        verdict: one of `probabilities`.
-        probabilities: of each possible verdict, in [0, 1].
-        most: number of candidates wanted at each position.
+    All other tokens have probability 1. `probabilities` are those of all verdicts; `most` is the number of candidates.
     """
     before = [
         TokenLogprobs(token=piece, logprob=0.0, candidates=((piece, 0.0),)[:most])
@@ -301,5 +274,5 @@ def verdict_logprobs(
 
 
 def safe_log(probability: float) -> float:
-    """Natural log of a probability, at least -100."""
-    return max(math.log(probability), _LEAST_LOGPROB) if probability > 0 else _LEAST_LOGPROB
+    """Return the natural log of a probability, at least -100."""
+    return max(math.log(probability), _MIN_LOGPROB) if probability > 0 else _MIN_LOGPROB

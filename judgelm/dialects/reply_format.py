@@ -1,4 +1,4 @@
-"""Replies in the JSON format that a request's `response_format` demands."""
+"""Replies in the JSON format of a request's `response_format`."""
 
 import json
 import re
@@ -17,8 +17,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 _CHECKED = {"type", "enum", "const", "properties", "required", "additionalProperties", "items", "minimum", "maximum"}
 _ABOUT = {"title", "description", "default", "examples", "format", "$schema", "$id", "$defs", "definitions"}
-_DEEPEST = 32
-_LONGEST_SCHEMA = 20_000
+_MAX_DEPTH = 32
+_MAX_SCHEMA = 20_000
 _NOUN = re.compile(r"\b(assistant|answer|response|model|output|option|candidate)s?\b")
 _NAMES: dict[str, Winner] = {
     "a": 1, "1": 1, "first": 1, "b": 2, "2": 2, "second": 2,
@@ -27,23 +27,21 @@ _NAMES: dict[str, Winner] = {
 
 
 def in_format(reply: Reply, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """The reply as the request's `response_format` demands it; unchanged where it has none, or calls a function.
+    """Convert a reply to the request's `response_format`, if it has one and the reply is not a function call.
 
     Raises:
-        InputError: the reply cannot be written so, or calls no function where one is demanded; the message says why.
+        InputError: the format is not possible, or a required function is not called.
     """
     if request.forced_tool is not None and reply.tool is None:
         raise InputError(
-            f'"tool_choice": a prompt of {task.dialect} is answered in text and not by a call; leave tool_choice out'
+            f'"tool_choice": prompts of {task.dialect} are answered with text, not a function call; omit tool_choice'
         )
     if reply.tool is not None or (request.schema is None and not request.json_object):
         return reply
-    if len(str(request.schema)) > _LONGEST_SCHEMA:
-        raise InputError(
-            f'"response_format": the schema has more than {_LONGEST_SCHEMA} characters; give a smaller one'
-        )
+    if len(str(request.schema)) > _MAX_SCHEMA:
+        raise InputError(f'"response_format": the schema exceeds {_MAX_SCHEMA} characters; use a smaller one')
     drawn = results_per_reply(request, result)
-    texts = tuple(_text(text, task, request, one) for text, one in zip(reply.texts, drawn, strict=True))
+    texts = tuple(_text(text, task, request, each) for text, each in zip(reply.texts, drawn, strict=True))
     return reply if texts == reply.texts else replace(reply, texts=texts, logprobs=())
 
 
@@ -55,25 +53,25 @@ def _text(text: str, task: JudgeTask, request: ChatRequest, result: JudgeResult)
     written = None if row is None else json.dumps(row, ensure_ascii=False)
     if written is None or _misfit(written, request.schema):
         raise InputError(
-            f'"response_format": the client of this prompt ({task.dialect}) is answered with {text!r:.80}: {finding}; '
-            "leave response_format out, or ask for a field with the choices A and B (and tie) and texts beside it"
+            f'"response_format": the reply in the format of {task.dialect} is {text!r:.80}: {finding}; omit '
+            "response_format, or use one verdict field with the choices A, B and optionally tie, and string fields"
         )
     return written
 
 
 def _misfit(text: str, schema: Mapping[str, Any] | None) -> str:
-    """Why a text is not JSON of the schema (None: any object); empty where it is."""
+    """Why a text is not valid JSON for the schema (None: any object); empty if it is valid."""
     try:
         value = json.loads(text)
     except ValueError:
-        return "that is not JSON"
+        return "not JSON"
     if not isinstance(value, dict):
-        return "that is not a JSON object"
-    return "" if schema is None else _finding(value, schema, "the reply", _DEEPEST)
+        return "not a JSON object"
+    return "" if schema is None else _finding(value, schema, "the reply", _MAX_DEPTH)
 
 
 def _finding(value: Any, schema: object, place: str, depth: int) -> str:
-    """Why a value is not of a schema, as far as replies need schemas; a schema with other keywords fits nothing."""
+    """Why a value does not match a schema. Supports only keywords that replies need; others never match."""
     if not isinstance(schema, Mapping) or depth == 0:
         return f"the schema of {place} is not supported"
     if unknown := sorted(str(name) for name in schema.keys() - _CHECKED - _ABOUT):
@@ -88,12 +86,11 @@ def _finding(value: Any, schema: object, place: str, depth: int) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         least, most = schema.get("minimum", value), schema.get("maximum", value)
         if not (_is_of(least, "number") and _is_of(most, "number") and least <= value <= most):
-            return f"{place} is {value}, outside of the schema's range"
+            return f"{place} is {value}, outside the schema's range"
     return _inner_finding(value, schema, place, depth)
 
 
 def _inner_finding(value: Any, schema: Mapping[str, Any], place: str, depth: int) -> str:
-    """As `_finding`, for what is in an object or a list."""
     if isinstance(value, list) and "items" in schema:
         findings = (_finding(item, schema["items"], f"an item of {place}", depth - 1) for item in value)
         return next(filter(None, findings), "")
@@ -116,7 +113,7 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """An object with the verdict and texts; None where a field has another meaning, or none is the verdict."""
+    """An object with one verdict and texts; None if a field has another meaning or the verdict is missing."""
     row: dict[str, Any] = {}
     fields, verdicts = schema.get("properties"), 0
     for name, field in fields.items() if isinstance(fields, Mapping) else ():
@@ -133,7 +130,7 @@ def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dic
 
 
 def _verdict(task: JudgeTask, result: JudgeResult, field: Mapping[str, Any]) -> Any:
-    """The verdict as a field wants it: one of the names of the answers, or a grade; None where it is neither."""
+    """The verdict as a choice or a grade; None if the field is neither."""
     choices = field.get("enum")
     if task.kind == "pair" and isinstance(choices, list):
         names = _winners(choices)
@@ -143,13 +140,13 @@ def _verdict(task: JudgeTask, result: JudgeResult, field: Mapping[str, Any]) -> 
         return None
     low, high = task.scale
     if (field.get("minimum", low), field.get("maximum", high)) != (low, high):
-        return None  # grades of another scale than the prompt's
+        return None  # another scale than in the prompt
     grade = rescale(expected_grade(result), task.scale, whole=field["type"] == "integer")
     return int(grade) if field["type"] == "integer" else round(grade, 2)
 
 
 def _winners(choices: Sequence[object]) -> dict[Winner, object] | None:
-    """The choice for each winner; None where one cannot be told, or one is missing."""
+    """The choice for each winner; None if a choice is unclear or missing."""
     names: dict[Winner, object] = {}
     for choice in choices:
         winner = _NAMES.get(_NOUN.sub(" ", str(choice).casefold().replace("_", " ")).strip(" []()"))

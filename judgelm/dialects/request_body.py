@@ -1,7 +1,7 @@
-"""The JSON body of a request, read for dialects; odd fields that clients really send are accepted.
+"""Read the JSON body of a request for dialects, including oddities of real clients.
 
-Known oddities: `null` for anything, `content` as a list of text parts, `max_tokens` as a list of one number, a system's
-message alone, fields that no server knows. The role `developer`, which newer models have, is `system` here.
+Known oddities: `null` for any field, `content` as a list of text parts, `max_tokens` as a list of one number, a system
+message alone, unknown fields. The role `developer` is read as `system`.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from judgelm.errors import InputError
 from judgelm.records import MAX_TOKENS
 
 _NEUTRAL = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}}
-"""Fields that change what a model draws, with the values that change nothing; no reply here depends on them."""
+"""Sampling fields without effect here, with their neutral values."""
 
 _FORMATS = ("text", "json_object", "json_schema")
-_LONGEST_STOP = 1000
+_MAX_STOP = 1000
 _NOT_SHOWN = ("model", "messages", "prompt", "tools", "functions", "response_format")
-"""Fields whose values are too large for an error message."""
+"""Fields with values too large for an error message."""
 
-_StopText = Annotated[str, Field(max_length=_LONGEST_STOP)]
+_StopText = Annotated[str, Field(max_length=_MAX_STOP)]
 
 Body = TypeVar("Body", bound="SamplingBody")
 
@@ -30,12 +30,12 @@ def _only_item(value: object) -> object:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _count(least: int, most: int) -> Any:
-    return Field(default=None, ge=least, le=most, description=f"a whole number from {least} to {most}")
+def _count(low: int, high: int) -> Any:
+    return Field(default=None, ge=low, le=high, description=f"a whole number from {low} to {high}")
 
 
-def _range(least: int, most: int) -> Any:
-    return Field(default=None, ge=least, le=most, description=f"a number from {least} to {most}")
+def _range(low: int, high: int) -> Any:
+    return Field(default=None, ge=low, le=high, description=f"a number from {low} to {high}")
 
 
 def _expecting(expected: str) -> Any:
@@ -43,7 +43,7 @@ def _expecting(expected: str) -> Any:
 
 
 class TextPart(BaseModel):
-    """A part of a message."""
+    """A text part of a message."""
 
     type: Literal["text"]
     text: str
@@ -57,7 +57,7 @@ class MessageBody(BaseModel):
 
 
 class ResponseFormat(BaseModel):
-    """The format that a reply must have."""
+    """The format of the reply."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: Any = None
@@ -70,7 +70,7 @@ class StreamOptions(BaseModel):
 
 
 class SamplingBody(BaseModel):
-    """Fields that chats and plain prompts share. The description of a field says what is expected in it."""
+    """Fields of chats and plain completions. A field's description is used in errors."""
 
     model_config = ConfigDict(strict=True)
 
@@ -80,7 +80,7 @@ class SamplingBody(BaseModel):
     max_completion_tokens: Annotated[int | None, BeforeValidator(_only_item)] = _count(1, MAX_TOKENS)
     temperature: float | None = _range(0, 2)
     stop: _StopText | Annotated[list[_StopText], Field(max_length=16)] | None = _expecting(
-        f"a text or at most 16 texts of at most {_LONGEST_STOP} characters"
+        f"a text or at most 16 texts of at most {_MAX_STOP} characters"
     )
     seed: int | None = _expecting("a whole number")
     top_p: float | None = _range(0, 1)
@@ -91,7 +91,7 @@ class SamplingBody(BaseModel):
     stream_options: StreamOptions | None = _expecting("an object")
 
     def fields(self) -> dict[str, Any]:
-        """Those of `ChatRequest`."""
+        """Return the fields of `ChatRequest`."""
         ignored = (name for name, neutral in _NEUTRAL.items() if getattr(self, name) not in (None, neutral))
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or ()
         return {
@@ -105,7 +105,7 @@ class SamplingBody(BaseModel):
 
 
 class ChatBody(SamplingBody):
-    """The body of a chat completion."""
+    """Body of a chat completion."""
 
     messages: list[MessageBody] = Field(min_length=1, description="a list of messages, at least one")
     response_format: ResponseFormat | None = _expecting(f"an object whose type is {' or '.join(_FORMATS)}")
@@ -118,7 +118,7 @@ class ChatBody(SamplingBody):
 
 
 class CompletionBody(SamplingBody):
-    """The body of a plain completion of one prompt."""
+    """Body of a plain completion with one prompt."""
 
     prompt: str | Annotated[list[str], Field(min_length=1, max_length=1)] = Field(
         description="one text; send several prompts as several requests"
@@ -127,11 +127,7 @@ class CompletionBody(SamplingBody):
 
 
 def read_chat(body: Mapping[str, Any]) -> ChatRequest:
-    """The body of a chat completion.
-
-    Raises:
-        InputError: it is none; the message names the field.
-    """
+    """Read the body of a chat completion, or raise InputError."""
     chat = _validated(ChatBody, body)
     form = chat.response_format
     outer = form.json_schema if form is not None and form.type == "json_schema" else None
@@ -152,11 +148,7 @@ def read_chat(body: Mapping[str, Any]) -> ChatRequest:
 
 
 def read_completion(body: Mapping[str, Any]) -> ChatRequest:
-    """The body of a plain completion of one prompt.
-
-    Raises:
-        InputError: it is none, or has several prompts.
-    """
+    """Read the body of a plain completion with one prompt, or raise InputError."""
     plain = _validated(CompletionBody, body)
     return ChatRequest(
         messages=(Message(role="prompt", text=plain.prompt if isinstance(plain.prompt, str) else plain.prompt[0]),),
@@ -192,7 +184,7 @@ def _text(content: str | list[TextPart] | None) -> str:
 
 
 def _tools(chat: ChatBody) -> tuple[Tool, ...]:
-    """Functions of the present form (`tools`) or of the former one (`functions`)."""
+    """Functions in `tools` or the deprecated `functions`."""
     present = [tool.get("function") for tool in chat.tools or () if isinstance(tool, Mapping)]
     named = [_mapping(tool) for tool in (*present, *(chat.functions or ()))]
     return tuple(

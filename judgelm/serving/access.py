@@ -1,4 +1,4 @@
-"""Who may use a server: clients with a key, or, where there is none, whoever uses it by its own name."""
+"""Access control: API keys, or known host names on servers without keys."""
 
 import hashlib
 import hmac
@@ -11,10 +11,10 @@ from judgelm.errors import ConfigError
 from judgelm.serving.http_errors import CLOSE, HttpError
 
 Headers = Iterable[tuple[bytes, bytes]]
-"""Names in lower case, as in ASGI."""
+"""Header names are in lower case, as in ASGI."""
 
 EVERYONE = ""
-"""The owner of all files, batches and adapters on a server without keys."""
+"""Owner of all files, batches and adapters on a server without keys."""
 
 _BEARER = b"bearer "
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -22,10 +22,7 @@ _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]@/?#,]+))(?::\d*)?")
 
 
 class ApiKeys:
-    """API keys of clients.
-
-    All digests are compared, each in constant time, so that the time reveals nothing about a key, not even its length.
-    """
+    """API keys of clients. All digests are compared in constant time, so that timing does not leak a key."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         self._digests = [_digest(key.encode()) for key in keys]
@@ -34,9 +31,9 @@ class ApiKeys:
         return bool(self._digests)
 
     def owner(self, headers: Headers) -> str | None:
-        """The owner of what a request makes: a digest of its key, or `EVERYONE` without keys; None where it has no key.
+        """Return a digest of the request's key, or `EVERYONE` without keys; None if the key is missing or invalid.
 
-        A key is sent as `Authorization: Bearer KEY`, Azure's `api-key` or Anthropic's `x-api-key`.
+        The key is in `Authorization: Bearer KEY`, Azure's `api-key` or Anthropic's `x-api-key`.
         """
         owner = None if self._digests else EVERYONE
         for name, value in headers:
@@ -57,19 +54,18 @@ def _digest(key: bytes) -> bytes:
 
 
 class KnownHosts:
-    """The names by which a server without a key or password may be used: localhost, its address, and allowed ones.
+    """Host names of a server without a key or password: local names, its address and allowed names.
 
-    A web page can bind its own name anew to the server's address (DNS rebinding), and is then of the server's origin;
-    or it can post a form without reading the reply. Browsers name the page as `Host` and as `Origin`.
+    This stops DNS rebinding, in which a web page maps its own name to the server's address, and forms posted by other
+    sites. Browsers send the page's name as `Host` and `Origin`.
 
     Args:
-        host: address that is served. 0.0.0.0 and :: stand for all IP addresses, which a page cannot bind, and for the
-            name of this machine.
-        allowed: further names; `*` allows all of them as `Host`.
-        way_out: what sets a key or a password, for the error.
+        host: served address. 0.0.0.0 and :: allow all IP addresses, which a page cannot rebind, and the machine's name.
+        allowed: further names; `*` allows all as `Host`.
+        way_out: how to set a key or a password, for the error.
 
     Raises:
-        ConfigError: an allowed name is none.
+        ConfigError: an allowed name is invalid.
     """
 
     def __init__(self, host: str, allowed: Iterable[str] = (), *, way_out: str = "set a key (--api-key-file)") -> None:
@@ -84,7 +80,7 @@ class KnownHosts:
         self._way_out = way_out
 
     def refusal(self, headers: Headers) -> HttpError | None:
-        """The error of a request under another name (421), or from another site's page (403)."""
+        """Return the error for an unknown host (421) or a page of another site (403)."""
         sent: dict[bytes, list[str]] = {b"host": [], b"origin": []}
         for name, value in headers:
             if name in sent:
@@ -92,7 +88,7 @@ class KnownHosts:
         host = _name_in(sent[b"host"][0]) if len(sent[b"host"]) == 1 else None
         if host is None or not self._knows(host):
             shown = ", ".join(sent[b"host"])[:100]
-            finding = f"host {shown!r} is not a name of this server, which has no key or password"
+            finding = f"host {shown!r} is not a known name of this server, which has no key or password"
             return self._error(421, "unknown_host", finding, host)
         for origin in sent[b"origin"]:
             site = _name_in(origin.partition("://")[2])
@@ -105,18 +101,17 @@ class KnownHosts:
         return host in self._names or "*" in self._names or (self._any_address and _is_address(host))
 
     def _error(self, status: int, code: str, finding: str, name: str | None) -> HttpError:
-        way_out = f"add --allowed-host {name[:100] if name else 'NAME'} when you start it, or {self._way_out}"
+        way_out = f"start it with --allowed-host {name[:100] if name else 'NAME'}, or {self._way_out}"
         return HttpError(status, code, f"{finding}; {way_out}", headers=CLOSE)
 
 
 def _name_in(authority: str) -> str | None:
-    """The name or address of `name`, `name:port` or `[address]:port`; None where it is none of them."""
+    """The name or address in `name`, `name:port` or `[address]:port`; None for other forms."""
     match = _AUTHORITY.fullmatch(authority)
     return None if match is None else _plain(match[1] or match[2])
 
 
 def _plain(name: str) -> str:
-    """A name in lower case without a final dot, an address in its shortest form."""
     name = name.lower().removesuffix(".")
     return ipaddress.ip_address(name).compressed if _is_address(name) else name
 

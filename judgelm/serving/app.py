@@ -1,4 +1,4 @@
-"""The ASGI application: OpenAI's API and judgelm's own routes, before one judge.
+"""The ASGI application: OpenAI's API and judgelm's own routes.
 
 app = create_app(JudgeHandler(judge, EngineWorker(judge.engine)), ServerSettings(model="my-judge"))
 uvicorn.run(app)
@@ -33,11 +33,10 @@ log = logging.getLogger("judgelm.serving")
 
 _GONE = 499
 _ABOUT = """\
-An LLM judge behind OpenAI's API. Prompts of known judging clients are answered as those clients expect.
+An LLM judge with OpenAI's API. Prompts of known judging clients are answered in the format those clients expect.
 
-Files, batches and loaded adapters belong to the API key that made them; other keys get 404. A server without keys
-answers under its own names only: others get 421, and pages of other sites get 403. A JSON body with a key twice gets
-400."""
+Files, batches and loaded adapters belong to an API key; other keys get 404. A server without keys returns 421 for
+unknown host names and 403 for pages of other sites. JSON bodies with duplicate keys get 400."""
 
 
 def create_app(
@@ -47,18 +46,16 @@ def create_app(
     *,
     request_log: RequestLog | None = None,
 ) -> FastAPI:
-    """The app; its `state` has `traffic`, a `Traffic`, and `judges`, the `ServedJudges`.
+    """Return the app. Its `state` has `traffic`, a `Traffic`, and `judges`, the `ServedJudges`.
 
-    The caller closes the handler's worker and the judge. Without `api_keys` the app is used by the names of `settings`
-    alone, see `judgelm.serving.access.KnownHosts`.
+    The caller closes the handler's worker and the judge. Without `api_keys`, only host names in `settings` can be used;
+    see `judgelm.serving.access.KnownHosts`. There is no `/docs`, which would load scripts from other servers.
 
     Args:
         handler: of the judge.
         settings: of the server.
-        adapters: handlers of further judges on the same worker, by name: see `judgelm.serving.judges`.
-        request_log: gets a line for each request; the caller closes it.
-
-    `/docs` is left out, since it would load scripts from other servers; `/openapi.json` is served.
+        adapters: handlers of further judges on the same worker, by name.
+        request_log: gets a line per request; the caller closes it.
     """
     metrics = Metrics(handler.worker)
     judges = ServedJudges(handler, settings, adapters)
@@ -80,7 +77,7 @@ def create_app(
     app.include_router(BatchFiles(judges, settings, traffic).routes())
     app.include_router(native_routes(judges, settings))
     app.include_router(adapter_routes(judges, settings))
-    _add_upkeep(app, handler, metrics)
+    _add_operations(app, handler, metrics)
     _add_errors(app, handler)
     app.add_middleware(
         RequestMiddleware,
@@ -93,9 +90,7 @@ def create_app(
     return app
 
 
-def _add_upkeep(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
-    """The routes for operators of the server."""
-
+def _add_operations(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
     async def live() -> Response:
         if handler.worker.broken is not None:
             log.error("not healthy: %s", handler.worker.broken)
@@ -111,9 +106,9 @@ def _add_upkeep(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
     async def prometheus() -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    app.get("/livez", summary="Whether the server works, also while it shuts down", responses=replies("Status"))(live)
+    app.get("/livez", summary="Liveness; also 200 during shutdown", responses=replies("Status"))(live)
     for path in ("/readyz", "/healthz", "/health"):
-        app.get(path, summary="Whether the server takes requests", responses=replies("Status"))(ready)
+        app.get(path, summary="Readiness for requests", responses=replies("Status"))(ready)
     app.get(
         "/metrics",
         summary="Counters in Prometheus' text format",
@@ -122,8 +117,6 @@ def _add_upkeep(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
 
 
 def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:
-    """Every error in OpenAI's form."""
-
     def respond(request: Request, error: HttpError) -> Response:
         request.state.error = error.code
         return error.response()
@@ -137,7 +130,7 @@ def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:
         return respond(request, from_judgelm_error(error, handler.worker.retry_after_s()))
 
     async def several(request: Request, error: ExceptionGroup[Exception]) -> Response:
-        """Errors of several samples of one request; the first is reported."""
+        """The first error of several samples is reported."""
         first = error.exceptions[0]
         if isinstance(first, JudgelmError):
             return await judgelm(request, first)
@@ -150,7 +143,7 @@ def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:
         return respond(request, HttpError(400, "invalid_json", "the body is nested too deeply"))
 
     async def gone(request: Request, error: ClientDisconnect) -> Response:
-        return Response(status_code=_GONE)  # not read by anybody; the metrics count it
+        return Response(status_code=_GONE)  # nobody reads it; it is counted in the metrics
 
     for kind, on_error in (
         (HttpError, http), (JudgelmError, judgelm), (ExceptionGroup, several), (HTTPException, routing),

@@ -1,11 +1,11 @@
-"""OpenAI's Batch API: files of requests that are answered one after another in the background.
+"""OpenAI's Batch API: files of requests that the server answers in the background.
 
-A line of an input file is `{"custom_id": ..., "method": "POST", "url": "/v1/chat/completions", "body": {...}}`, and a
-line of the results `{"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}`. `judgelm-batch`
-answers the same files without a server (`answer_rows`). A server keeps files and batches in memory until it ends. They
-belong to the API key that made them, and each key has an equal share of the room.
+An input line is `{"custom_id": ..., "method": "POST", "url": "/v1/chat/completions", "body": {...}}`, a result line
+`{"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}`. `judgelm-batch` answers the same
+files
+without a server. Files and batches are kept in memory and belong to an API key; all keys have equal storage limits.
 
-Source: what openai 3.52 sends and reads (`files`, `batches`).
+Source: requests and parsers of openai 3.52 (`files`, `batches`).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from judgelm.errors import InputError
-from judgelm.serving.batch_requests import AT_ONCE, ROUTES, Find, Row, answer_rows, read_requests
+from judgelm.serving.batch_requests import MAX_CONCURRENT, ROUTES, Find, Row, answer_rows, read_requests
 from judgelm.serving.http_errors import CLOSE, HttpError, json_response, limited_body, read_json, typed_field
 from judgelm.serving.judges import ServedJudges
 from judgelm.serving.middleware import Traffic
@@ -32,21 +32,17 @@ from judgelm.serving.settings import ServerSettings
 
 _MAX_FILES = _MAX_BATCHES = 1000
 _MAX_FILE_BYTES = 200 << 20
-_MAX_FORM_BYTES = 64 << 10
-"""Of an upload beside the file."""
+_MAX_FORM_BYTES = 64 << 10  # of an upload without the file
 _MAX_FIELDS, _MAX_FIELD_BYTES = 16, 1 << 10
-_MAX_METADATA, _MAX_METADATA_KEY, _MAX_METADATA_VALUE = 16, 64, 512
-"""OpenAI's own."""
+_MAX_METADATA, _MAX_METADATA_KEY, _MAX_METADATA_VALUE = 16, 64, 512  # OpenAI's limits
 
-_LONGEST_NAME = 255
+_MAX_NAME = 255
 
 log = logging.getLogger("judgelm.serving")
 
 
 @dataclass(slots=True, kw_only=True)
 class _File:
-    """A file of a client's, or of a batch's results."""
-
     name: str
     purpose: str
     content: bytes
@@ -54,7 +50,7 @@ class _File:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def row(self) -> Row:
-        """As clients see it."""
+        """Return the file as clients see it."""
         return {
             "id": self.id, "object": "file", "bytes": len(self.content), "created_at": self.created,
             "filename": self.name, "purpose": self.purpose, "status": "processed", "expires_at": None,
@@ -63,13 +59,13 @@ class _File:
 
 @dataclass(slots=True, kw_only=True)
 class _Store:
-    """The files and batches of one API key.
+    """Files and batches of one API key.
 
     Attributes:
         max_bytes: limit on `bytes`.
-        bytes: in files, in uploads that are arriving, and in inputs and results of running batches.
-        running: batches that have not ended; each leaves up to two files.
-        places: for requests in the engine's queue.
+        bytes: in files, in uploads in progress, and in inputs and results of running batches.
+        running: number of running batches; each creates up to two files.
+        slots: for requests in the engine's queue.
     """
 
     max_bytes: int
@@ -77,52 +73,38 @@ class _Store:
     running: int = 0
     files: dict[str, _File] = field(default_factory=dict)
     batches: dict[str, Row] = field(default_factory=dict)
-    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
 
     def take(self, size: int) -> None:
-        """Count further bytes.
-
-        Raises:
-            HttpError: there is no room for them.
-        """
+        """Reserve bytes, or raise HttpError."""
         if self.bytes + size > self.max_bytes:
-            finding = f"the files and results of this key are limited to {self.max_bytes:,} bytes together"
+            finding = f"files and results of this key are limited to {self.max_bytes:,} bytes in total"
             raise HttpError(429, "storage_full", f"{finding}; delete some files", headers=CLOSE)
         self.bytes += size
 
     def check_count(self, new: int) -> None:
-        """Refuse further files beyond the limit.
-
-        Raises:
-            HttpError: there are too many.
-        """
+        """Raise HttpError if there would be too many files."""
         if len(self.files) + 2 * self.running + new > _MAX_FILES:
-            finding = f"{len(self.files)} files, {self.running} batches that run; the limit is {_MAX_FILES} files"
+            finding = f"{len(self.files)} files and {self.running} running batches; the limit is {_MAX_FILES} files"
             raise HttpError(429, "too_many_files", f"{finding}; delete some", headers=CLOSE)
 
     def file(self, file_id: str) -> _File:
-        """A file of this key.
-
-        Raises:
-            HttpError: there is none of this id.
-        """
+        """Return a file of this key, or raise HttpError."""
         if file_id not in self.files:
-            raise HttpError(404, "file_not_found", f"no file {file_id[:60]!r}; a server forgets files when it ends")
+            raise HttpError(
+                404, "file_not_found", f"file {file_id[:60]!r} not found; files are lost when the server stops"
+            )
         return self.files[file_id]
 
     def batch(self, batch_id: str) -> Row:
-        """A batch of this key.
-
-        Raises:
-            HttpError: there is none of this id.
-        """
+        """Return a batch of this key, or raise HttpError."""
         if batch_id not in self.batches:
-            finding = f"no batch {batch_id[:60]!r}; a server forgets batches when it ends, and all but the last"
-            raise HttpError(404, "batch_not_found", f"{finding} {_MAX_BATCHES}")
+            message = f"batch {batch_id[:60]!r} not found; the server keeps the last {_MAX_BATCHES} until it stops"
+            raise HttpError(404, "batch_not_found", message)
         return self.batches[batch_id]
 
     def add_batch(self, batch: Row) -> None:
-        """Keep a batch; beyond the limit the oldest that has ended is forgotten."""
+        """Store a batch. Beyond the limit, forget the oldest finished one."""
         self.batches[batch["id"]] = batch
         ended = (name for name, each in self.batches.items() if each["status"] not in _RUNNING)
         if len(self.batches) > _MAX_BATCHES and (oldest := next(ended, None)):
@@ -133,7 +115,7 @@ _RUNNING = ("in_progress", "cancelling")
 
 
 class BatchFiles:
-    """The files and batches of a server, of each API key by itself."""
+    """Files and batches of a server, separate for each API key."""
 
     def __init__(self, judges: ServedJudges, settings: ServerSettings, traffic: Traffic) -> None:
         self._judges, self._settings, self._traffic = judges, settings, traffic
@@ -141,24 +123,23 @@ class BatchFiles:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def routes(self) -> APIRouter:
-        """Those of files and batches."""
+        """Return the routes of files and batches."""
         router = APIRouter()
         for method, path, summary, endpoint in (
             ("POST", "/v1/files", "Upload a file of requests", self._upload),
             ("GET", "/v1/files", "List the files of this key", self._list_files),
-            ("GET", "/v1/files/{file_id}", "One file", self._show_file),
+            ("GET", "/v1/files/{file_id}", "Show a file", self._show_file),
             ("DELETE", "/v1/files/{file_id}", "Delete a file", self._delete_file),
-            ("GET", "/v1/files/{file_id}/content", "The content of a file", self._content),
+            ("GET", "/v1/files/{file_id}/content", "Download a file", self._content),
             ("POST", "/v1/batches", "Answer the requests of a file", self._create),
             ("GET", "/v1/batches", "List the batches of this key", self._list_batches),
-            ("GET", "/v1/batches/{batch_id}", "One batch", self._show_batch),
-            ("POST", "/v1/batches/{batch_id}/cancel", "Begin no further request of a batch", self._cancel),
+            ("GET", "/v1/batches/{batch_id}", "Show a batch", self._show_batch),
+            ("POST", "/v1/batches/{batch_id}/cancel", "Cancel a batch after its running requests", self._cancel),
         ):
             router.add_api_route(path, endpoint, methods=[method], summary=summary, response_model=None)
         return router
 
     def _store(self, request: Request) -> _Store:
-        """The client's."""
         share = self._settings.max_files_bytes // max(1, len(self._settings.api_keys))
         return self._stores.setdefault(request.state.owner, _Store(max_bytes=share))
 
@@ -176,17 +157,12 @@ class BatchFiles:
             file = await self._read_form(request, take)
         finally:
             store.bytes -= arrived
-        store.check_count(1)  # others may have arrived meanwhile
+        store.check_count(1)  # other uploads may have finished meanwhile
         store.take(len(file.content))
         store.files[file.id] = file
         return json_response(file.row())
 
     async def _read_form(self, request: Request, take: Callable[[int], None]) -> _File:
-        """The file of an upload.
-
-        Raises:
-            HttpError: as `limited_body`, or the form has no such file.
-        """
         limits = {"max_files": 1, "max_fields": _MAX_FIELDS, "max_part_size": _MAX_FIELD_BYTES}
         try:
             async with (
@@ -200,14 +176,14 @@ class BatchFiles:
         except HTTPException as error:
             finding = f"the form cannot be read: {error.detail}"
             raise HttpError(400, "invalid_form", finding, headers=CLOSE) from error
-        except UnicodeError as error:  # of a charset that the client names
+        except UnicodeError as error:  # of the charset in the form
             raise HttpError(400, "invalid_form", "the form cannot be read: expected UTF-8", headers=CLOSE) from error
         except OSError as error:  # of the temporary file
             log.error("an upload: %s", error)
-            raise HttpError(507, "storage_full", "no room for the upload; see the server log", headers=CLOSE) from error
+            raise HttpError(507, "storage_full", "the disk is full; see the server log", headers=CLOSE) from error
         if len(content) > _MAX_FILE_BYTES:
             raise HttpError(413, "body_too_large", f'"file": larger than {_MAX_FILE_BYTES} bytes', param="file")
-        return _File(name=(sent.filename or "requests.jsonl")[:_LONGEST_NAME], purpose="batch", content=content)
+        return _File(name=(sent.filename or "requests.jsonl")[:_MAX_NAME], purpose="batch", content=content)
 
     async def _list_files(self, request: Request) -> Response:
         return _listed([file.row() for file in self._store(request).files.values()])
@@ -246,7 +222,7 @@ class BatchFiles:
         return json_response(batch)
 
     async def _run(self, store: _Store, batch: Row, rows: list[Row], find: Find, input_bytes: int) -> None:
-        """Answer the requests; successes and errors go to a file each, as OpenAI's do."""
+        """Successes and errors go to separate files, as in OpenAI's API."""
         results: dict[bool, list[bytes]] = {True: [], False: []}
         counts = batch["request_counts"]
 
@@ -262,7 +238,7 @@ class BatchFiles:
         self._traffic.batches += 1
         ended = "failed"
         try:
-            await answer_rows(rows, find, done, stopped=stopped, places=store.places)
+            await answer_rows(rows, find, done, stopped=stopped, slots=store.slots)
             ended = "cancelled" if batch["status"] == "cancelling" else "completed"
         finally:
             self._traffic.batches -= 1
@@ -270,7 +246,7 @@ class BatchFiles:
             store.bytes -= input_bytes
             _keep_results(store, batch, results)
             if ended == "completed" and counts["completed"] + counts["failed"] < counts["total"]:
-                _fail(batch, "storage_full", "no room for further results; delete files and send the rest again")
+                _fail(batch, "storage_full", "storage limit reached; delete files and resubmit the remaining requests")
             else:
                 batch |= {"status": ended, f"{ended}_at": int(time.time())}
 
@@ -288,11 +264,6 @@ class BatchFiles:
 
 
 def _new_batch(body: Mapping[str, Any], store: _Store) -> tuple[Row, _File]:
-    """The batch that a body asks for, and its input.
-
-    Raises:
-        HttpError: a field cannot be used, or there is no such file.
-    """
     file, endpoint = store.file(str(body.get("input_file_id"))), body.get("endpoint")
     if endpoint not in ROUTES:
         raise HttpError(400, "invalid_value", f'"endpoint": expected one of {", ".join(ROUTES)}', param="endpoint")
@@ -304,7 +275,7 @@ def _new_batch(body: Mapping[str, Any], store: _Store) -> tuple[Row, _File]:
         isinstance(value, str) and len(name) <= _MAX_METADATA_KEY and len(value) <= _MAX_METADATA_VALUE
         for name, value in metadata.items()
     ):
-        finding = f'"metadata": expected up to {_MAX_METADATA} texts of up to {_MAX_METADATA_VALUE} characters'
+        finding = f'"metadata": expected at most {_MAX_METADATA} strings of at most {_MAX_METADATA_VALUE} characters'
         raise HttpError(400, "invalid_value", finding, param="metadata")
     now = int(time.time())
     batch: Row = {
@@ -318,11 +289,6 @@ def _new_batch(body: Mapping[str, Any], store: _Store) -> tuple[Row, _File]:
 
 
 def _rows_of_batch(file: _File, endpoint: str) -> list[Row]:
-    """The requests of a file.
-
-    Raises:
-        InputError: it cannot be read, or a request is for another endpoint.
-    """
     try:
         rows = read_requests(file.content.decode())
     except UnicodeDecodeError as error:
@@ -338,7 +304,7 @@ def _fail(batch: Row, code: str, message: str) -> None:
 
 
 def _keep_results(store: _Store, batch: Row, results: Mapping[bool, Sequence[bytes]]) -> None:
-    """Make the results files, whose bytes the store has counted."""
+    """The store has already counted the bytes of the results."""
     for is_good, kind in ((True, "output"), (False, "error")):
         if results[is_good]:
             content = b"".join(results[is_good])

@@ -24,8 +24,8 @@ from judgelm.serving.responses_and_messages import (
     response_row,
 )
 
-AT_ONCE = 64
-"""Requests in the engine's queue at the same time, of all batches of a key."""
+MAX_CONCURRENT = 64
+"""Maximum requests of one key in the engine's queue."""
 
 _RETRY_S = 0.2
 Row = dict[str, Any]
@@ -37,26 +37,22 @@ def _completion_row(plain: bool, response: ChatResponse, body: Mapping[str, Any]
     return row
 
 
-ROUTES: dict[
-    str,
-    tuple[
-        Callable[[Mapping[str, Any]], ChatRequest],
-        Callable[[ChatResponse, Mapping[str, Any], str], Row],
-    ],
-] = {
+Reader = Callable[[Mapping[str, Any]], ChatRequest]
+Writer = Callable[[ChatResponse, Mapping[str, Any], str], Row]
+ROUTES: dict[str, tuple[Reader, Writer]] = {
     CHAT: (read_chat, partial(_completion_row, False)),
     PLAIN: (read_completion, partial(_completion_row, True)),
     RESPONSES: (lambda body: read_chat(chat_of_response(body)), response_row),
     MESSAGES: (lambda body: read_chat(chat_of_message(body)), message_row),
 }
-"""Route -> the reader of a request's body, and the writer of the reply."""
+"""Reader of the request and writer of the reply for each route."""
 
 
 def read_requests(text: str) -> list[Row]:
-    """The requests of a file.
+    """Read the requests of a batch file.
 
     Raises:
-        InputError: a line is none, or an id comes twice; the message names the line.
+        InputError: a line is invalid, or an id appears twice.
     """
     rows: list[Row] = []
     seen: set[str] = set()
@@ -71,11 +67,10 @@ def read_requests(text: str) -> list[Row]:
             raise InputError(f'line {number}: expected an object with "custom_id", "url" and "body"')
         name = row.get("custom_id")
         if not isinstance(name, str) or name in seen:
-            raise InputError(f'line {number}: "custom_id": expected a text of its own, got {str(name)[:60]!r}')
+            raise InputError(f'line {number}: "custom_id": expected a unique string, got {str(name)[:60]!r}')
         if row.get("url") not in ROUTES:
-            raise InputError(
-                f'line {number}: "url": expected one of {", ".join(ROUTES)}, got {str(row.get("url"))[:60]!r}'
-            )
+            url = str(row.get("url"))[:60]
+            raise InputError(f'line {number}: "url": expected one of {", ".join(ROUTES)}, got {url!r}')
         seen.add(name)
         rows.append(row)
     if not rows:
@@ -89,21 +84,21 @@ async def answer_rows(
     done: Callable[[Row], None],
     *,
     stopped: Callable[[], bool] = lambda: False,
-    places: asyncio.Semaphore | None = None,
+    slots: asyncio.Semaphore | None = None,
 ) -> None:
-    """Answer requests, `AT_ONCE` at a time.
+    """Answer requests concurrently.
 
     Args:
-        rows: as from `read_requests`.
-        find: the judge of a model's name.
-        done: is called with each line of the results as soon as it is there.
-        stopped: True once no further request is to be begun.
-        places: shared with other files that are answered at the same time.
+        rows: from `read_requests`.
+        find: returns the judge for a model name.
+        done: called with each result as soon as it is available.
+        stopped: returns True when no further request should start.
+        slots: limits the requests in the queue; share it between concurrent batches.
     """
-    places = places or asyncio.Semaphore(AT_ONCE)
+    slots = slots or asyncio.Semaphore(MAX_CONCURRENT)
 
     async def answer(row: Row) -> None:
-        async with places:
+        async with slots:
             if not stopped():
                 done(await _result(row, find))
 
@@ -113,12 +108,11 @@ async def answer_rows(
 
 
 async def _result(row: Row, find: Find) -> Row:
-    """A line of the results; an error is that of the request alone."""
     read, write = ROUTES[row["url"]]
     body = row["body"]
     try:
         name, handler = find(model_name(body, None))
-        response = await _when_free(lambda: handler.respond(read(body)))
+        response = await _retry_while_busy(lambda: handler.respond(read(body)))
         status, answer = 200, write(response, body, str(body.get("model") or name))
     except HttpError as error:
         status, answer = error.status, json.loads(error.body())
@@ -130,7 +124,7 @@ async def _result(row: Row, find: Find) -> Row:
     return {"id": f"batch_req_{name}", "custom_id": row["custom_id"], "response": reply, "error": None}
 
 
-async def _when_free(ask: Callable[[], Awaitable[ChatResponse]]) -> ChatResponse:
+async def _retry_while_busy(ask: Callable[[], Awaitable[ChatResponse]]) -> ChatResponse:
     while True:
         try:
             return await ask()

@@ -1,4 +1,4 @@
-"""The response to a chat request, and the errors raised instead of one."""
+"""The response to a chat request, and its errors."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,15 @@ from judgelm.records import Unparsed
 
 
 class UnrecognisedError(InputError):
-    """No dialect knows the prompt, and ordinary chats are off."""
+    """No dialect recognises the prompt, and ordinary chats are off."""
 
 
 class UnjudgedError(JudgelmError):
-    """The judge gave no readable verdict: never a tie, never a score.
-
-    Attributes:
-        failure: why.
-    """
+    """There is no readable verdict; `failure` says why."""
 
     def __init__(self, failure: Unparsed) -> None:
-        wrote = f"; it wrote {failure.text!r}" if failure.text and failure.why else ""
-        super().__init__(f"no verdict ({failure.code}): {failure.why or failure.text or 'no reason known'}{wrote}")
+        wrote = f"; the judge wrote {failure.text!r}" if failure.text and failure.why else ""
+        super().__init__(f"no verdict ({failure.code}): {failure.why or failure.text or 'unknown reason'}{wrote}")
         self.failure = failure
 
 
@@ -29,13 +25,12 @@ class ChatResponse:
     """The reply to a client, with its costs and notes.
 
     Attributes:
-        reply: for the client.
-        dialect: its name; None where the model answered as in an ordinary chat.
+        dialect: name of the dialect; None for an ordinary chat.
         prompt_tokens: read by the judge, over all requests.
         completion_tokens: written by the judge.
-        notes: in words, doubt about the split, inexact values, truncations, reasons that failed.
-        thinking: of each text, the model's thinking before it; empty where there is none.
-        finish_reasons: of an ordinary chat, `stop` or `length` of each text; a verdict always ends with `stop`.
+        notes: doubt about the split, inexact values, truncations and failed reasons.
+        thinking: the model's thinking before each text.
+        finish_reasons: `stop` or `length` for each text of an ordinary chat; verdicts always end with `stop`.
     """
 
     reply: Reply

@@ -1,7 +1,6 @@
-"""One engine in a thread of its own, shared by all requests and pages.
+"""An engine in a separate thread, shared by all requests and pages.
 
-Every client request and every page submits flows here; all flows in flight share the engine's batch, as in a batch run.
-Equal flows in flight at the same time are judged once.
+All flows in flight share the engine's batch, as in a batch run. Equal flows are judged once.
 """
 
 import asyncio
@@ -24,13 +23,13 @@ from judgelm.runs.runner import Listener, drive
 
 _POLL_S = 0.05
 _IDLE_S = 0.2
-_RATE_OVER = 256
-_SHUTDOWN = "the server is shutting down; try again when it is back"
+_RATE_WINDOW = 256
+_SHUTDOWN = "the server is shutting down; try again later"
 
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """A flow to drive, and the futures that wait for its result."""
+    """A flow, and the futures that wait for its result."""
 
     begin: Callable[[], RequestFlow[Any]]
     key: Hashable | None
@@ -40,7 +39,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The return value or error of a job's flow."""
+    """The result or error of a job's flow."""
 
     job: _Job
     result: Any = None
@@ -52,12 +51,12 @@ class WorkerCounts:
     """Counts since the worker started.
 
     Attributes:
-        submitted: flows submitted, the joined ones included.
-        joined: of them, flows that waited for the result of an equal one instead of being judged themselves.
-        refused: flows refused because the queue was full.
-        answered: flows that ended with a result.
+        submitted: all flows, including joined ones.
+        joined: flows that waited for the result of an equal flow.
+        refused: flows rejected because the queue was full.
+        answered: flows that returned a result.
         failed: flows that raised an error, or were in flight when the engine failed.
-        dropped: flows ended because every future that waited for them was cancelled.
+        dropped: flows whose futures were all cancelled.
     """
 
     submitted: int = 0
@@ -69,11 +68,11 @@ class WorkerCounts:
 
 
 class EngineWorker:
-    """Drives flows for many callers.
+    """Drives flows of many callers in one thread.
 
     Args:
-        engine: loaded; the worker's owner closes it after the worker.
-        max_queue: maximum flows in flight, the engine's own batch included; more are refused.
+        engine: loaded. The caller closes the worker, then the engine.
+        max_queue: maximum flows in flight, including the engine's batch.
     """
 
     def __init__(self, engine: Engine, *, max_queue: int = 4096) -> None:
@@ -86,7 +85,7 @@ class EngineWorker:
         self._by_key: dict[Hashable, _Job] = {}
         self._dropped: list[_Job] = []
         self._driven: set[_Job] = set()
-        self._finished: deque[float] = deque(maxlen=_RATE_OVER)
+        self._finished: deque[float] = deque(maxlen=_RATE_WINDOW)
         self._closing = False
         self._broken: str | None = None
         self._thread = threading.Thread(target=self._run, name="judgelm-engine", daemon=True)
@@ -99,12 +98,12 @@ class EngineWorker:
         key: Hashable | None = None,
         listener: Listener | None = None,
     ) -> "Future[Result]":
-        """Begin a flow; the future has its result or error. Cancelling the future drops the flow.
+        """Start a flow and return a future for its result. Cancelling the future drops the flow.
 
         Args:
-            begin: makes the flow.
-            key: equal for flows with equal results; while one of them is in flight the others wait for it.
-            listener: called in the engine's thread with each partial reply of the flow; it must not block.
+            begin: creates the flow.
+            key: equal for flows with equal results, which wait for the first of them.
+            listener: called in the engine's thread with each partial reply; it must not block.
 
         Raises:
             BusyError: the queue is full.
@@ -136,23 +135,23 @@ class EngineWorker:
 
     @property
     def in_flight(self) -> int:
-        """Flows in flight, those in the engine included."""
+        """Number of flows in flight, including those in the engine."""
         return len(self._in_flight)
 
     @property
     def broken(self) -> str | None:
-        """The reason of the engine's failure; None while it works."""
+        """Why the engine failed; None while it works."""
         return self._broken
 
     def retry_after_s(self) -> int:
-        """Estimated seconds until the queue is done, at the rate of the last results; at least 1."""
+        """Estimate the seconds until the queue is empty from the recent rate; at least 1."""
         if len(self._finished) < 2:
             return 1
         elapsed = self._finished[-1] - self._finished[0]
         return max(1, math.ceil(self.in_flight * elapsed / (len(self._finished) - 1)))
 
     def close(self, finish_s: float = 0.0) -> int:
-        """Refuse new flows and end when all others are done or time is up; return the number of unfinished flows."""
+        """Reject new flows, wait up to `finish_s` for the others, and return the number of unfinished ones."""
         self._closing = True
         until = time.monotonic() + finish_s
         while self._in_flight and self._thread.is_alive() and time.monotonic() < until:
@@ -162,12 +161,12 @@ class EngineWorker:
         return left
 
     def give_up(self) -> int:
-        """Refuse new flows and end those in flight with an error; return their number."""
+        """Reject new flows, fail those in flight, and return their number."""
         self._closing = True
         return self._fail_all(ShutdownError(_SHUTDOWN))
 
     def _leave(self, job: _Job, future: Future[Any]) -> None:
-        """Remove a cancelled future; a flow without any future is dropped."""
+        """Remove a cancelled future, and drop its flow if no other future waits for it."""
         with self._lock:
             if future in job.waiting:
                 job.waiting.remove(future)
@@ -182,7 +181,6 @@ class EngineWorker:
             del self._by_key[job.key]
 
     def _run(self) -> None:
-        """The engine's thread."""
         try:
             for outcome in drive(
                 self._new_jobs(), self._flow, LoneFailures(self.engine),
@@ -190,24 +188,24 @@ class EngineWorker:
             ):  # fmt: skip
                 self._driven.discard(outcome.job)
                 self._finish(outcome)
-        except Exception as error:  # any error at all: no future may stay open
+        except Exception as error:  # whatever the engine raises: every future must end
             self._broken = f"the engine failed: {error}"
             self._fail_all(EngineError(self._broken))
 
     def _new_jobs(self) -> Iterator[_Job | None]:
-        """Submitted jobs, or None for the moment; it blocks only while the engine is idle too."""
+        """Submitted jobs; None if there is no new one. Blocks only while the engine is idle."""
         while not (self._closing and not self._in_flight):
             try:
                 job = self._arrived.get_nowait() if self._driven else self._arrived.get(timeout=_IDLE_S)
             except queue.Empty:
                 yield None
                 continue
-            if job in self._in_flight:  # not dropped meanwhile
+            if job in self._in_flight:  # not dropped
                 self._driven.add(job)
                 yield job
 
     def _flow(self, job: _Job) -> Generator[Any, Any, _Outcome]:
-        """The job's flow; its errors concern this job alone."""
+        """An error of a flow does not affect other jobs."""
         try:
             return _Outcome(job, result=(yield from job.begin()))
         except Exception as error:
@@ -234,7 +232,6 @@ class EngineWorker:
             _settle(future, outcome)
 
     def _fail_all(self, error: EngineError) -> int:
-        """End all flows in flight with this error; return their number."""
         with self._lock:
             jobs = list(self._in_flight)
             futures = [future for job in jobs for future in job.waiting]
@@ -249,7 +246,6 @@ class EngineWorker:
 
 
 def _settle(future: Future[Any], outcome: _Outcome) -> None:
-    """Set the result or the error of a future, unless it was cancelled just now."""
     try:
         if outcome.error is not None:
             future.set_exception(outcome.error)
@@ -259,7 +255,7 @@ def _settle(future: Future[Any], outcome: _Outcome) -> None:
         pass
 
 
-_LOOK_EVERY_S = 0.05
+_UPDATE_INTERVAL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +263,9 @@ class PartialReply:
     """A partial reply.
 
     Attributes:
-        line: the prefill that it continues: the score line of a reason, else empty.
-        text: after it.
-        reason: whether it explains a score line, rather than being one.
+        line: the score line that a reason continues, else empty.
+        text: generated after `line`.
+        reason: whether this is a reason rather than a score line.
     """
 
     line: str
@@ -279,7 +275,7 @@ class PartialReply:
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[Result]):
-    """The return value of the flow."""
+    """The result of the flow."""
 
     result: Result
 
@@ -287,17 +283,9 @@ class Finished(Generic[Result]):
 async def stream_flow(
     worker: EngineWorker, begin: Callable[[], RequestFlow[Result]], *, key: Hashable | None = None
 ) -> AsyncGenerator[tuple[PartialReply, ...] | Finished[Result], None]:
-    """Yield the partial replies whenever they have changed, then the result; closing the generator drops the flow.
+    """Yield the partial replies whenever they change, then the result. Closing the generator drops the flow.
 
-    Args:
-        worker: that drives the flow.
-        begin: makes it.
-        key: as in `EngineWorker.submit`: others may wait for this flow, which itself waits for no other.
-
-    Raises:
-        BusyError: the queue is full.
-        EngineError: the engine failed.
-        JudgelmError: raised by the flow.
+    Flows with the same `key` may wait for this flow, which itself does not wait for others. Errors are as in `submit`.
     """
     latest: dict[str, PartialReply] = {}
 
@@ -308,7 +296,7 @@ async def stream_flow(
     sent: tuple[PartialReply, ...] = ()
     try:
         while not waiting.done():
-            await asyncio.wait({waiting}, timeout=_LOOK_EVERY_S)
+            await asyncio.wait({waiting}, timeout=_UPDATE_INTERVAL_S)
             now = tuple(latest.copy().values())
             if now != sent and not waiting.done():
                 sent = now
@@ -319,7 +307,7 @@ async def stream_flow(
 
 
 def _partial_reply(request: Request, text: str) -> PartialReply:
-    """A score line stops at its end; a continuation of one is a reason."""
+    """Score lines have a stop text; reasons continue a score line."""
     line = separate(request.prompt.prefill, bare=False).reply
     reason = not request.sampling.stop and bool(line)
     return PartialReply(line.strip() if reason else "", text, reason)

@@ -1,6 +1,6 @@
-"""The handler of client requests: recognises the prompt, judges it, and replies in the client's format. No HTTP.
+"""Handler of client requests, without HTTP: recognise the prompt, judge it, and reply in the client's format.
 
-All judges of a server, and judgelm's own routes, share one `EngineWorker` and so one engine.
+All judges of a server share one `EngineWorker`, and so one engine.
 """
 
 import asyncio
@@ -29,26 +29,25 @@ from judgelm.serving.judge_result import judge_result
 from judgelm.serving.tasks import ModeTask, checked_sample, has_room_for_reason, mode_tasks
 
 _CACHED_MODES = 256
-_LONG_REQUEST = 20_000
-"""Characters from which a request is parsed in a thread: shorter ones block the event loop for at most 20 ms."""
+_MAX_SYNC_CHARACTERS = 20_000  # longer requests are parsed in a thread: parsing would block the event loop
 
-_WAYS_OUT = "send a prompt of a known client, describe this one (--prompts FILE), or start the server with --chat"
-_NO_CHAT = "it asks for a verdict, and a chat would guess its format: describe the prompt in a file (--prompts FILE)"
+_WAYS_OUT = "use a known client's prompt, describe this one with --prompts FILE, or start the server with --chat"
+_NO_CHAT = "it asks for a verdict in an unknown format: describe it with --prompts FILE"
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerOptions:
-    """Options of the handler.
+    """Options of a `JudgeHandler`.
 
     Attributes:
-        chat: whether the model answers prompts that no dialect knows, unless they ask for a verdict.
-        both_orders: judge a pair in both orders, and three or more answers once per position of each answer. Off
-            judges the order shown; most clients send the other order as a second request.
+        chat: answer prompts that no dialect recognises as ordinary chats, unless they ask for a verdict.
+        both_orders: judge pairs in both orders, and three or more answers once per position of each answer. Most
+            clients send the other order as a second request.
         reasons: generate the judge's reason for replies that have room for it.
-        prompts: the user's own dialects, tried before the built-in ones.
-        learn: called with each request that no dialect knows.
+        prompts: custom dialects, tried before the built-in ones.
+        learn: called with each unrecognised request.
     """
 
     chat: bool = False
@@ -68,11 +67,11 @@ class _Recognised(NamedTuple):
 
 
 class JudgeHandler:
-    """Answers the requests of one judge. Call its methods from one event loop; the engine runs in the worker's thread.
+    """Answers the requests of one judge. Call its methods from one event loop.
 
     Attributes:
-        adapter: adapter of this judge, if it shares the worker's engine with other judges.
-        in_flight: number of requests being answered.
+        adapter: this judge's adapter if it shares the engine with other judges.
+        in_flight: number of requests in progress.
     """
 
     def __init__(self, judge: Judge, worker: EngineWorker, options: HandlerOptions = _DEFAULTS) -> None:
@@ -84,16 +83,16 @@ class JudgeHandler:
         self._mode: Callable[[str, str], BatchMode] = lru_cache(_CACHED_MODES)(self._new_mode)
 
     async def respond(self, request: ChatRequest) -> ChatResponse:
-        """Judge a client's request, or chat. Cancelling it drops the work.
+        """Answer a request. Cancelling drops the work.
 
         Raises:
-            UnrecognisedError: no dialect knows the prompt, and ordinary chats are off.
-            UnjudgedError: the judge gave no verdict.
-            InputError: an ordinary chat with unsupported fields.
+            UnrecognisedError: no dialect recognises the prompt, and ordinary chats are off.
+            UnjudgedError: there is no readable verdict.
+            InputError: an ordinary chat has unsupported fields.
             BusyError: the queue is full.
             EngineError: the engine failed.
         """
-        recognised = await self._recognise_in_time(request)
+        recognised = await self._recognise_async(request)
         if recognised is None:
             flow = chat_flow(request)
             [completion] = await self._run_all([(flow, self._key(flow))])
@@ -101,11 +100,11 @@ class JudgeHandler:
         return await self._judged_response(recognised, request)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
-        """Yield the growing first text of an ordinary chat, then the response; a verdict yields only the response.
+        """Yield the growing first text of an ordinary chat, then the response. For a verdict yield only the response.
 
-        Each text starts with the previous one. Closing the generator drops the work. Raises the errors of `respond`.
+        Each text starts with the previous one. Closing the generator drops the work. Errors are as in `respond`.
         """
-        recognised = await self._recognise_in_time(request)
+        recognised = await self._recognise_async(request)
         if recognised is not None:
             yield await self._judged_response(recognised, request)
             return
@@ -117,42 +116,35 @@ class JudgeHandler:
                 if isinstance(step, Finished):
                     response = chat_response(step.result, request)
                     if not response.reply.texts[0].startswith(written):
-                        raise EngineError("the replica that wrote this reply was lost; the retry gave another text")
+                        raise EngineError("a replica was lost during this reply, and the retry gave a different text")
                     yield response
                 elif (text := stable_text(step[0].text, request.stop)) != written and text.startswith(written):
                     yield (written := text)
 
     async def run_task(self, task: ModeTask) -> Judgment:
-        """Judge a sample; the judgment may be a failure. Cancelling it drops the work.
-
-        Raises:
-            InputError: the mode cannot judge the sample, or the judge cannot see its images.
-            ConfigError: unknown mode or option.
-            BusyError: the queue is full.
-            EngineError: the engine failed.
-        """
+        """Judge a sample. Cancelling drops the work."""
         if task.sample.images and not self.judge.engine.supports_images:
-            raise InputError('field "images": this judge cannot see images; leave them out')
+            raise InputError('field "images": this judge does not support images; leave them out')
         [judgment] = await self._run_tasks([task])
         return judgment
 
-    async def _recognise_in_time(self, request: ChatRequest) -> _Recognised | None:
-        if sum(len(message.text) for message in request.messages) < _LONG_REQUEST:
+    async def _recognise_async(self, request: ChatRequest) -> _Recognised | None:
+        if sum(len(message.text) for message in request.messages) < _MAX_SYNC_CHARACTERS:
             return self._recognise(request)
         return await asyncio.to_thread(self._recognise, request)
 
     def _recognise(self, request: ChatRequest) -> _Recognised | None:
-        """None for an ordinary chat."""
-        own = self.options.prompts
-        recognised = (recognise(request, own) if own else None) or recognise(request)
+        """None means an ordinary chat."""
+        custom = self.options.prompts
+        recognised = (recognise(request, custom) if custom else None) or recognise(request)
         if recognised is None:
             if self.options.learn is not None:
                 self.options.learn(request)
             judging = self.options.chat and wants_a_verdict(request)
             if judging or not self.options.chat:
-                nearest = nearest_prompt(normalised(request), (*own, *DIALECTS))
+                nearest = nearest_prompt(normalised(request), (*custom, *DIALECTS))
                 hints = "; ".join(filter(None, (nearest, _NO_CHAT if judging else _WAYS_OUT)))
-                raise UnrecognisedError(f"no dialect of a judging client knows this prompt; {hints}")
+                raise UnrecognisedError(f"unrecognised judge prompt; {hints}")
             return None
         dialect, task = recognised
         reasons = self.options.reasons and has_room_for_reason(dialect, task, request)
@@ -162,8 +154,8 @@ class JudgeHandler:
         dialect, task, tasks = recognised
         if self.judge.template.reading == "reward" and not all(len(each.sample.answers) == 2 for each in tasks):
             raise InputError(
-                "the judge is a reward model and its rewards have no scale, so it only compares two answers; "
-                "for the rewards call /v1/judge with mode reward"
+                "the judge is a reward model; its rewards have no scale, so clients can only compare two answers; "
+                "for rewards, call /v1/judge with mode reward"
             )
         judgments = await self._run_tasks(tasks)
         for judgment in judgments:
@@ -191,7 +183,7 @@ class JudgeHandler:
         return [replace(judgment, sample_id=task.sample.id) for judgment, task in zip(judgments, tasks, strict=True)]
 
     async def _run_all(self, flows: Sequence[tuple[Callable[[], RequestFlow[Result]], Hashable]]) -> list[Result]:
-        """Run flows concurrently; an error of one, or cancelling, drops the others."""
+        """Run flows concurrently. If one fails, or on cancellation, drop the others."""
         futures: list[Future[Result]] = []
         async with self._counted():
             try:
@@ -215,28 +207,26 @@ class JudgeHandler:
         return begin if self.adapter is None else partial(with_adapter, begin, self.adapter)
 
     def _key(self, *parts: object) -> str:
-        """Equal keys mean equal results: all fields of the mode, all texts of the sample, and the adapter."""
-        whole = repr((self.adapter, *parts)).encode(errors="surrogatepass")
-        return hashlib.blake2b(whole, digest_size=16).hexdigest()
+        """Return equal keys for equal results: same mode fields, sample texts and adapter."""
+        parts_repr = repr((self.adapter, *parts)).encode(errors="surrogatepass")
+        return hashlib.blake2b(parts_repr, digest_size=16).hexdigest()
 
     def _new_mode(self, name: str, options: str) -> BatchMode:
         return self.judge.mode(name, **json.loads(options))
 
 
 def _shareable(sample: Sample, mode: BatchMode) -> Sample:
-    """Drop the id if it affects nothing, so that equal samples with different ids are judged once."""
+    """Drop the id if it has no effect, so that equal samples are judged once."""
     greedy = mode.ignores_id and getattr(mode, "temperature", None) == 0
     return replace(sample, id="-") if greedy else sample
 
 
 def _thinking(judgments: Sequence[Judgment]) -> tuple[str, ...]:
-    """Attach all thinking to the first text of the reply."""
     thoughts = [shown.thinking for judgment in judgments for shown in judgment.shown if shown.thinking is not None]
     return ("\n\n".join(thoughts),) if thoughts else ()
 
 
 def _combined(results: Sequence[JudgeResult]) -> JudgeResult:
-    """Concatenate the scores of a batch; a single result stays unchanged."""
     if len(results) == 1:
         return results[0]
     return JudgeResult(scores=tuple(score for each in results for score in each.scores), batch=tuple(results))

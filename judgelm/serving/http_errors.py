@@ -1,4 +1,4 @@
-"""Errors in the format of OpenAI's clients, and the limits on bodies and answers that raise them."""
+"""Errors in OpenAI's format, and the limits on bodies and answers that raise them."""
 
 import asyncio
 import json
@@ -20,12 +20,12 @@ from judgelm.serving.settings import ServerSettings
 log = logging.getLogger("judgelm.serving")
 
 _FIELD = re.compile(r'(?:field )?"(\w+)"')
-_LONGEST = 1000
+_MAX_MESSAGE = 1000
 _TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 
 CLOSE = {"Connection": "close"}
-"""Header of a reply to a body that was not read: its rest must not be read as the next request."""
+"""Header of a reply to an unread body, whose rest must not be read as the next request."""
 
 
 class HttpError(Exception):
@@ -47,23 +47,18 @@ class HttpError(Exception):
         self.headers = dict(headers or {})
 
     def response(self) -> Response:
-        """The HTTP response."""
+        """Return the HTTP response."""
         return Response(self.body(), self.status, self.headers, "application/json")
 
     def body(self) -> bytes:
-        """Its JSON."""
+        """Return the JSON body."""
         kind = _TYPES.get(self.status) or ("server_error" if self.status >= 500 else "invalid_request_error")
-        error = {"message": str(self)[:_LONGEST], "type": kind, "param": self.param, "code": self.code}
+        error = {"message": str(self)[:_MAX_MESSAGE], "type": kind, "param": self.param, "code": self.code}
         return json.dumps({"error": error}).encode()
 
 
 def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
-    """The HTTP error for an error of judgelm.
-
-    Args:
-        error: raised while handling a request.
-        retry_after_s: when to try a busy server again.
-    """
+    """Return the HTTP error for an error of judgelm; `retry_after_s` is for a busy server."""
     match error:
         case UnrecognisedError():
             return HttpError(400, "unrecognised_prompt", str(error))
@@ -94,18 +89,15 @@ def _of_unjudged(error: UnjudgedError) -> HttpError:
 
 
 def from_routing_error(status: int, path: str, headers: Mapping[str, str] | None) -> HttpError:
-    """The HTTP error for an unknown path or method."""
-    finding = "no such route" if status == 404 else "no such method on this route"
+    """Return the HTTP error for an unknown path or method."""
+    finding = "route not found" if status == 404 else "method not allowed"
     return HttpError(
-        status,
-        _CODES.get(status, "invalid_request"),
-        f"{path[:200]}: {finding}; /openapi.json lists all",
-        headers=headers,
+        status, _CODES.get(status, "invalid_request"), f"{path[:200]}: {finding}; see /openapi.json", headers=headers
     )
 
 
 def _field(message: str) -> str | None:
-    """The field of the body that a message begins with."""
+    """Name of the body's field at the start of a message."""
     match = _FIELD.match(message)
     return match[1] if match else None
 
@@ -117,27 +109,18 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _JsonError(ValueError):
-    """JSON that Python reads, but not as it was meant."""
+    """JSON that Python accepts and `strict_json` does not."""
 
 
 async def read_json(request: Request, settings: ServerSettings) -> dict[str, Any]:
-    """A request's body as a JSON object.
-
-    Raises:
-        HttpError: it is too large (413), too slow (408), compressed (415), or no JSON object (400).
-        ClientDisconnect: the client closed the connection.
-    """
+    """Read a request's body as a JSON object."""
     async with limited_body(request, settings, settings.max_body_bytes) as limited:
         raw = await limited.body()
     return parse_json(raw)
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
-    """A JSON object, as `strict_json`.
-
-    Raises:
-        HttpError: the bytes are no such object (400).
-    """
+    """Parse a JSON object as `strict_json` does."""
     try:
         body = strict_json(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -150,32 +133,24 @@ def parse_json(raw: bytes) -> dict[str, Any]:
 
 
 def strict_json(text: str) -> Any:
-    """The value of a JSON text: no key twice in an object, finite numbers, and texts that are valid UTF-8.
-
-    Raises:
-        ValueError: the text is not such JSON; the message is safe to show.
-    """
+    """Parse a JSON text. Duplicate keys, infinite numbers and invalid UTF-8 are errors."""
     try:
         value = _DECODER.decode(text)
-        if _ESCAPED_SURROGATE.search(text):  # no tokenizer takes half a pair
+        if _ESCAPED_SURROGATE.search(text):  # tokenizers reject lone surrogates
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise _JsonError("it contains half a surrogate pair, which is not valid UTF-8") from error
+        raise _JsonError("it contains a lone surrogate, which is not valid UTF-8") from error
     except RecursionError as error:
         raise _JsonError("it is nested too deeply") from error
     except ValueError as error:
         if isinstance(error, json.JSONDecodeError | _JsonError):
             raise
-        raise _JsonError("it has a number of too many digits") from error
+        raise _JsonError("it has a number with too many digits") from error
     return value
 
 
 def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected: str) -> Field | None:
-    """A field of a body; None where it is missing or null.
-
-    Raises:
-        HttpError: it has another type (400).
-    """
+    """Return a field of a body; None if it is missing or null."""
     value = body.get(name)
     if value is None or isinstance(value, kind):
         return value
@@ -183,18 +158,14 @@ def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected:
 
 
 def json_response(row: Mapping[str, Any]) -> Response:
-    """The response with this body."""
+    """Return a response with this body."""
     return Response(json.dumps(row, allow_nan=False).encode(), media_type="application/json")
 
 
 async def wait_for_answer(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:
-    """Wait for an answer as long as the client does, up to the time limit; then the work is cancelled.
+    """Wait for an answer until the client disconnects or the time is up; then cancel the work.
 
-    The body must have been read: the next message is then the client's disconnect.
-
-    Raises:
-        HttpError: the time is up (504, after which OpenAI's clients retry).
-        ClientDisconnect: the client closed the connection.
+    Read the body before: the next message is then the client's disconnect.
     """
     working = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(request.receive())
@@ -214,12 +185,12 @@ async def wait_for_answer(work: Awaitable[Result], request: Request, settings: S
 
 
 def timeout_error(settings: ServerSettings) -> HttpError:
-    """The error of a late answer."""
+    """Return the error for a late answer."""
     return HttpError(504, "timeout", f"no answer within {settings.request_timeout_s:g} s; try again later")
 
 
 def shutdown_error() -> HttpError:
-    """The error of a request that the server's end cuts off."""
+    """Return the error for a request during shutdown."""
     headers = {"Retry-After": "5", **CLOSE}
     return HttpError(503, "shutting_down", "the server is shutting down; try again later", headers=headers)
 
@@ -228,19 +199,9 @@ def shutdown_error() -> HttpError:
 async def limited_body(
     request: Request, settings: ServerSettings, max_bytes: int, take: Callable[[int], None] = lambda size: None
 ) -> AsyncIterator[Request]:
-    """The request with limits on its body, to be read within the block.
+    """Return the request with limits on its body, which must be read within the block.
 
-    A body has `body_timeout_s` for each `max_body_bytes`, begun ones included, so that a large file may take longer.
-
-    Args:
-        request: whose body has not been read.
-        settings: has the time limit.
-        max_bytes: limit on the size.
-        take: called with the size of each part; it may raise.
-
-    Raises:
-        HttpError: the body is too large (413), too slow (408) or compressed (415).
-        ClientDisconnect: the client closed the connection.
+    The client has `body_timeout_s` per `max_body_bytes` or part of it, so that large files may take longer.
     """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise HttpError(415, "unsupported_encoding", "send the body uncompressed", headers=CLOSE)
@@ -255,7 +216,7 @@ async def limited_body(
         message = await request.receive()
         arrived = len(message.get("body", b""))
         size += arrived
-        if size > max_bytes:  # sent in chunks, without a length
+        if size > max_bytes:  # chunked, without a content-length
             raise too_large
         take(arrived)
         timeout.reschedule(began + settings.body_timeout_s * max(1.0, size / settings.max_body_bytes))
@@ -272,7 +233,7 @@ async def limited_body(
 def _finite(number: str) -> float:
     value = float(number)
     if math.isinf(value):
-        raise _JsonError(f"{number[:40]} is too large a number")
+        raise _JsonError(f"{number[:40]} is too large")
     return value
 
 
@@ -284,8 +245,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in row if names.count(name) > 1)
-        raise _JsonError(f"key {json.dumps(twice[:100])} appears twice in one object; keep one of them")
+        repeated = next(name for name in row if names.count(name) > 1)
+        raise _JsonError(f"key {json.dumps(repeated[:100])} appears twice in one object; keep one of them")
     return row
 
 

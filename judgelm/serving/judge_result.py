@@ -1,4 +1,4 @@
-"""The result of a client's task, computed from the judge's judgment."""
+"""Compute the result of a client's task from a judgment."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -11,22 +11,22 @@ from judgelm.records import GradeDistribution, Judgment, PairDistribution, Shown
 
 _LOWEST, _HIGHEST = 1.0, 10.0
 _DIGITS = 9
-"""Of probabilities and scores: no noise of floats where a half, or a client's limit, decides."""
+"""Probabilities and scores are rounded, so that float noise does not decide at 0.5 or at a client's limit."""
 
 Line = tuple[tuple[float, ...], float]
-"""Scores in the order that the client shows, and their probability."""
+"""Scores in the order shown by the client, and their probability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PromptScores:
-    """Scores of one prompt, in the order that the client shows.
+    """Scores of one prompt, in the order shown by the client.
 
     Attributes:
         lines: score lines with their probabilities, which need not sum to 1.
-        expected: mean of each answer's score.
-        first_better: P(the first is better), ties counted half; of a pair.
-        tie: P(both have the same score); of a pair.
-        note: why this is the score line alone; empty where it is a distribution.
+        expected: expected score of each answer.
+        first_better: P(the first is better), ties counted half; for a pair.
+        tie: P(both have the same score); for a pair.
+        note: why there is only a score line; empty for a distribution.
     """
 
     lines: tuple[Line, ...]
@@ -37,14 +37,7 @@ class _PromptScores:
 
 
 def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, float], draws: int) -> JudgeResult:
-    """The result of a task, from a judgment with a verdict.
-
-    Args:
-        task: of the client.
-        judgment: of the mode task that `mode_tasks` made of it; its `sample_id` seeds the draws.
-        scale: lowest and highest score of the judge.
-        draws: number of score lines to draw.
-    """
+    """Compute the result of a task from a judgment with a verdict."""
     prompts = [_of_words(judgment, scale)] if judgment.reads_words else []
     prompts = prompts or [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
     notes = [task.doubt, *(scores.note for scores in prompts)]
@@ -71,7 +64,7 @@ def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
 
 
 def _of_words(judgment: Judgment, scale: tuple[float, float]) -> _PromptScores:
-    """Scores of the whole judgment; of a pair, P(first better) stands for the best and the worst score."""
+    """For a pair judged by verdict words, the scores are the ends of the scale, weighted by P(first better)."""
     assert judgment.scores is not None, "checked before"
     if judgment.probability is None:
         return _PromptScores(lines=((judgment.scores, 1.0),), expected=judgment.scores)
@@ -84,12 +77,7 @@ def _of_words(judgment: Judgment, scale: tuple[float, float]) -> _PromptScores:
 
 
 def likeliest_winner(first_better: float, tie: float) -> Winner:
-    """The likeliest of three: the first is better, the second is, or a tie; a tie where both are equally likely.
-
-    Args:
-        first_better: P(the first is better), ties counted half, in [0, 1].
-        tie: P(both have the same score), in [0, 1].
-    """
+    """Return the most likely of first better, second better and tie; a tie if the first two are equally likely."""
     first, second = first_better - tie / 2, 1 - first_better - tie / 2
     lead = round(first - second, _DIGITS)
     if lead == 0 or round(tie - max(first, second), _DIGITS) > 0:
@@ -98,8 +86,7 @@ def likeliest_winner(first_better: float, tie: float) -> Winner:
 
 
 def _prompt_scores(shown: Shown) -> _PromptScores:
-    """Scores from a prompt's distribution, or from its score line alone where there is no usable one."""
-    assert shown.scores is not None, "a prompt without scores says nothing"
+    assert shown.scores is not None, "filtered by the caller"
     distribution = shown.distribution or shown.grades
     if distribution is not None and 1 - distribution.unassigned >= MIN_ASSIGNED:
         return _of_pair(shown, distribution) if isinstance(distribution, PairDistribution) else _of_grades(distribution)
@@ -110,26 +97,26 @@ def _prompt_scores(shown: Shown) -> _PromptScores:
         expected=scores,
         first_better=0.5 if first == last else float(first > last),
         tie=float(first == last),
-        note=_why_alone(shown, distribution),
+        note=_line_note(shown, distribution),
     )
 
 
-def _why_alone(shown: Shown, distribution: PairDistribution | GradeDistribution | None) -> str:
+def _line_note(shown: Shown, distribution: PairDistribution | GradeDistribution | None) -> str:
     if distribution is not None:
         share = 1 - distribution.unassigned
-        return f"score lines have {share:.2g} of the probability together; the one written stands for all"
+        return f"all score lines together have probability {share:.2g}; only the written one is used"
     if len(shown.order) > 2:
-        return "three and more answers are judged by the score line alone, without probabilities"
-    return "the engine gives no probabilities; the score line written stands for all"
+        return "three or more answers are judged by the score line, without probabilities"
+    return "the engine does not return probabilities; only the written score line is used"
 
 
 def _of_pair(shown: Shown, distribution: PairDistribution) -> _PromptScores:
     swapped = shown.order == (1, 0)
     first, second = distribution.expected
     listed = [(s1, s2, share) for s1, s2, share in distribution.likeliest] or [(first, second, 1.0)]
-    whole = fsum(share for _, _, share in listed)
+    total = fsum(share for _, _, share in listed)
     return _PromptScores(
-        lines=tuple(((s2, s1) if swapped else (s1, s2), share / whole) for s1, s2, share in listed),
+        lines=tuple(((s2, s1) if swapped else (s1, s2), share / total) for s1, s2, share in listed),
         expected=(second, first) if swapped else (first, second),
         first_better=1 - distribution.first_better if swapped else distribution.first_better,
         tie=distribution.tie,
@@ -138,32 +125,34 @@ def _of_pair(shown: Shown, distribution: PairDistribution) -> _PromptScores:
 
 def _of_grades(distribution: GradeDistribution) -> _PromptScores:
     listed = distribution.likeliest or ((distribution.expected, 1.0),)
-    whole = fsum(share for _, share in listed)
+    total = fsum(share for _, share in listed)
     return _PromptScores(
-        lines=tuple(((score,), share / whole) for score, share in listed), expected=(distribution.expected,)
+        lines=tuple(((score,), share / total) for score, share in listed), expected=(distribution.expected,)
     )
 
 
 def _notes(shown: Shown) -> list[str]:
-    """Notes on truncated answers, inexact probabilities and a missing reason."""
-    notes = [f"an answer was cut from {cut.tokens_before} to {cut.tokens_after} tokens" for cut in shown.truncations]
+    notes = [
+        f"an answer was truncated from {cut.tokens_before} to {cut.tokens_after} tokens" for cut in shown.truncations
+    ]
     distribution = shown.distribution or shown.grades
     if distribution is not None and distribution.approximation:
         notes.append(f"the probabilities are not exact: {distribution.approximation}")
-    if (lack := shown.reason_failure) is not None:
-        notes.append(f"the judge's reason: {lack.code}{f', {lack.why or lack.text}' if lack.why or lack.text else ''}")
+    if (failure := shown.reason_failure) is not None:
+        why = failure.why or failure.text
+        notes.append(f"the judge's reason: {failure.code}{f', {why}' if why else ''}")
     return notes
 
 
 def _on_ten(lines: Iterable[Line], scale: tuple[float, float]) -> tuple[Line, ...]:
-    """The lines of all prompts on 1 to 10, equal ones put together, likeliest first; their probabilities sum to 1."""
+    """Merge the lines of all prompts on the scale 1 to 10, the most likely first; probabilities sum to 1."""
     shares: dict[tuple[float, ...], float] = {}
     for scores, share in lines:
         line = tuple(_to_ten(score, scale) for score in scores)
         shares[line] = shares.get(line, 0.0) + share
-    whole = fsum(shares.values())
+    total = fsum(shares.values())
     return tuple(
-        sorted(((scores, share / whole) for scores, share in shares.items()), key=lambda line: (-line[1], line[0]))
+        sorted(((scores, share / total) for scores, share in shares.items()), key=lambda line: (-line[1], line[0]))
     )
 
 
@@ -177,6 +166,6 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _drawn(lines: Sequence[Line], seed: str, count: int) -> tuple[tuple[float, ...], ...]:
-    """Score lines by their probabilities; the first ones stay the same when more are drawn."""
+    """The first draws do not depend on `count`."""
     draw = random.Random(f"draws {seed}")
     return tuple(draw.choices([scores for scores, _ in lines], [share for _, share in lines], k=count))

@@ -30,11 +30,6 @@ class ServedJudges:
     An adapter that a client loads is of the client's key alone: others neither see nor unload it, and may use its name
     for their own. Its methods belong to the server's event loop. The engine is shared: requests of all judges are
     batched together.
-
-    Args:
-        base: the handler of the judge that the server was started with.
-        settings: names of that judge, and the folder from which adapters may be loaded.
-        adapters: handlers of judges on the same worker for all clients, by name.
     """
 
     def __init__(
@@ -59,15 +54,7 @@ class ServedJudges:
         return (*base, *self._shared, *self._loaded.get(owner, ()))
 
     def find(self, name: str | None, owner: str = EVERYONE) -> tuple[str, JudgeHandler]:
-        """A judge's own name and its handler.
-
-        Args:
-            name: a client's; None takes the first judge that is listed.
-            owner: the client's key, as from `ApiKeys.owner`.
-
-        Raises:
-            HttpError: no judge of that name (404).
-        """
+        """A judge's own name and its handler."""
         listed = self.listed(owner)
         if name is None and listed:
             name = listed[0]
@@ -98,17 +85,7 @@ class ServedJudges:
         return card | {"base": self._settings.model} if handler is not self.base else card
 
     async def load(self, name: str, path: str, owner: str = EVERYONE) -> None:
-        """Load an adapter as a judge of that name; requests in flight wait while it is read.
-
-        Args:
-            name: that clients will use.
-            path: of its folder, relative to the settings' folder or within it.
-            owner: the key of the client, whose adapter it will be.
-
-        Raises:
-            HttpError: loading is not allowed (403), the name is taken (409), the key has loaded too many (429), or the
-                adapter cannot be loaded (400).
-        """
+        """Load an adapter as a judge of that name; requests in flight wait while it is read."""
         folder = self._folder(path)
         if name in self.listed(owner) or (owner, name) in self._loading:
             raise HttpError(409, "model_exists", f"model {name[:100]!r} exists; unload it first", param="lora_name")
@@ -130,11 +107,7 @@ class ServedJudges:
         own[name] = handler
 
     async def unload(self, name: str, owner: str = EVERYONE) -> None:
-        """Refuse new requests for an adapter at once, and free it when those in flight are answered.
-
-        Raises:
-            HttpError: loading is not allowed (403), it is shared with other keys (403), or it is no adapter (404).
-        """
+        """Refuse new requests for an adapter at once, and free it when those in flight are answered."""
         self._check_allowed()
         adapters = self._loaded.get(owner, {})
         if name in self._shared:

@@ -12,7 +12,7 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 
 
 class Metrics:
-    """The counters of one server in Prometheus' format, separate from those of others in this process."""
+    """Metrics of one server, separate from other servers in the process."""
 
     def __init__(self, worker: EngineWorker) -> None:
         self._registry = registry = CollectorRegistry(auto_describe=True)
@@ -21,22 +21,19 @@ class Metrics:
             "judgelm_requests", "Requests answered.", ("route", "status", "dialect", "judge"), registry=registry
         )
         self._seconds = Histogram(
-            "judgelm_request_seconds", "From a request's headers to the end of its reply.", ("route",),
+            "judgelm_request_seconds", "Seconds from a request's headers to the end of its reply.", ("route",),
             buckets=_BUCKETS_S, registry=registry,
         )  # fmt: skip
         about_failures = "Judgments without a readable verdict, by failure code."
         self._failures = Counter("judgelm_failures", about_failures, ("code", "judge"), registry=registry)
-        about_errors = "Requests refused or failed, by the code of the reply."
+        about_errors = "Rejected or failed requests, by error code."
         self._errors = Counter("judgelm_errors", about_errors, ("code",), registry=registry)
-        self._prompt_tokens = Counter(
-            "judgelm_prompt_tokens", "Tokens that the judge read.", ("judge",), registry=registry
-        )
-        self._completion_tokens = Counter(
-            "judgelm_completion_tokens", "Tokens that the judge wrote.", ("judge",), registry=registry
-        )
+        self._prompt_tokens = Counter("judgelm_prompt_tokens", "Prompt tokens.", ("judge",), registry=registry)
+        about_completions = "Completion tokens."
+        self._completion_tokens = Counter("judgelm_completion_tokens", about_completions, ("judge",), registry=registry)
 
     def count(self, record: RequestRecord) -> None:
-        """Count a request whose reply has ended."""
+        """Count a finished request."""
         self._requests.labels(record.route, str(record.status), record.dialect, record.judge).inc()
         self._seconds.labels(record.route).observe(record.duration_s)
         if record.error:
@@ -48,12 +45,12 @@ class Metrics:
             self._completion_tokens.labels(record.judge).inc(record.completion_tokens)
 
     def text(self) -> bytes:
-        """All counters in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 class _WorkerCollector:
-    """The worker's own counts, read on demand."""
+    """The worker's counts, read on demand."""
 
     def __init__(self, worker: EngineWorker) -> None:
         self._worker = worker
@@ -61,14 +58,14 @@ class _WorkerCollector:
     def collect(self) -> Iterator[Metric]:
         counts = self._worker.counts
         yield GaugeMetricFamily(
-            "judgelm_waiting", "Judgments in flight, those in the engine included.", self._worker.in_flight
+            "judgelm_waiting", "Judgments in flight, including those in the engine.", self._worker.in_flight
         )
         for name, meaning, count in (
             ("asked", "Judgments requested.", counts.submitted),
-            ("joined", "Of them, judgments that waited for an equal one in flight.", counts.joined),
-            ("refused", "Judgments refused because the queue was full.", counts.refused),
+            ("joined", "Requested judgments that waited for an equal one in flight.", counts.joined),
+            ("refused", "Judgments rejected because the queue was full.", counts.refused),
             ("answered", "Judgments that ended with a result.", counts.answered),
             ("failed", "Judgments that ended with an error.", counts.failed),
-            ("dropped", "Judgments dropped because no client waited for them.", counts.dropped),
+            ("dropped", "Judgments dropped because their clients disconnected.", counts.dropped),
         ):
             yield CounterMetricFamily(f"judgelm_{name}", meaning, count)

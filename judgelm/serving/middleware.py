@@ -1,4 +1,4 @@
-"""Access, shutdown, metrics, the request log and traces of all requests."""
+"""Access control, shutdown, metrics and the request log for all requests."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from judgelm.serving.request_log import RequestLog, RequestRecord
 log = logging.getLogger("judgelm.serving")
 
 PROBES = ("/health", "/healthz", "/livez", "/readyz")
-"""Routes that need no key, and answer during shutdown."""
+"""Routes that need no key and answer during shutdown."""
 
 
 @dataclass(slots=True)
@@ -25,9 +25,9 @@ class Traffic:
     """Requests in a server.
 
     Attributes:
-        in_flight: requests whose reply has not ended.
-        batches: batches of requests that have not ended.
-        closing: whether new requests are refused because the server is shutting down.
+        in_flight: unfinished requests.
+        batches: unfinished batches.
+        closing: the server is shutting down and rejects new requests.
     """
 
     in_flight: int = 0
@@ -36,17 +36,9 @@ class Traffic:
 
 
 class RequestMiddleware:
-    """Counts and records every request, refuses those of others or during shutdown, and answers unexpected errors.
+    """Counts and logs every request, rejects requests without access or during shutdown, and handles unexpected errors.
 
     It sets `owner` in a request's state.
-
-    Args:
-        app: the next in ASGI's chain.
-        keys: of clients.
-        hosts: by which clients may use a server without keys.
-        metrics: the server's counters.
-        traffic: the server's requests.
-        request_log: gets a line for each request; None writes none.
     """
 
     def __init__(
@@ -67,15 +59,15 @@ class RequestMiddleware:
         self._log = request_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on, or reject it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
+        started = time.perf_counter()
         scope.setdefault("state", {})
 
         def count() -> None:
-            self._metrics.count(exchange.record(scope, time.perf_counter() - began))
+            self._metrics.count(exchange.record(scope, time.perf_counter() - started))
 
         exchange = _Exchange(receive, send, count, keep=self._log is not None and self._log.texts)
         self._traffic.in_flight += 1
@@ -85,7 +77,7 @@ class RequestMiddleware:
             self._traffic.in_flight -= 1
             exchange.end()
             if self._log is not None and scope["path"] not in PROBES:
-                self._log.write(exchange.record(scope, time.perf_counter() - began), exchange.bodies)
+                self._log.write(exchange.record(scope, time.perf_counter() - started), exchange.bodies)
 
     async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
         try:
@@ -93,15 +85,15 @@ class RequestMiddleware:
             if error is None:
                 await self._app(scope, exchange.receive, exchange.send)
                 return
-        except asyncio.CancelledError:  # uvicorn ends at once; an error would be a traceback in the log
+        except asyncio.CancelledError:  # uvicorn is stopping; raising would log a traceback
             if not self._traffic.closing:
                 raise
             if exchange.status:
                 return  # uvicorn closes the connection
             error = shutdown_error()
-        except Exception:
+        except Exception:  # the outermost handler: clients get a 500 with an id, whatever a library raised
             log.exception("internal error")
-            if exchange.status:  # the reply has begun: only closing the connection can signal the error
+            if exchange.status:  # the reply has started: closing the connection is the only signal left
                 raise
             error = HttpError(500, "internal_error", "internal error; see the server log")
         scope["state"]["error"] = error.code
@@ -121,9 +113,9 @@ class RequestMiddleware:
 
 
 class _Exchange:
-    """A request and its reply as they pass: the reply gets its id, and bodies are kept where they are to be logged.
+    """A request and its reply. It adds the reply's id, and keeps bodies that are logged.
 
-    `count` is called once, before the reply's last piece is sent: a client that has read it finds it in `/metrics`.
+    `count` is called once, before the last part of the reply is sent, so that a client then sees it in `/metrics`.
     """
 
     def __init__(self, receive: Receive, send: Send, count: Callable[[], None], *, keep: bool) -> None:
@@ -159,11 +151,10 @@ class _Exchange:
 
     @property
     def bodies(self) -> tuple[bytes, bytes] | None:
-        """Of request and reply, where they are kept."""
+        """Bodies of request and reply, if kept."""
         return None if self._kept is None else (bytes(self._kept[0]), bytes(self._kept[1]))
 
     def record(self, scope: Scope, duration_s: float) -> RequestRecord:
-        """The request's record, at its end."""
         state = scope["state"]
         prompt_tokens, completion_tokens = state.get("tokens", (None, 0))
         return RequestRecord(

@@ -1,6 +1,6 @@
 """judgelm's own routes: judgments of samples (`/v1/judge`) and OpenRLHF's remote rewards (`/get_reward`).
 
-Source of the rewards' format: OpenRLHF at 3c3be62, `openrlhf/utils/agent.py` (client), `openrlhf/cli/serve_rm.py`.
+Source of the reward format: OpenRLHF at 3c3be62, `openrlhf/utils/agent.py` (client), `openrlhf/cli/serve_rm.py`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _FLAGS = (
 """Mode options that a body may have at the top level, as in a configuration of judgelm-batch."""
 
 _MAX_CONCURRENT = 256
-"""Samples of one request in the queue, which leaves room for other clients."""
+"""Samples of one request in the queue; leaves room for other clients."""
 
 _END_TOKENS = re.compile(r"(?:\s*(?:<\|(?:im_end|endoftext|eot_id|end_of_text|end)\|>|</s>|<eos>|<end_of_turn>))+\s*$")
 """OpenRLHF decodes responses with special tokens."""
@@ -79,11 +79,7 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
 
 
 def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
-    """Return the tasks of a body, and whether they come from a list under `samples`.
-
-    Raises:
-        InputError: a sample is invalid; the message names it.
-    """
+    """Return the tasks of a body, and whether they come from a list under `samples`."""
     if "samples" not in body:
         return [read_task(_with_options(body, {}))], False
     samples = body["samples"]
@@ -104,13 +100,10 @@ def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
 
 
 def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[ModeTask]:
-    """Read OpenRLHF's `query`, `prompts` and `labels`; a response is compared with its label, or graded alone.
+    """Read OpenRLHF's `query`, `prompts` and `labels`. A response is compared with its label, or graded alone.
 
     A query is a prompt followed by the response. A label is a reference answer, null, or a JSON object with `question`
     and optionally `reference`. A reward model ignores references.
-
-    Raises:
-        InputError: a field is not a list of texts, lengths differ, or a query does not start with its prompt.
     """
     columns: list[list[Any]] = []
     for name in ("query", "prompts", "labels"):
@@ -135,7 +128,7 @@ def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[Mo
 
 
 def _question_and_reference(prompt: str, label: str | None) -> tuple[str, str | None]:
-    """Take both from a label that is a JSON object: the prompt may have the tokens of a chat template."""
+    """Prefer a question in the label: the prompt may contain chat template tokens."""
     try:
         row = json.loads(label or "null")
     except ValueError:
@@ -150,10 +143,7 @@ def _question_and_reference(prompt: str, label: str | None) -> tuple[str, str | 
 
 
 def _reward(judgment: Judgment, scale: tuple[float, float] | None) -> float:
-    """P(the response is better than its label), or its score.
-
-    Raises UnjudgedError without a verdict: OpenRLHF cannot skip a reward.
-    """
+    """OpenRLHF cannot skip a reward, so a failed judgment raises UnjudgedError."""
     if judgment.failure is not None:
         raise UnjudgedError(judgment.failure)
     reward = expected_score(judgment, scale) if len(judgment.scores or ()) == 1 else first_better(judgment)
@@ -162,7 +152,7 @@ def _reward(judgment: Judgment, scale: tuple[float, float] | None) -> float:
 
 
 def _with_options(row: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge all options into `options`; the sample's override the shared ones, and flags override `options`."""
+    """Merge all options into `options`; the sample's override shared ones, and flags override `options`."""
     options: dict[str, Any] = {}
     for source in (shared, row):
         own = source.get("options")

@@ -15,14 +15,13 @@ from judgelm.serving.chat_response import ChatResponse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """Fields of OpenAI's JSON around a reply.
+    """OpenAI's JSON fields around a reply.
 
     Attributes:
-        model: name of the judge, as used by the client.
-        fingerprint: of the judge.
-        plain: whether a plain completion was asked for.
-        function: whether a call has the former format (`function_call`, before tools).
-        usage: whether a stream ends with a chunk of token counts.
+        model: name of the judge as sent by the client.
+        plain: the request was a plain completion.
+        function: use the deprecated `function_call` instead of `tool_calls`.
+        usage: end a stream with a chunk of token counts.
     """
 
     model: str
@@ -34,7 +33,7 @@ class Envelope:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def around(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        """A reply or a chunk with these choices."""
+        """Return a reply or a chunk with these choices."""
         return {
             "id": f"{'cmpl' if self.plain else 'chatcmpl'}-{self.id}",
             "object": kind,
@@ -46,13 +45,7 @@ class Envelope:
 
 
 class StreamEncoder:
-    """Encodes a reply as events, also while its first text is still being written.
-
-    Pieces are words, or tokens where their log-probabilities are known.
-
-    Args:
-        envelope: fields around the reply.
-    """
+    """Encodes a reply as events. Pieces are words, or tokens if their log-probabilities are known."""
 
     def __init__(self, envelope: Envelope) -> None:
         self._envelope = envelope
@@ -60,19 +53,19 @@ class StreamEncoder:
         self._sent = ""
 
     def opening(self, index: int = 0) -> Iterator[bytes]:
-        """Events before a text."""
+        """Yield the events before a text."""
         if not self._envelope.plain:
             yield self._delta(index, {"role": "assistant", "content": "", "refusal": None})
 
     def more(self, text: str) -> bytes:
-        """The event with the growth of the first text, which is now `text`."""
+        """Return the event for the new part of the first text, which is now `text`."""
         assert text.startswith(self._sent), "a sent text never changes"
         piece, offset = text[len(self._sent) :], len(self._sent)
         self._sent = text
         return self._piece(0, piece, (), offset)
 
     def ending(self, response: ChatResponse) -> Iterator[bytes]:
-        """The remaining events, `[DONE]` at the end."""
+        """Yield the remaining events and `[DONE]`."""
         if response.reply.tool is not None:
             for delta in _call_in_pieces(response, self._envelope):
                 yield self._delta(0, delta)
@@ -87,7 +80,6 @@ class StreamEncoder:
         yield _DONE
 
     def _rest(self, index: int, text: str, response: ChatResponse) -> Iterator[bytes]:
-        """A text from where it was sent to, and its end."""
         offset = 0 if index else len(self._sent)
         tokens = _tokens(response, index)
         yield from self._thinking(index, response)
@@ -102,7 +94,7 @@ class StreamEncoder:
         return self._chunk(_choice(index, {**empty, "logprobs": None}, _finish(index, response, self._envelope)))
 
     def _thinking(self, index: int, response: ChatResponse) -> Iterator[bytes]:
-        """Thinking as one piece; a plain completion has no field for it."""
+        """Plain completions have no field for thinking."""
         if (thinking := _thinking(index, response)) and not self._envelope.plain:
             yield self._delta(index, thinking)
 
@@ -119,7 +111,7 @@ class StreamEncoder:
 
 
 def stream_events(response: ChatResponse, envelope: Envelope) -> Iterator[bytes]:
-    """A reply that is complete as events."""
+    """Yield a complete reply as events."""
     encoder = StreamEncoder(envelope)
     if response.reply.tool is None:
         yield from encoder.opening()
@@ -127,7 +119,7 @@ def stream_events(response: ChatResponse, envelope: Envelope) -> Iterator[bytes]
 
 
 def completion_body(response: ChatResponse, envelope: Envelope) -> bytes:
-    """The whole reply."""
+    """Return the whole reply."""
     contents: list[dict[str, Any]]
     if envelope.plain:
         kind, contents = "text_completion", [{"text": text} for text in response.reply.texts]
@@ -145,17 +137,17 @@ def completion_body(response: ChatResponse, envelope: Envelope) -> bytes:
 
 
 _PIECE = re.compile(r"\S+\s*|\s+")
-_LEAST_LOGPROB = -9999.0  # what OpenAI sends for a probability of zero; JSON has no infinity
+_MIN_LOGPROB = -9999.0  # OpenAI's value for probability 0; JSON has no infinity
 _DONE = b"data: [DONE]\n\n"
 
 
 def error_event(error: bytes) -> bytes:
-    """The last event of a stream that failed, from the JSON of `{"error": ...}`; OpenAI's clients raise it."""
+    """Return the last event of a failed stream from the JSON of `{"error": ...}`; OpenAI's clients raise it."""
     return b"data: " + error + b"\n\n"
 
 
 def usage(response: ChatResponse) -> dict[str, int]:
-    """Token counts of the prompts and of the texts that the judge wrote."""
+    """Return the token counts of the prompts and completions."""
     prompt, completion = response.prompt_tokens, response.completion_tokens
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
@@ -183,7 +175,7 @@ def _messages(response: ChatResponse, envelope: Envelope) -> list[dict[str, Any]
 
 
 def _thinking(index: int, response: ChatResponse) -> dict[str, str]:
-    """Thinking beside the content, as in vLLM's server; never within, where a client's parser would read it."""
+    """Thinking has a separate field, as in vLLM's server: a client's parser must not read it."""
     thinking = response.thinking[index] if index < len(response.thinking) else ""
     return {"reasoning_content": thinking} if thinking else {}
 
@@ -205,12 +197,12 @@ def _call_in_pieces(response: ChatResponse, envelope: Envelope) -> Iterator[dict
 
 
 def _tokens(response: ChatResponse, index: int) -> Sequence[TokenLogprobs]:
-    """Log-probabilities of a text; dialects give them for the first alone."""
+    """Dialects return log-probabilities only for the first text."""
     return response.reply.logprobs if index == 0 else ()
 
 
 def _logprobs(tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int = 0) -> dict[str, Any] | None:
-    """Log-probabilities in the form of chats or of plain prompts, whose offsets count characters of the reply."""
+    """Format log-probabilities for chats or plain completions; offsets of the latter count characters of the reply."""
     if not tokens:
         return None
     if not envelope.plain:
@@ -218,14 +210,14 @@ def _logprobs(tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int =
     offsets = [offset + start for start in accumulate((len(token.token) for token in tokens[:-1]), initial=0)]
     return {
         "tokens": [token.token for token in tokens],
-        "token_logprobs": [_least(token.logprob) for token in tokens],
-        "top_logprobs": [{text: _least(logprob) for text, logprob in token.candidates} for token in tokens],
+        "token_logprobs": [_finite(token.logprob) for token in tokens],
+        "top_logprobs": [{text: _finite(logprob) for text, logprob in token.candidates} for token in tokens],
         "text_offset": offsets,
     }
 
 
 def chat_logprobs(tokens: Sequence[TokenLogprobs]) -> list[dict[str, Any]]:
-    """Tokens of a chat with their log-probabilities and those of other candidates."""
+    """Return the tokens of a chat with the log-probabilities of all candidates."""
     return [
         _token(token.token, token.logprob) | {"top_logprobs": [_token(*candidate) for candidate in token.candidates]}
         for token in tokens
@@ -233,11 +225,11 @@ def chat_logprobs(tokens: Sequence[TokenLogprobs]) -> list[dict[str, Any]]:
 
 
 def _token(text: str, logprob: float) -> dict[str, Any]:
-    return {"token": text, "logprob": _least(logprob), "bytes": list(text.encode())}
+    return {"token": text, "logprob": _finite(logprob), "bytes": list(text.encode())}
 
 
-def _least(logprob: float) -> float:
-    return max(logprob, _LEAST_LOGPROB)
+def _finite(logprob: float) -> float:
+    return max(logprob, _MIN_LOGPROB)
 
 
 def _event(row: dict[str, Any]) -> bytes:

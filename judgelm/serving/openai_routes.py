@@ -1,4 +1,4 @@
-"""The routes of OpenAI's API: completions of chats and of plain prompts, and the list of models."""
+"""Routes of OpenAI's API: chat completions, plain completions, and the list of models."""
 
 import asyncio
 import hashlib
@@ -40,9 +40,9 @@ PLAIN = "/v1/completions"
 ENGINE_CHAT = "/v1/engines/{model:path}/chat/completions"
 AZURE_CHAT = "/openai/v1/chat/completions"
 DEPLOYMENT_CHAT = "/openai/deployments/{model:path}/chat/completions"
-"""Azure's clients, given the server's root; behind `/v1` too, for clients that are given the address of the API."""
+"""For Azure's clients with the server's root; also under `/v1`, for clients with the API's address."""
 
-_LONGEST_NOTE = 2000
+_MAX_NOTE = 2000
 _EVENTS = "text/event-stream"
 
 Updates = AsyncGenerator[str | ChatResponse, None]
@@ -50,7 +50,7 @@ Updates = AsyncGenerator[str | ChatResponse, None]
 
 
 def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> APIRouter:
-    """The routes, each request answered by the judge that it names."""
+    """Return the routes. The judge named in the request answers it."""
     router = APIRouter()
 
     async def chat(request: Request) -> Response:
@@ -70,32 +70,27 @@ def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> API
     async def one_model(request: Request, model: str) -> Response:
         return json_response(completions.model(model, request.state.owner))
 
-    judging = "Judge what a chat asks to be judged"
-    named = "As /v1/chat/completions, the model in the path"
+    judging = "Judge a chat prompt"
+    named = "As /v1/chat/completions, with the model in the path"
     post: tuple[tuple[str, Callable[..., Any], str, type[BaseModel], str], ...] = (
         (CHAT, chat, judging, ChatBody, "ChatCompletion"),
         (ENGINE_CHAT, named_chat, named, ChatBody, "ChatCompletion"),
         (AZURE_CHAT, chat, judging, ChatBody, "ChatCompletion"),
         (DEPLOYMENT_CHAT, named_chat, named, ChatBody, "ChatCompletion"),
         (f"/v1{DEPLOYMENT_CHAT}", named_chat, named, ChatBody, "ChatCompletion"),
-        (PLAIN, plain, "Judge what a plain prompt asks to be judged", CompletionBody, "TextCompletion"),
+        (PLAIN, plain, "Judge a plain prompt", CompletionBody, "TextCompletion"),
     )
     for path, endpoint, summary, body, reply in post:
         responses = replies(reply, events=True)
         router.post(path, summary=summary, responses=responses, openapi_extra=request_body(body))(endpoint)
     router.get("/v1/models", summary="List the models", responses=replies("Models"))(models)
-    router.get("/v1/models/{model:path}", summary="One model", responses=replies("Model"))(one_model)
+    router.get("/v1/models/{model:path}", summary="Show a model", responses=replies("Model"))(one_model)
     return router
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """A request of another API and its answer.
-
-    Attributes:
-        model: name of the judge, as used by the client.
-        headers: of the HTTP response.
-    """
+    """A request of another API and its answer. `model` is the judge's name as sent by the client."""
 
     response: ChatResponse
     body: Mapping[str, Any]
@@ -120,10 +115,9 @@ class CompletionHandler:
         plain: bool,
         model: str | None = None,
     ) -> Response:
-        """The reply to a request, whole or streamed.
+        """Answer a request, whole or streamed.
 
-        A stream begins with the verdict, or with the first words of an ordinary chat, so that an earlier failure has
-        its own HTTP status.
+        A stream starts only when its first text is available, so that earlier failures have their own HTTP status.
         """
         body = await read_json(request, self._settings)
         streaming = bool_field(body, "stream")
@@ -137,7 +131,7 @@ class CompletionHandler:
             usage=bool_field(typed_field(body, "stream_options", dict, "an object") or {}, "include_usage"),
         )
         if plain and bool_field(body, "echo"):
-            raise HttpError(400, "unsupported_value", '"echo": not supported; leave it out', param="echo")
+            raise HttpError(400, "unsupported_value", '"echo": not supported; omit it', param="echo")
         chat_request = read(body)
         if streaming:
             return await self._stream(request, handler, chat_request, envelope)
@@ -145,7 +139,7 @@ class CompletionHandler:
         return Response(completion_body(response, envelope), 200, self._count(request, response), "application/json")
 
     async def answer(self, request: Request, read: Callable[[Mapping[str, Any]], ChatRequest]) -> "Answered":
-        """The answer to a request of another API, whole, for the API to put into its own form."""
+        """Answer a request of another API, without streaming. The caller formats the answer."""
         body = await read_json(request, self._settings)
         bool_field(body, "stream")
         name = model_name(body, None)
@@ -157,7 +151,7 @@ class CompletionHandler:
     async def _stream(
         self, request: Request, handler: JudgeHandler, chat_request: ChatRequest, envelope: Envelope
     ) -> Response:
-        """Stream an ordinary chat while it is written; send a verdict, or a text written at once, in one response."""
+        """Stream an ordinary chat during generation; send a verdict as one body."""
         until = time.monotonic() + self._settings.request_timeout_s
         updates = handler.stream(chat_request)
         first = await wait_for_answer(anext(updates), request, self._settings)
@@ -170,7 +164,7 @@ class CompletionHandler:
     async def _events(
         self, first: str, updates: Updates, encoder: StreamEncoder, until: float, state: State
     ) -> AsyncIterator[bytes]:
-        """Events of a reply that grows; an error ends it, without `[DONE]`."""
+        """After an error, the stream ends without `[DONE]`."""
         try:
             for event in encoder.opening():
                 yield event
@@ -186,7 +180,6 @@ class CompletionHandler:
             yield event
 
     def _stream_error(self, error: JudgelmError | TimeoutError, state: State) -> HttpError:
-        """Note the error that ended a reply that had begun; return it for the client."""
         if isinstance(error, UnjudgedError):
             state.failures = (error.failure.code,)
         if isinstance(error, JudgelmError):
@@ -197,19 +190,19 @@ class CompletionHandler:
         return http_error
 
     def _count(self, request: Request, response: ChatResponse) -> dict[str, str]:
-        """Note a response for the metrics; return its headers."""
+        """Record a response for the metrics; return its headers."""
         request.state.tokens = (response.prompt_tokens, response.completion_tokens)
         request.state.dialect = response.dialect or "none"
         return note_headers(response.dialect, response.notes)
 
     def model(self, name: str, owner: str) -> dict[str, Any]:
-        """A model in OpenAI's format, its card beside it."""
+        """Return a model in OpenAI's format, with the judge's card."""
         card = self._judges.card(name, owner)
         return {"id": name, "object": "model", "created": self._began, "owned_by": "judgelm", "judge": card}
 
 
 class _EventStream(StreamingResponse):
-    """Events of a growing reply, whose flow is dropped when the connection ends."""
+    """A stream of events that drops its flow when the connection ends."""
 
     def __init__(self, events: AsyncIterator[bytes], updates: Updates, headers: Mapping[str, str]) -> None:
         super().__init__(events, 200, headers, _EVENTS)
@@ -224,18 +217,18 @@ class _EventStream(StreamingResponse):
 
 
 def model_name(body: Mapping[str, Any], in_path: str | None) -> str | None:
-    """The model named by a client, in the path or in the body."""
+    """Return the model named in the path or in the body."""
     return in_path if in_path is not None else typed_field(body, "model", str, "a text")
 
 
 def fingerprint(handler: JudgeHandler) -> str:
-    """Equal for the same judge with the same template."""
+    """Return a fingerprint of the engine and the template."""
     identity = [handler.judge.engine.describe(), handler.judge.format.template]
     return "fp_" + hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def note_headers(dialect: str | None, notes: Sequence[str]) -> dict[str, str]:
-    """Headers with the dialect of the prompt and the notes on the reply."""
+    """Return headers with the prompt's dialect and the notes on the reply."""
     headers = {"X-Judgelm-Dialect": dialect or "none"}
     if notes:
         headers["X-Judgelm-Note"] = header_text("; ".join(notes))
@@ -243,11 +236,11 @@ def note_headers(dialect: str | None, notes: Sequence[str]) -> dict[str, str]:
 
 
 def header_text(text: str) -> str:
-    """A text in printable ASCII and one line."""
+    """Return a text as one line of printable ASCII."""
     shown = " ".join(text.split()).encode("ascii", "backslashreplace").decode()
-    return "".join(letter if letter.isprintable() else "?" for letter in shown)[:_LONGEST_NOTE]
+    return "".join(letter if letter.isprintable() else "?" for letter in shown)[:_MAX_NOTE]
 
 
 def bool_field(body: Mapping[str, Any], name: str) -> bool:
-    """A boolean field; null and a missing field are false."""
+    """Return a boolean field; null and missing are false."""
     return bool(typed_field(body, name, bool, "true or false"))

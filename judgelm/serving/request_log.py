@@ -16,20 +16,19 @@ log = logging.getLogger("judgelm.serving")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
-    """Facts on a request whose reply has ended. Routes set `judge`, `dialect`, `error` and `tokens` in its state.
+    """A finished request. Routes set `judge`, `dialect`, `error` and `tokens` in its state.
 
     Attributes:
         id: the reply's `X-Request-Id`.
-        method: of HTTP.
-        route: its path's template, so that it contains no text of a client.
-        status: of the reply; 0 where none began.
-        judge: the judge's own name; empty where the route has none.
-        dialect: empty where the route has none, `none` where no dialect knew the prompt.
-        error: code of the error in the reply; empty without.
-        duration_s: from the request's headers to the end of its reply.
-        prompt_tokens: read by the judge; None where nothing was judged.
+        route: path template, without texts of the client.
+        status: of the reply; 0 if none was sent.
+        judge: the judge's name; empty for routes without one.
+        dialect: empty for routes without one; `none` for unrecognised prompts.
+        error: error code of the reply; empty for success.
+        duration_s: from the request's headers to the end of the reply.
+        prompt_tokens: read by the judge; None if nothing was judged.
         completion_tokens: written by the judge.
-        failures: codes of judgments without a readable verdict, as in `records.Unparsed`.
+        failures: codes of judgments without a verdict, as in `records.Unparsed`.
     """
 
     id: str
@@ -46,7 +45,7 @@ class RequestRecord:
 
 
 class _LogFile(WatchedFileHandler):
-    """A file whose errors are one line on stderr."""
+    """A log file whose errors are reported on stderr, one line each."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
         """Report the error that is being handled."""
@@ -54,14 +53,13 @@ class _LogFile(WatchedFileHandler):
 
 
 class RequestLog:
-    """Appends a line of JSON for each request to a file, which may be rotated: it is reopened after a rename.
+    """Appends a JSON line per request to a file and reopens the file after rotation.
 
-    A line that cannot be written, as on a full disk, is reported on stderr and costs no request; what it held is tried
-    again with the next line.
+    A failed write, such as on a full disk, is reported on stderr; the request succeeds and the line is retried later.
 
     Args:
         path: of the file.
-        texts: whether bodies of requests and replies are written too.
+        texts: also log bodies of requests and replies.
 
     Raises:
         RunError: the file cannot be opened.
@@ -75,7 +73,7 @@ class RequestLog:
             raise RunError(f"{path}: cannot write the request log: {error.strerror}; choose another file") from error
 
     def write(self, record: RequestRecord, bodies: tuple[bytes, bytes] | None) -> None:
-        """Write a request's line; `bodies` are its body and the reply's, None leaves them out."""
+        """Write a request's line; `bodies` are those of the request and the reply."""
         row: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
         for name in ("id", "method", "route", "status", "judge", "dialect", "error"):
             row[name] = getattr(record, name)

@@ -1,9 +1,8 @@
-"""The routes of OpenAI's Responses API and of Anthropic's Messages API.
+"""Routes of OpenAI's Responses API and Anthropic's Messages API.
 
-Each body becomes that of a chat completion, is judged as one, and its reply is put into the API's own form. A verdict
-is written at once, so nothing is streamed.
+Each body is converted to a chat completion and judged, and the reply is converted back. Streaming is not supported.
 
-Sources: what openai 3.52 (`responses.create`, `.parse`) and anthropic 2.11 (`messages.create`) send and read.
+Sources: requests and parsers of openai 3.52 (`responses.create`, `.parse`) and anthropic 2.11 (`messages.create`).
 """
 
 import json
@@ -30,7 +29,7 @@ Row = dict[str, Any]
 
 
 def other_routes(completions: CompletionHandler) -> APIRouter:
-    """Both routes."""
+    """Return both routes."""
     router = APIRouter()
 
     async def responses(request: Request) -> Response:
@@ -39,8 +38,8 @@ def other_routes(completions: CompletionHandler) -> APIRouter:
     async def messages(request: Request) -> Response:
         return await _answer(request, completions, chat_of_message, message_row)
 
-    router.post(RESPONSES, summary="Judge what a request of the Responses API asks to be judged")(responses)
-    router.post(MESSAGES, summary="Judge what a request of Anthropic's Messages API asks to be judged")(messages)
+    router.post(RESPONSES, summary="Judge a prompt of the Responses API")(responses)
+    router.post(MESSAGES, summary="Judge a prompt of Anthropic's Messages API")(messages)
     return router
 
 
@@ -50,18 +49,12 @@ async def _answer(
     chat_of: Callable[[Mapping[str, Any]], Row],
     row_of: Callable[[ChatResponse, Mapping[str, Any], str], Row],
 ) -> Response:
-    """The reply in the API's form."""
     answered = await completions.answer(request, lambda body: read_chat(chat_of(body)))
     row = row_of(answered.response, answered.body, answered.model)
     return Response(json.dumps(row).encode(), 200, answered.headers, "application/json")
 
 
 def _text(content: object, place: str) -> str:
-    """The text of a message, whole or in parts.
-
-    Raises:
-        InputError: it is neither, such as an image.
-    """
     if content is None or isinstance(content, str):
         return content or ""
     parts = content if isinstance(content, list) else [None]
@@ -76,11 +69,6 @@ def _text(content: object, place: str) -> str:
 
 
 def _list(body: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """A field that is a list of objects; a missing one is empty.
-
-    Raises:
-        InputError: it is something else.
-    """
     value = body.get(name)
     rows = [] if value is None else value
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
@@ -94,19 +82,14 @@ def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def chat_of_response(body: Mapping[str, Any]) -> Row:
-    """The chat that a body of the Responses API asks for.
-
-    Raises:
-        HttpError: it goes on from a stored response; nothing is stored here.
-        InputError: a field is of another kind.
-    """
+    """Convert a body of the Responses API to a chat completion body."""
     for name in ("previous_response_id", "conversation", "background", "prompt"):
         if body.get(name):
             raise HttpError(400, "unsupported_value", f'"{name}": not supported; send the whole input', param=name)
-    given = body.get("input")
-    turns = [{"role": "user", "content": given}] if isinstance(given, str) else _list(body, "input")
+    content = body.get("input")
+    turns = [{"role": "user", "content": content}] if isinstance(content, str) else _list(body, "input")
     if others := [turn["type"] for turn in turns if turn.get("type", "message") != "message"]:
-        raise InputError(f'"input": an item of type {str(others[0])[:40]!r}; only messages are judged')
+        raise InputError(f'"input": an item of type {str(others[0])[:40]!r}; only messages are supported')
     messages = [{"role": turn.get("role", "user"), "content": _text(turn.get("content"), "input")} for turn in turns]
     if body.get("instructions") is not None:
         messages.insert(0, {"role": "system", "content": _text(body["instructions"], "instructions")})
@@ -124,11 +107,7 @@ def chat_of_response(body: Mapping[str, Any]) -> Row:
 
 
 def chat_of_message(body: Mapping[str, Any]) -> Row:
-    """The chat that a body of the Messages API asks for.
-
-    Raises:
-        InputError: a field is of another kind.
-    """
+    """Convert a body of the Messages API to a chat completion body."""
     messages: list[Row] = [
         {"role": turn.get("role"), "content": _text(turn.get("content"), "messages")}
         for turn in _list(body, "messages")
@@ -146,18 +125,14 @@ def chat_of_message(body: Mapping[str, Any]) -> Row:
 
 
 def _shared(body: Mapping[str, Any]) -> Row:
-    """The fields that all APIs name alike.
-
-    Raises:
-        HttpError: a stream is asked for.
-    """
+    """Fields with the same name in all APIs."""
     if body.get("stream"):
-        raise HttpError(400, "unsupported_value", '"stream": not supported by this API; leave it out', param="stream")
+        raise HttpError(400, "unsupported_value", '"stream": not supported by this API; omit it', param="stream")
     return {name: body[name] for name in ("model", "temperature", "top_p") if name in body}
 
 
 def response_row(response: ChatResponse, body: Mapping[str, Any], model: str) -> Row:
-    """A reply in the form of the Responses API."""
+    """Return a reply in the format of the Responses API."""
     name, reply = secrets.token_hex(12), response.reply
     if reply.tool is not None:
         call = {"call_id": f"call_{name}", "name": reply.tool, "arguments": reply.arguments}
@@ -167,14 +142,14 @@ def response_row(response: ChatResponse, body: Mapping[str, Any], model: str) ->
         if body.get("top_logprobs") or reply.logprobs:
             text["logprobs"] = chat_logprobs(reply.logprobs)
         item = {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed", "content": [text]}
-    is_whole = _finish(response) != "length"
+    is_complete = _finish(response) != "length"
     read, written = response.prompt_tokens, response.completion_tokens
     return {
         "id": f"resp_{name}",
         "object": "response",
         "created_at": int(time.time()),
-        "status": "completed" if is_whole else "incomplete",
-        "incomplete_details": None if is_whole else {"reason": "max_output_tokens"},
+        "status": "completed" if is_complete else "incomplete",
+        "incomplete_details": None if is_complete else {"reason": "max_output_tokens"},
         "error": None,
         "model": model,
         "output": [item],
@@ -201,11 +176,11 @@ def _finish(response: ChatResponse) -> str:
 
 
 def message_row(response: ChatResponse, body: Mapping[str, Any], model: str) -> Row:
-    """A reply in the form of the Messages API."""
+    """Return a reply in the format of the Messages API."""
     name, reply = secrets.token_hex(12), response.reply
     if reply.tool is not None:
-        given = json.loads(reply.arguments)
-        part: Row = {"type": "tool_use", "id": f"toolu_{name}", "name": reply.tool, "input": given}
+        arguments = json.loads(reply.arguments)
+        part: Row = {"type": "tool_use", "id": f"toolu_{name}", "name": reply.tool, "input": arguments}
         reason = "tool_use"
     else:
         part = {"type": "text", "text": reply.texts[0]}

@@ -1,4 +1,4 @@
-"""Bodies of requests and replies in `/openapi.json`: schemas of `schemas.yaml` by name, or of pydantic's models."""
+"""Schemas of request and reply bodies for `/openapi.json`, from `schemas.yaml` or pydantic models."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ SCHEMAS: dict[str, Schema] = read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 def replies(*names: str, description: str = "Successful Response", events: bool = False) -> dict[int | str, Any]:
-    """`responses` of a route that replies with one of these bodies, or streams `events`."""
+    """Return `responses` of a route that replies with one of these bodies, or streams `events`."""
     content = {"application/json": {"schema": _one_of([SCHEMAS[name] for name in names])}}
     content |= {"text/event-stream": {"schema": SCHEMAS["Event"]}} if events else {}
     return {200: {"description": description, "content": content}}
@@ -26,7 +26,7 @@ ERRORS: dict[int | str, Any] = {
 
 
 def request_body(*bodies: str | type[BaseModel]) -> Schema:
-    """`openapi_extra` of a route that reads its body itself, within limits: one of these."""
+    """Return `openapi_extra` of a route that reads one of these bodies itself, within limits."""
     schemas = [SCHEMAS[body] if isinstance(body, str) else body.model_json_schema() for body in bodies]
     schema = _one_of([_inlined(schema, schema.get("$defs", {})) for schema in schemas])
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
@@ -37,7 +37,7 @@ def _one_of(schemas: list[Schema]) -> Schema:
 
 
 def _inlined(node: Any, definitions: Schema) -> Any:
-    """A schema with its definitions in the places that refer to them."""
+    """Replace references by their definitions."""
     if isinstance(node, list):
         return [_inlined(each, definitions) for each in node]
     if not isinstance(node, dict):

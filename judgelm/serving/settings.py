@@ -19,15 +19,15 @@ class ServerSettings:
 
     Attributes:
         model: the judge's own name.
-        names: model names that clients may use; empty accepts any name and lists the judge's own.
-        api_keys: required for every request but `/healthz`; empty requires none.
-        host: address that is served, by which a server without keys may be used.
-        allowed_hosts: further names by which a server without keys may be used.
-        max_body_bytes: largest body of a request.
-        body_timeout_s: for a client to send a whole body.
-        request_timeout_s: for an answer, waiting for the engine included.
-        max_files_bytes: of all uploaded files and results together; each key has an equal share.
-        adapters_folder: where clients may load adapters from while the server runs; None refuses to load any.
+        names: model names that clients may use; empty accepts any name and lists `model`.
+        api_keys: required for all requests except probes; empty requires none.
+        host: served address, under which a server without keys may be used.
+        allowed_hosts: further host names of a server without keys.
+        max_body_bytes: maximum size of a request body.
+        body_timeout_s: for a client to send a body.
+        request_timeout_s: for an answer, including the time in the queue.
+        max_files_bytes: of all uploaded files and results; each key has an equal share.
+        adapters_folder: folder from which clients may load adapters; None allows no loading.
     """
 
     model: str
@@ -47,23 +47,23 @@ class ServerSettings:
         return self.names or (self.model,)
 
     def accepts(self, name: str) -> bool:
-        """True where clients may use this model name."""
+        """Return whether clients may use this model name."""
         return not self.names or name in self.names
 
 
 def public_name(model: str, engine: str) -> str:
-    """A judge's name for clients: a hub id or a server's name unchanged, of a folder its last part."""
+    """Return a judge's name for clients: the hub id, the server's model name, or the name of the folder."""
     if engine == "scripted":
         return "scripted"
     return Path(model).resolve().name if Path(model).exists() else model
 
 
 def read_keys(options: list[str], file: Path | None) -> tuple[str, ...]:
-    """API keys from the options, a file with one per line, and the environment (separated by commas or blanks).
+    """Read API keys from options, a file with one per line, and the environment (separated by commas or spaces).
 
     Raises:
         InputError: the file cannot be read, or has no key.
-        ConfigError: a key that no client could send.
+        ConfigError: a key is not printable ASCII.
     """
     keys = [*options, *re.split(r"[,\s]+", os.environ.get(KEYS_VARIABLE, ""))]
     if file is not None:
@@ -76,45 +76,44 @@ def read_keys(options: list[str], file: Path | None) -> tuple[str, ...]:
             raise InputError(f"{file}: no key found; write one per line")
         keys += file_keys
     if not all(re.fullmatch(r"[!-~]*", key) for key in keys):
-        raise ConfigError("API keys must be printable ASCII without blanks; choose another key")
+        raise ConfigError("API keys must be printable ASCII without spaces; choose another key")
     return tuple(dict.fromkeys(key for key in keys if key))
 
 
 def check_exposure(
     host: str, secret: object, *, no_auth: bool, way_out: str, allowed_hosts: Sequence[str] = ()
 ) -> None:
-    """Refuse to serve other machines without a key or a password by accident.
+    """Require a key or a password, or an explicit opt-out, for an address that other machines can reach.
 
     Args:
-        host: address to serve at.
+        host: address to serve.
         secret: the keys or the password; empty or None without.
-        no_auth: allow everybody.
-        way_out: option or variable that sets a secret, for the error.
-        allowed_hosts: names of a server without a secret.
+        no_auth: the explicit opt-out.
+        way_out: how to set a secret, for the error.
+        allowed_hosts: host names of a server without a secret.
 
     Raises:
-        ConfigError: the address is reachable from other machines, and there is no secret; or options exclude others.
+        ConfigError: the address is exposed without a secret, or options conflict.
     """
     if secret and no_auth:
-        raise ConfigError("--no-auth excludes API keys and passwords; leave one of them out")
+        raise ConfigError("--no-auth conflicts with API keys and passwords; omit one")
     if secret and allowed_hosts:
-        raise ConfigError("--allowed-host is for servers without a key or password; leave it out")
+        raise ConfigError("--allowed-host is for servers without a key or password; omit it")
     if not (secret or no_auth or _is_local(host)):
         raise ConfigError(
-            f"--host {host} is reachable from other machines: {way_out}, or add --no-auth to allow everybody"
+            f"--host {host} is reachable from other machines: {way_out}, or allow everyone with --no-auth"
         )
 
 
 def _is_local(host: str) -> bool:
-    """True where an address is reachable from this machine alone."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # another name
+    except ValueError:  # a host name
         return False
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket bound to an address before the model is loaded; it does not listen yet.
+    """Bind a socket before the model is loaded. It does not listen yet.
 
     Raises:
         ConfigError: the address is not available.

@@ -1,12 +1,11 @@
-"""Tasks for the judge, and its results: from JSON or from a client's task to a mode task, and from a judgment back.
+"""Mode tasks, made from JSON or from a client's task.
 
 A mode task is a sample, the mode that judges it and the mode's options:
 
     {"mode": "pair", "options": {"both_orders": true}, "question": "...", "answer_1": "...", "answer_2": "..."}
 
-The other fields are those of any row that judgelm-batch reads. Texts beside the question in a client's prompt (a
-criterion, a context) are put under headings in the question that the judge reads; in a dialogue, in its last turn. The
-judge's own scale becomes 1 to 10 in a result. Pure: nothing is judged here.
+The other fields are those of a judgelm-batch row. Further texts in a client's prompt, such as a criterion or a context,
+are added to the question under headings; in a dialogue, to its last turn.
 """
 
 import json
@@ -23,8 +22,8 @@ from judgelm.modes import BatchMode
 from judgelm.records import Sample
 
 _SOURCE = "question"
-_OWN = ("mode", "options")
-_MOST_REPEATS = 64
+_TASK_FIELDS = ("mode", "options")
+_MAX_REPEATS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +31,8 @@ class ModeTask:
     """A sample and the mode that judges it.
 
     Attributes:
-        sample: to be judged.
         mode: key of `judgelm.modes.MODES`.
-        options: fields of the mode, as JSON has them: `both_orders`, `distribution`, `reasons`, `order_rule`, ...
+        options: fields of the mode as in JSON.
     """
 
     sample: Sample
@@ -43,14 +41,9 @@ class ModeTask:
 
 
 def read_task(body: Mapping[str, Any]) -> ModeTask:
-    """A mode task from a JSON object.
+    """Read a mode task from a JSON object.
 
-    Args:
-        body: `mode` (without it `pair`), `options` (without them the mode's defaults), and a row's fields. Images are
-            taken as `data:` URLs alone: files on the server, or in its reach, are not the client's.
-
-    Raises:
-        InputError: a field is missing or wrong; the message names it.
+    `mode` defaults to `pair`. Images must be `data:` URLs: clients must not reach files of the server or its network.
     """
     mode, options = body.get("mode", "pair"), body.get("options")
     if not isinstance(mode, str):
@@ -60,10 +53,10 @@ def read_task(body: Mapping[str, Any]) -> ModeTask:
     options = options or {}
     for name, noun in (("permutations", "orders"), ("solves", "self-answers")):
         repeats = options.get(name)
-        if isinstance(repeats, int | float) and repeats > _MOST_REPEATS:
-            most = f"a server asks for at most {_MOST_REPEATS} {noun}"
-            raise InputError(f'field "options": {name} is {str(repeats)[:40]}; {most}')
-    row = Row(_SOURCE, 1, {name: value for name, value in body.items() if name not in _OWN})
+        if isinstance(repeats, int | float) and repeats > _MAX_REPEATS:
+            limit = f"a server allows at most {_MAX_REPEATS} {noun}"
+            raise InputError(f'field "options": {name} is {str(repeats)[:40]}; {limit}')
+    row = Row(_SOURCE, 1, {name: value for name, value in body.items() if name not in _TASK_FIELDS})
     try:
         known = recognise(row)
         if known.note:
@@ -73,20 +66,16 @@ def read_task(body: Mapping[str, Any]) -> ModeTask:
     except InputError as error:
         raise InputError(str(error).removeprefix(f"{_SOURCE}:1: ")) from error
     if not all(image.startswith("data:") for image in sample.images):
-        raise InputError('field "images": a server takes images as data: URLs alone, data:image/png;base64,...')
+        raise InputError('field "images": a server only accepts data: URLs, such as data:image/png;base64,...')
     return ModeTask(sample=sample, mode=mode, options=dict(options))
 
 
 def checked_sample(sample: Sample, mode: BatchMode) -> Sample:
-    """The sample as the mode takes it: number of answers checked, reference kept or dropped by the mode's policy.
-
-    Raises:
-        InputError: the mode cannot judge it.
-    """
+    """Return the sample as the mode uses it: number of answers checked, reference dropped if the mode ignores it."""
     if not allows_count(len(sample.answers), mode.answers):
         raise InputError(f"mode {mode.name}: expected {count_range_text(mode.answers)}, got {len(sample.answers)}")
     if mode.reference == "use" and sample.reference is None:
-        raise InputError(f'mode {mode.name}: field "reference" is missing, which it judges by')
+        raise InputError(f'mode {mode.name}: field "reference" is missing; this mode requires it')
     if mode.reference == "ignore":
         sample = replace(sample, reference=None)
     mode.check(sample)
@@ -94,23 +83,17 @@ def checked_sample(sample: Sample, mode: BatchMode) -> Sample:
 
 
 REASON_TOKENS = 256
-"""Room for a reason; replies contain 600 characters of it."""
+"""Maximum tokens of a reason; replies contain 600 characters of it."""
 
-_LEAST_WORDS = 20
-"""Fewer words of a reason are not worth its decoding."""
+_MIN_WORDS = 20
+"""A reason is generated only if this many of its words fit into the reply."""
 
 _NOT_TEXT = ("turns", "batch")
 _HEADINGS = {"criterion": "Evaluation criterion"}
 
 
 def mode_tasks(task: JudgeTask, *, both_orders: bool = False, reasons: bool = False) -> tuple[ModeTask, ...]:
-    """The mode tasks for a task: none for one to prepare, one for each pair of a batch, else one.
-
-    Args:
-        task: of the client.
-        both_orders: show a pair in both orders, and each of three and more answers once at each position.
-        reasons: have the judge give its reason.
-    """
+    """Return the mode tasks of a task: none for `prepare`, one per pair of a batch, else one."""
     if task.kind == "prepare":
         return ()
     samples = task.facts.get("batch", (task.sample,))
@@ -119,10 +102,7 @@ def mode_tasks(task: JudgeTask, *, both_orders: bool = False, reasons: bool = Fa
 
 
 def headed_question(sample: Sample) -> str:
-    """The question with all texts beside it under headings, the criterion last; those of `inputs` by their names.
-
-    A sample with nothing beside its question has the question's bytes.
-    """
+    """Return the question with all other texts under headings, the criterion last."""
     parts = [sample.question] if sample.question else []
     for name in sorted(sample.metadata, key=lambda name: name == "criterion"):
         value = sample.metadata[name]
@@ -133,25 +113,22 @@ def headed_question(sample: Sample) -> str:
 
 
 def has_room_for_reason(dialect: Dialect, task: JudgeTask, request: ChatRequest) -> bool:
-    """True where a reply would contain the judge's own words: tried by rendering a made-up result with words.
-
-    That reply is not sent.
-    """
+    """Return whether the reply would contain the judge's reason: render a dummy result and look for its words."""
     if task.kind == "prepare" or "batch" in task.facts:
         return False
     count = len(task.sample.answers)
     scores = tuple(float(5 + index) for index in range(min(count, 2))) + (5.0,) * (count - 2)
-    made_up = JudgeResult(
+    dummy = JudgeResult(
         winner=2 if count == 2 else None,
         scores=scores,
         first_better=0.0 if count == 2 else None,
         tie=0.0 if count == 2 else None,
         grades=((5.0, 1.0),),
         correct=1.0,
-        reason="zqz " * 2 * _LEAST_WORDS,
+        reason="zqz " * 2 * _MIN_WORDS,
     )
-    reply = dialect.render(task, replace(request, n=1, logprobs=False), made_up)
-    return "".join((*reply.texts, reply.arguments)).count("zqz") >= _LEAST_WORDS
+    reply = dialect.render(task, replace(request, n=1, logprobs=False), dummy)
+    return "".join((*reply.texts, reply.arguments)).count("zqz") >= _MIN_WORDS
 
 
 def _mode_task(task: JudgeTask, sample: Sample, reasons: Mapping[str, Any], *, both_orders: bool) -> ModeTask:
@@ -161,13 +138,13 @@ def _mode_task(task: JudgeTask, sample: Sample, reasons: Mapping[str, Any], *, b
     options: dict[str, Any] = {"distribution": True, **reasons}
     if task.kind == "pair" and both_orders:
         options["both_orders"] = True
-    if "turns" in sample.metadata:  # a client sends each turn by itself
+    if "turns" in sample.metadata:  # clients send each turn separately
         return ModeTask(sample=sample, mode="conversation", options=options | {"turns": "last"})
     return ModeTask(sample=sample, mode="pair" if task.kind == "pair" else "single", options=options)
 
 
 def _judge_sample(sample: Sample) -> Sample:
-    """The sample for the judge, its id made of all its texts."""
+    """The sample for the judge; its id is a hash of all texts."""
     question = headed_question(sample)
     turns = [
         {"question": turn["question"], "answers": list(turn["answers"]), "reference": turn.get("reference")}
@@ -187,7 +164,7 @@ def _judge_sample(sample: Sample) -> Sample:
 
 def _turns(sample: Sample) -> tuple[Mapping[str, Any], ...]:
     turns = sample.metadata.get("turns", ())
-    assert isinstance(turns, tuple | list), "dialects give turns in a row"
+    assert isinstance(turns, tuple | list), "dialects store turns as a sequence"
     return tuple(turns)
 
 

@@ -85,7 +85,7 @@ UPSTREAM = ("m", "--upstream", "http://localhost:1/v1")
     [
         (["serve", *SCRIPTED, "--host", "0.0.0.0"], "add --api-key-file FILE, set JUDGELM_API_KEYS"),
         (["serve", *SCRIPTED, "--api-key", "sk x"], "printable ASCII"),
-        (["serve", *SCRIPTED, "--api-key", "sk", "--no-auth"], "leave one of them out"),
+        (["serve", *SCRIPTED, "--api-key", "sk", "--no-auth"], "--no-auth conflicts with"),
         (["serve", "8 6", "--engine", "nothing"], "engine 'nothing' does not exist"),
         (["serve", *UPSTREAM, "--engine", "vllm"], "--upstream needs the openai engine"),
         (["serve", *UPSTREAM, "--engine-arg", "base_url=http://x/v1"], "keep one of them"),
@@ -97,7 +97,7 @@ UPSTREAM = ("m", "--upstream", "http://localhost:1/v1")
         (["web", "my-judge", "--engine", "none"], "engine 'none' does not exist"),
         (["web", *SCRIPTED, "--pairs", "p.jsonl"], "there is no --run; add one"),
         (["web", *SCRIPTED, "--host", "0.0.0.0"], "is reachable from other machines: add --password"),
-        (["web", *SCRIPTED, "--password", "p", "--no-auth"], "leave one of them out"),
+        (["web", *SCRIPTED, "--password", "p", "--no-auth"], "--no-auth conflicts with"),
         (["web", *SCRIPTED, "--run", "/no/such/run.jsonl"], "cannot read: No such file"),
     ],
 )

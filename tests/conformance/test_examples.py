@@ -88,7 +88,7 @@ asyncio.run(metric.ascore(user_input="2 + 2?", response="4"))
 def test_what_is_not_served_is_refused(name, known_server, tmp_path):
     code = f"import os\nos.environ['RAGAS_DO_NOT_TRACK'] = 'true'\n{REFUSED[name]}"
     errors = _run(name, ["python", "-c", code], known_server, tmp_path, expected=1, stream="stderr")
-    assert "no dialect of a judging client knows this prompt" in errors
+    assert "unrecognised judge prompt" in errors
 
 
 def _run(client, command, server, folder, expected=0, stream="stdout"):

@@ -17,17 +17,17 @@ def nearest(*messages):
 
 def test_it_names_the_place_and_both_texts():
     text = USER.replace("[The End of Assistant B's Answer]", "[The End of Assistant B Answer]")
-    found = nearest(("system", SYSTEM), ("user", text))
+    hint = nearest(("system", SYSTEM), ("user", text))
     at = text.index("B Answer]", text.index("\n5\n")) + 1
-    assert "fastchat-pair:" in found
-    assert f"""message 2 has ' Answer]' at character {at} instead of "'s Answer]\"""" in found
+    assert "fastchat-pair:" in hint
+    assert f"""message 2 has ' Answer]' at character {at} instead of "'s Answer]\"""" in hint
 
 
 @pytest.mark.parametrize(
     ("messages", "words"),
     [
-        ([("system", SYSTEM), ("user", USER + "\nThank you!")], r"goes on behind .* with '\\nThank you!'"),
-        ([("user", "Read this text.\n\n" + USER)], "message 1 begins with 'Read this text"),
+        ([("system", SYSTEM), ("user", USER + "\nThank you!")], r"has '\\nThank you!' after "),
+        ([("user", "Read this text.\n\n" + USER)], "message 1 starts with 'Read this text"),
         ([("user", USER)], r"but the roles \(user\) or the instructions differ"),
         ([("system", "Judge."), ("user", USER)], r"but the roles \(system, user\) or the instructions differ"),
         ([("system", SYSTEM), ("user", USER.replace("[User Question]\n", "Q: "))], r"lacks '\[User Question"),
@@ -51,13 +51,13 @@ def test_of_each_template_with_a_missing_end_some_template_is_the_nearest(dialec
     template = dialect.templates[0]
     text = "x".join(template.anchors)
     request = ChatRequest(messages=(Message(role="assistant", text=text[: -max(1, len(template.anchors[-1]) // 2)]),))
-    found = nearest_prompt(request, DIALECTS)
-    assert found.startswith("the nearest known prompt is of ") or len(text) < 70
-    assert len(found) < 600
+    hint = nearest_prompt(request, DIALECTS)
+    assert hint.startswith("the nearest known prompt is ") or len(text) < 70
+    assert len(hint) < 600
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "[" * 1_000_000, USER * 2000, "[User Question]\n" * 50_000])
 def test_what_it_says_of_a_hostile_prompt_is_short(text):
     request = ChatRequest(messages=(Message(role="user", text=text + "!"),) * 3)
-    found = nearest_prompt(request, DIALECTS)
-    assert found == "" or found.endswith("too long to say where it differs")
+    hint = nearest_prompt(request, DIALECTS)
+    assert hint == "" or hint.endswith("too long to locate the difference")

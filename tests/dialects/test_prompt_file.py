@@ -155,16 +155,16 @@ def test_log_probabilities_are_those_of_the_words(dialects):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("{answer_2}", "{other}"), "kind pair needs the slots answer_1, answer_2, and the prompt has answer_1"),
+        (("{answer_2}", "{other}"), "kind pair needs the slots answer_1, answer_2; the prompt has answer_1"),
         (("Reply B:\n      {answer_2}", "{answer_2}"), None),
-        (("{answer_1}\n      Reply B:\n      ", "{answer_1}"), r"nothing stands between {answer_1} and {answer_2}"),
-        (("[[{verdict}]]", "[[A]]"), r"must hold {verdict} once"),
-        (("tie: C", "tie: A"), "the words of the verdicts are 'A', 'B', 'A'"),
-        (("  text: ", "  json: {w: winner}\n  text: "), "has text and json"),
-        (('text: "{reason} [[{verdict}]]"', "json: {w: winner}"), "'winner' is no field"),
+        (("{answer_1}\n      Reply B:\n      ", "{answer_1}"), r"{answer_1} and {answer_2} touch"),
+        (("[[{verdict}]]", "[[A]]"), r"must contain {verdict} exactly once"),
+        (("tie: C", "tie: A"), "verdict words must differ and must not be empty, got 'A', 'B', 'A'"),
+        (("  text: ", "  json: {w: winner}\n  text: "), "has both text and json"),
+        (('text: "{reason} [[{verdict}]]"', "json: {w: winner}"), "unknown field 'winner'"),
         (("pair: {first: A, second: B, tie: C}", "pairs: 1"), r"reply\.pairs: Unexpected keyword"),
         (("pair: {first: A, second: B, tie: C}", "grade: [5, 1]"), "kind grade needs the slots answer"),
-        (("name: desk", "name: My desk"), "other signs than a-z"),
+        (("name: desk", "name: My desk"), "other than a-z"),
         (("pair: {first: A, second: B, tie: C}", "choice: [A, B]"), r"reply\.choice: 2 words"),
         (("name: desk", "name: desk\nexamples: [[{text: a}]]"), r"examples: Unexpected keyword"),
     ],
@@ -180,9 +180,9 @@ def test_a_prompt_that_cannot_work_is_refused_with_its_place(dialects, change, m
 
 
 def test_a_name_stands_for_one_prompt(dialects):
-    with pytest.raises(ConfigError, match="holds no prompt"):
+    with pytest.raises(ConfigError, match="no prompt found"):
         dialects("[]")
-    with pytest.raises(ConfigError, match=r"check: the name is taken"):
+    with pytest.raises(ConfigError, match=r"check: the name is in use"):
         dialects(yaml.safe_dump([yaml.safe_load(LABEL), yaml.safe_load(LABEL)]))
 
 

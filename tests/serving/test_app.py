@@ -89,7 +89,7 @@ def test_other_machines_need_a_key_or_a_word(host):
         check_exposure(host, (), no_auth=False, way_out="add a key")
     check_exposure(host, ("sk",), no_auth=False, way_out="add a key")
     check_exposure(host, (), no_auth=True, way_out="add a key")
-    with pytest.raises(ConfigError, match="leave one of them out"):
+    with pytest.raises(ConfigError, match="conflicts with"):
         check_exposure(host, ("sk",), no_auth=True, way_out="add a key")
 
 

@@ -189,7 +189,7 @@ def test_a_key_that_has_filled_its_share_refuses_no_other(shared):
 
 
 def test_results_count_and_a_batch_without_room_for_them_keeps_those_it_has(shared, monkeypatch):
-    monkeypatch.setattr("judgelm.serving.batch_files.AT_ONCE", 1)
+    monkeypatch.setattr("judgelm.serving.batch_files.MAX_CONCURRENT", 1)
     batch = run_batch(shared[0], "".join(line(str(number), HELLO) for number in range(9)))
     assert (batch.status, batch.errors.data[0].code) == ("failed", "storage_full")
     kept = rows_of(shared[0], batch.error_file_id)

@@ -121,7 +121,7 @@ def test_without_probabilities_the_score_line_stands_alone_and_that_is_said():
     [note] = result.notes
     assert (result.winner, result.scores, result.first_better) == (1, (8, 6), 1.0)
     assert result.draws == ((8, 6), (8, 6))
-    assert "gives no probabilities" in note
+    assert "does not return probabilities" in note
     grade = result_of(GRADE, Shown(order=(0,), text="7", scores=(7,)))
     assert (grade.grades, grade.correct) == (((7, 1.0),), 1.0)
 
@@ -130,7 +130,7 @@ def test_lines_with_little_probability_are_not_relied_on():
     result = result_of(PAIR, shown_pair((6, 8, 0.2), (9, 1, 0.1), unassigned=0.7))
     [note] = result.notes
     assert (result.winner, result.scores) == (2, (6, 8))
-    assert "0.3 of the probability" in note
+    assert "have probability 0.3" in note
 
 
 def test_what_is_to_be_known_is_said_once():
@@ -142,6 +142,6 @@ def test_what_is_to_be_known_is_said_once():
     assert result.reason == "so"
     assert result.notes == (
         "doubtful",
-        "an answer was cut from 900 to 400 tokens",
+        "an answer was truncated from 900 to 400 tokens",
         "the judge's reason: truncated, no end within 256 tokens",
     )

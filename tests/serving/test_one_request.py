@@ -96,4 +96,4 @@ def test_a_prompt_that_needs_a_chat_template_fails_alone(client):
 
 def test_what_a_chat_ignores_is_said(client):
     body = {"prompt": "hi", "max_tokens": 3, "top_p": 0.5, "logit_bias": {"3": 1}, "presence_penalty": 0}
-    assert "ignored: top_p, logit_bias" in client.post(PLAIN, json=body).headers["x-judgelm-note"]
+    assert "ignored in ordinary chats: top_p, logit_bias" in client.post(PLAIN, json=body).headers["x-judgelm-note"]

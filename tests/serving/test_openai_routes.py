@@ -152,7 +152,7 @@ def test_an_unknown_prompt_is_refused_or_chatted_about():
         reply = server.post(CHAT, hello)
         assert content(reply) == "I am a judge.\n"
         assert reply.headers["x-judgelm-dialect"] == "none"
-        assert "no dialect knows this prompt" in reply.headers["x-judgelm-note"]
+        assert "unrecognised prompt" in reply.headers["x-judgelm-note"]
 
 
 @pytest.mark.parametrize(("line", "why"), [("I like both.", "off_grammar"), ("11 3", "out_of_range")])

@@ -45,9 +45,9 @@ def test_other_formats_are_read_as_in_a_batch():
         ({"question": "q", "answer_1": "a"}, "^fields not recognised.*answer_2"),
         ({"id": "1", "winner": 2}, "^rows hold labels but no answers"),
         ({"instruction": "q", "output": "a"}, "one answer per instruction"),
-        (PLAIN | {"images": ["/etc/passwd"]}, "data: URLs alone"),
-        (PLAIN | {"image": "http://10.0.0.1/x.png"}, "data: URLs alone"),
-        (PLAIN | {"images": ["data:image/png;base64,QQ==", "x.png"]}, "data: URLs alone"),
+        (PLAIN | {"images": ["/etc/passwd"]}, "only accepts data: URLs"),
+        (PLAIN | {"image": "http://10.0.0.1/x.png"}, "only accepts data: URLs"),
+        (PLAIN | {"images": ["data:image/png;base64,QQ==", "x.png"]}, "only accepts data: URLs"),
         (PLAIN | {"id": {"a": 1}}, '^field "id"'),
     ],
 )

@@ -83,12 +83,7 @@ class BrowseState:
         return replace(self, position=max(0, min(len(self.listed) - 1, self.position + steps)))
 
     def labelled(self, winner: Winner | None) -> "BrowseState":
-        """Label the current item (None removes the label), save it and go to the next item.
-
-        Raises:
-            InputError: no item is listed, or the item is not a pair.
-            RunError: the label cannot be saved; the state is unchanged.
-        """
+        """Label the current item (None removes the label), save it and go to the next item."""
         if self.current is None:
             raise InputError("no item is listed; change the filters first")
         if not is_pair(self.run.judgments[self.current], self.run.samples.get(self.current)):
@@ -141,9 +136,6 @@ def start_browsing(
     """Return the state at the first item, with all items listed.
 
     Saved labels override `labels`, which are not saved.
-
-    Raises:
-        InputError: the runs share no id, or the label file cannot be read.
     """
     if other is not None and not run.judgments.keys() & other.judgments.keys():
         raise InputError(f"{other.name} and {run.name} share no id; choose another judge's run on the same items")

@@ -235,10 +235,6 @@ def judge_controls(
     `make` gets the values of `fields` and returns the mode and the sample, or raises an error to show. `name` is the
     start
     of the elements' ids.
-
-    Returns:
-        The outputs of a judgment (its HTML, the state of the conversation and, with `talk`, its column and log), and
-        the event.
     """
     with gr.Row(elem_classes="jl-buttons"):
         start = gr.Button("Judge", variant="primary", elem_id=f"{name}-judge")

@@ -37,11 +37,7 @@ class LabelFile:
     path: Path
 
     def read(self) -> StoredLabels:
-        """Read all labels; the last label of an id counts.
-
-        Raises:
-            InputError: the file cannot be read, or has lines that the page does not write.
-        """
+        """Read all labels; the last label of an id counts."""
         winners: dict[str, Winner] = {}
         line = 0
         if not self.path.exists():
@@ -56,15 +52,7 @@ class LabelFile:
         return StoredLabels(winners, incomplete=False)
 
     def put(self, key: str, winner: Winner | None) -> dict[str, Winner]:
-        """Save a label, or remove it if `winner` is None. The file is synced to disk before this returns.
-
-        Returns:
-            All labels of the file, including those that others have written.
-
-        Raises:
-            InputError: as `read`; nothing is written.
-            RunError: the file cannot be written; it is unchanged.
-        """
+        """Save a label, or remove it if `winner` is None. The file is synced to disk before this returns."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _locked(self.path):
@@ -107,9 +95,6 @@ def label_file_of_upload(run: Path) -> LabelFile:
 
     The file is in `$XDG_STATE_HOME/judgelm/labels` and named by the run file's content, so that uploading the same file
     again finds it.
-
-    Raises:
-        InputError: the run file cannot be read.
     """
     try:
         with run.open("rb") as file:

@@ -107,11 +107,7 @@ def open_run(
 
 
 def open_runs(paths: Sequence[Path], texts: Path | None = None, reading: Reading = AS_WRITTEN) -> list[OpenRun]:
-    """Open run files, named by file name, or by path if two have the same name.
-
-    Raises:
-        InputError: as `open_run`.
-    """
+    """Open run files, named by file name, or by path if two have the same name."""
     names = Counter(path.name for path in paths)
     shown = {path: path.name if names[path.name] == 1 else str(path) for path in paths}
     return [open_run(path, texts, name=name, reading=reading) for path, name in shown.items()]
@@ -142,11 +138,7 @@ def _samples(
 
 
 def read_winners(path: str | Path, run: OpenRun, reading: Reading = AS_WRITTEN) -> dict[str, Winner]:
-    """Return the winners in a label file by sample id, in the order of the answers that the run judged.
-
-    Raises:
-        InputError: the file cannot be read, no row has a winner, or its texts differ from the run's.
-    """
+    """Return the winners in a label file by sample id, in the order of the answers that the run judged."""
     labelled = read_labels(str(path), on_reject=lambda reject: None, reading=reading)
     labels = match_labels(run.judgments, labelled, name=Path(path).name)[0].labels
     winners = {key: label.winner for key, label in labels.items() if label.winner is not None}

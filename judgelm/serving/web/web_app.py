@@ -89,12 +89,7 @@ def _theme() -> gr.themes.Base:
 
 
 def serve_page(app: FastAPI, bound: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM.
-
-    Args:
-        app: from `web_app`.
-        bound: socket from `judgelm.serving.settings.bind`.
-    """
+    """Serve until Ctrl-C or SIGTERM."""
     config = uvicorn_config(app, lifespan="auto", flush_s=_GRACE_S)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again after a clean shutdown
         WatchedServer(config).run(sockets=[bound])
