@@ -28,7 +28,6 @@ class Exchange:
 
     Attributes:
         reply: None if there is none.
-        thinking: thinking before the reply; None without any.
         failure: why there is no reply, or `truncated` if it is incomplete.
         truncations: judged answers that were cut to make room.
         sanitized: confusables of turn markers in everything said up to the question.
@@ -48,15 +47,8 @@ class Exchange:
 class FollowUp:
     """Follow-up questions about one judgment; call it with a question.
 
-    It continues the first prompt that was explained, otherwise the first that could be read.
-
-    Attributes:
-        mode: of the judgment.
-        sample: the judged sample.
-        judgment: with at least one readable reply.
-        history: earlier questions and replies.
-        max_tokens: maximum tokens of a reply.
-        temperature: 0 is greedy; otherwise each reply is drawn with its own seed.
+    It continues the first prompt that was explained, otherwise the first that could be read. `history` has the earlier
+    questions and replies.
 
     Raises:
         ConfigError: invalid `max_tokens`.

@@ -107,8 +107,8 @@ class AnswerMode:
         system: system message of a chat; None for none. Task `question` only.
         plain: plain text with `{question}`. Task `question` only.
         task: kind of answer; it decides prompt and extraction.
-        tags: which tags hold the answer to task `qa`. The default `last` is for models that reason first; `first` is
-            the original code's, and uses a reply without tags as the answer.
+        tags: which tags hold the answer to task `qa`: `last` is for models that reason first, `first` is the original
+            code's.
         max_tokens: maximum tokens of an answer.
     """
 

@@ -71,16 +71,7 @@ def compare_by_label(
     stop: tuple[str, ...] = (),
     referenced: bool,
 ) -> Flow:
-    """Ask for the label of each order, conclude, and request label probabilities if the mode has `distribution`.
-
-    Args:
-        mode: of the judgment.
-        sample: with two answers.
-        prompts: one per order.
-        read: finds the label in a reply.
-        stop: strings that end a reply.
-        referenced: True if the prompts contain a reference.
-    """
+    """Ask for the label of each order, conclude, and request label probabilities if the mode has `distribution`."""
     room = mode.max_tokens
     replies = yield requests_of(prompts, sampling_for(mode, sample.id, room, stop=stop))
     shown = [
@@ -107,12 +98,8 @@ def ask_probabilities(
 ) -> RequestFlow[list[float | None]]:
     """Ask how probable both labels were at the position of each reply's label: P(label | the reply's reasoning).
 
-    Args:
-        shown: all prompts shown.
-        prompts: the prompts, in the same order.
-        labels: two labels -> their words in the prompt.
-        read: finds the label in a reply that has one.
-        max_tokens: token limit of the replies, so that answers are cut in the same way.
+    `labels` are two labels -> their words in the prompt. `max_tokens` is the replies' limit, so that answers are cut in
+    the same way.
 
     Returns:
         P(first label) of each prompt, in [0, 1]. None if the reply has no label, the engine gives no probabilities, or
@@ -141,14 +128,8 @@ def ask_missing_labels(
     """Ask for the most probable label after each reply without a readable verdict.
 
     The request continues the reply with the beginning of a verdict, so any judge names a label there, even one that
-    decided nothing. The failure therefore stays in `repaired`.
-
-    Args:
-        shown: all prompts shown.
-        prompts: the prompts, in the same order.
-        labels: for each prompt, labels -> their words in it.
-        max_tokens: token limit of the replies, so that answers are cut in the same way.
-        form: text before and after the word in a verdict.
+    decided nothing. The failure therefore stays in `repaired`. `form` is the text before and after the word in a
+    verdict.
     """
     replies = list(shown)
     codes = ("off_grammar", "truncated")

@@ -1,9 +1,8 @@
 """One answer to a question about an image, judged next to an answer that is known to be correct.
 
 The prompts (`multimodal.toml`) are `multimodal-v1`, the bytes of the original code, which asks for a score line;
-`multimodal-paper` (Figure 7), which does not; and `multimodal-chat`, the code's words as chat messages. The correct
-answer's full score is prefilled. The paper judges without the image, because the reference describes it; showing images
-to a vision-language judge is ours.
+`multimodal-paper` (Figure 7), which does not; and `multimodal-chat`, the code's words as chat messages. The paper
+judges without the image, because the reference describes it; showing images is ours.
 
 Source: JudgeLM, section 6.4, Figures 7 and 20 to 23; data as in MM-Vet (Yu et al. 2023).
 """

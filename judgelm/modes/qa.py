@@ -1,8 +1,7 @@
 """Correctness of a short answer given the gold answer: exact match first, then a judge if it fails.
 
-The prompts are in `qa.toml`. `qa-6-shot` is the paper's (Table 9); two of its six examples are ours. The paper names
-the other variants of section 6.3 without printing them, so their bytes are ours. `qa-6-shot-released` is the layout of
-the authors' code, with the examples of `qa-6-shot`, because its repository lacks them.
+The prompts are in `qa.toml`. `qa-6-shot` is the paper's (Table 9); two of its six examples are ours. The paper does not
+print its variants in section 6.3, so their bytes are ours. `qa-6-shot-released` is the layout of the authors' code.
 
 Source: QA-Judge, sections 4.2, 5.2 and 6.3, Tables 8, 9 and 11.
 """

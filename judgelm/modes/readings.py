@@ -6,8 +6,8 @@ of Kadavath et al. 2022, GenRM of Zhang et al. 2024), `grade` asks for its grade
 
 Each answer gets a strength: the mean log-probability of its letter, the log-odds of yes against no, the expected grade,
 or the reward. P(first better) is the logistic function of the difference of two strengths (Bradley-Terry), divided by
-the card's calibration temperature. A word's probability is summed over its spellings (`Yes`, ` yes`, `NO`). If more
-than half is on other words, the reply is a failure. Reasons are requested as the next turn of the chat.
+the card's calibration temperature. A word's probability is summed over its spellings (`Yes`, ` yes`, `NO`); a reply
+with more than half on other words is a failure.
 """
 
 import math
@@ -210,14 +210,7 @@ def _rewarded(index: int, completion: Completion) -> Shown:
 
 
 def words_of(template: Template, answers: int, *, scale: tuple[float, float], step: float = 1) -> Words:
-    """Return the words of a template, each with and without a leading space.
-
-    Args:
-        template: one that reads words.
-        answers: number of answers in a prompt.
-        scale: lowest and highest score of the judge.
-        step: spacing of grades.
-    """
+    """Return the words of a template for this number of answers, each with and without a leading space."""
     low, high = scale
     if template.reading == "letters":
         forms: Mapping[str, tuple[str, ...]] = {letter: (letter,) for letter in letters(answers)}

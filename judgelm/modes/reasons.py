@@ -40,15 +40,9 @@ def explain(
     sampling: Sampling,
     ask: Callable[[Prompt, str], Prompt] = _continued,
 ) -> Flow:
-    """Ask for reasons and add them to the judgment.
+    """Ask for the reasons of these prompts and add them to the judgment.
 
-    Args:
-        judgment: with a verdict.
-        indices: of the prompts to explain.
-        prompts: all prompts of the judgment.
-        sampling: of a reason.
-        ask: makes the prompt for the reason from a prompt and its reply; by default the reply continues on the next
-            line.
+    `ask` makes the prompt for a reason from a prompt and its reply; by default the reply continues on the next line.
     """
     if not indices:
         return judgment

@@ -2,9 +2,8 @@
 
 Three things differ from their authors' code. Replies are greedy by default (PandaLM uses 4 beams and a repetition
 penalty of 1.2; Prometheus samples at temperature 1 and retries up to ten times). Unparseable replies are failures.
-Delimiters in answers are sanitized. Most verdicts are between two marks, such as `[[A]]` or `**Result:** 4`. The
-authors' parsers take the first or the last mark; here all must agree, unless one is stated as final or the card says
-that the last one counts.
+Delimiters in answers are sanitized. The authors' parsers take the first or the last of several verdicts; here all must
+agree, unless one is stated as final or the card says that the last one counts.
 """
 
 import re

@@ -1,19 +1,9 @@
 """One answer, rated on the dimensions of a rubric: the judge reasons, then names a level.
 
 The paper's six dimensions use its prompts (`play_favorites.toml`), without bold and italic type and without the options
-`NA` of the human rubric. The user's own dimensions come from a YAML file:
-
-    tone:
-      question: How friendly is the answer?
-      best_first: true
-      levels:
-        rude: {score: 1, description: it blames or mocks the user}
-        neutral: {score: 2}
-        friendly: {score: 3}
-        not applicable: {score: null}
-
-Levels are shown from the lowest score, or with `best_first` from the highest. A level without a score is a missing
-value and is shown last.
+`NA` of the human rubric. The user's own dimensions come from a YAML file such as `configs/judge/rubric.yaml`. Levels
+are shown from the lowest score, or with `best_first` from the highest; one without a score is a missing value and is
+shown last.
 
 Source: Play Favorites, section 4.2, Table 3 (scales) and appendix D (prompts); scores are divided by their dimension's
 maximum as its authors do.

@@ -35,14 +35,7 @@ _NEXT_QUESTION = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Questio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solver:
-    """Ask the judge the question itself.
-
-    Attributes:
-        task: kind of answer; it decides prompt and extraction.
-        count: number of answers, k in the papers.
-        temperature: 0 is greedy; several answers need a temperature above 0.
-        max_tokens: maximum tokens of an answer.
-    """
+    """Ask the judge the question itself, `count` times in one request (k in the papers)."""
 
     task: Task
     count: int
@@ -219,7 +212,7 @@ class SelectiveSelfReference(LabelPairMode):
     The judge answers the question `solves` times. If the share of the most common answer among all of them is at least
     `tau`, this final answer, without its reasoning, is shown as correct. Of equally common answers the first counts. If
     two orders name different responses, the verdict is a tie. Responses are never cut, because the final answer is at
-    the end; a prompt that does not fit is a `too_long` failure. The sample's reference is never shown.
+    the end, and the sample's reference is never shown.
 
     Attributes:
         when: `selective`; or for comparison `always` (the majority answer whatever the agreement) or `never` (no own

@@ -104,9 +104,8 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
 def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
     """Parse a line of `count` scores: the first non-blank line of `text`; two scores are parsed by `parse_pair`.
 
-    All scores have the same separator (`8 6 5`, `8, 6, 5`, `8/10 6/10 5/10`), because `8,5 6` could be two or three
-    scores. Alternatively each score is named (`Assistant 1: 8, Assistant 2: 6, Assistant 3: 5`, in any order). The
-    scores are in the order shown.
+    All scores have the same separator (`8 6 5`, `8/10 6/10 5/10`), because `8,5 6` could be two or three scores.
+    Alternatively each score is named (`Assistant 1: 8, Assistant 2: 6, Assistant 3: 5`, in any order).
 
     Example:
         >>> parse_scores("Assistant 2: 6, Assistant 1: 8, Assistant 3: 5", 3)
@@ -158,8 +157,8 @@ def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scor
 
     A statement is a line of two scores, two scores in brackets after "output", "scores" or "ratings" (`The output tuple
     is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All statements must
-    agree, and both answers must have a score. It is never the default: a judge that was asked for the score line first
-    and writes it elsewhere has failed.
+    agree. It is never the default: a judge that was asked for the score line first has failed if it writes it
+    elsewhere.
 
     Example:
         >>> parse_pair_anywhere("The second is wrong.\n\nAssistant 1: 9 (right)\nAssistant 2: 2 (wrong)")
@@ -407,13 +406,9 @@ def is_assigned(distribution: PairDistribution) -> bool:
 
 
 def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) -> float | None:
-    """Return P(the sample's first answer is better), the mean over orders; swapping the answers gives 1 - p.
+    """Return P(the sample's first answer is better), the mean over (order, distribution).
 
-    Args:
-        orders: (order, distribution in that order); `(1, 0)` showed the answers swapped.
-
-    Returns:
-        In [0, 1]; None without orders, or if an order has less than `MIN_ASSIGNED` on its score lines.
+    None without orders, or if an order has less than `MIN_ASSIGNED` on its score lines.
     """
     if not orders or not all(is_assigned(distribution) for _, distribution in orders):
         return None

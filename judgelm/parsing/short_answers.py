@@ -1,14 +1,12 @@
 """Short answers: the final answer of a reply that reasons first, majorities, and exact match.
 
-Answers are extracted in one spelling (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`). Ambiguous text is None;
-nothing is guessed. The last marked answer counts, because a chain of thought may correct itself.
+Answers are extracted in one spelling (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`). Ambiguous text is None. The
+last marked answer counts, because a chain of thought may correct itself. A question can have several gold answers, any
+of which is correct; each is a tuple of spans, all of which are needed.
 
-Exact match normalises as each data set does. A question can have several validated gold answers, any of which is
-correct. A gold answer is a tuple of spans, all of which are needed.
-
-Source: Self-Reference, Figures 5 to 11 (prompted forms); GSM8K's `#### 18`; SSR-Judge, section 3.2 (majority);
-QA-Judge, section 5.2; the official evaluation scripts of HotpotQA (Yang et al. 2018; also for 2WikiMultiHopQA) and DROP
-(Dua et al. 2019; also for Quoref, Dasigi et al. 2019).
+Source: Self-Reference, Figures 5 to 11; GSM8K's `#### 18`; SSR-Judge, section 3.2 (majority); QA-Judge, section 5.2;
+the official evaluation scripts of HotpotQA (Yang et al. 2018; also for 2WikiMultiHopQA) and DROP (Dua et al. 2019; also
+for Quoref, Dasigi et al. 2019).
 """
 
 import re
@@ -56,17 +54,13 @@ _LETTER_AT_END = re.compile(
 
 
 def final_answer(text: str, task: Task, *, letters: int = MAX_LETTERS, finished: bool = True) -> str | None:
-    """Return the answer that a solution ends in.
+    """Return the answer that a solution ends in: plain digits (`18`, `1/3`), or a letter.
 
     Args:
         text: the solution.
         task: kind of answer.
         letters: number of options; later letters are not answers.
         finished: False if the solution was cut off. Then an answer must be marked and not be on the last line.
-
-    Returns:
-        A number in plain digits (`18`, `-0.5`, `1/3`), a letter (`B`), or `A`, `B`, `C` for a preference; None if there
-            is no answer.
     """
     if not finished:
         text = text[: text.rfind("\n") + 1]
@@ -88,11 +82,7 @@ def canonical(answer: str, task: Task) -> str | None:
 
 
 def canonical_number(text: str) -> str | None:
-    """Return a number in plain digits, without thousands separators, currency and trailing zeros; fractions reduced.
-
-    Returns:
-        None if the text is not exactly one number, or has more than 50 characters.
-    """
+    """Return exactly one number in plain digits, without separators, currency and trailing zeros; fractions reduced."""
     plain = text.strip().strip("*_ ").removesuffix(".").removesuffix("%").strip()
     if len(plain) > _MAX_NUMBER_LENGTH or _NUMBER.fullmatch(plain) is None:
         return None

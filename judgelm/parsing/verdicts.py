@@ -1,17 +1,9 @@
 r"""Verdicts in replies: which of several counts, levels of rubrics, and labels in `<ans> ... </ans>`.
 
 Each grammar finds its own marks (`[[Correct]]`, `Answer: good`, `<ans>CORRECT</ans>`, `[RESULT] 4`) and passes the
-verdicts to `settled`. Verdicts that differ are `off_grammar`, unless one is stated as final (`Final verdict:
-Incorrect`). A verdict that is conditional, negated or taken back does not count (`had it said 42, I would have written
-[[Correct]]`, `not [[Correct]]`, `[[1]]\nbut wait`).
-
-Rules for answers in tags; `last` is ours, published figures use the others:
-
-- `first`: the first pair of tags, across lines; without tags the whole reply.
-- `last_on_line`: the last pair of tags on one line; otherwise nothing. For Mistral judges, whose decoded text begins
-  with the prompt and its tags.
-- `second`: the second pair, in any case; otherwise nothing. For Mistral's answers.
-- `last`: the last pair, in any case and across lines; otherwise nothing.
+verdicts to `settled`. Verdicts that differ are `off_grammar`, unless one is stated as final. A verdict that is
+conditional, negated or taken back does not count (`had it said 42, I would have written [[Correct]]`, `[[1]]\nbut
+wait`).
 
 Source: QA-Judge, Tables 8 and 9, and its authors' code (tags); Play Favorites, appendix D (`Explanation: ..., Answer:
 ...`).
@@ -141,11 +133,9 @@ def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = 
 
 
 def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement]:
-    """Find verdicts without a grammar's own mark.
+    """Find verdicts after "Final verdict:", on a line `Verdict: Correct`, or on the last line.
 
-    They follow "Final verdict:" on its line or alone on the next one, are on a line such as `Verdict: Correct`, or are
-    on the last line, bare or in single brackets. A verdict that is stated as final but is not in `known` (lower-case
-    word -> label) has an empty label.
+    `known` is lower-case word -> label. A verdict that is stated as final but is not known has an empty label.
     """
     lines = _nonblank(text)
     stated = list(_bare(lines, known))
@@ -297,8 +287,8 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
     """Parse the level that a reply ends in, and return it as the prompt names it.
 
     The text after the last `Answer:` on its line must be exactly a level; case, spaces, markdown, quotes, brackets and
-    a final full stop are ignored. So "incorrect" and "partially correct" are never parsed as "correct". A reply with
-    two different levels is `off_grammar`, unless one is stated as final.
+    a final full stop are ignored. So "partially correct" is never parsed as "correct". Two different levels are
+    `off_grammar`, unless one is stated as final.
     """
     cleaned = _MARKUP.sub("", text)
     if not cleaned.strip():
@@ -340,6 +330,11 @@ def _plain_level(level: str) -> str:
 
 
 TagRule = Literal["first", "last_on_line", "second", "last"]
+"""Which `<ans> ... </ans>` holds the answer. Without it `first` takes the whole reply, the others nothing.
+
+`first` searches across lines, `last_on_line` on one line (for Mistral judges, whose decoded text begins with the prompt
+and its tags), `second` and `last` in any case and across lines. `last` is ours; published figures use the others.
+"""
 
 QaLabel = Literal["correct", "incorrect"]
 

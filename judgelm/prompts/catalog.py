@@ -1,22 +1,17 @@
 """Prompt templates by id, and how they turn a sample into a `Prompt`.
 
-A template has one layout per number of answers: text with `{question}`, `{reference}`, `{answer_1}`, `{answer_2}`, ....
-The hash of the pair's layout is in every judge card and run file, so training and judging always use the same bytes.
-The texts are in `templates.toml`:
+A template has one layout per number of answers. The hash of the pair's layout is in every judge card and run file, so
+that training and judging use the same bytes. A single answer is shown after its reference, which gets the full score
+(JudgeLM, Figure 5). `templates.toml` has the texts:
 
-- `judgelm-v1`: the bytes that the released JudgeLM checkpoints were trained on (the original code's templates).
-- `judgelm-paper`: the prompts of Figures 3 to 6.
-- `judgelm-chat`: the same words as chat messages, for newer instruct models.
+- `judgelm-v1`: the bytes that the released JudgeLM checkpoints were trained on.
+- `judgelm-paper`: the prompts of Figures 3 to 6; `judgelm-chat`: the same words as chat messages.
 - `judgelm-compact`: short markers, for judges of a few million parameters.
 - `reasoned-chat`, `reasoned-compact`: the judge explains first and ends with `[[1]]` or `[[2]]`, as in J1 (Whitehouse
-  et al. 2025) and RM-R1 (Chen et al. 2025). The words are ours; `train/grpo.py` trains such judges.
-- `judgelm-grade`: grades one answer without a reference, in our words. No released judge was trained on it.
-
-`letters`, `yes-no` and `grade` (`readings.toml`) are for instruct models: the probabilities of one word are the verdict
-(`judgelm.modes.readings`). `benchmarks/reading_choice` chose the words. `reward` is for reward models, which read
-question and answer as a chat.
-
-A single answer is shown after its reference, which gets the full score (JudgeLM, Figure 5), in the words of a pair.
+  et al. 2025) and RM-R1 (Chen et al. 2025); the words are ours.
+- `judgelm-grade`: grades one answer without a reference, in our words.
+- `letters`, `yes-no`, `grade` (`readings.toml`): for any instruct model, see `judgelm.modes.readings`.
+- `reward`: for reward models, which read question and answer as a chat.
 """
 
 import hashlib
@@ -101,8 +96,7 @@ class PromptText:
     Attributes:
         text: user message, with `{question}` and other slots.
         kinds: possible slots -> kind of their content; only an `answer` is cut to fit the window.
-        delimiters: markers of blocks, and verdicts that only the judge may give; their confusables in untrusted text
-            are sanitized.
+        delimiters: markers of blocks and verdicts; their confusables in untrusted text are sanitized.
         system: system message of a chat; None for none.
         before: text before the message in plain text.
         after: end of the plain text, where no chat template opens the reply.
@@ -241,12 +235,13 @@ class Template:
         """Return the prompt that shows a sample's answers in `order`, with `reference` unless it is None.
 
         A judge of score lines sees a single answer as the second of a pair, after the reference. The reply is prefilled
-        with the reference's full score, so that the judge continues with the answer's, such as ` 7`.
+        with the reference's full score, so that the judge continues with the answer's, such as ` 7`. So it needs a
+        reference.
 
         Args:
             sample: what is judged.
-            order: indices into `sample.answers`, at least one; exactly one if the template reads each answer alone.
-            reference: required for a single answer and a judge of score lines.
+            order: indices into `sample.answers`; exactly one if the template reads each answer alone.
+            reference: the reference to show.
             scale: lowest and highest score of the judge.
             criterion: for a template that takes one.
         """

@@ -1,8 +1,7 @@
 """Rendering of chat templates with bounds on time, memory and length, and their arguments for thinking.
 
-A chat template comes with the model and may loop forever. jinja's sandbox bounds neither time nor memory, so
-`render_chat` bounds the template's lines, memory and output, and refuses powers. Counting lines slows a short template
-from 0.01 to 0.4 ms. So a template that has rendered 50 conversations is only checked for longer ones.
+A chat template comes with the model and may loop forever; jinja's sandbox does not prevent it. Counting its lines slows
+a short template from 0.01 to 0.4 ms. So a template that has rendered 50 conversations is only checked for longer ones.
 """
 
 import re

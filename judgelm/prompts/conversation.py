@@ -4,16 +4,9 @@ A sample's dialogue is in `metadata["turns"]`, one object per turn:
 
     {"question": "...", "answers": ["...", "..."], "reference": "..."}
 
-`answers` has one text per assistant (two for a pair, one to be graded); `reference` may be missing or null. The
-sample's own `question` and `answers` are those of the last turn. A sample without `turns` is a dialogue of one turn.
-
-The question block holds the user's turns, each assistant's block its answers, and the reference block the references,
-all under labels such as `[Turn 1]`. A note after the user's turns says which answers are judged. Labels and note are
-ours; judges trained on the template have not seen them. A dialogue of one turn has neither, so its bytes are those of a
-pair or a single answer.
-
-Follow-up questions come after the judge's prompt and reply, as chat messages or in the plain template's own form. The
-papers do not give this form; it is ours.
+The last turn has the sample's own `question` and `answers`. A block holds the texts of all turns under labels such as
+`[Turn 1]`, and a note says which answers are judged. Labels, note and the form of follow-up questions are ours. A
+dialogue of one turn has neither labels nor note, so its bytes are those of a pair or a single answer.
 
 Source: MT-bench (Zheng et al. 2023), its multi-turn prompts; JudgeLM, Figures 3 to 5 (blocks), section 6 and Figure 19
 (talk about judgments).
@@ -143,12 +136,6 @@ def dialogue_prompt(
 
     Each answer is its own span, so only answers are cut. `Truncation.answer` counts the turns of the assistant shown
     first, then those of the other.
-
-    Args:
-        template: of the judge.
-        view: part to show; for one assistant it must be `anchored`.
-        order: one or two indices into each turn's answers.
-        scale: of the judge, see `Template.render`.
     """
     if len(order) == 1 and not view.anchored:
         raise ValueError("one dialogue is shown after its references, but a turn has none")
@@ -290,12 +277,8 @@ def talk_sha(template: Template) -> str:
 def follow_up_prompt(template: Template, judged: Prompt, texts: Sequence[str]) -> Prompt:
     """Return the judge's prompt with everything said since.
 
-    The judge's replies are untrusted, because they may quote an answer.
-
-    Args:
-        template: of the judge.
-        judged: what it read; `texts` begins with the prefill of its reply.
-        texts: its reply, a question, its reply, ..., and the open question: an even number.
+    `texts` are its reply, a question, its reply, ..., and the open question. The judge's replies are untrusted, because
+    they may quote an answer.
     """
     if not texts or len(texts) % 2:
         raise ValueError(f"expected the judge's reply, then questions and replies in turn, got {len(texts)} texts")

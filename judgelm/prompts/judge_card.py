@@ -1,7 +1,7 @@
 """The cards in a judge's folder: `judge.json` says how to prompt it, `README.md` is the model card of the hub.
 
-A judge that is prompted with another template than in training gives other scores without any error. So training writes
-the template's id and sha256 into `judge.json`, and loading compares them with the template in use.
+Prompting a judge with another template than in training changes its scores without any error. So loading compares the
+template's id and sha256 with the card's.
 """
 
 import json
@@ -56,16 +56,11 @@ class Card:
         template_sha: sha256 (hex) of that template's bytes in training.
         name: name among judgelm's cards; None for the user's own judges.
         base: GGUF file that an adapter was trained on; None if the base is a folder or hub id.
-        model: folder, GGUF file, hub id or judge's name of the model to load; a relative path starts at the card's
-            folder. None if the weights are in the card's folder.
+        model: folder, GGUF file, hub id or judge's name of the model to load; relative to the card's folder. None if
+            the weights are in that folder.
         identity: hashes of that model from `model_hashes`; empty if its engine has none.
         reading: how the reply is read; None is the template's own.
-        criterion: the user's criterion, if the template takes one.
-        tie_threshold: distance of P(first better) from 0.5 within which a pair is a tie, where words are read; None
-            leaves it to the run.
-        calibration_temperature: divides the difference of two answers' strengths, where words are read.
-        scale: lowest and highest score.
-        step: spacing of scores.
+        tie_threshold: see mode `pair`; None leaves it to the run.
         prompt_format: `text` or `chat` (the tokenizer's chat template).
         reference: prompts in training were `without` reference, `with` one, or `both`.
         thinking: argument for the chat template (`on`, `off`); `absent` passes none.
@@ -128,7 +123,7 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
 
     Raises:
         CardError: the file is not a valid card.
-        ModelError: no such folder or hub id, or the hub is unreachable and the model is not in the cache.
+        ModelError: the folder or hub id does not exist, or the hub is unreachable.
     """
     if is_gguf(model):
         return None

@@ -1,14 +1,9 @@
 """Sanitizing untrusted text, so that an answer can neither end its block nor become a special token or a chat role.
 
 An answer that contains `[The End of Assistant 1's Answer]`, `### Response:` or `</s>` could pretend that its block has
-ended and write the verdict itself. In such markers and their confusables (other case, spaces or signs, invisible
-characters, accents, foreign letters, digits and brackets) brackets and hashes become plain characters, and the words
-stay readable. Judgments count them. Folding to plain letters is only used to find confusables and never changes the
-text.
-
-Special and added tokens are matched exactly, because only the literal text becomes a token; for tokenizers that fold
-the text first, confusables count as well. Plain-text role markers (`[INST]`, `USER:`) are read from a rendering of the
-chat template.
+ended and write the verdict itself. In such markers and their confusables (other case, spaces, invisible characters,
+foreign letters or brackets) brackets and hashes become plain characters, and the words stay readable. Special tokens
+are matched exactly, because only the literal text becomes a token, unless the tokenizer folds the text first.
 """
 
 import json

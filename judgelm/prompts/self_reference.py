@@ -1,17 +1,12 @@
 """Prompts of Self-Reference and SSR-Judge: the judge answers the question itself before it judges other answers.
 
-The texts (`self_reference.toml`) are those of Figures 5 to 11 of Self-Reference, with `[System]` as a line of the
-prompt. A chat has everything in one user message. The figures do not settle blank lines: here one follows the
-instruction and none separates the blocks. Two texts are ours: the `{question}` of a meta-judge (the question with both
-answers, in the blocks of Figure 7), and the opening of Figure 6 for a question without category. SSR-Judge prints one
-sentence of each prompt, which is kept; blocks, reasoning request and verdict format are ours.
+The texts (`self_reference.toml`) are Figures 5 to 11 of Self-Reference, with `[System]` as a line of the prompt; a chat
+has everything in one user message. The figures do not settle blank lines: here one follows the instruction and none
+separates the blocks. Ours are the meta-judge's `{question}`, the opening of Figure 6 for a question without category,
+and SSR-Judge's prompts around the sentence that it prints.
 
-Metadata fields of a row:
-
-- `options`: texts of a multiple-choice question, shown as `A. ...` below the question. Without it, the question is
-  shown unchanged.
-- `pair`: the two compared answers, if the sample's answer is a judge's verdict on them (task `preference`).
-- `solves`: the judge's own answers of an earlier run, see `judgelm.modes.self_reference`.
+A row's `options` are the texts of a multiple-choice question, its `pair` the two answers that the verdict in its answer
+compares (task `preference`).
 
 Source: Self-Reference (*Do Before You Judge*), appendix B; SSR-Judge, section 3.4.
 """

@@ -1,24 +1,9 @@
 """Trajectories of agents: messages with tool calls, as steps for the judge, and matched with a reference.
 
-A sample holds a trajectory as an answer: the JSON text of a list of messages in OpenAI's chat form. Also supported:
-items of OpenAI's Responses API (`function_call`, `function_call_output`), as exported by the OpenAI Agents SDK;
-inspect_ai's messages (`function` with the tool's name, `error`); LangChain's tool calls (`name`, `args`). Reasoning is
-not shown to the judge, because it is not an action. Images and other parts without text are errors.
-
-The judge reads numbered steps, one for a message's text and one for each call:
-
-    [Step 2: assistant]
-    I look for the order.
-
-    [Step 3: call]
-    find_order({"id": 7})
-
-    [Step 4: result of step 3]
-    {"status": "shipped"}
-
-If the prompt does not fit the window, whole texts are left out in this order: tool results, the assistant's texts, the
-user's texts, arguments of calls; the oldest first. The task (the user's first text), system prompts, the last result,
-the assistant's last text, tool names, step labels and the reference always stay.
+An answer that is a trajectory is the JSON text of chat messages: of OpenAI's chat or Responses API, inspect_ai or
+LangChain. The judge reads numbered steps, such as `[Step 3: call]`, one for a text and one for each call. Reasoning is
+not shown, because it is not an action. If the prompt does not fit the window, whole texts are left out by `_RANKS`, the
+oldest first; the task, the last result and the assistant's last text always stay.
 
 Source: OpenAI's API reference (chat messages, Responses items); inspect_ai's `log_tool_call_error.json`; agentevals'
 `trajectory/match.py` and `trajectory/utils.py` (names and rules of matches).

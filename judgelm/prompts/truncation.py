@@ -116,12 +116,12 @@ class Truncator:
     def truncate(self, prompt: Prompt, reply_tokens: int) -> TokenizedPrompt | Unparsed:
         """Return the prompt in at most `window - reply_tokens` tokens, with its answers cut if necessary.
 
-        A prefill is added to that: it is part of the reply. The same holds for the end of a thinking block that the
-        chat template opened, if the judge is not to think or the reply has a prefill.
+        A prefill is added to that, because it is part of the reply; so is the end of a thinking block that the chat
+        template opened, if the judge is not to think or the reply has a prefill.
 
         Returns:
-            The tokenized prompt; `Unparsed("too_long")` if template, question, reference and the minimum of each answer
-                do not fit; `Unparsed("equal_after_cut")` if different answers would be shown as equal.
+            The tokenized prompt; `Unparsed("too_long")` if it does not fit with the minimum of each answer;
+                `Unparsed("equal_after_cut")` if different answers would be shown as equal.
 
         Raises:
             ConfigError: a chat whose template is missing or refuses it, or images for a text model.
