@@ -52,9 +52,7 @@ class Criterion:
         if not self.text.strip():
             raise ConfigError("a criterion is empty; state it in words, or leave it out")
         if not math.isfinite(self.weight) or self.weight == 0:
-            raise ConfigError(
-                f"criterion {self.text!r:.60}: weight {self.weight:g}; it must be a finite number other than 0"
-            )
+            raise ConfigError(f"criterion {self.text!r:.60}: weight {self.weight:g}; it must be finite and not 0")
 
     def __repr__(self) -> str:
         """Return the text, after its weight unless that is 1, as HealthBench shows its points."""
@@ -151,9 +149,7 @@ class Checklist(BatchMode):
         """Return the criteria for a sample: its own, otherwise the mode's."""
         own = sample.metadata.get(CRITERIA_FIELD)
         if own is None and not self.criteria:
-            raise InputError(
-                f'sample {sample.id}: no criteria; give each row "{CRITERIA_FIELD}", or use --criteria FILE'
-            )
+            raise InputError(f"sample {sample.id}: no criteria; give each row `criteria`, or use --criteria FILE")
         try:
             return parse_criteria(self.criteria if own is None else own)
         except ConfigError as error:

@@ -67,10 +67,8 @@ class FollowUp:
         check_above_zero(self, "max_tokens")
         judgment = self.judgment
         if (self.mode.name, self.sample.id) != (judgment.mode, judgment.sample_id):
-            raise InputError(
-                f"the judgment is of sample {judgment.sample_id} by mode {judgment.mode}, not of {self.sample.id} by "
-                f"{self.mode.name}; give its own sample and mode"
-            )
+            found = f"sample {judgment.sample_id} by mode {judgment.mode}"
+            raise InputError(f"the judgment is of {found}, not of {self.sample.id} by {self.mode.name}")
         if not any(_talked_about(shown) for shown in judgment.shown):
             raise InputError(f"judgment {judgment.sample_id} has no readable reply; judge the sample again")
 

@@ -199,9 +199,7 @@ class TeacherMode(BatchMode):
 
     def __post_init__(self) -> None:
         if get_template(self.template).reads_words:
-            raise ConfigError(
-                f"template {self.template} asks for one word, but a teacher writes scores; use --template judgelm-paper"
-            )
+            raise ConfigError(f"template {self.template} asks for one word, not scores; use --template judgelm-paper")
         check_above_zero(self, "reason_tokens")
 
     @with_usage

@@ -154,6 +154,12 @@ def check_threshold(options: object, *names: str) -> None:
             raise ConfigError(f"{name} is {value}; it is a distance from a probability of 0.5, so 0 to 0.5")
 
 
+def unreferenced(sample: Sample) -> InputError:
+    """Return the error of a sample without exactly one answer and a reference."""
+    found = f"{len(sample.answers)} and {'none' if sample.reference is None else 'one'}"
+    return InputError(f"sample {sample.id}: expected one answer and a reference, got {found}; give each row both")
+
+
 class SamplingOptions(Protocol):
     """Sampling options of a mode."""
 

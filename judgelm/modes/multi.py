@@ -73,9 +73,7 @@ class Multi(ReadingMode):
         check_above_zero(self, "permutations", "reason_tokens", "max_tokens")
         object.__setattr__(self, "template", check_reading(self))
         if self.min_answer_tokens < MIN_ANSWER_TOKENS:
-            raise ConfigError(
-                f"min_answer_tokens is {self.min_answer_tokens}; the length policy keeps {MIN_ANSWER_TOKENS} anyway"
-            )
+            raise ConfigError(f"min_answer_tokens is {self.min_answer_tokens}; the minimum is {MIN_ANSWER_TOKENS}")
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, NamedTuple
 from judgelm.errors import InputError, not_found
 from judgelm.modes.completions import graded, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
+from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for, unreferenced
 from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_pair
 from judgelm.prompts.catalog import Messages, fill, read_texts, sha_of
@@ -180,10 +180,7 @@ class Multimodal(BatchMode):
     def check(self, sample: Sample) -> None:
         """Check that a sample has one answer, a reference and, if required, images."""
         if len(sample.answers) != 1 or sample.reference is None or not read_gold(sample.reference).alternatives:
-            raise InputError(
-                f"sample {sample.id}: multimodal judging needs one answer and a reference, got {len(sample.answers)} "
-                f"and {'none' if sample.reference is None else 'one'}; give each row `answer` and `reference`"
-            )
+            raise unreferenced(sample)
         if self.images == "use" and not sample.images:
             raise InputError(f"sample {sample.id}: no image; give each row `image`, or use images=ignore")
 

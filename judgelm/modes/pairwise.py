@@ -298,8 +298,5 @@ def reasoned_template(template_id: str) -> Template:
     """Return the template of that id, which must reason first."""
     template = get_template(template_id)
     if not template.reasons_first:
-        raise ConfigError(
-            f"template {template_id} begins with a score line; mode reasoned needs a template that reasons first, such "
-            "as reasoned-chat"
-        )
+        raise ConfigError(f"template {template_id} begins with a score line; use one such as reasoned-chat")
     return template

@@ -16,7 +16,7 @@ from judgelm.errors import ConfigError, InputError, not_found
 from judgelm.modes.completions import failure_of, labelled, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.labels import ask_probabilities
-from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
+from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for, unreferenced
 from judgelm.parsing.short_answers import QaRules, check_rules, exact_match, golds_of
 from judgelm.parsing.verdicts import QaLabelRule, label_by, read_label
 from judgelm.prompts.catalog import PromptText, read_texts, sha_of
@@ -109,10 +109,7 @@ def qa_template(shots: Shots, with_context: bool, wording: QaWording = "paper") 
 
 def _released(shots: Shots, with_context: bool) -> QaTemplate:
     if shots != 6 or not with_context:
-        raise ConfigError(
-            f"wording released: got {shots} shots {'with' if with_context else 'without'} context; the authors "
-            "released 6 shots with context; give shots=6 and with_context=true, or wording paper"
-        )
+        raise ConfigError("wording released has 6 shots with context; set shots=6 and with_context=true")
     released = _TEXTS["released"]
     examples = "\n".join(_examples(released["example"], shots))
     return _template("qa-6-shot-released", released["text"].replace("{examples}", examples))
@@ -165,9 +162,7 @@ class QaCorrectness(BatchMode):
         qa_template(self.shots, self.with_context, self.wording)
         check_rules(self.exact)
         if self.distribution and self.labels != "strict":
-            raise ConfigError(
-                f"distribution needs labels strict, not {self.labels}, which gives no position of the label"
-            )
+            raise ConfigError(f"distribution needs labels strict, not {self.labels}; leave one of them out")
         check_above_zero(self, "max_tokens")
 
     @property
@@ -188,10 +183,7 @@ class QaCorrectness(BatchMode):
     def check(self, sample: Sample) -> None:
         """Check that a sample has one answer, a reference and, if it is shown, a context."""
         if len(sample.answers) != 1 or not golds_of(sample):
-            raise InputError(
-                f"sample {sample.id}: QA needs one answer and a reference, got {len(sample.answers)} and "
-                f"{'none' if sample.reference is None else 'one'}; give each row `answer` and `reference`"
-            )
+            raise unreferenced(sample)
         if self.with_context:
             context_of(sample)
 

@@ -138,10 +138,7 @@ def check_reading(mode: ReadingMode) -> str:
     if template.reads_words:
         for name, allowed in _NOT_READ.items():
             if getattr(mode, name, allowed[0]) not in allowed:
-                raise ConfigError(
-                    f"{name}: reading {template.reading} scores the probabilities of one word; leave {name} out, or "
-                    "use --reading score-line"
-                )
+                raise ConfigError(f"{name}: only for --reading score-line, not {template.reading}; leave it out")
     if template.reading == "grade":
         score_lines(mode.scale, mode.step)  # raises where the scale has too many
     if template.reading == "reward":

@@ -33,10 +33,7 @@ class Reward(ReadingMode):
 
     def __post_init__(self) -> None:
         if reading_of(self).reading != "reward":
-            raise ConfigError(
-                f"mode reward needs a reward model (a sequence-classification head of one number), but the judge uses "
-                f"template {self.template}; use --mode pair, or another model"
-            )
+            raise ConfigError(f"mode reward needs a reward model, not template {self.template}; use --mode pair")
         check_reading(self)
         check_threshold(self, "tie_threshold")
 

@@ -70,10 +70,7 @@ class Single(ReadingMode):
         check_above_zero(self, "step", "max_tokens", "reason_tokens")
         object.__setattr__(self, "template", check_reading(self))
         if reading_of(self).reads_alone and self.against == "anchor":
-            raise ConfigError(
-                f"against=anchor: reading {reading_of(self).reading} shows one answer alone; use --reading letters "
-                "or score-line"
-            )
+            raise ConfigError("against=anchor compares two answers; use --reading letters or score-line")
         if self.distribution:
             score_lines(self.scale, self.step)  # raises where the scale has too many
 
@@ -103,24 +100,15 @@ class Single(ReadingMode):
         anchor = sample.metadata.get(_ANCHOR)
         template = reading_of(self)
         if template.reads_alone and anchor is not None and self.against == "auto":
-            raise InputError(
-                f'sample {sample.id}: field "{_ANCHOR}": reading {template.reading} shows one answer alone; use '
-                "--reading letters, or against=nothing"
-            )
+            raise _wrong(sample, f"reading {template.reading} shows no anchor; use letters, or against=nothing")
         if template.reading == "letters" and self._compared_with(sample) is None:
-            raise InputError(
-                f"sample {sample.id}: reading letters compares answers; give a reference or an anchor, or use "
-                "--reading yes-no"
-            )
+            raise _wrong(sample, "reading letters needs it or a reference; give one, or use --reading yes-no")
         if anchor is not None and not isinstance(anchor, str) and self.against in ("auto", "anchor"):
-            raise InputError(f'sample {sample.id}: field "{_ANCHOR}": expected a string')
+            raise _wrong(sample, "expected a string")
         if self.against == "reference" and sample.reference is None:
             raise InputError(f"sample {sample.id}: no reference to grade against; give one, or use against=auto")
         if self.against == "anchor" and anchor is None and sample.reference is None:
-            raise InputError(
-                f'sample {sample.id}: no anchor; give it as field "{_ANCHOR}" or in a references file, or choose '
-                "against=auto"
-            )
+            raise _wrong(sample, "no anchor; give one, also in a references file, or use against=auto")
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
@@ -185,3 +173,7 @@ class Single(ReadingMode):
         if shown.scores is not None and block.against == "anchor":  # the answer shown first is the anchor
             shown = replace(shown, scores=shown.scores[1:], anchor=shown.scores[0])
         return replace(shown, grades=grades_of(tuple(lines.values()), completion))
+
+
+def _wrong(sample: Sample, finding: str) -> InputError:
+    return InputError(f'sample {sample.id}: field "{_ANCHOR}": {finding}')

@@ -75,9 +75,7 @@ class Trajectory(ReadingMode):
         check_above_zero(self, "step", "reason_tokens", "calibration_temperature")
         template = get_template(self.template)
         if self.statements and not template.reads_words:
-            raise ConfigError(
-                f"template {template.id}: trajectories need a reading of words; use --reading yes-no, letters or grade"
-            )
+            raise ConfigError(f"template {template.id} scores no trajectories; use --reading yes-no, letters or grade")
         if template.reads_words:
             object.__setattr__(self, "template", f"{template.reading}-trajectory")
         if template.reading == "grade":
@@ -113,9 +111,7 @@ class Trajectory(ReadingMode):
             except InputError as error:
                 raise InputError(f"{where}: trajectory {number}: {error}") from error
         if not self.statements and (count != 1 or reference_steps(sample.reference) is None):
-            raise InputError(
-                f"{where}: a match needs one trajectory, and a trajectory as reference; otherwise name tasks"
-            )
+            raise InputError(f"{where}: a match needs one trajectory and a trajectory as reference; or name tasks")
         if self.statements and count == 1 and reading_of(self).reading == "letters":
             raise InputError(f"{where}: reading letters compares trajectories; use --reading yes-no for one")
 

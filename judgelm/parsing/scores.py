@@ -323,10 +323,8 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
         raise ConfigError(f"scale {low:g} to {high:g} in steps of {step:g}: the step must be a positive number")
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     if not 2 <= last - first + 1 <= MAX_VALUES:
-        raise ConfigError(
-            f"scale {low:g} to {high:g} in steps of {step:g} holds {max(0, last - first + 1)} scores; a distribution "
-            f"or a retry needs 2 to {MAX_VALUES}; correct scale or step in the model's judge.json"
-        )
+        found = f"scale {low:g} to {high:g} in steps of {step:g} holds {max(0, last - first + 1)} scores"
+        raise ConfigError(f"{found}; a distribution or a retry needs 2 to {MAX_VALUES}; correct the judge.json")
     numbers = [f"{multiple * step:g}" for multiple in range(first, last + 1)]
     values = tuple(float(text) for text in numbers)
     return ScoreLines(

@@ -411,9 +411,7 @@ def criterion_template(template: Template) -> Template:
     if template.takes_criterion:
         return template
     if name not in TEMPLATES:
-        raise ConfigError(
-            f"criterion: template {template.id} takes no criterion; use --reading yes-no, letters or grade"
-        )
+        raise ConfigError(f"template {template.id} takes no criterion; use --reading yes-no, letters or grade")
     return TEMPLATES[name]
 
 

@@ -118,9 +118,7 @@ def _read_message(message: object, index: int) -> Iterator[Step]:
         raise InputError(f"{place}.role: expected {known}, got {_shown(role)}; leave the message out")
     calls = message.get("tool_calls") or [call for call in [message.get("function_call")] if call]
     if not isinstance(calls, list) or (calls and kind != "assistant"):
-        raise InputError(
-            f"{place}.tool_calls: expected a list in an assistant message, got {_shown(calls)}; correct it"
-        )
+        raise InputError(f"{place}.tool_calls: expected a list in an assistant message, got {_shown(calls)}")
     text = _text_of(message.get("content"), f"{place}.content", calls=bool(calls), values=kind == "result")
     if kind == "result":
         text = _with_error(text, message.get("error"))

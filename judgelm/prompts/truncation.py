@@ -260,9 +260,7 @@ class Truncator:
             raise ConfigError("the prompt has images, but the chat template takes only text; use another template")
         pieces = text.split(mark)
         if len(pieces) != len(images) + 1:
-            raise ConfigError(
-                f"the chat template shows {len(pieces) - 1} of {len(images)} images; use another template"
-            )
+            raise ConfigError(f"the chat template shows {len(pieces) - 1} of {len(images)} images; use another")
         shown = [self._images.text_of(image) for image in images]
         return "".join(piece + image for piece, image in zip(pieces, [*shown, ""], strict=True))
 
@@ -289,10 +287,8 @@ class Truncator:
                 messages, self._folds_system = without_system(messages), True
             return self._rendered(messages)
         except (ValueError, TemplateError) as error:
-            raise ConfigError(
-                f"the tokenizer's chat template cannot take this prompt ({str(error).splitlines()[0]}); "
-                "choose a plain --template, such as judgelm-v1"
-            ) from error
+            found = str(error).splitlines()[0]
+            raise ConfigError(f"the chat template refuses this prompt ({found}); use a plain --template") from error
 
     def _rendered(self, messages: list[dict[str, Any]]) -> str:
         arguments = template_arguments(self._thinking)

@@ -440,7 +440,7 @@ def test_any_other_model_can_be_asked_to_reason_first():
         assert isinstance(judge_.mode("pair"), Pairwise)
     with (
         Judge("So.\n[[1]]", engine="scripted", template="judgelm-v1") as judge_,
-        pytest.raises(ConfigError, match="such as reasoned-chat"),
+        pytest.raises(ConfigError, match="begins with a score line"),
     ):
         judge_.mode("reasoned")
 

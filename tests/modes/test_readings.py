@@ -135,7 +135,7 @@ def test_one_answer_is_compared_with_its_reference_by_letters():
     _, judgment = drive(Single(template="letters"), [letters(0.8, 0.2), letters(0.2, 0.8)], sample=sample)
     # the reference stands first: log 4 for it in both orders
     assert judgment.verdict.score == pytest.approx(1 + 9 * 0.2)
-    with pytest.raises(InputError, match="reading letters compares answers"):
+    with pytest.raises(InputError, match="reading letters needs"):
         drive(Single(template="letters"), sample=replace(SAMPLE, answers=("a",)))
 
 

@@ -124,7 +124,7 @@ def test_turns_that_are_no_dialogue_are_refused():
         ("conversation", {"template": "reward"}, "mode conversation: a reward model writes no text; use mode reward"),
         ("pair", {"template": "reward", "reasons": "all"}, "a reward model cannot explain"),
         ("pair", {"template": "reward", "criterion": "Is it short?"}, "template reward takes no criterion"),
-        ("pair", {"template": "reward", "retry_unparseable": True}, "leave retry_unparseable out"),
+        ("pair", {"template": "reward", "retry_unparseable": True}, "retry_unparseable: only for"),
     ],
 )
 def test_options_that_rewards_do_not_have_are_refused(name, options, message):

@@ -68,7 +68,7 @@ def test_a_checklist_rewards_the_weighted_share_of_what_is_met():
     assert rewards([good, bad._replace(criteria=own)]) == [pytest.approx(4 / 9 / 2), 0]
     assert rewards([bad]) == [pytest.approx(6 / 9 / 2)]  # the same answer by other criteria is another judgment
     assert AnswerRewards(judge, "checklist")([good]) == [None]
-    with pytest.raises(ConfigError, match="comes twice"):
+    with pytest.raises(ConfigError, match="occurs twice"):
         rewards([good._replace(criteria=["c", "c"])])
 
 
