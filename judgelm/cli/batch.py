@@ -9,6 +9,7 @@ import typer
 from judgelm.cli import options
 from judgelm.cli.commands import add_command
 from judgelm.cli.console import EXIT_FAILURES, Results, console, run_app, write_json
+from judgelm.cli.help import essential
 from judgelm.cli.options import ClusterOptions, ColumnOptions, Config, JudgeOptions, ModeFlags
 from judgelm.errors import ConfigError
 from judgelm.modes import MODES, mode_type
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from judgelm.judge import Judge
 
 
+@essential(
+    "out model mode both_orders reasons references column limit overwrite engine gpus "
+    "max_failure_rate json_out quiet config"
+)
 def batch(
     context: typer.Context,
     inputs: Annotated[list[str], typer.Argument(metavar="INPUT...")],

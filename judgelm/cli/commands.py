@@ -22,6 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo
 
+from judgelm.cli.help import HELP_ALL, print_help, value_name
 from judgelm.errors import UnknownFieldsError
 from judgelm.jsonl import check_no_input
 
@@ -113,6 +114,10 @@ class LazyGroup(TyperGroup):
         panels = [title for name, title in self.table.panels.items() if names.index(name) <= names.index(cmd_name)]
         return TyperCommand(cmd_name, short_help=text, rich_help_panel=panels[-1] if panels else None)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        print_help(self, ctx, commands=[self.get_command(ctx, name) for name in self.list_commands(ctx)])
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command itself, about to be called, or to complete its own arguments."""
         if self.table.otherwise is not None and args and args[0] not in self.table.places:
@@ -148,7 +153,8 @@ def add_command(app: typer.Typer, function: Callable[..., None], name: str) -> N
     command = with_options(function)
     needs_some = any(each.default is each.empty for each in inspect.signature(command).parameters.values())
     settings = getattr(function, "context_settings", None)
-    app.command(name, cls=Command, context_settings=settings, help=text, epilog=epilog, no_args_is_help=needs_some)(
+    kind = type("Command", (Command,), {"essential": getattr(function, "essential", ())})
+    app.command(name, cls=kind, context_settings=settings, help=text, epilog=epilog, no_args_is_help=needs_some)(
         command
     )
 
@@ -158,7 +164,7 @@ def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
     text, _, end = (inspect.getdoc(function) or "").partition("\nExamples:\n")
     examples, *more = end.split("\n\n")
     lines = (re.sub(r"(?<!\\)\n +", " ", line.strip()) for line in re.split(r"\n {4}(?! )", examples))
-    paragraphs = ["Examples:", *(f"  {line}" for line in lines), *(" ".join(each.split()) for each in more)]
+    paragraphs = ["\n  ".join(["Examples:", *lines]), *(" ".join(each.split()) for each in more)]
     epilog = "\n\n".join(paragraphs) if end else None
     sections = _SECTION.search(f"{text}\n")
     return (text[: sections.start()] if sections else text).rstrip(), epilog
@@ -189,11 +195,13 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
         parameters += [_option(option, *meanings.get(option.name, (None, None))) for option in options]
 
     @wraps(function)
-    def run(**values: Any) -> None:
+    def run(help_all: bool = False, **values: Any) -> None:
         for name, group in groups.items():
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         function(**values)
 
+    if getattr(function, "essential", ()):
+        parameters.append(HELP_ALL)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
@@ -208,17 +216,26 @@ def _option(parameter: inspect.Parameter, panel: str | None, text: str | None) -
         return parameter
     info: Any = copy.copy(infos[0]) if infos else typer.Option()
     info.help, info.rich_help_panel = text or info.help, panel or info.rich_help_panel
-    if isinstance(info, OptionInfo) and info.default is ...:  # Typer keeps the first name that is given there
-        flag = f"--{parameter.name.replace('_', '-')}"
-        if kind is bool:
-            info.param_decls, info.metavar = (flag,) if parameter.default is False else (), ""
-        elif parameter.name == "out":
-            info.param_decls = (flag, "-o")
+    if isinstance(info, OptionInfo):
+        name, choices = value_name(kind)
+        info.metavar = name if info.metavar is None or choices else info.metavar
+        if not all(choice in str(info.help) for choice in choices):
+            info.help = f"{info.help} [{', '.join(choices)}]"
+        if info.default is ... and kind is bool and parameter.default is False:
+            info.param_decls = (f"--{parameter.name.replace('_', '-')}",)
+        elif info.default is ... and parameter.name == "out":
+            info.param_decls = ("--out", "-o")
     return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info])
 
 
 class Command(TyperCommand):
     """A command that never writes over what it reads."""
+
+    essential: ClassVar[tuple[str, ...]] = ()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        print_help(self, ctx, essential=self.essential)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, unless a file to write is one to read or another one to write.

@@ -12,6 +12,7 @@ import typer
 from judgelm.cli import options
 from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, result_table
 from judgelm.cli.data.answers import collect_answers, shown_questions
+from judgelm.cli.help import essential
 from judgelm.cli.options import JudgeOptions, LabelOptions
 from judgelm.data.answers import pair_of_models, read_model_answers
 from judgelm.data.generators import AnswerGenerator, build_generator, parse_generator
@@ -40,6 +41,7 @@ QUESTION_SETS = {
 _UNITS = {"prompt_tokens": "prompt tokens", "reply_tokens": "reply tokens", "seconds": "s", "cost_usd": "USD"}
 
 
+@essential("questions out judge labels limit engine column overwrite json_out quiet")
 def compare_command(
     model_a: Annotated[str, typer.Argument(metavar="MODEL_A")],
     model_b: Annotated[str, typer.Argument(metavar="MODEL_B")],

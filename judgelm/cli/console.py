@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 EXIT_USAGE, EXIT_FAILURES, EXIT_INTERRUPTED = 1, 2, 130
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever Typer keeps its click
-_NOT_CONFIGURED = {"config", "help", "install_completion", "show_completion"}
+_NOT_CONFIGURED = {"config", "help", "help_all", "install_completion", "show_completion"}
 _LOG_EVERY_S = 30.0
 _REFRESH_EVERY_S = 0.2
 _MIN_BATCHES = 3.0

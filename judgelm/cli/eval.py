@@ -1,9 +1,11 @@
 """`judgelm eval`: judgments against labels."""
 
 from judgelm.cli.console import Results
+from judgelm.cli.help import essential
 from judgelm.cli.options import ScoringOptions
 
 
+@essential("labels protocol failures order_rule control column label_code reversed_ json_out quiet")
 def eval_command(scoring: ScoringOptions, results: Results) -> None:
     """Compare judgments with labels: agreement, position bias, failures, groups, people; 95 % intervals.
 

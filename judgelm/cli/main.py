@@ -13,11 +13,8 @@ _EPILOG = """
 Examples:
 
   judgelm doctor
-
   judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders
-
   judgelm eval judgments.jsonl --labels labelled.jsonl
-
   judgelm serve my-judge
 
 `judgelm COMMAND --help` has examples of each. Exit codes of all: 0 done, 1 usage or input error, or \
@@ -36,9 +33,7 @@ _ANSWERS = Commands(
 Examples:
 
   judgelm data answers collect questions.jsonl -o answers/ --config c.yaml
-
   judgelm data answers pairs q.jsonl --answers answers/*.jsonl -o pairs.jsonl
-
   judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
 
 Exit codes: 0 done, 1 usage or input error, 2 answers failed, 130 interrupted.

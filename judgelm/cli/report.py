@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from judgelm.cli.console import PlainConsole, Results, console, printable, printed_rejects, write_text
+from judgelm.cli.help import essential
 from judgelm.cli.options import ScoringFlags, ScoringOptions, is_default
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Judgment, Label, PairVerdict, Sample, failure_name
@@ -20,6 +21,7 @@ _WINNERS = {1: "first better", 2: "second better", "tie": "tie"}
 _CONSISTENT = {True: "agree", False: "differ", None: "-"}
 
 
+@essential("labels out title beside samples limit control column label_code json_out quiet")
 def report_command(
     context: typer.Context,
     scoring: ScoringFlags,

@@ -13,6 +13,7 @@ import typer
 
 from judgelm.bounds import MAX_WHOLE_BYTES, read_text
 from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console, write_text
+from judgelm.cli.help import essential
 from judgelm.cli.options import ClusterOptions, ColumnOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 _DAY_S = 86_400.0
 
 
+@essential(
+    "upstream name judge prompts both_orders reasons host port api_key_file engine gpus request_log quiet config"
+)
 def serve(
     model: Annotated[str | None, typer.Argument()] = None,
     upstream: Annotated[str | None, typer.Option(metavar="URL[,URL]")] = None,
@@ -316,6 +320,7 @@ def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None
 _FINISH_S = 3
 
 
+@essential("run pairs host port password engine column quiet config")
 def web(
     model: Annotated[str | None, typer.Argument()] = None,
     run: list[Path] | None = None,

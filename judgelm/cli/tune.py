@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 
 from judgelm.cli.console import EXIT_INTERRUPTED, PlainConsole, Results, console, printed_rejects, watch, write_text
+from judgelm.cli.help import essential
 from judgelm.cli.options import Config, EngineFlags, LabelOptions, LabelsOption, Overwrite, templates
 from judgelm.errors import ConfigError, InputError, RunError, not_found
 from judgelm.yaml_files import read_yaml
@@ -54,6 +55,7 @@ class TuningJob:
         return self.folder / _RUNS / f"{template}.jsonl"
 
 
+@essential("labels out reading criterion limit engine column label_code overwrite json_out quiet config")
 def tune_command(
     model: Annotated[str, typer.Argument()],
     labels: LabelsOption,

@@ -52,3 +52,16 @@ def test_examples_can_be_copied_and_exit_codes_are_said(name):
     text = said(LEAVES[name])
     assert all(len(line) <= WIDTH - 2 for line in examples(text)), "a terminal of 80 columns would break the line"
     assert "Exit codes: 0" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", [name for name, command in LEAVES.items() if len(command.params) > 17])
+def test_long_help_shows_the_essential_options_and_help_all_every_option(cli, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")
+    short, full = (cli("judgelm", *name.split(), option)[1] for option in ("--help", "--help-all"))
+    assert len(short.splitlines()) < 75
+    assert max(map(len, full.splitlines())) <= 80
+    flags = {option for each in LEAVES[name].params if each.param_type_name == "option" for option in each.opts}
+    assert all(flag in full for flag in flags)
+    assert (
+        f"Show all {len(LEAVES[name].get_params(None)) - 2} options" in " ".join(short.split()) or "Show all" in short
+    )

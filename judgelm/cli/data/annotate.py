@@ -9,6 +9,7 @@ import typer
 
 from judgelm.cli import options
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, Quiet, console, echo, watch
+from judgelm.cli.help import essential
 from judgelm.cli.options import ColumnOptions, Config, EngineName, JudgeOptions
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
@@ -41,6 +42,10 @@ class TeacherOptions(JudgeOptions):
     engine: EngineName = "openai"
 
 
+@essential(
+    "out model references both_orders engine price_in price_out max_cost estimate_only limit "
+    "overwrite column quiet config"
+)
 def annotate_command(
     pairs: Annotated[str, typer.Argument(metavar="PAIRS")],
     out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from judgelm.cli.console import console
+from judgelm.cli.help import essential
 from judgelm.cli.options import ColumnOptions, StudyOutput, named_run, parse_pairs, read_families
 from judgelm.errors import ConfigError, InputError
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _LABELS = {"correct": True, "incorrect": False, "1": True, "0": False, "true": True, "false": False}
 
 
+@essential("judgments human siblings failures column out overwrite json")
 def qa_command(
     answers: Annotated[Path, typer.Argument(metavar="FILE")],
     judgments: Annotated[list[str], typer.Option("--judgments", "-j", metavar="JUDGE[:PROMPT]=RUN")],
@@ -209,6 +211,7 @@ def ssr_command(
     output.write(ssr_study(read_judgments(never), read_judgments(always), truths, options, selective=gated))
 
 
+@essential("run rows families reference length dimensions column out overwrite json")
 def self_bias_command(
     ratings: Annotated[list[Path] | None, typer.Argument(metavar="FILE")] = None,
     run: Annotated[list[str] | None, typer.Option(metavar="JUDGE=RUN")] = None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from judgelm.cli.help import essential
 from judgelm.cli.options import (
     ColumnOptions,
     LabelOptions,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from judgelm.studies.position_bias import PairGroup
 
 
+@essential("labels name failures order_rule column label_code out overwrite json")
 def compare_judges_command(
     judgments: Annotated[list[Path], typer.Argument(metavar="RUN")],
     labels: LabelsOption,
