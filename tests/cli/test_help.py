@@ -60,8 +60,6 @@ def test_long_help_shows_the_essential_options_and_help_all_every_option(cli, mo
     short, full = (cli("judgelm", *name.split(), option)[1] for option in ("--help", "--help-all"))
     assert len(short.splitlines()) < 75
     assert max(map(len, full.splitlines())) <= 80
-    flags = {option for each in LEAVES[name].params if each.param_type_name == "option" for option in each.opts}
-    assert all(flag in full for flag in flags)
-    assert (
-        f"Show all {len(LEAVES[name].get_params(None)) - 2} options" in " ".join(short.split()) or "Show all" in short
-    )
+    options = [each for each in LEAVES[name].params if each.param_type_name == "option" and not each.secondary_opts]
+    assert [flag for option in options for flag in option.opts if flag not in full] == []
+    assert "Show all" in short
