@@ -1,8 +1,7 @@
-"""Commands made of plain functions, each imported when it is called, so that help and completion come at once.
+"""Build commands from plain functions, and import each when it is called, so that help and completion are fast.
 
-A command's docstring is its help. Sections describe its options: `Options:`, or the title of a panel. What follows
-`Examples:` ends the help. A parameter that is a dataclass stands for the dataclass's fields, which its docstring
-describes in the same way.
+A command's docstring is its help. `Options:`, or the title of a panel, describes its parameters. `Examples:` and the
+text after it end the help. A parameter whose type is a dataclass adds the dataclass's fields as options.
 """
 
 import ast
@@ -26,9 +25,9 @@ from judgelm.cli.help import HELP_ALL, print_help, value_name
 from judgelm.errors import UnknownFieldsError
 from judgelm.jsonl import check_no_input
 
-_MOST_NUMBER = 2**63
+_MAX_NUMBER = 2**63
 _OUTPUTS = ("out", "json_out", "json", "request_log")
-"""Parameters that name a file to write; whatever else names a file is read."""
+"""Parameters that name a file to write."""
 _WORDS = "judgelm.words"
 _SECRET = re.compile(r"--?[\w-]*(?:key|password|token|secret)", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"(.*(?:key|password|token|secret|header)[^=]*=).+", re.IGNORECASE | re.DOTALL)
@@ -40,15 +39,15 @@ _NOT_PANELS = ("Options", "Attributes")
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """A command of further commands, none of which is imported for its help.
+    """A group of commands.
 
     Attributes:
-        help: its first sentence.
-        places: name -> `module:function` of a command in `judgelm.cli`, or further commands.
-        examples: text behind the list of commands.
-        alone: `module:function` of the command without the name of one.
-        otherwise: the command that an unknown name is an argument of.
-        panels: titles in the help, each by the first command of its panel.
+        help: one sentence.
+        places: name -> `module:function` in `judgelm.cli`, or a group.
+        examples: text at the end of the help.
+        alone: `module:function` to run without a subcommand.
+        otherwise: the subcommand that takes an unknown name as its argument.
+        panels: first command -> title of its panel in the help.
     """
 
     help: str
@@ -59,7 +58,7 @@ class Commands:
     panels: Mapping[str, str] = field(default_factory=dict)
 
     def load(self, name: str) -> Any:
-        """The group of that name."""
+        """Build the group."""
         group = type("Group", (LazyGroup,), {"table": self})
         app = typer.Typer(name=name, cls=group, no_args_is_help=self.alone is None)
         function, text, epilog = _nothing, self.help, self.examples
@@ -71,7 +70,7 @@ class Commands:
 
 
 def _nothing() -> None:
-    """The callback of a group that does nothing without a command."""
+    """Do nothing: the callback of a group that needs a subcommand."""
 
 
 def _function(place: str) -> Callable[..., None]:
@@ -81,7 +80,7 @@ def _function(place: str) -> Callable[..., None]:
 
 
 def _first_sentence(place: str) -> str:
-    """The first sentence of a function's docstring; its module is parsed, not imported."""
+    """Return the first sentence of a function's docstring without importing its module."""
     module, _, name = place.partition(":")
     path = Path(__file__).parent / f"{module.replace('.', '/')}.py"
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -92,7 +91,7 @@ def _first_sentence(place: str) -> str:
 
 
 class LazyGroup(TyperGroup):
-    """A Typer group; a subclass has the table of its commands."""
+    """A Typer group that imports a command when it is called; subclasses set `table`."""
 
     table: ClassVar[Commands]
 
@@ -101,11 +100,11 @@ class LazyGroup(TyperGroup):
         self.commands = _LoadedCommands(self.table.places)  # type: ignore[assignment]  # nothing is added to them
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the commands, in the order of the help."""
+        """Return the names in the order of the help."""
         return list(self.table.places)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command as help and completion list it: name and first sentence, nothing imported."""
+        """Return the command for help and completion: name, first sentence and panel."""
         place = self.table.places.get(cmd_name)
         if place is None:
             return None
@@ -119,7 +118,7 @@ class LazyGroup(TyperGroup):
         print_help(self, ctx, commands=[self.get_command(ctx, name) for name in self.list_commands(ctx)])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command itself, about to be called, or to complete its own arguments."""
+        """Import the command, to call it or to complete its arguments."""
         if self.table.otherwise is not None and args and args[0] not in self.table.places:
             args = [self.table.otherwise, *args]
         name, _, rest = super().resolve_command(ctx, args)
@@ -127,8 +126,6 @@ class LazyGroup(TyperGroup):
 
 
 class _LoadedCommands(Mapping[str, Any]):
-    """The commands by name, each imported where it is looked up."""
-
     def __init__(self, places: "Mapping[str, str | Commands]") -> None:
         self._places = places
 
@@ -148,7 +145,7 @@ class _LoadedCommands(Mapping[str, Any]):
 
 
 def add_command(app: typer.Typer, function: Callable[..., None], name: str) -> None:
-    """Make a function a command of an app; without arguments it shows its help, if it needs some."""
+    """Add a function to an app as a command, which shows its help if required arguments are missing."""
     text, epilog = help_and_epilog(function)
     command = with_options(function)
     needs_some = any(each.default is each.empty for each in inspect.signature(command).parameters.values())
@@ -160,7 +157,7 @@ def add_command(app: typer.Typer, function: Callable[..., None], name: str) -> N
 
 
 def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
-    """The parts of a command's docstring before and after its options."""
+    """Return the text of a command's docstring before and after its options."""
     text, _, end = (inspect.getdoc(function) or "").partition("\nExamples:\n")
     examples, *more = end.split("\n\n")
     lines = (re.sub(r"(?<!\\)\n +", " ", line.strip()) for line in re.split(r"\n {4}(?! )", examples))
@@ -171,7 +168,7 @@ def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
 
 
 def described_fields(*described: Any) -> dict[str, tuple[str | None, str]]:
-    """Name -> panel and meaning of what docstrings describe; of a class also what its bases describe."""
+    """Return name -> (panel, help) from the docstrings of functions, and of classes with their bases."""
     meanings: dict[str, tuple[str | None, str]] = {}
     for each in described:
         for base in reversed(getattr(each, "__mro__", (each,))):
@@ -182,7 +179,7 @@ def described_fields(*described: Any) -> dict[str, tuple[str | None, str]]:
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with the signature that Typer reads: groups of options expanded, all options described."""
+    """Return the function with a signature for Typer: dataclasses expanded, and every option with its help."""
     own = inspect.signature(function).parameters
     groups: dict[str, Any] = {
         name: parameter.annotation for name, parameter in own.items() if is_dataclass(parameter.annotation)
@@ -208,7 +205,7 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _option(parameter: inspect.Parameter, panel: str | None, text: str | None) -> inspect.Parameter:
-    """A parameter with its help; a bool that is False is a flag, and `--out` is `-o` as well."""
+    """Return a parameter with its help; a bool that defaults to False is a flag, and `--out` is also `-o`."""
     kind, *infos = (
         get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else [parameter.annotation]
     )
@@ -229,7 +226,7 @@ def _option(parameter: inspect.Parameter, panel: str | None, text: str | None) -
 
 
 class Command(TyperCommand):
-    """A command that never writes over what it reads."""
+    """A command that refuses to overwrite its inputs."""
 
     essential: ClassVar[tuple[str, ...]] = ()
 
@@ -238,12 +235,12 @@ class Command(TyperCommand):
         print_help(self, ctx, essential=self.essential)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, unless a file to write is one to read or another one to write.
+        """Run the command.
 
         Raises:
-            ConfigError: it is.
+            ConfigError: it would write over a file that it reads or also writes.
         """
-        from judgelm.runs.run_files import run_paths  # help does not wait for it
+        from judgelm.runs.run_files import run_paths  # late, for fast help
 
         named = {name: list(_texts(value)) for name, value in ctx.params.items()}
         outputs = [path for name in _OUTPUTS for path in named.get(name, ())]
@@ -262,24 +259,24 @@ class Command(TyperCommand):
             words = [*ctx.command_path.split(), *_without_secrets(ctx.meta[_WORDS])]
             for name, column in error.columns.items():
                 words += ["--column", f"{name}={column}"]
-            raise UnknownFieldsError(f"{error}\nif that is right: {shlex.join(words)}", error.columns) from error
+            raise UnknownFieldsError(f"{error}\nto use these columns: {shlex.join(words)}", error.columns) from error
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line and the configuration file; numbers that are not finite are refused.
+        """Read the command line and the configuration file.
 
         Raises:
-            typer.BadParameter: a number is NaN, infinite or beyond 64 bits.
+            typer.BadParameter: a number is not finite, or exceeds 64 bits.
         """
         ctx.meta[_WORDS] = list(args)
         rest = super().parse_args(ctx, list(self._with_repeated_options(args)))
         for name, value in ctx.params.items():
-            if isinstance(value, int | float) and not -_MOST_NUMBER < value < _MOST_NUMBER:
+            if isinstance(value, int | float) and not -_MAX_NUMBER < value < _MAX_NUMBER:
                 flag = f"--{name.replace('_', '-')}"
                 raise typer.BadParameter(f"{flag} is {str(value)[:40]}; give a finite number below 2**63")
         return rest
 
     def _with_repeated_options(self, args: list[str]) -> Iterator[str]:
-        """The arguments with an option of `FILE...` before each of its files, as a shell expands `answers/*.jsonl`."""
+        """Repeat a `FILE...` option before each of its files, so that `--answers answers/*.jsonl` works."""
         several = {flag for option in self.params if option.metavar == "FILE..." for flag in option.opts}
         repeated = ""
         for word in args:
@@ -291,7 +288,7 @@ class Command(TyperCommand):
 
 
 def _without_secrets(words: list[str]) -> list[str]:
-    """The words of a command line as a message may show them: what a name calls a key or a password is left out."""
+    """Return the words of a command line without keys, passwords and other secrets."""
     shown: list[str] = []
     for word in words:
         hidden = bool(shown) and _SECRET.fullmatch(shown[-1]) is not None
@@ -300,11 +297,11 @@ def _without_secrets(words: list[str]) -> list[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """The texts in a parameter's value; of `NAME=FILE` both the whole and the file."""
+    """Yield the texts in a parameter's value; for `NAME=FILE` also the file."""
     if isinstance(value, list | tuple):
         for part in value:
             yield from _texts(part)
     elif isinstance(value, str | Path) and str(value):
         yield str(value)
-        if (file := str(value).partition("=")[2]) and os.path.exists(file):  # False for names that no file can have
+        if (file := str(value).partition("=")[2]) and os.path.exists(file):
             yield file

@@ -1,4 +1,4 @@
-"""`judgelm compare`: from two models to a claim, in one folder that a second call continues."""
+"""`judgelm compare`: two models answer, a judge compares; one folder, which a second call continues."""
 
 import re
 from collections import Counter
@@ -25,7 +25,7 @@ from judgelm.engines.base import require
 from judgelm.errors import ConfigError, InputError, first_line
 from judgelm.jsonl import atomic_write, check_no_input, read_jsonl
 from judgelm.records import Judgment, Sample
-from judgelm.runs.batch import BatchJob, run_dtype, run_engine
+from judgelm.runs.batch import BatchJob
 from judgelm.runs.run_files import Retry, read_judgments
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ QUESTION_SETS = {
     "arena-hard": ("lmarena-ai/arena-hard-auto-v0.1", "data/train-00000-of-00001.parquet"),
     "mt-bench": ("HuggingFaceH4/mt_bench_prompts", "raw/question.jsonl"),
 }
-"""Name -> data set on the hub, and its file of questions."""
+"""Name -> data set on the hub, and its questions file."""
 _UNITS = {"prompt_tokens": "prompt tokens", "reply_tokens": "reply tokens", "seconds": "s", "cost_usd": "USD"}
 
 
@@ -59,21 +59,21 @@ def compare_command(
     bootstrap: Annotated[int, typer.Option(min=100)] = 2000,
     results: Results,
 ) -> None:
-    """Compare two models: both answer, a judge compares in both orders, and the win rate is stated with its interval.
+    """Compare two models: collect their answers, judge them in both orders, and report the win rate.
 
     A model is a folder, a hub id, a judge's name, a file of answers, or settings such as name=a,model=M,max_tokens=512
-    (judgelm data answers collect has them all). One model is in memory at a time.
+    (see judgelm data answers collect). judgelm loads one model at a time.
 
     Options:
         model_a: The model whose wins are counted.
         model_b: The other model.
-        questions: Rows of question; or alpaca-eval, arena-hard, mt-bench, which are downloaded.
-        out: Folder for answers, pairs, judgments and the page; the same command continues it.
-        judge: The judge; default: qwen-1.5b. The options of model and engine are the judge's.
-        labels: Verdicts of people on some of FOLDER/pairs.jsonl: rows of id and winner (1 is MODEL_A).
+        questions: Rows of question, or alpaca-eval, arena-hard or mt-bench, which judgelm downloads.
+        out: Folder for answers, pairs, judgments and the page. The same command continues it.
+        judge: The judge, to which the model and engine options apply. Default: qwen-1.5b.
+        labels: Human verdicts on some of FOLDER/pairs.jsonl: rows of id and winner (1 is MODEL_A).
         limit: Use only the first N questions.
         overwrite: Start over.
-        bootstrap: Resamples behind the intervals that are resampled.
+        bootstrap: Bootstrap resamples per interval.
 
     Examples:
         judgelm compare qwen-0.5b qwen-1.5b --questions q.jsonl -o versus
@@ -81,11 +81,11 @@ def compare_command(
         judgelm compare a.jsonl b.jsonl --questions q.jsonl -o v -l people.jsonl
         judgelm compare my-model qwen-1.5b --questions mt-bench -o versus
 
-    A model behind a server: name=a,model=M,engine=openai,engine_args.base_url=URL.
+    A model on a server: name=a,model=M,engine=openai,engine_args.base_url=URL.
 
     Exit codes: 0 done, 1 usage or input error, 2 more failures than --max-failure-rate, 130 interrupted (resumable).
     """
-    from judgelm.cli.evaluation import load_manifest  # these load scikit-learn, statsmodels and matplotlib
+    from judgelm.cli.evaluation import load_manifest  # loads scikit-learn, statsmodels and matplotlib
     from judgelm.cli.run import checked_mode
     from judgelm.metrics.resampling import Resampling
     from judgelm.reports.study import write_study
@@ -94,7 +94,7 @@ def compare_command(
     first, second = _side(model_a, out), _side(model_b, out)
     if first.name == second.name:
         finding = f"both models are named {first.name}"
-        raise ConfigError(f"{finding}; give one another name: name=NAME,model=MODEL, or NAME=FILE for answers")
+        raise ConfigError(f"{finding}; rename one: name=NAME,model=MODEL, or NAME=FILE for answers")
     resolved = judge_options.resolve(judge)
     released = resolved.recognition.judge
     checked_mode("pair", {"both_orders": True}, judge_options, released=released, is_default=False)
@@ -104,7 +104,7 @@ def compare_command(
         labelled = _labels(labels, rows, samples, out)
     name = Path(judge or (resolved.named.card.name if resolved.named else "")).name
     folder = _Folder(out=out, retry=retry, overwrite=overwrite, quiet=results.quiet)
-    folder.say(f"{len(samples):,} questions; one model at a time is in memory: {_memory((first, second), name, judge)}")
+    folder.say(f"{len(samples):,} questions; memory, one model at a time: {_memory((first, second), name, judge)}")
     counts: Counter[str] = Counter()
     pairs = folder.pairs(samples, (first, second), counts)
     judgments = {key: row for key, row in folder.judge(resolved, judge_options).items() if key in pairs}
@@ -138,7 +138,7 @@ def compare_command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """A model, or a file of its answers: `generator` is None then."""
+    """A model, or a file of answers (`generator` is None)."""
 
     name: str
     answers: Path
@@ -146,21 +146,15 @@ class _Side:
 
     @property
     def model(self) -> str | None:
-        """The model that is loaded, or a server's name of it."""
+        """Return the model to load, or its name on a server."""
         return None if self.generator is None else self.generator.options.model
 
 
 def _side(text: str, out: Path) -> _Side:
-    """The model that an argument names.
-
-    Raises:
-        InputError: a file that does not exist, or holds no answers of one model.
-        ConfigError: settings that are none, or a model with several answers to a question.
-    """
     named, _, file = text.partition("=")
     name, path = (model_name(named), file) if Path(file).is_file() and not Path(text).exists() else ("", text)
     if (Path(path).is_file() and not path.endswith(".gguf")) or row_suffix(path) in (".jsonl", ".json"):
-        [path] = input_files(path)  # names similar files where there is none
+        [path] = input_files(path)  # its error suggests similar names
         return _Side(name=name or read_model_answers(path)[0], answers=Path(path))
     if "=" in text and not Path(text).exists():
         generator = parse_generator(text)
@@ -170,45 +164,34 @@ def _side(text: str, out: Path) -> _Side:
             {"name": re.sub(r"[^\w.-]", "-", stem, flags=re.ASCII).lstrip("._-"), "model": text}
         )
     if len(generator.decodings) > 1:
-        raise ConfigError(f"{generator.name}: {len(generator.decodings)} decodings; one answer a question is compared")
+        raise ConfigError(
+            f"{generator.name}: {len(generator.decodings)} decodings; judgelm compare needs one answer per question"
+        )
     return _Side(name=generator.name, answers=out / "answers" / f"{generator.name}.jsonl", generator=generator)
 
 
 def _questions(path: str, limit: int | None, rows: LabelOptions, out: Path) -> list[Sample]:
-    """The questions of a file, or of a benchmark by its name, which is downloaded into the folder once.
-
-    Raises:
-        InputError: the file cannot be read, holds no question, or cannot be downloaded.
-    """
     if path in QUESTION_SETS and not Path(path).exists():
         path = str(_download(*QUESTION_SETS[path], out / "questions"))
     return shown_questions(path, limit, rows)
 
 
 def _download(repo: str, name: str, folder: Path) -> Path:
-    """A file of a data set on the hub, in a folder; once it is there, the hub is not asked again.
-
-    Raises:
-        InputError: it cannot be downloaded.
-    """
+    """Download a file of a hub data set into a folder, once."""
     if not (folder / name).is_file():
         require("huggingface_hub", extra="data")
         from huggingface_hub import hf_hub_download
 
         try:
             hf_hub_download(repo, name, repo_type="dataset", local_dir=folder)
-        except OSError as error:  # the hub client's errors are OSErrors, too
+        except OSError as error:  # the hub client's errors are OSErrors
             finding = f"{repo} cannot be downloaded ({first_line(error)})"
-            raise InputError(f"{finding}; pass a copy of its {name} as --questions") from error
+            raise InputError(f"{finding}; download {name} yourself and pass it as --questions") from error
     return folder / name
 
 
 def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Path) -> LabelledSet:
-    """People's verdicts, checked before anything is loaded.
-
-    Raises:
-        InputError: the file cannot be read, is the comparison's own, or none of its ids is a question's.
-    """
+    """Read human verdicts, and check their ids before a model is loaded."""
     from judgelm.cli.evaluation import load_labels
 
     check_no_input([out / "pairs.jsonl", out / "judgments.jsonl"], [path])
@@ -216,16 +199,16 @@ def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Pa
     known = {question.id for question in questions}
     if not labelled.labels.keys() & known:
         examples = f"{next(iter(labelled.labels))!r} against {next(iter(known))!r}"
-        raise InputError(f"{path}: no label has the id of a question (ids, for example: {examples}); ids must match")
+        raise InputError(f"{path}: no label id matches a question id ({examples}, for example)")
     return labelled
 
 
 def _self_preference(sides: Sequence[_Side], name: str, judge: str | None) -> list[str]:
-    """A warning where the judge is one of the models, by its name, its folder, or the base of its card."""
+    """Return a warning for each model that is also the judge, by name, weights or base."""
     own = [side.name for side in sides if _identities(side.name, side.model) & _identities(name, judge)]
     return [
-        f"{name} judges answers of its own, as {side}: judges prefer what they wrote, so the win rate of {side} may be "
-        "too high. Labels of people, or another judge, show by how much"
+        f"{name} judges its own answers, as {side}. Judges prefer their own answers, so the win rate of {side} may be "
+        "too high; use another judge, or add human labels (--labels)"
         for side in own
     ]
 
@@ -238,17 +221,16 @@ def _identities(*names: str | None) -> set[str]:
 
 
 def _memory(sides: Sequence[_Side], name: str, judge: str | None) -> str:
-    """The memory of each model that is loaded, where its card states it."""
     from judgelm.judges.cards import card_names, judge_card
 
     loaded = [(side.name, side.model) for side in sides if side.model is not None] + [(f"judge {name}", judge or name)]
     known = {model: f"{judge_card(model).base.memory_gigabytes:g} GB" for _, model in loaded if model in card_names()}
-    return ", ".join(f"{shown} {known.get(model or '', 'not known before')}" for shown, model in loaded)
+    return ", ".join(f"{shown} {known.get(model or '', 'unknown')}" for shown, model in loaded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folder:
-    """The comparison's files, and the stages that write them."""
+    """The files of a comparison, and the stages that write them."""
 
     out: Path
     retry: Retry
@@ -257,19 +239,19 @@ class _Folder:
 
     @property
     def run(self) -> Path:
-        """The judge's run file."""
+        """Return the path of the judge's run file."""
         return self.out / "judgments.jsonl"
 
     def say(self, text: str) -> None:
-        """Print a message, unless only errors are wanted."""
+        """Print a message unless quiet."""
         if not self.quiet:
             console.message(text)
 
     def pairs(self, questions: list[Sample], sides: tuple[_Side, _Side], counts: Counter[str]) -> dict[str, Sample]:
-        """Let the models answer, and write a pair of each question that both answered; pairs by id.
+        """Collect the answers, and write a pair for each question that both models answered; return pairs by id.
 
         Raises:
-            InputError: an answer is to another question, or pairs that were written before are others now.
+            InputError: an answer is to another question, or the pairs have changed since they were written.
         """
         (self.out / "answers").mkdir(parents=True, exist_ok=True)
         for side in sides:
@@ -279,38 +261,34 @@ class _Folder:
         names, files = (sides[0].name, sides[1].name), (str(sides[0].answers), str(sides[1].answers))
         pairs = {pair.id: pair for pair in pair_of_models(questions, names, files, counts)}
         if not pairs:
-            raise InputError(f"{self.out}: no question was answered by both models; see the failures above")
+            raise InputError(f"{self.out}: the models answered no question in common; see the failures above")
         path, rows = self.out / "pairs.jsonl", {}
-        if path.is_file() and not self.overwrite:  # judged pairs keep their lines, so that the judge's run can go on
+        if path.is_file() and not self.overwrite:  # keeps judged lines, so that the run can resume
             rows = {str(row.get("id")): (line, row) for line, row in read_jsonl(path)}
         for key, pair in pairs.items():
             line, row = rows.setdefault(key, (0, plain_row(pair)))
             if row != plain_row(pair):
-                raise InputError(f"{path}:{line}: not the pair that the answers make now; --overwrite starts over")
+                raise InputError(
+                    f"{path}:{line}: the answers have changed since this pair was written; start over with --overwrite"
+                )
         with atomic_write(path) as file:
             for _, row in rows.values():
                 file.write(row)
         return pairs
 
     def judge(self, resolved: "ResolvedJudge", judge_options: JudgeOptions) -> dict[str, Judgment]:
-        """Judge the pairs in both orders; all judgments of the folder by id."""
-        from judgelm.cli.run import announce, clear_and_mark, run
-        from judgelm.judge import Judge
+        """Judge the pairs in both orders; return all judgments in the folder by id."""
+        from judgelm.cli.run import judge_for, run
 
         inputs, out = (str(self.out / "pairs.jsonl"),), str(self.run)
         job = BatchJob(inputs=inputs, out=out, retry=self.retry, overwrite=self.overwrite)
-        resolved = resolved.with_engine(run_engine(job, judge_options.engine))
-        dtype = run_dtype(job, judge_options.dtype, judge_options.engine)
-        clear_and_mark(job, quiet=self.quiet)
-        announce(resolved, quiet=self.quiet)
-        with Judge(resolved, **judge_options.judge_arguments() | {"dtype": dtype}) as loaded:
+        with judge_for(job, resolved, judge_options, quiet=self.quiet) as loaded:
             chosen = {"distribution": True} if loaded.reads_all_score_lines else {}
             run(job, loaded, loaded.mode("pair", both_orders=True, **chosen), quiet=True)
         return read_judgments(self.run)
 
 
 def _print(study: "StudyResult") -> None:
-    """Print the claim, its estimates, counts, cost and time on standard output."""
     from judgelm.reports.study import shown, table_notes
 
     out = PlainConsole()

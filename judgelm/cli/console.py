@@ -1,8 +1,8 @@
 """Messages, errors, configuration files and progress of all commands.
 
-This is the one place that writes to a terminal. Names, ids and messages of others pass through `printable` here: no
-control, bidirectional or invisible character reaches the terminal, and Rich finds no markup in them. What machines read
-(`--json -`, judgments on standard output) is written unchanged, by `typer.echo`.
+Only this module writes to a terminal. Text from files and servers passes through `printable`, so that no control,
+bidirectional or invisible character reaches the terminal and Rich sees no markup. Machine-readable output (`--json -`,
+judgments on standard output) is written unchanged with `typer.echo`.
 """
 
 import io
@@ -54,9 +54,9 @@ _ODD = re.compile(r"[^ -~]")
 
 
 def printable(text: str) -> str:
-    r"""Text whose control, bidirectional, invisible and unassigned characters are escaped, as in `\x1b` or `\u202e`.
+    r"""Escape control, bidirectional, invisible and unassigned characters, as in `\x1b` or `\u202e`.
 
-    Line ends, tabs and blanks stay, and so do letters and signs of all scripts.
+    Line ends, tabs, blanks, letters and signs of all scripts stay.
     """
     return text if text.isascii() and text.isprintable() else _ODD.sub(_escaped, text)
 
@@ -70,36 +70,36 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 class PlainConsole(Console):
-    """A console that reads no markup and no emoji codes in text, and escapes what `printable` escapes."""
+    """A console without markup and emoji codes, which escapes text as `printable` does."""
 
     def __init__(self, *, stderr: bool = False, quiet: bool = False) -> None:
         super().__init__(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Text of a string, of a table's cell for instance: escaped before its width is measured."""
+        """Escape text before its width is measured, for example in a table's cell."""
         return super().render_str(printable(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Segments of anything, where what was no string is escaped too."""
+        """Escape everything that was not a string."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def message(self, text: str, *, label: str = "", style: str = "") -> None:
-        """Print text that is not wrapped, after a label in a style; further lines are indented."""
+        """Print text without wrapping, after a styled label; further lines are indented."""
         indented = printable(text).replace("\n", "\n  ")
         self.print(Text.assemble((label, style), " " if label else "", indented), soft_wrap=True, highlight=False)
 
     @contextmanager
     def activity(self, text: str) -> Iterator[Callable[[str], None]]:
-        """A spinner with a text that can be changed; it shows nothing where there is no terminal."""
+        """Show a spinner in a terminal; yields a function that changes its text."""
         with self.status(Text(printable(text))) as status:
             yield lambda changed: status.update(Text(printable(changed)))
 
     @contextmanager
     def stages(self) -> Iterator[Callable[[str, float], None]]:
-        """A bar for each stage of a long task in a terminal, and elsewhere a line when a stage begins.
+        """Show a bar per stage in a terminal, and elsewhere a line when a stage begins.
 
-        It yields a function that takes the stage's name and the share that is done, 0 to 1.
+        Yields a function of the stage's name and the finished share, 0 to 1.
         """
         from rich import progress as bars
 
@@ -120,17 +120,17 @@ class PlainConsole(Console):
 
 
 console = PlainConsole(stderr=True)
-"""Messages go to standard error, so that standard output holds nothing but results."""
+"""Writes to standard error; standard output is for results."""
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print lines for people, escaped by `printable`."""
+    """Print escaped text."""
     typer.echo(printable(text), err=err)
 
 
 @contextmanager
 def printed_rejects(label: str) -> "Iterator[RejectCounts]":
-    """Counts rejects, and prints them by reason at the end, each line behind the label."""
+    """Count rejects, and print them by reason at the end, each line after the label."""
     from judgelm.data.readers.rows import RejectCounts
 
     rejects = RejectCounts()
@@ -140,7 +140,7 @@ def printed_rejects(label: str) -> "Iterator[RejectCounts]":
 
 
 def result_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
-    """A table whose first columns are texts and the others numbers; without names of columns it has no heading."""
+    """Return a table with `left` columns of text, then numbers; empty column names give no heading."""
     table = Table(title=title, title_justify="left", show_header=any(columns))
     for index, name in enumerate(columns):
         table.add_column(name, justify="left" if index < left else "right")
@@ -150,7 +150,7 @@ def result_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str
 
 
 def run_app(app: typer.Typer) -> None:
-    """Run a Typer app: usage errors, judgelm's own and a missing extra end with a sentence and exit code 1."""
+    """Run a Typer app, and report usage errors, judgelm's errors and missing extras with exit code 1."""
     try:
         with escaped_diagnostics(), terminated_as_interrupt():
             code = app(standalone_mode=False)
@@ -168,13 +168,13 @@ def run_app(app: typer.Typer) -> None:
         echo(message.getvalue().rstrip("\n"), err=True)
         if getattr(getattr(error, "param", None), "name", None) == "labels":
             echo("Without labels, judgelm report RUN --samples PAIRS prints the verdicts", err=True)
-        sys.exit(EXIT_USAGE)  # click's own code for these is 2, which here means "too many failures"
+        sys.exit(EXIT_USAGE)  # click exits with 2, which here means too many failures
     sys.exit(code if isinstance(code, int) else 0)
 
 
 @contextmanager
 def escaped_diagnostics() -> Iterator[None]:
-    """Escape what Python and libraries print: tracebacks (until the process ends), warnings, log messages."""
+    """Escape tracebacks (until the process ends), warnings and log messages."""
 
     def print_traceback(error: BaseException | None) -> None:
         echo("".join(traceback.format_exception(error)).rstrip("\n"), err=True)
@@ -199,7 +199,7 @@ def _format_warning(*parts: Any, **named: Any) -> str:
 
 
 class _PrintableRecord(logging.LogRecord):
-    """A log record whose message and traceback are escaped, whichever handler writes them."""
+    """A log record with an escaped message and traceback, for any handler."""
 
     def __init__(self, *parts: Any, **named: Any) -> None:
         super().__init__(*parts, **named)
@@ -212,16 +212,16 @@ class _PrintableRecord(logging.LogRecord):
 
 
 def fail(message: str) -> NoReturn:
-    """Print an error and end with exit code 1."""
+    """Print an error and exit with code 1."""
     console.message(message, label="error:", style="bold red")
     sys.exit(EXIT_USAGE)
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Use a YAML file's values as the command's defaults; flags override them.
+    """Use the values of a YAML file as the command's defaults.
 
     Raises:
-        typer.BadParameter: no such file, not YAML, or an option that the command does not have.
+        typer.BadParameter: the file cannot be read, or has an option that the command lacks.
     """
     if path is None:
         return None
@@ -245,12 +245,8 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def _pairs(path: Path, option: str, values: Any) -> list[str]:
-    """Convert a list of `name=value` texts, or a mapping, to arguments as on the command line.
-
-    Raises:
-        typer.BadParameter: neither a list nor a mapping.
-    """
-    import yaml  # this and other late imports: help and completion come without them
+    """Convert a mapping or a list of `name=value` texts to command-line arguments."""
+    import yaml  # late, for fast help
 
     if isinstance(values, dict):
         return [f"{name}={yaml.safe_dump(value, default_flow_style=True)}" for name, value in values.items()]
@@ -261,7 +257,7 @@ def _pairs(path: Path, option: str, values: Any) -> list[str]:
 
 @contextmanager
 def terminated_as_interrupt() -> Iterator[None]:
-    """Treat SIGTERM (a scheduler's preemption) like Ctrl-C, so that the run can be resumed."""
+    """Treat SIGTERM like Ctrl-C, so that a preempted run can be resumed."""
 
     def interrupt(signal_number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
@@ -275,7 +271,7 @@ def terminated_as_interrupt() -> Iterator[None]:
 
 @contextmanager
 def watch(total: int | None, *, quiet: bool) -> Iterator[Callable[["RunStats", "Judgment"], None]]:
-    """A progress bar in a terminal, a line every half minute elsewhere: samples/s, tokens/s, ETA, failures."""
+    """Show progress: a bar in a terminal, elsewhere a line every 30 s."""
     pace = Pace(total)
     if quiet or not console.is_terminal:
         yield _Log(pace, quiet=quiet)
@@ -302,13 +298,9 @@ def watch(total: int | None, *, quiet: bool) -> Iterator[Callable[["RunStats", "
 
 
 class Pace:
-    """The speed and remaining time of a run, once about three batches are finished.
+    """Speed and remaining time of a run of `total` samples, shown after about three batches.
 
-    The first judgment comes after a whole batch, and after all that an engine does only once (compiling, warming up,
-    waiting for a server), so it says nothing about the others.
-
-    Args:
-        total: the number of samples; None where it is not known.
+    The first judgment comes after a whole batch and the engine's warm-up, so it does not predict the others.
     """
 
     def __init__(self, total: int | None) -> None:
@@ -316,12 +308,12 @@ class Pace:
         self._first_s: float | None = None
 
     def see(self, stats: "RunStats") -> None:
-        """Note the time of the first judgment."""
+        """Record the time of the first judgment."""
         if self._first_s is None:
             self._first_s = max(stats.judge_s, _MIN_FIRST_S)
 
     def shown(self, stats: "RunStats") -> str:
-        """Speed, prompt and reply tokens per second, failures so far and the ETA; at first only the failures."""
+        """Return speed, tokens per second, failures and ETA; at first only the failures."""
         failed = f"{sum(stats.failures.values())} failed"
         if self._first_s is None or stats.judge_s < _MIN_BATCHES * self._first_s:
             return failed
@@ -334,15 +326,12 @@ class Pace:
 
 
 class _Log:
-    """A line to standard error every half minute, for runs under a scheduler."""
-
     def __init__(self, pace: Pace, *, quiet: bool) -> None:
         self._pace = pace
         self._quiet = quiet
         self._logged = time.monotonic()
 
     def __call__(self, stats: "RunStats", judgment: "Judgment") -> None:
-        """Print the line when it is due."""
         self._pace.see(stats)
         now = time.monotonic()
         if self._quiet or now - self._logged < _LOG_EVERY_S:
@@ -353,9 +342,9 @@ class _Log:
 
 
 def speed(samples: int, seconds: float) -> str:
-    """Samples per second, or seconds a sample where that is the larger number."""
+    """Format samples per second, or seconds per sample if that is larger."""
     if 0 < samples < seconds:
-        return f"{seconds / samples:,.1f} s a sample"
+        return f"{seconds / samples:,.1f} s per sample"
     return f"{samples / seconds:,.1f} samples/s"
 
 
@@ -366,32 +355,28 @@ def json_default(value: Any) -> Any:
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")]
 JsonOut = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Also write all results as JSON; - is standard output.")
+    Path | None, typer.Option("--json", metavar="FILE", help="Write all results as JSON; - is standard output.")
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """The options of every command that prints results."""
+    """Options of every command that prints results."""
 
     json_out: JsonOut = None
     quiet: Quiet = False
 
     def write(self, content: Any) -> bool:
-        """Write the results as `--json` asks; True where they are to be printed as well.
-
-        Raises:
-            RunError: they cannot be written.
-        """
+        """Write the results to `--json`; return True if they are also to be printed."""
         write_json(self.json_out, content)
         return not (self.quiet or is_stdout(self.json_out))
 
 
 def write_json(path: Path | None, content: Any) -> None:
-    """Write results as JSON to the path of `--json`, where there is one.
+    """Write results as JSON, unless the path is None.
 
     Raises:
-        RunError: it cannot be written.
+        RunError: the file cannot be written.
     """
     if path is not None:
         text = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogatepass", newline="")
@@ -403,29 +388,29 @@ def write_json(path: Path | None, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file, whole or not at all; `-` is standard output.
+    """Write a file atomically; `-` is standard output.
 
     Raises:
-        RunError: it cannot be written.
+        RunError: the file cannot be written.
     """
     if str(path) == "-":
         typer.echo(text, nl=not text.endswith("\n"))
         return
     if path.is_file() or not path.exists():
-        from judgelm.data.dataset_files import write_text as write_whole  # late, since it loads pyarrow
+        from judgelm.data.dataset_files import write_text as write_whole  # loads pyarrow
 
         return write_whole(path, text)
-    try:  # a device, a pipe: not to be replaced by a file
+    try:  # a device or a pipe must not be replaced
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise RunError(f"{path}: cannot write: {error.strerror}; choose another place") from error
 
 
 def picked(record: Any, *names: str) -> dict[str, Any]:
-    """Some fields of a record, as `--json` writes them."""
+    """Return some fields of a record for `--json`."""
     return {name: getattr(record, name) for name in names}
 
 
 def is_stdout(path: Path | None) -> bool:
-    """True for `--json -`: standard output then holds nothing else."""
+    """Return True for `--json -`, which reserves standard output."""
     return str(path) == "-"

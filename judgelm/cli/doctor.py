@@ -1,4 +1,4 @@
-"""`judgelm doctor`: packages and machine, and what to fix; the memory of a fine-tuning."""
+"""`judgelm doctor`: check packages and devices and suggest fixes; estimate the memory of a fine-tuning."""
 
 import platform
 from dataclasses import asdict, dataclass, field
@@ -21,7 +21,7 @@ from judgelm.package import VERSION, install_hint
 
 
 def facts_table(title: str) -> Table:
-    """An empty table of names and what is found."""
+    """Return an empty table of names and values."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -39,8 +39,6 @@ _GIB = 1 << 30
 
 @dataclass(slots=True, kw_only=True)
 class _Report:
-    """The findings, as `--json` writes them."""
-
     judgelm: str = VERSION
     python: str = field(default_factory=platform.python_version)
     system: str = field(default_factory=platform.platform)
@@ -64,27 +62,27 @@ def doctor(
     sharding: Literal["ddp", "zero2", "zero3", "fsdp"] = "ddp",
     gpu_memory: Annotated[float | None, typer.Option(min=0.1)] = None,
 ) -> None:
-    """Look at packages and devices, and say what to mend. Exit code 1 if there is something.
+    """Check packages and devices, and suggest fixes.
 
-    With `--train` estimate the memory of a fine-tuning instead. Exit code 1 if a GPU cannot hold it.
+    With `--train`, estimate the memory of a fine-tuning instead.
 
     Options:
-        quiet: Print only what to mend.
+        quiet: Print only the fixes.
 
     Memory of a fine-tuning:
-        train: Estimate the fine-tuning of this YAML instead, without weights.
-        changes: A field that the training's command line overrides. Repeatable.
-        shape: Take a known model: llama-7b, -13b, -33b.
-        gpus: How many, over all machines.
-        sharding: How accelerate's file spreads the states over them; ddp does not.
-        gpu_memory: GiB of one GPU.
+        train: Estimate the memory of the fine-tuning in this YAML, without loading weights.
+        changes: Override a field of the YAML. Repeatable.
+        shape: Use the shape of a known model: llama-7b, -13b, -33b.
+        gpus: Number of GPUs on all machines.
+        sharding: Sharding in accelerate's file; ddp does not shard.
+        gpu_memory: Memory of one GPU in GiB.
 
     Examples:
         judgelm doctor
         judgelm doctor --quiet --json doctor.json
         judgelm doctor --train configs/train/judgelm_7b.yaml --gpus 8
 
-    Exit codes: 0 nothing to mend, 1 something to mend, or a usage or input error.
+    Exit codes: 0 no problems, 1 problems found, not enough GPU memory, or a usage or input error.
     """
     out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
     if train is not None:
@@ -98,7 +96,7 @@ def doctor(
         _finish(*_print_memory(report, f"{gpus} GPUs, {sharding}", gpu_memory, out), json_out)
         return
     if shape or gpus > 1 or gpu_memory or changes:
-        raise ConfigError("--shape, --gpus, --gpu-memory and --set are about a fine-tuning; give its YAML as --train")
+        raise ConfigError("--shape, --gpus, --gpu-memory and --set need --train FILE")
     machine = _Report()
     out.print(f"judgelm {machine.judgelm}, Python {machine.python}, {machine.system}", highlight=False, soft_wrap=True)
     _examine_packages(machine, out)
@@ -112,7 +110,7 @@ def doctor(
 def _print_memory(
     report: dict[str, Any], name: str, gpu_memory: float | None, out: PlainConsole
 ) -> tuple[dict[str, Any], bool]:
-    """Print the memory of one GPU; all figures, as `--json` writes them, and whether it is too much."""
+    """Print the memory per GPU; return the `--json` report, and whether it exceeds `gpu_memory`."""
     from judgelm.training.memory import USABLE_SHARE
 
     model, total = report["model"], sum(report["bytes"].values())
@@ -130,18 +128,9 @@ def _print_memory(
 
 
 def _finish(report: dict[str, Any], failed: bool, json_out: Path | None) -> None:
-    """Write the findings as JSON, and exit with 1 where something is wrong."""
     write_json(json_out, report)
     if failed:
         raise typer.Exit(EXIT_USAGE)
-
-
-def findings_table(*columns: str, title: str | None = None, texts: int = 1, **settings: Any) -> Table:
-    """An empty table; the columns after the first `texts` hold numbers."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index < texts else "right", **settings)
-    return table
 
 
 def _examine_packages(report: _Report, out: PlainConsole) -> None:
@@ -150,10 +139,12 @@ def _examine_packages(report: _Report, out: PlainConsole) -> None:
     except PackageNotFoundError:
         report.mend.append("judgelm itself is not installed; in its checkout run: pip install -e .")
         return
-    with console.activity("importing every package, which takes some seconds"):
+    with console.activity("importing every package"):
         report.packages = with_imports_tried(declared)
     report.mend += findings(report.packages)
-    table = findings_table("package", "installed", "wanted", "", title="packages", texts=4, overflow="fold")
+    table = Table(title="packages", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("package", "installed", "wanted", ""):
+        table.add_column(column, overflow="fold")
     for package in report.packages:
         other_name = f"{package.distribution} " if package.distribution not in {None, package.name} else ""
         is_shown = package.is_finding or package.state == "ok"
@@ -169,10 +160,9 @@ def _examine_devices(report: _Report, out: PlainConsole) -> None:
     cpu = devices.cpu
     table = facts_table("devices")
     table.add_row("CPU", cpu.model)
-    table.add_row(
-        "cores", f"{cpu.physical_cores} physical, {cpu.logical_cores} logical, {cpu.usable_cores} usable here"
-    )
-    table.add_row("instruction sets", " ".join(cpu.instruction_sets) or "none that matter")
+    cores = f"{cpu.physical_cores} physical, {cpu.logical_cores} logical, {cpu.usable_cores} usable here"
+    table.add_row("cores", cores)
+    table.add_row("instruction sets", " ".join(cpu.instruction_sets) or "none relevant")
     table.add_row("memory", _memory(cpu.memory_free_bytes, cpu.memory_total_bytes))
     for index, gpu in enumerate(devices.cuda):
         memory = _memory(gpu.memory_free_bytes, gpu.memory_total_bytes)
@@ -189,14 +179,14 @@ def _memory(free: int, total: int) -> str:
 def _examine_engine(report: _Report, out: PlainConsole) -> None:
     if report.is_broken("torch") or report.is_broken("transformers"):
         out.print(
-            f"engine: openai alone runs until torch and transformers work; run: {install_hint('local')}\n",
+            f"engine: only openai works without torch and transformers; run: {install_hint('local')}\n",
             soft_wrap=True,
             highlight=False,
         )
         return
     name, why = choose_engine()
     report.engine = {"auto": name, "why": why}
-    out.print(f"engine: auto takes {name}, since {why}\n", highlight=False)
+    out.print(f"engine: auto uses {name}: {why}\n", highlight=False)
 
 
 def _examine_judge(report: _Report, out: PlainConsole) -> None:
@@ -210,10 +200,10 @@ def _examine_judge(report: _Report, out: PlainConsole) -> None:
 
 def _print_findings(report: _Report, out: PlainConsole) -> None:
     if not report.mend:
-        out.print("nothing to mend", style="green")
+        out.print("no problems found", style="green")
         return
     if out.quiet:
         out = console
-    out.print("what to mend", style="bold red")
+    out.print("to fix", style="bold red")
     for index, finding in enumerate(report.mend, 1):
         out.print(f"{index}. {finding}", markup=False, highlight=False, soft_wrap=True)

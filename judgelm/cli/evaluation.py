@@ -1,4 +1,4 @@
-"""From run files and labels to an evaluation."""
+"""Evaluate run files against labels."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -38,7 +38,7 @@ from judgelm.studies.style_control import ControlledAgreement, controlled_agreem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRun:
-    """An evaluation and everything it was made from."""
+    """An evaluation and its inputs."""
 
     evaluation: Evaluation
     judgments: Mapping[str, Judgment]
@@ -49,7 +49,7 @@ class ScoredRun:
     claim: WinRateClaim | str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """All numbers, for `--json`."""
+        """Return all numbers for `--json`."""
         parts = {"training_questions": self.seen, "control": self.control}
         claim = {"win_rate": self.claim.to_json()} if isinstance(self.claim, WinRateClaim) else {}
         known = {name: asdict(part) for name, part in parts.items() if part is not None}
@@ -60,8 +60,8 @@ def score(options: ScoringOptions) -> ScoredRun:
     """Read the files and evaluate.
 
     Raises:
-        InputError: a file cannot be read, nothing joins, or the labels are of other texts than were judged.
-        ConfigError: an option that makes no sense.
+        InputError: a file cannot be read, no id matches, or the labels belong to other texts.
+        ConfigError: the options contradict each other.
     """
     whole, judgments = _read(options.judgments, options)
     reverse = None
@@ -69,7 +69,7 @@ def score(options: ScoringOptions) -> ScoredRun:
         whole_reverse, reverse = _read(options.reversed_, options)
         check_common_ids(judgments, reverse, str(options.reversed_))
         if isinstance(whole_reverse, StoredJudgments):
-            check_reversed(whole, whole_reverse)  # other programs' files may keep the texts in the given order
+            check_reversed(whole, whole_reverse)  # other programs may store the texts unswapped
     manifest = load_manifest(options.judgments)
     reading = replace(options.reading_of(options.labels, options.judgments), as_authors=options.parser == "original")
     labelled = load_labels(options.labels, options.label_reference, manifest, reading)
@@ -122,7 +122,7 @@ def score(options: ScoringOptions) -> ScoredRun:
 
 
 def _read(path: Path, options: ScoringOptions) -> tuple[Mapping[str, Judgment], dict[str, Judgment]]:
-    """The judgments of a run, and what metrics need of them; those of a run file stay in the file."""
+    """Return the judgments of a run, and a compact copy for the metrics; a run file stays on disk."""
     if is_run_file(path):
         stored = StoredJudgments(path)
         return stored, stored.compact
@@ -131,7 +131,7 @@ def _read(path: Path, options: ScoringOptions) -> tuple[Mapping[str, Judgment], 
 
 
 def _claim(judgments: dict[str, Judgment], labelled: LabelledSet, options: ScoringOptions) -> WinRateClaim | str:
-    """The win rate of two models, or a reason why there is none."""
+    """Return the win rate of the two models, or the reason there is none."""
     try:
         return claim_win_rate(judgments, labelled.labels, labelled.samples, ClaimOptions(control=options.control))
     except InputError as error:
@@ -139,7 +139,7 @@ def _claim(judgments: dict[str, Judgment], labelled: LabelledSet, options: Scori
 
 
 def _seen_questions(labelled: LabelledSet, manifest: dict[str, Any]) -> SeenQuestions | None:
-    """The labels' questions that the judge was trained on, by the hashes in its folder; None without either."""
+    """Return the evaluated questions that the judge was trained on, by the hashes in its folder."""
     model = last_provenance(manifest).get("model", {}) if manifest.get("provenance") else {}
     for folder in (model.get("adapter"), model.get("path")):
         hashes = read_hashes(folder) if isinstance(folder, str) and folder else None
@@ -149,13 +149,12 @@ def _seen_questions(labelled: LabelledSet, manifest: dict[str, Any]) -> SeenQues
 
 
 def _deciding(judgments: dict[str, Judgment]) -> dict[str, dict[str, str]]:
-    """Groups by the deciding judge of a cascade; none outside of one."""
     judges = {key: f"{judgment.decided_by} judge" for key, judgment in judgments.items() if judgment.decided_by}
     return {"deciding judge": judges} if judges else {}
 
 
 def read_run(path: Path, parser: ParserName = "judgelm", scale: str = "any") -> dict[str, Judgment]:
-    """Judgments of a run file, or of another program's results, whose replies are parsed.
+    """Read a run file, or parse the replies in another program's results.
 
     Raises:
         InputError: the file is neither.
@@ -178,7 +177,7 @@ def read_run(path: Path, parser: ParserName = "judgelm", scale: str = "any") -> 
 
 
 def load_manifest(judgments: Path) -> dict[str, Any]:
-    """The manifest beside a run file, or nothing."""
+    """Read the manifest of a run; return an empty one if there is none."""
     path = judgments.with_name(f"{judgments.name.removesuffix('.jsonl')}.run.json")
     if not path.is_file():
         return {}
@@ -189,13 +188,13 @@ def load_manifest(judgments: Path) -> dict[str, Any]:
 
 
 def is_run_file(path: Path) -> bool:
-    """True where the file holds judgments of judgelm-batch.
+    """Return True for a run file of judgelm.
 
     Raises:
         InputError: the file cannot be read, or is a pipe.
     """
     if is_stream(path):
-        raise InputError(f"{path}: judgments are read several times; save them as a file first")
+        raise InputError(f"{path}: cannot read judgments from a pipe; save them to a file")
     first = next(iter(read_rows(str(path))), None)
     return isinstance(first, Row) and is_judgment_row(first.data)
 
@@ -203,12 +202,10 @@ def is_run_file(path: Path) -> bool:
 def load_labels(
     path: Path, choice: LabelChoice, manifest: dict[str, Any], reading: Reading = AS_WRITTEN
 ) -> LabelledSet:
-    """The labels made with or without reference, as the judge was; `auto` reads the run's manifest.
-
-    Rows that cannot be used are shown by reason.
+    """Read labels made with or without reference; `auto` follows the run's manifest. Print unusable rows by reason.
 
     Raises:
-        InputError: the file cannot be read, or has no label.
+        InputError: the file cannot be read, or has no labels.
     """
     if choice == "auto" and _mode(manifest).get("reference", "ignore") != "ignore":
         with suppress(InputError):
@@ -217,16 +214,12 @@ def load_labels(
 
 
 def _by_order_rule(labelled: LabelledSet, options: ScoringOptions) -> LabelledSet:
-    """The labels of a run by the order rule that the options name for them; a failed judgment is no label.
-
-    Raises:
-        ConfigError: the labels are no run.
-    """
+    """Combine the two orders of labels from a run by `--label-order-rule`; drop failed judgments."""
     rule = options.label_order_rule
     if rule == "as_judged":
         return labelled
     if is_stream(options.labels) or not is_run_file(options.labels):
-        raise ConfigError(f"--label-order-rule {rule}: {options.labels} is not a run of judgelm-batch; leave it out")
+        raise ConfigError(f"--label-order-rule {rule}: {options.labels} is not a run file; leave the option out")
     labels = {}
     for key, judgment in read_judgments(options.labels).items():
         value = pair_label(judgment, rule)
@@ -243,7 +236,7 @@ def _printed_labels(path: Path, reading: Reading, *, with_reference: bool) -> La
 
 
 def _default_rule(mode: dict[str, Any], judgments: dict[str, Judgment], *, pandalm: bool) -> LabelRule | None:
-    """The protocol's rule, None for JudgeLM's; a run with an order rule of its own keeps its verdicts."""
+    """Return the default order rule of the protocol; None is JudgeLM's."""
     if pandalm:
         return "tie" if any(len(judgment.compared) > 1 for judgment in judgments.values()) else "as_judged"
     chosen = mode.get("order_rule") in ("tie", "probability") or mode.get("accept_one_order")
@@ -251,7 +244,6 @@ def _default_rule(mode: dict[str, Any], judgments: dict[str, Judgment], *, panda
 
 
 def _mode(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The options of the run's mode; empty where they are not recorded."""
     return dict(manifest.get("fingerprint", {}).get("mode", {}))
 
 
@@ -266,7 +258,6 @@ def _scale(text: str) -> tuple[float, float]:
 
 
 def _scale_in_words(options: ScoringOptions, manifest: dict[str, Any]) -> str | None:
-    """The scale of a run's mode; for foreign replies the parser's."""
     if manifest:
         low, high = _mode(manifest).get("scale", (None, None))
         return None if low is None else f"{low:g}-{high:g}"
@@ -277,7 +268,7 @@ def check_once(paths: Iterable[Path]) -> None:
     """Refuse a file that is given twice.
 
     Raises:
-        ConfigError: one is.
+        ConfigError: a file is given twice.
     """
     seen: set[Path] = set()
     for path in paths:
@@ -290,7 +281,7 @@ def compare_with(options: ScoringOptions, scored: ScoredRun, other: Path) -> Stu
     """Compare the scored run with another judge's on the same labelled pairs.
 
     Raises:
-        InputError: a file cannot be read, or the two have no pair in common.
+        InputError: a file cannot be read, or the runs share no pair.
     """
     judges = read_judges([options.judgments, other], [], parser=options.parser, scale=options.scale)
     rules = CompareOptions(
@@ -304,17 +295,17 @@ def compare_with(options: ScoringOptions, scored: ScoredRun, other: Path) -> Stu
 def read_judges(
     paths: Sequence[Path], names: Sequence[str], *, parser: ParserName, scale: str
 ) -> dict[str, dict[str, Judgment]]:
-    """Read judgments of several files by the judge's name: as given, else the file's, with its folder's if needed.
+    """Read the judgments of several files, by the given names, else by file name.
 
     Raises:
         InputError: a file cannot be read.
-        ConfigError: not as many names as files, or two alike.
+        ConfigError: the names do not match the files, or are duplicates.
     """
     if names and len(names) != len(paths):
-        raise ConfigError(f"--name: {len(names)} given for {len(paths)} files; give one for each, in their order")
+        raise ConfigError(f"--name: got {len(names)} for {len(paths)} files; give one per file, in order")
     named = list(names) or [path.stem for path in paths]
     if not names and len(set(named)) < len(named):
         named = [f"{path.resolve().parent.name}/{path.stem}" for path in paths]
     if len(set(named)) < len(named):
-        raise ConfigError(f"judges named alike ({', '.join(named)}); give each a name with --name")
+        raise ConfigError(f"duplicate judge names ({', '.join(named)}); name each file with --name")
     return {name: read_run(path, parser, scale) for name, path in zip(named, paths, strict=True)}

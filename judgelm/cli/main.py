@@ -17,13 +17,13 @@ Examples:
   judgelm eval judgments.jsonl --labels labelled.jsonl
   judgelm serve my-judge
 
-`judgelm COMMAND --help` has examples of each. Exit codes of all: 0 done, 1 usage or input error, or \
-something to fix, 2 more failures than --max-failure-rate, 130 interrupted.
+`judgelm COMMAND --help` shows examples. Exit codes: 0 done, 1 usage or input error, 2 too many \
+failures, 130 interrupted.
 """
 
 
 _ANSWERS = Commands(
-    "Collect answers of models to questions, and make pairs or rows to judge of them.",
+    "Collect answers of models to questions, and turn them into pairs or rows to judge.",
     {
         "collect": "data.answers:collect_command",
         "pairs": "data.answers:pairs_command",
@@ -125,5 +125,5 @@ def options(
 
 
 def main() -> None:
-    """Entry point of `judgelm`."""
+    """Run `judgelm`."""
     run_app(app)

@@ -1,4 +1,4 @@
-"""`judgelm judges modes`: the ways of judging and their options."""
+"""`judgelm judges modes`: the judging modes and their options."""
 
 from dataclasses import MISSING, Field, fields
 from typing import Annotated, Any, cast
@@ -18,10 +18,10 @@ def modes_command(
     name: Annotated[str | None, typer.Argument(metavar="[MODE]", autocompletion=options.modes)] = None,
     json_out: JsonOut = None,
 ) -> None:
-    """List the ways of judging, or what one of them does and its options.
+    """List the judging modes, or describe one of them.
 
     Options:
-        name: Show this mode's options; without it, all modes.
+        name: Show this mode's options. Default: list all modes.
 
     Examples:
         judgelm judges modes
@@ -55,20 +55,19 @@ def _print_one(kind: Any, out: PlainConsole) -> None:
     table = Table("option", "default", "", box=box.SIMPLE_HEAD, pad_edge=False)
     table.columns[0].no_wrap = True
     for option in _row(kind)["options"]:
-        default = "must be given" if option["required"] else _shown(option["default"])
+        default = "required" if option["required"] else _shown(option["default"])
         table.add_row(option["flag"], default, option["help"])
     out.print(table)
 
 
 def _row(kind: Any) -> dict[str, Any]:
-    """The description of a mode, as `--json` writes it."""
     from judgelm.data.samples import count_range_text
 
     answers = getattr(kind, "answers", None)
     meanings = described_fields(kind)
     return {
         "judges": _prose(kind).split("\n\n")[0],
-        "answers": count_range_text(answers) if isinstance(answers, tuple) else "what the mode's options ask for",
+        "answers": count_range_text(answers) if isinstance(answers, tuple) else "as the options require",
         "options": [
             _option(field, meanings.get(field.name, (None, ""))[1])
             for field in fields(cast(Any, kind))
@@ -78,7 +77,7 @@ def _row(kind: Any) -> dict[str, Any]:
 
 
 def _option(field: Field[Any], meaning: str) -> dict[str, Any]:
-    """An option with its flag: modes share some flags, and each has options of its own."""
+    """Return an option with its flag: `--name` for shared options, else `--mode-arg name=`."""
     flag = (
         f"--{field.name.replace('_', '-')}"
         if field.name in ModeFlags.__dataclass_fields__
@@ -96,12 +95,12 @@ def _option(field: Field[Any], meaning: str) -> dict[str, Any]:
 
 
 def _prose(kind: Any) -> str:
-    """A docstring without its sections, a line for each paragraph."""
+    """Return a docstring without its sections, one line per paragraph."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in help_and_epilog(kind)[0].split("\n\n"))
 
 
 def _shown(default: Any) -> str:
-    """A default as YAML, as the option's value is written."""
+    """Return a default as YAML."""
     if isinstance(default, bool):
         return str(default).lower()
     return str(default) if default or default == 0 else "none"

@@ -1,4 +1,4 @@
-"""The options that commands share; light, so that help comes at once."""
+"""Options that several commands share. Heavy imports are late, so that help stays fast."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -23,52 +23,53 @@ if TYPE_CHECKING:
 
 
 def modes() -> list[str]:
-    """Ways of judging."""
+    """Return the names of the modes."""
     return list(MODES)
 
 
 def mode_args(ctx: typer.Context) -> list[str]:
-    """The options of the mode that the line names, each up to its `=`."""
+    """Return the options of the mode on the command line, each up to its `=`."""
     name = ctx.params.get("mode") or "pair"
     names = [field.name for field in fields(cast(Any, mode_type(name)))] if name in MODES else []
     return [f"{name}=" for name in names if name not in CARD_FIELDS]
 
 
 def templates() -> list[str]:
-    """Prompt templates for pairs."""
+    """Return the ids of the prompt templates for pairs."""
     from judgelm.prompts.catalog import TEMPLATES
 
     return list(TEMPLATES)
 
 
 def benchmarks() -> list[str]:
-    """Published benchmarks that can be imported."""
+    """Return the benchmarks that can be imported."""
     from judgelm.data.sources import registry
 
     return list(registry.benchmarks())
 
 
 def judge_names() -> list[str]:
-    """Judges that are known by name."""
+    """Return the judges known by name."""
     from judgelm.judges.cards import card_names
 
     return card_names()
 
 
 def card_names() -> list[str]:
-    """Cards of released judges."""
+    """Return the released judges."""
     from judgelm.judges.released import released_names
 
     return released_names()
 
 
-JUDGING, _MODEL = "How to judge", "Model and engine"
+JUDGING, _MODEL = "Judging", "Model and engine"
 _PAIR_EXAMPLES = {
     "--engine-arg": "gpu_memory_utilization=0.9",
     "--mode-arg": "k=5",
     "--set": "train_data=[rows.jsonl]",
     "--sibling": "MODEL=JUDGE",
     "--own": "MODEL=JUDGE",
+    "build": "seed=1",
 }
 
 Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
@@ -83,7 +84,7 @@ EngineArgs = Annotated[
     typer.Option(
         "--engine-arg",
         metavar="KEY=VALUE",
-        help="An argument that only this engine knows; the value is YAML. Repeatable.",
+        help="An argument for this engine; the value is YAML. Repeatable.",
         rich_help_panel=_MODEL,
     ),
 ]
@@ -91,24 +92,25 @@ EngineArgs = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFlags:
-    """The options of a judge's model and engine, for every command that loads one.
+    """Model and engine options of every command that loads a judge.
 
-    How to judge:
-        ignore_card: Use another template than the model was trained with.
+    Judging:
+        ignore_card: Use another template than the judge was trained with.
 
     Model and engine:
-        adapter: PEFT adapter put on the model.
-        dtype: auto, float32, bfloat16, float16; auto is the checkpoint's, or on a CPU float32 where that is faster.
+        adapter: PEFT adapter to apply to the model.
+        dtype: auto, float32, bfloat16 or float16; auto uses the checkpoint's dtype, or float32 where a CPU is faster
+            with it.
         device: auto, cpu, cuda, cuda:0, ...
-        quantization: 4bit or 8bit through bitsandbytes.
-        revision: Hub revision.
-        max_num_batched_tokens: Maximum tokens in one forward pass.
+        quantization: 4bit or 8bit, with bitsandbytes.
+        revision: Revision on the hub.
+        max_num_batched_tokens: Maximum tokens per forward pass.
         max_num_seqs: Maximum sequences in flight.
-        max_model_len: Limit the model's context window.
-        thinking: Ask a reasoning model to think before it replies, or not to; absent tells its chat template nothing.
-            Default: the model card's.
-        thinking_tokens: Maximum tokens of thinking, beside the reply's own; at most half of the model's window.
-        trust_remote_code: Run Python code that comes with the model.
+        max_model_len: Maximum context length.
+        thinking: Turn thinking on or off; absent does not pass the argument to the chat template. Default: the judge's
+            card.
+        thinking_tokens: Maximum tokens of thinking, in addition to the reply; at most half of the context.
+        trust_remote_code: Run the Python code in the model's repository.
     """
 
     engine: EngineName = "auto"
@@ -127,11 +129,7 @@ class EngineFlags:
     trust_remote_code: bool = False
 
     def judge_arguments(self) -> dict[str, Any]:
-        """Arguments of `judgelm.Judge`, without the engine's name.
-
-        Raises:
-            ConfigError: an `--engine-arg` that is no KEY=VALUE.
-        """
+        """Return the arguments of `judgelm.Judge`, without the engine's name."""
         names = (field.name for field in fields(self) if field.name not in ("engine", "engine_arg"))
         return {name: getattr(self, name) for name in names} | {
             "engine_args": parse_pairs(self.engine_arg or (), "--engine-arg")
@@ -150,13 +148,13 @@ class EngineFlags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions(EngineFlags):
-    """The options of a judge and its engine.
+    """Options of a judge and its engine.
 
-    How to judge:
-        reading: How the judge is read: by the scores that it writes, or by the probabilities of the answers' letters,
-            of yes and no, or of grades, or by the number of a reward model; default: the model card's, else yes-no.
-        template: Prompt template; default: the model card's, else that of the reading.
-        card: The released judge that the model is (judgelm judges); default: recognised by hub id or folder.
+    Judging:
+        reading: Source of the verdict: score-line (written scores), letters, yes-no or grade (token probabilities), or
+            reward (a reward model). Default: the judge's card, else yes-no.
+        template: Prompt template. Default: the judge's card, else the reading's template.
+        card: Use the card of this released judge (judgelm judges). Default: recognised by hub id or folder.
     """
 
     reading: Literal["score-line", "letters", "yes-no", "grade", "reward"] | None = None
@@ -166,14 +164,13 @@ class JudgeOptions(EngineFlags):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """The workers that judge on several GPUs or machines, for `judgelm-batch` and `judgelm serve`.
+    """Options of `judgelm-batch` and `judgelm serve` for several GPUs or machines.
 
     Several GPUs or machines:
-        gpus: Judge on N GPUs of this machine at once.
-        ray: Judge on the workers of a Ray cluster: auto (the one running here, or RAY_ADDRESS), HOST:PORT, or local
-            (started with the command).
-        workers: Number of workers; default: one per GPU, or per node without GPUs.
-        worker_cores: CPU cores (and threads) of each worker.
+        gpus: Use N GPUs of this machine, one replica per GPU.
+        ray: Use a Ray cluster: auto (running here, or RAY_ADDRESS), HOST:PORT, or local (start one).
+        workers: Number of workers. Default: one per GPU, or per node without GPUs.
+        worker_cores: CPU cores and threads per worker.
     """
 
     gpus: Annotated[int | None, typer.Option(min=1)] = None
@@ -182,25 +179,21 @@ class ClusterOptions:
     worker_cores: Annotated[int | None, typer.Option(min=1)] = None
 
     def cluster(self) -> RayCluster | None:
-        """The workers that are asked for; None where this process judges.
-
-        Raises:
-            ConfigError: workers without a cluster, or options that do not fit each other.
-        """
+        """Return the cluster, or None if this process judges."""
         if self.ray is None and self.gpus is None:
             if self.workers is not None or self.worker_cores is not None:
-                raise ConfigError("--workers and --worker-cores are of a cluster; add --ray local for this machine")
+                raise ConfigError("--workers and --worker-cores need a cluster; add --ray local")
             return None
         return RayCluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnOptions:
-    """The option of every command that reads rows.
+    """Options of every command that reads rows.
 
     Options:
-        column: The file's own name of a column, such as question=prompt. Repeatable. A run remembers it.
-        sheet: Name or number of an Excel workbook's sheet. A run remembers it.
+        column: Rename a column of the file, for example question=prompt. Repeatable; recorded in the run.
+        sheet: Name or number of the Excel sheet; recorded in the run.
     """
 
     column: Annotated[list[str] | None, typer.Option(metavar="NAME=COLUMN")] = None
@@ -208,30 +201,26 @@ class ColumnOptions:
 
     @property
     def reading(self) -> "Reading":
-        """Column names, sheet and label code that the options state.
-
-        Raises:
-            ConfigError: an option has another form, or names a column twice.
-        """
+        """Return the column names, sheet and label code of the options."""
         from judgelm.data.samples import Reading, parse_columns
 
         return Reading(columns=parse_columns(self.column or ()), sheet=self.sheet)
 
-    def reading_of(self, path: Path, *runs: Path, beside: Path | None = None, quiet: bool = False) -> "Reading":
-        """As `reading`, with the column names and the sheet that a run remembers where the file has them.
+    def reading_of(self, path: Path, *runs: Path, other: Path | None = None, quiet: bool = False) -> "Reading":
+        """Return `reading`, completed by the columns and the sheet that the runs recorded.
 
         Args:
-            path: a file of rows that these runs judged, or of their labels.
+            path: rows that these runs judged, or their labels.
             runs: run files.
-            beside: another file that the same options are for; each takes the columns that it has.
-            quiet: do not print what is taken from the runs.
+            other: another file that the same options apply to; each file uses the columns it has.
+            quiet: do not print what the runs recorded.
 
         Raises:
-            InputError: the file cannot be read, or the runs name one field differently.
+            InputError: the file cannot be read, or the runs name a field differently.
         """
         from judgelm.runs.recorded_rows import recorded_reading
 
-        reading, note = recorded_reading(str(path), self.reading, runs, None if beside is None else str(beside))
+        reading, note = recorded_reading(str(path), self.reading, runs, None if other is None else str(other))
         if note and not quiet:
             console.message(note)
         return reading
@@ -239,11 +228,11 @@ class ColumnOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelOptions(ColumnOptions):
-    """The options of every command that reads labelled rows.
+    """Options of every command that reads labelled rows.
 
     Options:
-        label_code: Meaning of the label values, such as 0=first,1=tie,2=second.
-        max_reject_rate: Exit with 2 above this share of labelled rows that cannot be read.
+        label_code: Meaning of the label values, for example 0=first,1=tie,2=second.
+        max_reject_rate: Exit with 2 if a larger share of the labelled rows is unreadable.
     """
 
     label_code: Annotated[str | None, typer.Option(metavar="CODE")] = None
@@ -251,7 +240,7 @@ class LabelOptions(ColumnOptions):
 
     @property
     def reading(self) -> "Reading":
-        """Column names, sheet and label code that the options state."""
+        """Return the column names, sheet and label code of the options."""
         from judgelm.data.label_codes import parse_label_code
         from judgelm.data.samples import Reading, parse_columns
 
@@ -259,67 +248,63 @@ class LabelOptions(ColumnOptions):
         return Reading(columns=parse_columns(self.column or ()), label_code=code, sheet=self.sheet)
 
     def check_rejected(self, path: Path, rejected: int, read: int) -> None:
-        """End the command with exit code 2 where too many rows of labels could not be read.
-
-        Raises:
-            Exit: the share is above `max_reject_rate`.
-        """
+        """Exit with code 2 if more than `max_reject_rate` of the label rows are unreadable."""
         if rejected <= self.max_reject_rate * read:
             return
         console.message(
-            f"{path}: {rejected:,} of {read:,} rows ({rejected / read:.1%}) could not be read (limit "
-            f"{self.max_reject_rate:.1%}, --max-reject-rate); the figures rest on the others alone"
+            f"{path}: {rejected:,} of {read:,} rows ({rejected / read:.1%}) are unreadable (limit "
+            f"{self.max_reject_rate:.1%}, --max-reject-rate); the results leave them out"
         )
         raise typer.Exit(EXIT_FAILURES)
 
 
 def parse_pairs(pairs: Sequence[str], flag: str, *, parse: Callable[[str], Any] = parse_yaml) -> dict[str, Any]:
-    """`["gpu_memory_utilization=0.9", "lora={rank: 8}"]` -> names and values; a value is YAML, as in a config file.
-
-    Args:
-        pairs: from the command line.
-        flag: the option that they were given with, for errors.
-        parse: makes the value of its text.
+    """Parse KEY=VALUE options such as `lora={rank: 8}`; `flag` names the option in errors.
 
     Raises:
-        ConfigError: no `=`, no name, no YAML behind it, or a name that comes twice.
+        ConfigError: a text is not KEY=VALUE, the value is not YAML, or a key is given twice.
     """
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, such as {_PAIR_EXAMPLES[flag]}")
+            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, for example {_PAIR_EXAMPLES[flag]}")
         if name in values:
             raise ConfigError(f"{flag} {name}=...: {name} is given twice; keep one of them")
         try:
             values[name] = parse(value)
         except ConfigError as error:
-            # without the value, which may hold a password
-            raise ConfigError(f"{flag} {name}=...: the value is no YAML ({error}); quote it") from error
+            # the value may be a password
+            raise ConfigError(f"{flag} {name}=...: the value is not YAML ({error}); quote it") from error
     return values
 
 
 def read_families(path: Path) -> dict[str, list[str]]:
-    """Families of judges or models from YAML or JSON.
+    """Read families of judges or models from YAML or JSON.
 
     Raises:
-        ConfigError: the file cannot be read, or is no mapping from family to names.
+        ConfigError: the file is not a mapping from family to names.
     """
     families = read_yaml(path)
     if not isinstance(families, dict):
         raise ConfigError(f"{path}: expected family: [name, ...] for each family")
     for family, names in families.items():
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ConfigError(f"{path}: family {family}: expected a list of names, numbers in quotes")
+            raise ConfigError(f"{path}: family {family}: expected a list of names; quote numbers")
     return {str(family): names for family, names in families.items()}
 
 
 Limit = Annotated[int | None, typer.Option(min=0, help="Judge only the first N samples.")]
-Retries = Annotated[Literal["engine", "failed"], typer.Option(help="Earlier failures that a rerun judges again.")]
-Overwrite = Annotated[bool, typer.Option(help="Start over, deleting OUT and its manifest.")]
-MaxFailureRate = Annotated[float, typer.Option(min=0.0, max=1.0, help="Exit with code 2 above this share of failures.")]
-References = Annotated[str | None, typer.Option(help="File with references by id.", rich_help_panel=JUDGING)]
+Retries = Annotated[
+    Literal["engine", "failed"],
+    typer.Option(help="Failures to judge again on a rerun: engine errors, or all failed rows."),
+]
+Overwrite = Annotated[bool, typer.Option(help="Start over: delete OUT and its manifest.")]
+MaxFailureRate = Annotated[
+    float, typer.Option(min=0.0, max=1.0, help="Exit with 2 if a larger share of the rows fails.")
+]
+References = Annotated[str | None, typer.Option(help="File of references by id.", rich_help_panel=JUDGING)]
 BothOrders = Annotated[bool, typer.Option(help="Judge each pair in both orders.", rich_help_panel=JUDGING)]
 Temperature = Annotated[
     float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=JUDGING)
@@ -329,30 +314,26 @@ Seed = Annotated[int, typer.Option(help="Seed for temperature above 0.", rich_he
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeFlags:
-    """Flags that are fields of the pair mode, and of the other modes that have a field of that name.
+    """Options of the pair mode, and of other modes with a field of the same name.
 
-    How to judge:
-        order_rule: Orders into one verdict: by the mean score, by the given order, a conflict is a tie, or by P(first
-            better).
-        tie_threshold: For probability, letters, yes-no and grade: maximum distance of P(first better) from 0.5 of a
-            tie. Default: 0.05 for score lines, else the model card's or 0.
-        criterion: What answers are judged by, in your words (letters, yes-no, grade).
-        accept_one_order: If one order fails, use the verdict of the other.
-        reference: Show references: if available, always, never.
+    Judging:
+        order_rule: Combine two orders by mean score, given (the first order), tie (if they conflict) or probability.
+        tie_threshold: Tie if P(first better) is this close to 0.5 (probability, letters, yes-no, grade). Default: 0.05
+            for score lines, else the judge's card or 0.
+        criterion: What to judge by, in your words (letters, yes-no, grade).
+        accept_one_order: If one order fails, use the other's verdict.
+        reference: Show the references: auto (if available), use (always) or ignore.
         max_tokens: Maximum tokens of the score line.
-        votes: Ask a judge that reasons first so many times, at temperature 0.7 where none is given; by majority no
-            oftener than can change the verdict.
-        vote_rule: Votes into one verdict: the most frequent, or by the mean of their probabilities (1, 0.5 or 0
-            without one). Grades are averaged.
+        votes: Sample a reasoning judge N times, at temperature 0.7 by default. Majority votes stop once decided.
+        vote_rule: Combine votes by majority, or by mean probability. Grades are averaged.
 
     Probabilities, reasons and retries:
-        distribution: Compute the probability of every score line: P(first better), expected scores. Default: for pairs
-            on the transformers engine, which reads them all at once; --no-distribution leaves it out.
-        reasons: Explain all judgments, those close to a tie, or those whose orders disagree.
-        close_threshold: For close: maximum distance of P(first better) from 0.5.
-        reason_tokens: Maximum tokens of a reason, within the judge's window.
-        retry_unparseable: Retry unparseable replies: held to the grammar of score lines (not every engine can); in
-            modes with labels for the more probable one.
+        distribution: Compute P(first better) and expected scores from all score lines. Default: on for pairs with the
+            transformers engine.
+        reasons: Explain none, all, close verdicts, or flips (the orders disagree).
+        close_threshold: Close means P(first better) this close to 0.5.
+        reason_tokens: Maximum tokens of a reason.
+        retry_unparseable: Retry unparseable replies with a constrained score line or label.
     """
 
     both_orders: BothOrders = False
@@ -376,15 +357,15 @@ class ModeFlags:
 
 
 def is_default(context: typer.Context, name: str) -> bool:
-    """True if neither the command line nor a config file sets a parameter."""
+    """Return True if neither the command line nor a config file sets a parameter."""
     return (source := context.get_parameter_source(name)) is None or source.name == "DEFAULT"
 
 
 def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, Any]:
-    """The options of the mode that a command line or a config file sets; defaults are left out.
+    """Return the mode's options that the command line or a config file sets.
 
     Raises:
-        ConfigError: an argument of the mode that is no KEY=VALUE, or that a flag gives as well.
+        ConfigError: a `--mode-arg` is not KEY=VALUE, or a flag sets the same option.
     """
     flags = {flag.name: context.params[flag.name] for flag in fields(ModeFlags) if not is_default(context, flag.name)}
     arguments = parse_pairs(mode_args, "--mode-arg")
@@ -395,56 +376,42 @@ def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, 
 
 
 LabelChoice = Literal["auto", "with", "without"]
-
-
 ParserName = Literal["judgelm", "original", "anywhere"]
-
-
 LabelsOption = Annotated[
     Path,
     typer.Option("--labels", "-l", metavar="FILE", help="Labels or teacher scores: JudgeLM, PandaLM or plain rows."),
 ]
-
-
 LabelReferenceOption = Annotated[
-    LabelChoice,
-    typer.Option(help="Which of two labels counts, of rows judged with and without reference; auto asks the manifest."),
+    LabelChoice, typer.Option(help="Label to use if rows have one with and one without reference. auto: as the run.")
 ]
-
-
 ParserOption = Annotated[
     ParserName,
     typer.Option(
-        help="Reads pred_text; original: the JudgeLM authors' own parser, which then reads the labels' text too; "
-        "anywhere: scores wherever the reply states them, counted apart."
+        help="Parser of pred_text. original: the JudgeLM authors' parser, for labels too. anywhere: accept scores "
+        "anywhere in the reply, counted separately."
     ),
 ]
-
-
-ScaleOption = Annotated[str, typer.Option(help="Scores accepted in pred_text: LOW-HIGH, or any.")]
-
-
+ScaleOption = Annotated[str, typer.Option(help="Accepted scores in pred_text: LOW-HIGH, or any.")]
 ControlOption = Annotated[
     Literal["length", "length,style"] | None,
-    typer.Option(help="Take the effect of length, or of length and Markdown, out of the judge's verdicts."),
+    typer.Option(help="Control the verdicts for length, or for length and Markdown style."),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringFlags(LabelOptions):
-    """The options of `eval` and `report`, without the labels.
+    """Options of `eval` and `report`, without the labels.
 
     Options:
-        judgments: A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.
-        reversed_: Judgments of the swapped pairs, from a run of their own.
-        protocol: pandalm: failures count as ties, and so does a conflict of two orders.
-        failures: Treatment of failures that headlines (both are shown).
-        order_rule: Two orders into one label; default: given, of runs that chose no rule of their own (pandalm: tie).
-            probability needs a --distribution run.
-        label_order_rule: Two orders into one label, where --labels is a run of judgelm-batch; default: its verdicts.
-        tie_threshold: Under probability: a tie is at most this far from 0.5; default: the run's.
-        bootstrap: Resamples behind each 95 % interval.
-        seed: Seed of the resampling.
+        judgments: A run file, JudgeLM outputs (pred_text), or PandaLM results.
+        reversed_: A separate run over the swapped pairs.
+        protocol: pandalm counts failures and conflicting orders as ties.
+        failures: Treatment of failures in the headline; the tables show both.
+        order_rule: How to combine two orders. Default: the run's rule, else given (pandalm: tie).
+        label_order_rule: How to combine two orders if --labels is a run.
+        tie_threshold: For probability: tie if P is this close to 0.5. Default: the run's.
+        bootstrap: Bootstrap resamples per interval.
+        seed: Seed of the bootstrap.
     """
 
     judgments: Annotated[Path, typer.Argument()]
@@ -464,16 +431,12 @@ class ScoringFlags(LabelOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringOptions(ScoringFlags):
-    """The options of a comparison with labels."""
+    """Options of a comparison with labels."""
 
     labels: LabelsOption
 
     def check_files(self) -> None:
-        """Refuse files that are missing, exchanged or of no known format, before statistics are loaded.
-
-        Raises:
-            InputError: names the file and the way out.
-        """
+        """Check before slow imports that the files exist, are not swapped, and have a known format."""
         from judgelm.data.readers.files import first_row
         from judgelm.data.readers.inputs import is_stream
         from judgelm.data.samples import SampleStream
@@ -485,7 +448,7 @@ class ScoringOptions(ScoringFlags):
         first, label = first_row(str(self.judgments)), first_row(str(self.labels), sheet=reading.sheet)
         if label is not None and is_judgment_row(label.data):
             if first is not None and not is_judgment_row(first.data):
-                finding = f"{self.labels} is a run of judgelm-batch and {self.judgments} is none; exchange them"
+                finding = f"{self.labels} is a run file and {self.judgments} is not; swap them"
                 raise InputError(f"{finding}: {self.labels} --labels {self.judgments}")
         else:
             SampleStream([str(self.labels)], on_reject=lambda reject: None, label_rows=True, reading=reading)
@@ -493,13 +456,13 @@ class ScoringOptions(ScoringFlags):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyOutput:
-    """The values of the shared options: where a study is written, and how its intervals are drawn.
+    """Output and resampling options of every study.
 
     Options:
-        out: Folder to write: page, tables, figures.
-        overwrite: Replace the study that the folder holds.
-        seed: Seed of the resampling and of all other random draws.
-        bootstrap: Resamples behind each interval.
+        out: Output folder for the page, tables and figures.
+        overwrite: Replace the study in the folder.
+        seed: Seed of all random draws.
+        bootstrap: Bootstrap resamples per interval.
     """
 
     out: Annotated[Path, typer.Option(metavar="FOLDER")]
@@ -510,18 +473,16 @@ class StudyOutput:
 
     @property
     def resampling(self) -> "Resampling":
-        """Seed and number of resamples of every interval."""
+        """Return the seed and the number of resamples."""
         from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
 
         return Resampling(seed=self.seed, resamples=self.bootstrap)
 
     def write(self, result: "StudyResult") -> None:
-        """Write a study into its folder and print its findings.
-
-        Findings, warnings, counts and paths go to standard error: standard output holds nothing but `--json -`.
+        """Write a study into its folder, and print its findings to standard error.
 
         Raises:
-            RunError: the folder holds a study already, or a file cannot be written.
+            RunError: the folder holds another study, or a file cannot be written.
         """
         from judgelm.reports.study import table_notes, write_study  # matplotlib takes seconds to load
 
@@ -540,6 +501,6 @@ class StudyOutput:
 
 
 def named_run(text: str) -> tuple[str, Path]:
-    """`NAME=FILE`, where the name may be left out: it is then the file's."""
+    """Split `NAME=FILE`; the name defaults to the file's stem."""
     name, equals, path = text.partition("=")
     return (name, Path(path)) if equals and not Path(text).exists() else (Path(text).stem, Path(text))

@@ -1,4 +1,4 @@
-"""`judgelm report`: a page on a run, against labels or of its verdicts alone."""
+"""`judgelm report`: an HTML page of a run, with or without labels."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -36,12 +36,12 @@ def report_command(
 ) -> None:
     """Write an HTML report against labels, or print a run's verdicts.
 
-    With `--labels` the report has the metrics, figures and every disagreement, order flip and failure. Without labels
-    the verdicts of a run over pairs are printed; `-o` also writes them as a page.
+    With `--labels`, the report has metrics, figures, and every disagreement, order flip and failure. Without labels,
+    the command prints the verdicts of a run over pairs, and `-o` also writes them as a page.
 
     Options:
         labels: Labels or teacher scores: JudgeLM, PandaLM or plain rows.
-        out: The HTML file; default with labels: report.html.
+        out: The HTML file. Default with labels: report.html.
         title: Title of the page.
         beside: With labels: another judge's run on the same pairs, to compare.
 
@@ -64,7 +64,7 @@ def report_command(
         return
     _refuse(context, ["samples", "limit"], "is for a report without labels; leave it out")
     if beside is not None and not beside.is_file():
-        raise InputError(f"{beside}: no such file; give the run of another judge as --beside")
+        raise InputError(f"{beside}: no such file; give another judge's run")
     options = ScoringOptions(labels=labels, **{field.name: getattr(scoring, field.name) for field in fields(scoring)})
     _report_agreement(options, out or Path("report.html"), title, beside, results)
 
@@ -136,13 +136,8 @@ def _report_verdicts(
 
 
 def _row(judgment: Judgment, sample: Sample | None, label: Label | None) -> dict[str, Any]:
-    """A verdict, as `--json` writes it.
-
-    Raises:
-        InputError: the judgment is not of a pair.
-    """
     if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
-        raise InputError(f"judgment {judgment.sample_id}: mode {judgment.mode} names no winner; give a run over pairs")
+        raise InputError(f"judgment {judgment.sample_id}: mode {judgment.mode} has no winner; give a run over pairs")
     return {
         "id": judgment.sample_id,
         "question": None if sample is None else sample.question,
@@ -174,12 +169,11 @@ def _print_verdicts(rows: list[dict[str, Any]], summary: list[str], limit: int) 
 
 
 def _one_line(text: str) -> str:
-    """Text of a data set in one line, with what a terminal would obey escaped."""
+    """Return the text on one line, with control characters escaped."""
     return printable(" ".join(text.splitlines()).replace("\t", " "))
 
 
 def _summary(rows: list[dict[str, Any]]) -> list[str]:
-    """Counts of the run in a few sentences."""
     winners = Counter(row["winner"] for row in rows)
     ties = "1 tie" if winners["tie"] == 1 else f"{winners['tie']:,} ties"
     failed = f", {winners[None]:,} failed" if winners[None] else ""
@@ -191,5 +185,5 @@ def _summary(rows: list[dict[str, Any]]) -> list[str]:
         sentences.append(f"Both orders give the same winner in {sum(both):,} of {len(both):,} pairs.")
     compared = [row["winner"] == row["label"] for row in rows if row["label"] is not None]
     if compared:
-        sentences.append(f"The verdict is the label in {sum(compared):,} of {len(compared):,} labelled pairs.")
+        sentences.append(f"The verdict matches the label in {sum(compared):,} of {len(compared):,} labelled pairs.")
     return sentences

@@ -1,8 +1,8 @@
-"""A run of `judgelm-batch`: checks before the model is loaded, loading, progress, messages and the final table."""
+"""Run `judgelm-batch`: checks before the model is loaded, loading, progress, messages and the final table."""
 
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -25,19 +25,19 @@ from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
 from judgelm.modes.readings import reading_of
 from judgelm.modes.votes import Voted
 from judgelm.records import Judgment, failure_name
-from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
+from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch, run_dtype, run_engine
 from judgelm.runs.cascade import Cascade, join_runs
 from judgelm.runs.process_cleanup import end_orphans, mark_children
 from judgelm.runs.stats import CascadeStats, RunStats
 
 _START_LOG = logging.getLogger("judgelm.vllm_start")
-"""The stages of vLLM's start: `START_LOG` of `judgelm.engines.vllm`."""
+"""The stages of vLLM's start, from `judgelm.engines.vllm`."""
 _PAUSES_LOG = logging.getLogger("judgelm.openai")
-"""The pauses that a server's rate limit asks for, from `judgelm.engines.openai.endpoint`."""
+"""Pauses for a server's rate limit, from `judgelm.engines.openai.endpoint`."""
 
 
 def announce(resolved: ResolvedJudge, cluster: RayCluster | None = None, *, quiet: bool) -> None:
-    """Print which model is loaded, by which engine and why; from then on the stages of vLLM's start too."""
+    """Print the model, the engine and the reason for it; from then on also print the stages of vLLM's start."""
     if cluster is None:
         name, reason = resolved.engine, resolved.engine_reason
     else:
@@ -51,8 +51,6 @@ def announce(resolved: ResolvedJudge, cluster: RayCluster | None = None, *, quie
 
 
 class _ConsoleHandler(logging.Handler):
-    """Prints messages to the console, which is looked up anew for each."""
-
     def emit(self, record: logging.LogRecord) -> None:
         console.message(record.getMessage())
 
@@ -61,7 +59,7 @@ class _ConsoleHandler(logging.Handler):
 def loaded_judge(
     resolved: ResolvedJudge, *, quiet: bool, cluster: RayCluster | None = None, **options: Any
 ) -> Iterator[Judge]:
-    """The judge, announced before it is loaded, closed at the end. `options` are those of `Judge`."""
+    """Announce and load a judge; close it at the end. `options` are arguments of `Judge`."""
     announce(resolved, cluster, quiet=quiet)
     with Judge(resolved, cluster=cluster, **options) as judge, heap_frozen():
         if not quiet:
@@ -73,20 +71,20 @@ def loaded_judge(
 
 
 def show_notes(notes: Iterable[str]) -> None:
-    """Print notes of a judge (the licences of its card, the engine's own choices), one per line."""
+    """Print notes of a judge, one per line."""
     for note in notes:
         console.message(note)
 
 
 _NEW_OBJECTS = 50_000
-"""Between two collections: those of 100 pairs or more, where Python's own 700 would be those of a few."""
+"""New objects between two collections: about 100 pairs. Python's default of 700 is a few pairs."""
 
 
 @contextmanager
 def heap_frozen() -> Iterator[None]:
-    """Exclude the objects that exist at start-up from garbage collection, and collect the others less often.
+    """Exclude objects that exist at start-up from garbage collection, and collect the others less often.
 
-    With torch they are a million objects; each collection of them would stop all work.
+    With torch they are a million objects, and each collection of them would stop all work.
     """
     gc.collect()
     gc.freeze()
@@ -96,11 +94,11 @@ def heap_frozen() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*often)
-        gc.unfreeze()  # else some libraries complain of leaks when Python ends
+        gc.unfreeze()  # else some libraries report leaks at exit
 
 
 def shown_address(host: str, port: int) -> str:
-    """An address as a URL for browsers and clients on this machine."""
+    """Return a URL for clients on this machine."""
     name = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)
     return f"http://{name}:{port}"
 
@@ -111,15 +109,15 @@ _SHOWN_REJECTS = 5
 def checked_mode(
     mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, released: ReleasedJudge | None, is_default: bool
 ) -> str:
-    """The mode's name: a released judge's usual one where none is asked for; options that do not fit are refused.
+    """Check the mode and its options; return its name, by default the first mode of a released judge.
 
     Raises:
-        ConfigError: no such mode, options that do not fit together, or a mode that the judge does not have.
-        ModelError: the words of a released judge's prompt are not available.
+        ConfigError: unknown mode, incompatible options, or a mode that the judge lacks.
+        ModelError: the prompt text of a released judge is not available.
     """
     if released is None or released.template:
         if "criterion" in chosen and judge.reading == "score-line":
-            raise ConfigError("--criterion: a judge of score lines takes none; use --reading yes-no, letters or grade")
+            raise ConfigError("--criterion does not apply to score lines; use --reading yes-no, letters or grade")
         likely = judge.template or judge.reading or ("yes-no" if "criterion" in chosen else "score-line")
         make_mode(mode, chosen, {} if likely == "score-line" else {"template": likely})
         return mode
@@ -130,27 +128,27 @@ def checked_mode(
 
 
 def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
-    """The path of the judgments; input from standard input alone goes to standard output.
+    """Return the path of the judgments; standard input alone goes to standard output.
 
     Raises:
-        ConfigError: no path, not a JSONL file, or `--json` asks for standard output as well.
+        ConfigError: no path, not a JSONL file, or `--json` also uses standard output.
     """
     if out is None and inputs == ["-"]:
         out = "-"
     if out == "-" and is_stdout(json_out):
-        raise ConfigError("--json -: the judgments go to standard output; give --json a file, or name one with -o")
+        raise ConfigError("--json -: the judgments already use standard output; give --json or -o a file")
     if out is None:
-        raise ConfigError("-o is missing; name the file for the judgments, such as -o judgments.jsonl")
+        raise ConfigError("-o is missing; add -o judgments.jsonl")
     if out != "-" and not out.endswith(".jsonl"):
-        raise ConfigError(f"-o {out}: the judgments are JSONL; give it the ending .jsonl")
+        raise ConfigError(f"-o {out}: the name must end in .jsonl")
     return out
 
 
 def check_paths(job: BatchJob) -> None:
-    """Refuse mistyped paths and inputs of no known format before the model is loaded."""
+    """Refuse mistyped paths and unknown formats before the model is loaded."""
     files = all_input_files(job.inputs)  # raises with a hint at similar names
     if job.out != "-" and Path(job.out).is_dir():
-        raise InputError(f"{job.out}: is a folder; name a file in it")
+        raise InputError(f"{job.out} is a folder; give a file")
     if job.out != "-" and not Path(job.out).resolve().parent.is_dir():
         raise InputError(f"{job.out}: no such folder; create {Path(job.out).parent} first")
     if not any(map(is_stream, files)):
@@ -158,7 +156,7 @@ def check_paths(job: BatchJob) -> None:
 
 
 def clear_and_mark(job: BatchJob, *, quiet: bool) -> None:
-    """End the engine processes of a killed run of the same file, and mark those that this one is about to start."""
+    """End engine processes of a killed run of the same file, and mark the processes of this run."""
     if job.out == "-":
         return
     if (ended := end_orphans(job.out)) and not quiet:
@@ -176,10 +174,7 @@ def run(
     total: int | None = None,
     look: Callable[[Judgment], None] = lambda judgment: None,
 ) -> RunStats:
-    """Run with progress and a table at the end; Ctrl-C and SIGTERM leave a resumable run.
-
-    `total` is the number of samples to judge, where it is not the number of rows; `look` is called with each judgment.
-    """
+    """Judge with a loaded judge, with progress and a final table; call `look` with each judgment."""
     done = 0
     notes = judge.notes
     if not quiet:
@@ -219,21 +214,23 @@ def _total(job: BatchJob) -> int | None:
 
 
 def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
-    """Print the mapping of the input's fields, and how the samples are judged."""
+    """Print the field mapping of the input and how the samples are judged."""
     mapping = ", ".join(f"{target} = {source}" for target, source in stream.source.fields.items())
     console.message(f"input: {stream.source.name} ({mapping})")
     description = _pairs(judge, mode) if type(mode) is Pairwise else _others(judge, mode)
     console.message(f"judging: {description}")
     if getattr(mode, "reasons", "none") != "none" and judge.format.never_explained:
         console.message(
-            "by its card this judge was trained without reasons; do not trust them", label="reasons:", style="yellow"
+            "the card says this judge was not trained to give reasons; do not trust them",
+            label="reasons:",
+            style="yellow",
         )
 
 
 def _pairs(judge: Judge, mode: Pairwise) -> str:
     template = reading_of(mode)
     if template.reads_words:
-        orders = "each answer by itself" if template.reads_alone else "both orders"
+        orders = "each answer alone" if template.reads_alone else "both orders"
         return f"{orders}, reading {template.reading}, {_template(judge, mode)}"
     orders = "both orders" if mode.both_orders else "one order"
     if mode.both_orders or mode.order_rule == "probability":
@@ -243,7 +240,7 @@ def _pairs(judge: Judge, mode: Pairwise) -> str:
 
 
 def _others(judge: Judge, mode: BatchMode) -> str:
-    """The mode's name, its template, and all options that differ from their defaults."""
+    """Return the mode's name, its template, and the options that differ from their defaults."""
     if isinstance(mode, Voted):
         return f"{_others(judge, mode.mode)}, {mode.votes} votes, by {mode.vote_rule}"
     options = [
@@ -257,12 +254,12 @@ def _others(judge: Judge, mode: BatchMode) -> str:
 
 
 def _template(judge: Judge, mode: BatchMode) -> str:
-    """The template's name, and its source unless the mode has only one."""
+    """Return the template's name, and its source unless the mode has only one."""
     if "template" not in {field.name for field in fields(cast(Any, mode))}:
         return f"template {mode.template}"
     source = f"from the {judge.format.source}"
     if judge.format.source != "card" and judge.engine.describe()["engine"] == "openai":
-        source += ", since a server's model has no card"
+        source += ", because models on a server have no card"
     return f"template {mode.template} ({source})"
 
 
@@ -275,7 +272,7 @@ def show_resume(finished: int, repaired: int) -> None:
 
 
 def _reject_printer(most: int | None) -> Callable[[Reject], None]:
-    """Prints the first rejects; all of them where there is no rejects file."""
+    """Return a function that prints the first `most` rejects; None prints all."""
     count = 0
 
     def print_reject(reject: Reject) -> None:
@@ -295,7 +292,7 @@ _SHOWN_STATS = (
 
 
 def summary_table(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) -> Table:
-    """The counts of a session; `engine_stats` are the engine's own."""
+    """Return the counts of a session as a table."""
     return result_table("judgments", ("", ""), _summary(stats, mode, engine_stats))
 
 
@@ -309,8 +306,8 @@ def _summary(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) 
         yield same, f"{stats.consistent / stats.both_orders:.1%} of {stats.both_orders}"
     if isinstance(mode, Voted):
         most = stats.judged * mode.votes
-        saved = f", {most - stats.votes} saved, which could not have changed a verdict" if stats.votes < most else ""
-        yield "votes", f"{stats.votes} of {most} drawn{saved}; all alike on {stats.unanimous} of {stats.judged}"
+        saved = f", {most - stats.votes} saved (verdict already decided)" if stats.votes < most else ""
+        yield "votes", f"{stats.votes} of {most} drawn{saved}; unanimous on {stats.unanimous} of {stats.judged}"
     yield from _requested(stats, mode)
     yield from _noticed(stats)
     yield "prompt / reply tokens", f"{stats.prompt_tokens:,} / {stats.completion_tokens:,}"
@@ -328,7 +325,6 @@ def _summary(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) 
 
 
 def _verdicts(stats: RunStats) -> Iterator[tuple[str, str]]:
-    """Verdicts by kind; those of pairs where there is no other kind."""
     for label, count in stats.labels.most_common():
         yield label, str(count)
     if stats.rankings:
@@ -340,7 +336,7 @@ def _verdicts(stats: RunStats) -> Iterator[tuple[str, str]]:
 
 
 def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
-    """Retries, reasons and probabilities where they were requested, counts of 0 included."""
+    """Yield counts of retries, reasons and probabilities if they were requested, zeros included."""
     if getattr(mode, "retry_unparseable", False):
         yield "replies parsed only after a constrained retry", str(stats.repaired)
     if getattr(mode, "reasons", "none") != "none":
@@ -352,7 +348,7 @@ def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
         else:
             yield f"with {_probability(stats)}", f"{stats.probabilities} of {stats.judged}"
         if stats.mostly_unassigned:
-            yield "without: score lines have less than half of the probability", str(stats.mostly_unassigned)
+            yield "without: score lines have less than half the probability", str(stats.mostly_unassigned)
         if stats.judged and not (stats.distributions or stats.grade_distributions or stats.probabilities):
             yield "without: the engine gave no probabilities", str(stats.judged)
     if stats.mean_unassigned is not None:
@@ -362,12 +358,11 @@ def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
 
 
 def _probability(stats: RunStats) -> str:
-    """The event whose probability a judgment has: the first of two labels, or the first answer of a pair."""
     return f"P({'correct' if stats.labels else 'first better'})"
 
 
 def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
-    """Counts that have a line only above 0."""
+    """Yield counts above 0."""
     if stats.thinking:
         mean = stats.thinking_characters / stats.thinking
         yield "replies with thinking", f"{stats.thinking} of {stats.shown}, {mean:,.0f} characters on average"
@@ -386,14 +381,13 @@ def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
 
 
 def _stat(value: object) -> str:
-    """A count, counts by kind, or names."""
     if isinstance(value, Mapping):
         return _counts(value)
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _counts(kinds: Mapping[str, int]) -> str:
-    """`3 (unparseable 2, engine 1)`, the most frequent first."""
+    """Return `3 (unparseable 2, engine 1)`, most frequent first."""
     named = ", ".join(f"{name} {count}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
     return f"{sum(kinds.values())} ({named})" if named else "0"
 
@@ -401,52 +395,77 @@ def _counts(kinds: Mapping[str, int]) -> str:
 def cascade_of(
     job: BatchJob, models: str | None, band: str | None, *, mode: str, model: str | None, adapter: str | None
 ) -> Cascade | None:
-    """The cascade of `--cascade` and `--cascade-band`; None without the first.
+    """Return the cascade of `--cascade` and `--cascade-band`, or None.
 
     Raises:
-        ConfigError: not two models, no band, or options that go with a single model.
+        ConfigError: not two models, an invalid band, or options for a single model.
     """
     if models is None:
         if band is not None:
             raise ConfigError("--cascade-band needs --cascade SMALL,LARGE")
         return None
     if mode != "pair":
-        raise ConfigError(f"--cascade selects pairs by P(first better), which mode {mode} lacks; use --mode pair")
+        raise ConfigError(f"--cascade needs P(first better), which mode {mode} lacks; use --mode pair")
     names = tuple(name.strip() for name in models.split(","))
     if len(names) != 2 or not all(names):
         raise ConfigError(f"--cascade {models}: expected two models, the smaller first, as SMALL,LARGE")
     for value, option in ((model, "--model"), (adapter, "--adapter")):
         if value:
-            raise ConfigError(
-                f"{option} does not go with --cascade, whose models may be folders of adapters; leave it out"
-            )
+            raise ConfigError(f"{option} does not apply to --cascade; leave it out")
     return Cascade(job=job, models=(names[0], names[1]), band=(0.3, 0.7) if band is None else _band(band))
 
 
-def judge_in_cascade(
-    cascade: Cascade, load: Callable[[str, BatchJob], Judge], pair_options: dict[str, Any], *, quiet: bool
-) -> RunStats:
-    """Run the small judge, the large one on what is left, and join; all judgments of OUT in counts.
+def judge_for(
+    job: BatchJob, resolved: ResolvedJudge, options: JudgeOptions, cluster: RayCluster | None = None, *, quiet: bool
+) -> Judge:
+    """Load the judge of a job, with the engine and dtype of the run that it resumes."""
+    resolved = resolved.with_engine(run_engine(job, options.engine))
+    dtype = run_dtype(job, options.dtype, options.engine)
+    clear_and_mark(job, quiet=quiet)
+    announce(resolved, cluster, quiet=quiet)
+    return Judge(resolved, cluster=cluster, **options.judge_arguments() | {"dtype": dtype})
 
-    Args:
-        cascade: what to judge.
-        load: loads a judge by its name, for a job.
-        pair_options: fields of the pair mode; the small judge gives probabilities in any case.
-        quiet: print errors only.
-    """
+
+def judge_job(
+    job: BatchJob | Cascade,
+    judges: Sequence[ResolvedJudge],
+    options: JudgeOptions,
+    cluster: RayCluster | None,
+    *,
+    mode: str,
+    chosen: dict[str, Any],
+    quiet: bool,
+) -> RunStats:
+    """Judge with one judge, or with the two of a cascade; `chosen` are the mode's options."""
+    if isinstance(job, Cascade):
+        return _judge_in_cascade(job, judges, options, cluster, chosen, quiet=quiet)
+    with judge_for(job, judges[0], options, cluster, quiet=quiet) as judge:
+        if mode == "pair" and judge.reads_all_score_lines:
+            chosen.setdefault("distribution", True)
+        return run(job, judge, judge.mode(mode, **chosen), quiet=quiet)
+
+
+def _judge_in_cascade(
+    cascade: Cascade,
+    judges: Sequence[ResolvedJudge],
+    options: JudgeOptions,
+    cluster: RayCluster | None,
+    chosen: dict[str, Any],
+    *,
+    quiet: bool,
+) -> RunStats:
+    """Run the small judge, run the large one on the unsure pairs, and join; the counts cover all judgments of OUT."""
     cascade.check_out()
-    small, large = cascade.models
-    clear_and_mark(cascade.small_job, quiet=quiet)
-    with load(small, cascade.small_job) as judge:
-        mode = judge.pairwise(**pair_options | {"distribution": True})
+    small, large = judges
+    with judge_for(cascade.small_job, small, options, cluster, quiet=quiet) as judge:
+        mode = judge.pairwise(**chosen | {"distribution": True})
         run(cascade.small_job, judge, mode, look=cascade.refuse_without_probabilities(), quiet=quiet)
     unsure = cascade.unsure()
     if not quiet:
-        console.print(f"\n{len(unsure)} pairs go to {large}")
+        console.print(f"\n{len(unsure)} pairs go to {cascade.models[1]}")
     large_job = cascade.large_job(unsure)
-    clear_and_mark(large_job, quiet=quiet)
-    with load(large, large_job) as judge:
-        mode = judge.pairwise(**pair_options)
+    with judge_for(large_job, large, options, cluster, quiet=quiet) as judge:
+        mode = judge.pairwise(**chosen)
         run(large_job, judge, mode, total=len(unsure), quiet=quiet)
     stats, counts = join_runs(cascade)
     if not quiet:
@@ -458,13 +477,12 @@ def judge_in_cascade(
 
 
 def _cascade_rows(counts: CascadeStats) -> Iterator[tuple[str, str]]:
-    """Pairs that the large judge did not see, and verdicts that it changed."""
-    yield "pairs that the large judge was not shown", f"{counts.pairs - counts.passed_on:,} of {counts.pairs:,}"
+    yield "pairs only the small judge judged", f"{counts.pairs - counts.passed_on:,} of {counts.pairs:,}"
     if counts.passed_on_failed:
-        yield "passed on since the small judge failed; then judged", f"{counts.passed_on_failed:,}; {counts.mended:,}"
-    yield "verdicts that the large judge changed", f"{counts.changed:,} of {counts.compared:,} that both gave"
+        yield "passed on after the small judge failed; then judged", f"{counts.passed_on_failed:,}; {counts.mended:,}"
+    yield "verdicts that the large judge changed", f"{counts.changed:,} of {counts.compared:,} with both verdicts"
     if counts.waiting:
-        yield "passed on and not yet judged by the large judge", f"{counts.waiting:,}"
+        yield "waiting for the large judge", f"{counts.waiting:,}"
 
 
 def _band(text: str) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""`judgelm serve`, a judge behind OpenAI's API, and `judgelm web`, a page to judge by hand, browse runs and label."""
+"""`judgelm serve`: a judge with OpenAI's API. `judgelm web`: a page to judge by hand, browse runs and label."""
 
 import asyncio
 import os
@@ -21,6 +21,7 @@ from judgelm.engines.base import require
 from judgelm.errors import ConfigError, InputError, RunError
 
 if TYPE_CHECKING:
+    from judgelm.dialects.contract import Dialect
     from judgelm.runs.batch import BatchJob
 
 
@@ -62,69 +63,65 @@ def serve(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Serve a judge to clients of GPT-4: OpenAI's API, in the format each client expects.
+    """Serve a judge with OpenAI's API, in the format that each judging client expects.
 
     Options:
-        model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge; with --upstream its name there.
-            Default: qwen-1.5b.
+        model: Folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on --upstream. Default:
+            qwen-1.5b.
 
     Model and engine:
-        upstream: Servers of the model with OpenAI's API.
+        upstream: OpenAI-compatible servers that run the model.
 
-    How to answer:
-        name: A model name that clients may use; repeatable. Others are refused; by default all are accepted.
-        judge: A judge that is a LoRA adapter of this model, by its own model name; repeatable.
-        adapters_folder: Allow clients to load adapters from this folder while the server runs (/v1/load_lora_adapter).
-        prompts: Judge prompts of your own, and the form of their replies, in YAML.
+    Replies:
+        name: A model name that clients may use. Repeatable. Default: any name.
+        judge: Serve a LoRA adapter of the model as a judge with its own name. Repeatable.
+        adapters_folder: Let clients load adapters from this folder (/v1/load_lora_adapter).
+        prompts: YAML that describes your own judge prompts and their replies.
         learn: Record up to 200 unknown prompts, with their texts, for judgelm prompts suggest.
-        chat: Answer prompts of unknown clients as an ordinary chat, unless they ask for a verdict.
+        chat: Answer unknown prompts as ordinary chat, unless they ask for a verdict.
         both_orders: Judge each pair in both orders.
-        reasons: Give the judge's own reason where a reply has room for one.
+        reasons: Add the judge's reason where the reply format has room for it.
 
     Address and keys:
-        host: Address to serve at.
-        port: 0 chooses a free port.
-        api_key: A key that clients must send; repeatable. Safer in a file or JUDGELM_API_KEYS: other users see
-            commands.
-        api_key_file: A file of keys, one per line.
-        no_auth: Allow other machines without a key.
-        allowed_host: Without keys: a further name that clients use for this server, such as a proxy's; repeatable.
-            Allowed are localhost, --host and, for 0.0.0.0, all IP addresses; other names get 421.
+        host: Address to listen on.
+        port: Port; 0 picks a free one.
+        api_key: A key that clients must send. Repeatable. Safer: --api-key-file or JUDGELM_API_KEYS, since other users
+            can see command lines.
+        api_key_file: File of keys, one per line.
+        no_auth: Accept requests from other machines without a key.
+        allowed_host: Without keys: another host name of this server, such as a proxy's. Repeatable. localhost, --host
+            and, with 0.0.0.0, all IP addresses are allowed; other names get 421.
 
     Records:
-        access_log: Log each request on stderr.
-        request_log: Append a line of JSON for each request: time, judge, dialect, status, ms, tokens; no texts.
-        log_texts: Write bodies of requests and replies there too.
+        access_log: Log each request to stderr.
+        request_log: Append a JSON line per request: time, judge, dialect, status, ms, tokens; no texts.
+        log_texts: Also write request and response bodies to the request log.
 
     Limits:
         max_queue: Maximum queued judgments before the server returns 429.
-        max_body_mb: Largest request, in megabytes.
-        body_timeout_s: Seconds for a client to send a request's headers, and again for its body; for a file of requests
-            once per --max-body-mb.
-        request_timeout_s: Seconds for an answer.
-        max_files_mb: Files and results of OpenAI's Batch API, in megabytes of memory; each key has an equal share.
+        max_body_mb: Maximum size of a request in MB.
+        body_timeout_s: Seconds to receive the headers, and again the body. Batch API files get this per --max-body-mb.
+        request_timeout_s: Seconds to answer a request.
+        max_files_mb: Memory for Batch API files and results in MB, shared equally among keys.
         shutdown_s: Seconds to finish requests in flight at shutdown.
 
     Examples:
-        judgelm serve   (the default judge: judgelm judges)
         judgelm serve my-judge
         judgelm serve my-judge --both-orders --host 0.0.0.0 --api-key-file keys.txt
-        judgelm serve my-judge --name gpt-4 --name gpt-4.1   (refuse every other model name)
-        judgelm serve my-judge --gpus 8   (a copy of the judge on each of this machine's GPUs)
-        judgelm serve my-judge --prompts prompts.yaml   (judge prompts of your own)
-        judgelm serve BASE --judge helpfulness=adapter-1 --judge safety=adapter-2   (LoRA adapters of one base)
-        judgelm serve NAME --upstream http://localhost:8001/v1   (the judge NAME on another server)
-        judgelm serve "8 6" --engine scripted   (without a model: these scores for pairs, the first for single answers)
+        judgelm serve my-judge --name gpt-4 --name gpt-4.1   (only these names)
+        judgelm serve my-judge --gpus 8   (one replica per GPU)
+        judgelm serve my-judge --prompts prompts.yaml   (your own judge prompts)
+        judgelm serve BASE --judge helpfulness=adapter-1 --judge safety=adapter-2
+        judgelm serve NAME --upstream http://localhost:8001/v1   (remote model)
+        judgelm serve "8 6" --engine scripted   (no model: fixed scores)
 
-    Clients find it by OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish requests in flight first;
-    exit codes: 0 all answered, 1 usage error, 130 ended before all was answered.
+    Point clients at it with OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish requests in flight.
+    Exit codes: 0 all requests answered, 1 usage error, 130 some requests left unanswered.
     """
     require("fastapi", extra="serve")
     require("uvicorn", extra="serve")
     require("prometheus_client", extra="serve")
-    from judgelm.dialects.catalog import DIALECTS
     from judgelm.dialects.learned_prompts import LearnedPrompts
-    from judgelm.dialects.prompt_file import read_prompts
     from judgelm.serving.access import KnownHosts
     from judgelm.serving.app import create_app
     from judgelm.serving.chat import check_chat
@@ -136,26 +133,26 @@ def serve(
     from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, bind, check_exposure, public_name, read_keys
 
     if log_texts and request_log is None:
-        raise ConfigError("--log-texts writes into the request log: add --request-log FILE")
-    how = HandlerOptions(
+        raise ConfigError("--log-texts needs a request log; add --request-log FILE")
+    handler_options = HandlerOptions(
         chat=chat,
         both_orders=both_orders,
         reasons=reasons,
-        prompts=read_prompts(prompts, [dialect.name for dialect in DIALECTS]) if prompts is not None else (),
+        prompts=_own_prompts(prompts),
         learn=None if learn is None else LearnedPrompts(learn),
     )
     keys = read_keys(api_key or [], api_key_file)
     names, way_out = allowed_host or [], f"add --api-key-file FILE, set {KEYS_VARIABLE}"
     check_exposure(host, keys, no_auth=no_auth, way_out=way_out, allowed_hosts=names)
-    KnownHosts(host, names)  # refuses what is no name now
+    KnownHosts(host, names)  # refuses invalid names before the model is loaded
     adapters = read_adapters(judge or [])
     if adapters and name:
-        raise ConfigError("--name renames a single judge; with --judge choose the names there, and leave --name out")
+        raise ConfigError("--name is for a single judge; leave it out and name the judges with --judge")
     if adapters_folder is not None and not adapters_folder.is_dir():
-        raise ConfigError(f"--adapters-folder {adapters_folder}: no such folder; create it, or name another one")
+        raise ConfigError(f"--adapters-folder {adapters_folder}: no such folder")
     arguments = judge_options.judge_arguments() | {"adapters": tuple(adapters.values())}
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
-    resolved = judge_options.resolve(model, engine)  # refuses a missing judge now
+    resolved = judge_options.resolve(model, engine)  # refuses a missing judge before it binds
     arguments["cluster"] = _cluster(workers, engine)
     with ExitStack() as stack:
         bound = stack.enter_context(bind(host, port))
@@ -176,7 +173,7 @@ def serve(
             max_files_bytes=int(max_files_mb * 1e6),
             adapters_folder=adapters_folder,
         )
-        handler = JudgeHandler(loaded, worker, how)
+        handler = JudgeHandler(loaded, worker, handler_options)
         app = create_app(handler, settings, adapter_handlers(handler, adapters), request_log=log)
         server = Server(
             uvicorn_config(app, access_log=access_log, head_timeout_s=body_timeout_s),
@@ -189,7 +186,7 @@ def serve(
         )
         server.run(sockets=[bound])
     if server.unanswered:
-        console.message(f"before {server.unanswered} requests were answered", label="ended", style="yellow")
+        console.message(f"{server.unanswered} requests were not answered", label="stopped:", style="yellow")
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
@@ -202,17 +199,13 @@ def answer_file(
     both_orders: bool,
     results: Results,
 ) -> float:
-    """Answer a file of requests of OpenAI's Batch API; the same command again answers what is left.
-
-    Returns:
-        The share of this command's requests that were refused.
+    """Answer a file of OpenAI Batch API requests, skipping those answered before; return the share refused.
 
     Raises:
-        InputError, RunError: the file cannot be read, or the results are another judge's.
+        InputError: the file cannot be read.
+        RunError: the results are another judge's.
     """
     require("fastapi", extra="serve")
-    from judgelm.dialects.catalog import DIALECTS
-    from judgelm.dialects.prompt_file import read_prompts
     from judgelm.jsonl import Appender, read_jsonl
     from judgelm.serving.batch_requests import answer_rows, read_requests
     from judgelm.serving.engine_worker import EngineWorker
@@ -223,8 +216,7 @@ def answer_file(
         rows = read_requests(read_text(path, MAX_WHOLE_BYTES))
     except (InputError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from error
-    own = read_prompts(prompts, [dialect.name for dialect in DIALECTS]) if prompts is not None else ()
-    how = HandlerOptions(both_orders=both_orders, prompts=own)
+    handler_options = HandlerOptions(both_orders=both_orders, prompts=_own_prompts(prompts))
     resolved = judge_options.resolve(model)
     with (
         loaded_judge(resolved, quiet=results.quiet, **judge_options.judge_arguments()) as judge,
@@ -236,8 +228,8 @@ def answer_file(
         done = {str(row["custom_id"]): str(row["response"]["judge"]) for row in before}
         if others := set(done.values()) - {name}:
             finding = f"{out}: holds results of another judge ({others.pop()[:12]})"
-            raise RunError(f"{finding}; name another file, or start it over with --overwrite")
-        handler, refused = JudgeHandler(judge, worker, how), 0
+            raise RunError(f"{finding}; choose another -o or add --overwrite")
+        handler, refused = JudgeHandler(judge, worker, handler_options), 0
 
         def write(row: dict[str, Any]) -> None:
             nonlocal refused
@@ -252,68 +244,64 @@ def answer_file(
     return refused / len(left) if left else 0.0
 
 
+def _own_prompts(path: Path | None) -> "tuple[Dialect, ...]":
+    from judgelm.dialects.catalog import DIALECTS
+    from judgelm.dialects.prompt_file import read_prompts
+
+    return () if path is None else read_prompts(path, [dialect.name for dialect in DIALECTS])
+
+
 def suggest_command(
     learned: Annotated[Path, typer.Argument(metavar="FILE")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE")],
     overwrite: bool = False,
 ) -> None:
-    """Write a prompt file from prompts that `judgelm serve --learn` recorded, to be checked by you.
+    """Write a prompt file from the prompts that `judgelm serve --learn` recorded.
 
     Options:
         learned: The recorded prompts, at least two of each kind.
         out: The prompt file, for judgelm serve --prompts.
-        overwrite: Replace an earlier file.
+        overwrite: Replace an existing file.
 
     Example: judgelm prompts suggest learned.jsonl -o prompts.yaml
 
-    Places where prompts of a kind differ become slots, named by the words before them. Names and form of the reply are
-    guesses: read the file before you serve it.
+    The text that differs between prompts of a kind becomes a slot, named by the words before it. Names and reply
+    formats are guesses: check the file before you serve it.
     """
     from judgelm.dialects.learned_prompts import read_learned, suggested_prompts, written
 
     if out.exists() and not overwrite:
-        raise ConfigError(f"-o {out}: exists already; add --overwrite to replace it, or choose another -o")
-    found = read_learned(learned)
-    suggested = suggested_prompts(found)
+        raise ConfigError(f"-o {out}: exists already; choose another -o or add --overwrite")
+    prompts = read_learned(learned)
+    suggested = suggested_prompts(prompts)
     if not suggested:
-        raise ConfigError(f"{learned}: no two of its {len(found)} prompts are of one kind; record more of them")
+        raise ConfigError(f"{learned}: none of its {len(prompts)} prompts are alike; record more prompts")
     write_text(out, written(suggested))
     console.message(f"{len(suggested)} prompts in {out}; check slots and replies: judgelm serve --prompts {out}")
 
 
 def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The engine's name, `auto` among them, and its own arguments.
-
-    Raises:
-        ConfigError: an engine without upstreams.
-    """
     if upstream is not None:
         if engine not in ("auto", "openai"):
             raise ConfigError(f"--upstream needs the openai engine, not --engine {engine}; leave one of them out")
         if "base_url" in engine_args:
-            raise ConfigError("--upstream and --engine-arg base_url=... mean the same; keep one of them")
+            raise ConfigError("--upstream and --engine-arg base_url=... set the same option; keep one of them")
         return "openai", {"when_down": "fail"} | engine_args | {"base_url": upstream}
     return engine, {"when_down": "fail"} | engine_args if engine == "openai" else engine_args
 
 
 def _cluster(workers: ClusterOptions, engine: str) -> RayCluster | None:
-    """The workers that hold the judge; None where this process does.
-
-    Raises:
-        ConfigError: workers for a judge that another server holds, or options that do not fit each other.
-    """
     cluster = workers.cluster()
     if cluster is not None and engine == "openai":
-        raise ConfigError("--gpus and --ray load a judge, but the openai engine's is on other servers; leave them out")
+        raise ConfigError("--gpus and --ray do not apply to models on other servers (openai engine); leave them out")
     return None if cluster is None else replace(cluster, per_request_failures=True)
 
 
 def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None:
-    """Print the address of the server and a request to try."""
     address = shown_address(host, port)
     body = '{"question": "What is 2 + 2?", "answer_1": "4", "answer_2": "5"}'
     key = ' -H "Authorization: Bearer $KEY"' if has_keys else ""
-    console.message(f"serving {', '.join(names)} at {address}/v1 (Ctrl-C ends it)")
+    console.message(f"serving {', '.join(names)} at {address}/v1 (stop with Ctrl-C)")
     console.message(f"  curl {address}/v1/judge{key} -d {shlex.quote(body)}")
 
 
@@ -336,43 +324,42 @@ def web(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Judge by hand on a page, talk about a judgment, browse run files, compare and label them.
+    """Open a page to judge by hand, discuss judgments, browse run files, compare and label them.
 
     Options:
-        model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge; a server's name of it. Default:
+        model: Folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server. Default:
             qwen-1.5b.
 
     Run files:
-        run: A run file to browse; repeatable. Others can be uploaded on the page.
-        pairs: The judged file with the texts; default: the file named by the runs' manifest, beside them.
+        run: A run file to browse. Repeatable. You can upload others on the page.
+        pairs: The judged file with the texts. Default: the file named in the runs' manifest.
 
     Address and password:
-        host: Address to serve at.
-        port: 0 chooses a free port.
-        password: Password of the page. Safer in JUDGELM_PASSWORD: other users see commands.
-        no_auth: Allow other machines without a password.
-        allowed_host: Without a password: a further name by which browsers reach the page; repeatable. Allowed are
-            localhost, --host and, for 0.0.0.0, all IP addresses; other names get 421.
+        host: Address to listen on.
+        port: Port; 0 picks a free one.
+        password: Password of the page. Safer in JUDGELM_PASSWORD, since other users can see command lines.
+        no_auth: Accept other machines without a password.
+        allowed_host: Without a password: another host name of this page. Repeatable. localhost, --host and, with
+            0.0.0.0, all IP addresses are allowed; other names get 421.
 
     Examples:
-        judgelm web   (with the default judge: judgelm judges)
         judgelm web my-judge
         judgelm web my-judge --run judgments.jsonl --run other.jsonl --pairs pairs.jsonl
         judgelm web my-judge --run judgments.jsonl --pairs pairs.xlsx --column question=Prompt
         JUDGELM_PASSWORD=... judgelm web my-judge --host 0.0.0.0
-        judgelm web "8 6" --engine scripted   (without a model, to browse runs and label)
+        judgelm web "8 6" --engine scripted   (no model: browse runs and label)
 
-    Ctrl-C ends it.
+    Stop it with Ctrl-C.
     """
-    resolved = judge_options.resolve(model)  # refuses a missing judge now
+    resolved = judge_options.resolve(model)  # refuses a missing judge before Gradio loads
     arguments = judge_options.judge_arguments()
     if pairs is not None and not run:
-        raise ConfigError(f"--pairs {pairs}: has the texts of run files, but there is no --run; add one")
+        raise ConfigError(f"--pairs {pairs} needs a run file; add --run")
     if (columns.column or columns.sheet) and not run:
-        raise ConfigError("--column and --sheet are for the file that a run judged, but there is no --run; add one")
+        raise ConfigError("--column and --sheet need a run file; add --run")
     require("gradio", extra="web")
     with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
-        os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
+        os.environ["GRADIO_TEMP_DIR"] = uploads  # deletes uploads at the end
         from judgelm.serving.access import KnownHosts
         from judgelm.serving.engine_worker import EngineWorker
         from judgelm.serving.settings import bind, check_exposure
@@ -389,7 +376,7 @@ def web(
             worker = EngineWorker(judge.engine)
             try:
                 if not quiet:
-                    console.message(f"the page is at {shown_address(host, bound.getsockname()[1])} (Ctrl-C ends it)")
+                    console.message(f"the page is at {shown_address(host, bound.getsockname()[1])} (stop with Ctrl-C)")
                 serve_page(web_app(create_page(judge, worker, runs), password=password, hosts=hosts), bound)
             finally:
                 worker.close(_FINISH_S)

@@ -1,4 +1,4 @@
-"""An evaluation, and a win rate's estimates, as tables in a terminal."""
+"""Print an evaluation, or the estimates of a win rate, as tables in a terminal."""
 
 import math
 
@@ -48,13 +48,12 @@ def _group_row(row: GroupRow) -> tuple[str, ...]:
 
 
 def _print_counts(out: PlainConsole, scored: ScoredRun) -> None:
-    """Print the check of training questions, and what was left out, by reason."""
     if scored.seen is not None:
         out.print(str(scored.seen))
     counts, half_failed = scored.evaluation.counts, len(scored.evaluation.half_failed)
     if scored.evaluation.mean_thinking_characters is not None:
         mean = f"{scored.evaluation.mean_thinking_characters:,.0f}"
-        out.print(f"{counts.thinking} of {counts.joined} judgments with thinking, {mean} characters a prompt")
+        out.print(f"{counts.thinking} of {counts.joined} judgments with thinking, {mean} characters per prompt")
     codes = ", ".join(f"{failure_name(code)} {count}" for code, count in scored.evaluation.failure_codes.items())
     out.print(f"failures: {codes or 'none'}")
     for count, meaning in (
@@ -111,7 +110,7 @@ def _cell_with_n(estimate: Estimate | None) -> str:
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str]:
-    """An estimate and its interval, both in percent; where every resample repeats one value there is no interval."""
+    """Return an estimate and its interval in percent; no interval if all resamples are equal."""
     if estimate is None:
         return "-", "-"
     if estimate.low == estimate.high:
@@ -120,7 +119,7 @@ def _cells(estimate: Estimate | None) -> tuple[str, str]:
 
 
 _COUNTS = {
-    "unnamed": "judgments whose pair is not given or names no models (left out)",
+    "unnamed": "judgments without a pair or model names (left out)",
     "other_models": "judgments of other models (left out)",
     "failed": "judgments that failed (left out)",
     "labels_of_failed": "labels of failed judgments (left out)",
@@ -129,7 +128,7 @@ _COUNTS = {
 
 
 def print_claim(claim: WinRateClaim) -> None:
-    """Print the estimates, the judge's errors, the control and the counts on standard output."""
+    """Print the estimates, judge errors, style control and counts on standard output."""
     out = PlainConsole()
     for sentence in (*claim_sentences(claim), *claim.warnings):
         out.print(sentence)
@@ -151,7 +150,7 @@ def print_claim(claim: WinRateClaim) -> None:
 
 
 def print_control(out: PlainConsole, control: ControlledAgreement) -> None:
-    """Print the agreement of controlled verdicts, and the coefficients of judge and labels."""
+    """Print the agreement of the controlled verdicts, and the coefficients of judge and labels."""
     columns = ("coefficient, positive: more is preferred", "judge", "labels")
     terms = ((term.term, _coefficient(term.judge), _coefficient(term.labels)) for term in control.terms)
     out.print(result_table(f"controlled for {control.control}, with 95 % intervals", columns, terms))

@@ -1,4 +1,4 @@
-"""`judgelm tune`: an open model and labelled pairs make a judge, a folder with a card that names the model."""
+"""`judgelm tune`: choose a prompt for an open model and calibrate it with labelled pairs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -32,15 +32,15 @@ _READINGS = ("letters", "yes-no", "grade")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningJob:
-    """The pairs, the candidates and the folder of one tuning.
+    """Labelled pairs, candidate templates and output folder.
 
     Attributes:
-        labels: file of the pairs and labels.
-        folder: of the judge to be made.
-        templates: ids of the candidates, the default first.
-        criterion: the user's, for the templates that ask about one.
-        rows: how the labels are read.
-        overwrite: whether earlier judgments are deleted.
+        labels: file of pairs and labels.
+        folder: the judge's folder.
+        templates: candidate ids, the default first.
+        criterion: for templates that ask about one.
+        rows: how to read the labels.
+        overwrite: delete earlier judgments.
     """
 
     labels: Path
@@ -51,7 +51,7 @@ class TuningJob:
     overwrite: bool = False
 
     def run(self, template: str) -> Path:
-        """The run file of a candidate, or of another way to judge the pairs."""
+        """Return the run file of a candidate."""
         return self.folder / _RUNS / f"{template}.jsonl"
 
 
@@ -73,17 +73,17 @@ def tune_command(
     results: Results,
     config: Config = None,
 ) -> None:
-    """Make a judge of an open model: 50 to 200 labelled pairs choose how it is read, by cross-validation.
+    """Turn an open model into a judge: 50 to 200 labelled pairs choose its prompt by cross-validation.
 
     Options:
-        model: Local folder, GGUF file, hub id or name of the model, or its name on a server.
-        out: Folder of the judge; commands take it as --model.
-        reading: Try only this reading: letters, yes-no or grade. Repeatable; default: all.
-        template: Try only this template; repeatable.
-        criterion: What answers are judged by, in your words; templates that ask about it are tried too.
-        folds: Parts of the questions that each are held out once.
+        model: Folder, GGUF file, hub id or name of the model, or its name on a server.
+        out: Folder of the judge; pass it to other commands as --model.
+        reading: Try only this reading: letters, yes-no or grade. Repeatable. Default: all.
+        template: Try only this template. Repeatable.
+        criterion: What to judge by, in your words; adds the templates that ask about a criterion.
+        folds: Folds of the questions, each held out once.
         limit: Use only the first N labelled pairs.
-        seed: Seed of the folds and of the intervals.
+        seed: Seed of the folds and intervals.
         overwrite: Judge all candidates again.
 
     Examples:
@@ -91,13 +91,13 @@ def tune_command(
         judgelm tune my-model -l labels.jsonl -o kind --criterion "It is kind."
         judgelm-batch pairs.jsonl -o out.jsonl --model my-judge
 
-    The same command again resumes, and judges nothing twice. Exit codes: 0 done, 1 usage or input error, 2 too many
-    labels unreadable (--max-reject-rate), 130 interrupted (resumable).
+    The same command resumes an interrupted run. Exit codes: 0 done, 1 usage or input error, 2 too many labels
+    unreadable (--max-reject-rate), 130 interrupted (resumable).
     """
-    from judgelm.data.readers.inputs import input_files  # these load the parts of a judge, for which help does not wait
+    from judgelm.data.readers.inputs import input_files  # late, for fast help
 
     resolved = engine_flags.resolve(model)
-    input_files(str(labels))  # a mistyped path is said before statistics are loaded
+    input_files(str(labels))  # reports a mistyped path before slow imports
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.tuning import TuningOptions, check_labels, tune
 
@@ -123,11 +123,7 @@ def tune_command(
 
 
 def _candidates(readings: Sequence[str], named: Sequence[str], criterion: str | None) -> tuple[str, ...]:
-    """The templates to try, the default first: that of a judge without card, else the first of the catalogue.
-
-    Raises:
-        ConfigError: a template that reads no words, or that needs a criterion, or none that is left.
-    """
+    """Return the templates to try, the default first."""
     from judgelm.judges.resolve import DEFAULT_READING
     from judgelm.prompts.catalog import TEMPLATES, criterion_template, get_template
 
@@ -136,11 +132,11 @@ def _candidates(readings: Sequence[str], named: Sequence[str], criterion: str | 
             raise not_found("reading", name, _READINGS)
     for name in named:
         if get_template(name).reading not in _READINGS:
-            raise ConfigError(f"--template {name}: it is for judges that were trained on it; leave it out")
+            raise ConfigError(f"--template {name}: this template is for judges trained with it; leave it out")
         if get_template(name).takes_criterion and criterion is None:
-            raise ConfigError(f"--template {name}: it asks about a criterion; give one with --criterion")
+            raise ConfigError(f"--template {name}: this template needs a criterion; add --criterion")
     if criterion is not None and not criterion.strip():
-        raise ConfigError("--criterion is empty; state it in words, or leave it out")
+        raise ConfigError("--criterion is empty; describe it, or leave the option out")
     chosen = [
         name
         for name, each in TEMPLATES.items()
@@ -149,16 +145,16 @@ def _candidates(readings: Sequence[str], named: Sequence[str], criterion: str | 
         and (not named or name in named)
     ]
     if not chosen:
-        raise ConfigError("no candidate is of these readings and of these templates; leave one of both options out")
+        raise ConfigError("no template matches both --reading and --template; leave one of them out")
     default = get_template(DEFAULT_READING) if criterion is None else criterion_template(get_template(DEFAULT_READING))
     return tuple(sorted(chosen, key=lambda name: name != default.id))
 
 
 def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
-    """The labelled pairs, or the first of them.
+    """Read the first `limit` labelled pairs.
 
     Raises:
-        InputError: there are no texts, or labels of other things than pairs.
+        InputError: the labels have no texts, or are not for pairs.
     """
     from dataclasses import replace
 
@@ -171,7 +167,7 @@ def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
         pair_winner(label)
     pairs = {name: sample for name, sample in labelled.samples.items() if name in labelled.labels}
     if not pairs:
-        raise InputError(f"{job.labels}: labels without texts; give a file with questions, answers and labels")
+        raise InputError(f"{job.labels}: the labels have no texts; give a file with questions, answers and labels")
     names = list(pairs)[:limit]
     return replace(
         labelled, samples={name: pairs[name] for name in names}, labels={name: labelled.labels[name] for name in names}
@@ -179,7 +175,7 @@ def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
 
 
 def _tuning_labels(labelled: "LabelledSet") -> Any:
-    """The labels as arrays, in the samples' order."""
+    """Return the labels as arrays in sample order."""
     import numpy as np
 
     from judgelm.studies.pair_labels import label_of, pair_winner
@@ -197,13 +193,13 @@ def make_folder(job: TuningJob) -> None:
     """Create the folder.
 
     Raises:
-        ConfigError: it holds a judge with weights.
+        ConfigError: it holds a trained judge.
         RunError: it cannot be created.
     """
     from judgelm.prompts.judge_card import find_card
 
     if job.folder.is_dir() and (card := find_card(str(job.folder))) is not None and card.model is None:
-        raise ConfigError(f"-o {job.folder}: holds a trained judge; choose another folder")
+        raise ConfigError(f"-o {job.folder}: this folder holds a trained judge; choose another folder")
     try:
         (job.folder / _RUNS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -211,11 +207,7 @@ def make_folder(job: TuningJob) -> None:
 
 
 def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags, *, quiet: bool) -> "Judge":
-    """The model, in engine and numeric format of the runs that are resumed.
-
-    Raises:
-        ConfigError: it is a released judge, or has no chat template.
-    """
+    """Load the model with the engine and dtype of the runs that are resumed."""
     from judgelm.cli.run import announce, show_notes
     from judgelm.engines.base import MODEL_ENGINES
     from judgelm.judge import Judge
@@ -224,8 +216,7 @@ def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags, *, quie
     model = resolved.model
     if (released := resolved.recognition.judge) is not None:
         raise ConfigError(
-            f"{model} is {released.name}, a judge with prompts of its own; use it without tuning, or pass "
-            "--ignore-card to tune it as any other model"
+            f"{model} is {released.name}, a judge with its own prompts; use it without tuning, or add --ignore-card"
         )
     engine, dtype = flags.engine, flags.dtype
     for batch in (_batch_job(job, template, ()) for template in job.templates):
@@ -236,10 +227,7 @@ def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags, *, quie
     judge = Judge(resolved, template=job.templates[0], **flags.judge_arguments() | {"dtype": dtype})
     if resolved.engine in MODEL_ENGINES and resolved.named is None and not _is_chat_model(resolved.weights, flags):
         judge.close()
-        raise ConfigError(
-            f"{model}: its tokenizer has no chat template, and readings ask models that follow instructions; tune its "
-            "instruct version, or train it as a judge"
-        )
+        raise ConfigError(f"{model}: the tokenizer has no chat template, which tuning needs; tune an instruct version")
     if not quiet:
         show_notes(judge.notes)
     return judge
@@ -268,7 +256,7 @@ def _batch_job(job: TuningJob, template: str, names: Sequence[str]) -> Any:
 def judge_pairs(
     job: TuningJob, name: str, mode: "BatchMode", judge: "Judge", ids: Sequence[str], *, quiet: bool
 ) -> None:
-    """Judge some of the labelled pairs in one way, into a run file of that name."""
+    """Judge some labelled pairs with one mode into the run file `name`."""
     from judgelm.runs.batch import BatchHooks, run_batch
 
     if not quiet:
@@ -283,7 +271,7 @@ def judge_pairs(
 
 
 def _candidate(job: TuningJob, template: str) -> "BatchMode":
-    """A template as a mode, at calibration temperature 1 and without ties."""
+    """Return a template as a mode with calibration temperature 1 and no ties."""
     from judgelm.modes import Pairwise
     from judgelm.prompts.catalog import get_template
 
@@ -292,11 +280,7 @@ def _candidate(job: TuningJob, template: str) -> "BatchMode":
 
 
 def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict[str, Judgment]], LabelledSet]":
-    """The candidates' judgments of the labelled pairs, and the labels with the answers in the order judged.
-
-    Raises:
-        InputError: no candidate gave a probability.
-    """
+    """Return the candidates' judgments, and the labels with the answers in judged order."""
     from judgelm.data.labelled_set import match_labels_of_runs
     from judgelm.runs.run_files import read_judgments
 
@@ -308,7 +292,9 @@ def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict
     judgments = [judgment for run in runs.values() for judgment in run.values()]
     if all(judgment.probability is None for judgment in judgments):
         why = next((each.failure.why or each.failure.text for each in judgments if each.failure is not None), "")
-        raise InputError(f"no candidate judged a pair{why and f': {why}'}; use a model and an engine that can be read")
+        raise InputError(
+            f"no candidate judged a pair{why and f': {why}'}; use a model and engine that return probabilities"
+        )
     return runs, labelled
 
 
@@ -334,7 +320,6 @@ def _differences(
 
 
 def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -> "Card":
-    """The card of the judge: the model, and how it is read."""
     from judgelm.package import VERSION
     from judgelm.prompts.catalog import get_template
     from judgelm.prompts.judge_card import Card, model_hashes
@@ -381,7 +366,6 @@ def _write(job: TuningJob, card: "Card", tuned: "TuningResult") -> None:
 
 
 def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags) -> None:
-    """The table of candidates, the choice, and the command that uses it."""
     out = PlainConsole()
     title = f"{tuned.n} pairs, {tuned.decided} with a winner, {tuned.questions} questions"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0)
@@ -417,7 +401,7 @@ def _share(estimate: "Estimate", sign: str = "") -> str:
 
 
 def _repeated(flags: EngineFlags) -> Iterator[str]:
-    """The options that another command needs to load the same model."""
+    """Yield the options that another command needs to load this model."""
     for name in ("engine", "adapter", "revision", "quantization"):
         if (value := getattr(flags, name)) not in (None, "auto"):
             yield f"--{name} {value}"

@@ -18,24 +18,24 @@ def scripts(tmp_path):
 def judged(cli, pairs, tmp_path, scripts):
     out = tmp_path / "out.jsonl"
     path = pairs(6, scores=[8, 6])
-    code, _, said = cli("judgelm-batch", path, "-o", out, "--engine", "scripted", "--cascade", scripts)
-    assert code == 0, said
-    return path, out, said
+    code, _, output = cli("judgelm-batch", path, "-o", out, "--engine", "scripted", "--cascade", scripts)
+    assert code == 0, output
+    return path, out, output
 
 
 def test_the_summary_says_what_was_spared_and_a_rerun_judges_and_adds_nothing(cli, judged, scripts):
-    path, out, said = judged
-    assert "3 pairs go to" in said
-    assert "pairs that the large judge was not shown" in said
-    assert "3 of 6" in said
-    assert "3 of 3 that both gave" in said
+    path, out, output = judged
+    assert "3 pairs go to" in output
+    assert "pairs only the small judge judged" in output
+    assert "3 of 6" in output
+    assert "3 of 3 with both verdicts" in output
 
     before = {file: file.read_bytes() for file in out.parent.glob("out*.jsonl")}
     assert len(before) == 3
-    code, _, said = cli("judgelm-batch", path, "-o", out, "--engine", "scripted", "--cascade", scripts)
+    code, _, output = cli("judgelm-batch", path, "-o", out, "--engine", "scripted", "--cascade", scripts)
     assert code == 0
-    assert "resuming: 6 samples are already judged" in said
-    assert "resuming: 3 samples are already judged" in said
+    assert "resuming: 6 samples are already judged" in output
+    assert "resuming: 3 samples are already judged" in output
     assert {file: file.read_bytes() for file in before} == before
 
 
@@ -46,17 +46,17 @@ def test_eval_groups_by_the_deciding_judge_and_the_two_runs_are_compared(cli, ju
     assert "by deciding judge" in printed
     assert "large judge" in printed
     both = (out.with_name("out.small.jsonl"), out, "--labels", path)
-    code, _, said = cli("judgelm", "study", "compare-judges", *both, "-o", tmp_path / "compared")
+    code, _, output = cli("judgelm", "study", "compare-judges", *both, "-o", tmp_path / "compared")
     # the label is 1 throughout: the small judge has 3 of 6, both together all
-    assert (code, "out.small 50.0" in said, "out 100.0" in said) == (0, True, True), said
+    assert (code, "out.small 50.0" in output, "out 100.0" in output) == (0, True, True), output
 
 
 def test_two_real_judges_are_loaded_one_after_the_other(cli, pairs, tmp_path, tiny_judge, tiny_adapters):
     out = tmp_path / "out.jsonl"
     judges = ("--cascade", f"{tiny_judge},{tiny_adapters[0]}", "--cascade-band", "0.0,1.0")
     options = ("--template", "judgelm-compact", "--engine", "transformers", "--max-failure-rate", "1")
-    code, _, said = cli("judgelm-batch", pairs(4), "-o", out, *judges, *options)
-    assert code == 0, said
+    code, _, output = cli("judgelm-batch", pairs(4), "-o", out, *judges, *options)
+    assert code == 0, output
     counts = json.loads((tmp_path / "out.run.json").read_text())["cascade"]["counts"]
     assert (counts["pairs"], counts["passed_on"], counts["waiting"]) == (4, 4, 0)
 
@@ -65,14 +65,14 @@ def test_two_real_judges_are_loaded_one_after_the_other(cli, pairs, tmp_path, ti
     ("arguments", "finding"),
     [
         (["--cascade", "one"], "expected two models, the smaller first, as SMALL,LARGE"),
-        (["--cascade", "a,b", "--model", "c"], "--model does not go with --cascade"),
-        (["--cascade", "a,b", "--adapter", "c"], "--adapter does not go with --cascade"),
+        (["--cascade", "a,b", "--model", "c"], "--model does not apply to --cascade"),
+        (["--cascade", "a,b", "--adapter", "c"], "--adapter does not apply to --cascade"),
         (["--cascade", "a,b", "--cascade-band", "wide"], "expected LOW,HIGH, such as 0.3,0.7"),
         (["--model", "a", "--cascade-band", "0.3,0.7"], "--cascade-band needs --cascade"),
     ],
 )
 def test_usage_errors_end_with_1_and_a_sentence(cli, pairs, tmp_path, arguments, finding):
-    code, _, said = cli("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", "--engine", "scripted", *arguments)
+    code, _, output = cli("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", "--engine", "scripted", *arguments)
     assert code == 1
-    assert finding in said
+    assert finding in output
     assert list(tmp_path.glob("out*")) == []

@@ -134,7 +134,7 @@ def test_a_sheet_of_no_workbook_is_refused(batch, table):
 def test_unknown_columns_suggest_the_whole_command(batch, tmp_path, header, columns):
     (tmp_path / "t.csv").write_text(f"{header}\n{'1,' * header.count(',')}1\n")
     code, _, error = batch(tmp_path / "t.csv", "-q")
-    suggested = error.partition("if that is right: judgelm-batch ")[2].replace("--column ", "")
+    suggested = error.partition("to use these columns: ")[2].replace("--column ", "")
     assert (code, suggested.rstrip().endswith(f"-q {columns}")) == (1, True), error
 
 
@@ -148,7 +148,7 @@ def test_the_suggested_command_hides_keys(cli, tmp_path):
     (tmp_path / "t.csv").write_text("prompt,ours,theirs\n1,2,3\n")
     options = ("--engine", "openai", "--engine-arg", "api_key=sk-secret", "--engine-arg", "base_url=http://me:pw0@x/v1")
     _, _, error = cli("judgelm-batch", tmp_path / "t.csv", "-o", tmp_path / "o.jsonl", "--model", "m", *options)
-    assert "if that is right" in error
+    assert "to use these columns" in error
     assert "sk-secret" not in error
     assert "pw0" not in error
 

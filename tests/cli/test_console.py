@@ -121,9 +121,9 @@ def test_commands_print_hostile_names_escaped(cli, tmp_path, hostile):
         (1, ("study", "leaderboard", f"missing{HOSTILE}", "-o", tmp_path / "study2")),
         (1, ("judges", HOSTILE)),
     ):
-        found, *printed = cli("judgelm", *arguments)
+        exit_code, *printed = cli("judgelm", *arguments)
         assert not is_dangerous("".join(printed)), (arguments[:2], printed)
-        assert found == code, (arguments[:2], printed)
+        assert exit_code == code, (arguments[:2], printed)
 
 
 def test_json_for_machines_keeps_the_ids(cli, tmp_path, hostile):

@@ -37,11 +37,11 @@ def test_pairs_of_dialogues_and_single_ones_in_one_file(batch, tmp_path):
     code, _, err = batch(path, "--mode", "conversation", reply=tmp_path / "script.json")
     assert code == 2  # one of two failed
     assert "unparseable 1" in err
-    found = read_judgments(tmp_path / "out.jsonl")
-    assert found["d1"].verdict == PairVerdict(winner=2)
-    assert found["d1"].scores == (3.5, 8.5)
-    assert [one.part for one in found["d2"].shown] == ["turn 1", "turn 2"]
-    assert [one.scores for one in found["d2"].shown] == [(4.0,), None]
+    judgments = read_judgments(tmp_path / "out.jsonl")
+    assert judgments["d1"].verdict == PairVerdict(winner=2)
+    assert judgments["d1"].scores == (3.5, 8.5)
+    assert [shown.part for shown in judgments["d2"].shown] == ["turn 1", "turn 2"]
+    assert [shown.scores for shown in judgments["d2"].shown] == [(4.0,), None]
     manifest = json.loads((tmp_path / "out.run.json").read_text())
     assert manifest["fingerprint"]["mode"]["turns"] == "each"
 
@@ -53,7 +53,7 @@ def test_a_tiny_judge_reads_long_dialogues_with_their_answers_cut_and_nothing_el
     with Judge(str(tiny_judge), engine="transformers") as judging:
         [judgment] = judge([sample], judging.mode("conversation"), judging.engine)
     # assistant 1's turns are answers 0 and 1 of the prompt, assistant 2's are 2 and 3
-    assert [[cut.answer for cut in one.truncations] for one in judgment.shown] == [[0, 1], [0, 1, 2, 3]]
+    assert [[cut.answer for cut in shown.truncations] for shown in judgment.shown] == [[0, 1], [0, 1, 2, 3]]
     assert judgment.failure is None or judgment.failure.code != "too_long"
 
 

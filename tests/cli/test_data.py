@@ -54,7 +54,7 @@ def test_another_build_leaves_no_set_of_the_earlier_one(cli, config, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("swap_prob", "expected key=value"),
+        ("swap_prob", "expected KEY=VALUE"),
         ("swapp=1", "unknown option swapp; available"),
         ("inputs=[nowhere]", "nowhere"),
     ],

@@ -166,7 +166,7 @@ def test_what_it_will_cost_is_said_and_nothing_asked(annotate, tiny_model):
     half = round(sum(map(len, texts)) / 2)
     assert (code, f"to ask: 4 prompts, about {half} tokens by 2 characters a token" in err) == (0, True)
     # 2 USD a million in, 10 out; 4 replies of 100 tokens, or of 500
-    assert f"cost: about {half * 2e-6 + 400 * 1e-5:.4f} USD, {half * 2e-6 + 2000 * 1e-5:.4f} USD if every" in err
+    assert f"cost: about {half * 2e-6 + 400 * 1e-5:.4f} USD, at most {half * 2e-6 + 2000 * 1e-5:.4f} USD" in err
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     counted = sum(len(tokenizer(text)["input_ids"]) for text in texts)
     _, _, err = annotate(
@@ -188,11 +188,11 @@ def test_a_cap_stops_it_with_clear_words_and_a_higher_one_goes_on(annotate):
         asked_first = len(ledger.served)
         assert 5 < asked_first < 30
         assert counts_of(out)["rows"] == asked_first == len(rows_of("t.jsonl"))
-        assert float(re.search("spent in all sessions, at most: (.*) USD", out)[1]) <= 0.012
+        assert float(re.search("spent in all sessions: at most (.*) USD", out)[1]) <= 0.012
         assert re.search(r"billed in this session: [\d,]+ \+ [\d,]+ tokens, 0\.0\d+ USD", out)
 
         code, _, err = annotate(*arguments, "--max-cost", "0.001")
-        assert (code, "USD are spent already; raise it to continue" in err) == (1, True)
+        assert (code, "USD already spent; raise it" in err) == (1, True)
 
         code, out, err = annotate(*arguments, "--max-cost", "1")
         assert f"to ask: {30 - asked_first} prompts" in err
@@ -228,7 +228,7 @@ def test_orders_that_disagree_are_kept_and_marked_or_dropped_and_counted(annotat
     }
     assert counts_of(out) == {
         "replies in this session, 1 of them failed": 4,
-        "input lines that cannot be used": 0,
+        "unusable input lines": 0,
         "rows": 3,
         "pairs without a usable judgment: no row": 1,
         "without reference: failed, out_of_range": 1,
@@ -255,9 +255,9 @@ def test_a_failed_reply_is_counted_by_its_code_and_never_a_row(annotate):
         assert {row["question_id"]: row["text"][:4] for row in rows_of("t.jsonl")} == {"3": "7 5\n", "5": "1 1\n"}
         assert rows_of("t.jsonl")[0]["text"] == "7 5\n"
         expected = {"off_grammar": 1, "out_of_range": 1, "truncated": 1, "engine": 1}
-        found = counts_of(out)
-        assert {code: found[f"without reference: failed, {code}"] for code in expected} == expected
-        assert found["without reference: scores without a whole reason, truncated"] == 1
+        counts = counts_of(out)
+        assert {code: counts[f"without reference: failed, {code}"] for code in expected} == expected
+        assert counts["without reference: scores without a whole reason, truncated"] == 1
         assert read_judgments("t.judgments.jsonl")["0"].shown[0].text == "I cannot say"
 
         server.misbehave(None)

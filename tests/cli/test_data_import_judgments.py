@@ -54,7 +54,7 @@ def test_a_sample_is_drawn_once(cli):
     assert cli(*command)[1] == "drawn.jsonl: holds this sample already\n"
     code, _, errors = cli(*command, "--seed", "1")
     assert code == 1
-    assert "holds something else than this sample" in errors
+    assert "is another file" in errors
 
 
 def review(question, *, score="9 6", **fields):

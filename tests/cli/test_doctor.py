@@ -28,36 +28,36 @@ def test_faults_are_told_at_the_end_and_by_the_exit_code(tmp_path):
     out = tmp_path / "found.json"
     code, printed, _ = run("--json", out, site=tmp_path)
     assert code == 1
-    found = json.loads(out.read_text())
-    states = {one["name"]: one["state"] for one in found["packages"]}
+    report = json.loads(out.read_text())
+    states = {package["name"]: package["state"] for package in report["packages"]}
     assert (states["trl"], states["statsmodels"], states["torch"]) == ("out_of_range", "broken", "ok")
-    first, _, last = printed.partition("what to mend")
+    first, _, last = printed.partition("to fix")
     assert "trl 0.1 is not in judgelm's range >=1.16,<1.17; run: pip install 'trl>=1.16,<1.17'" in last
     assert "statsmodels 0.15 cannot be imported: OSError: libnothing.so: no such file" in last
-    assert all(finding in last for finding in found["mend"])
-    assert found["engine"]["why"].split()[0] in first
-    assert found["judge"].split()[0] in first.partition("default judge: ")[2]
+    assert all(finding in last for finding in report["mend"])
+    assert report["engine"]["why"].split()[0] in first
+    assert report["judge"].split()[0] in first.partition("default judge: ")[2]
     assert max(map(len, first.splitlines())) <= 80
-    assert found["devices"]["cpu"]["usable_cores"] >= 1
+    assert report["devices"]["cpu"]["usable_cores"] >= 1
 
 
 @pytest.mark.slow
 def test_a_sound_machine_has_exit_code_0_and_clean_json_on_standard_output():
-    code, printed, said = run("--json", "-", columns=120)
-    found = json.loads(printed)
-    assert (code, found["mend"]) == (0, [])
-    assert "nothing to mend" in said
+    code, printed, errors = run("--json", "-", columns=120)
+    report = json.loads(printed)
+    assert (code, report["mend"]) == (0, [])
+    assert "no problems found" in errors
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--set", "max_length=1"), "give its YAML as --train"),
+        (("--set", "max_length=1"), "need --train"),
         (("--train", "nowhere.yaml"), "nowhere.yaml: cannot read"),
-        (("--gpus", "8", "--gpu-memory", "80"), "give its YAML as --train"),
+        (("--gpus", "8", "--gpu-memory", "80"), "need --train"),
     ],
 )
 def test_what_does_not_fit_is_said_before_anything_is_looked_at(cli, arguments, words):
-    code, printed, said = cli("judgelm", "doctor", *arguments)
+    code, printed, errors = cli("judgelm", "doctor", *arguments)
     assert (code, printed) == (1, "")
-    assert words in said
+    assert words in errors

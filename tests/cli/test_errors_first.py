@@ -22,7 +22,7 @@ PAIR = {"id": "1", "question": "q", "answer_1": "a", "answer_2": "b", "winner": 
 
 
 @pytest.fixture
-def said(tmp_path, batch, monkeypatch):
+def errors_of(tmp_path, batch, monkeypatch):
     """Run a command in a folder with `pairs.jsonl`, `other.jsonl` and a run, `out.jsonl`; what it said."""
     batch(write_rows(tmp_path / "pairs.jsonl", [PAIR]))
     write_rows(tmp_path / "other.jsonl", [{"a": 1}])
@@ -49,12 +49,12 @@ def said(tmp_path, batch, monkeypatch):
         ("batch pairs.jsonl -o o.jsonl --model ./judge", "no such folder"),
         ("batch pairs.jsonl -o o.jsonl", "run: judgelm judges install"),
         ("eval out.jsonl --labels other.jsonl", "fields not recognised: a."),
-        ("report pairs.jsonl --labels out.jsonl", "exchange them: out.jsonl --labels pairs.jsonl"),
+        ("report pairs.jsonl --labels out.jsonl", "swap them: out.jsonl --labels pairs.jsonl"),
         ("eval piars.jsonl --labels pairs.jsonl", "did you mean pairs.jsonl"),
         ("tune ./judge --labels pairs.jsonl -o j", "no such folder"),
         ("serve ./judge", "no such folder"),
         ("web ./judge", "no such folder"),
     ],
 )
-def test_a_mistake_is_said_before_anything_heavy_is_loaded(said, command, finding):
-    assert finding in said(command)
+def test_a_mistake_is_said_before_anything_heavy_is_loaded(errors_of, command, finding):
+    assert finding in errors_of(command)

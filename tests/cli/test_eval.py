@@ -30,10 +30,10 @@ def numbers(cli, *arguments):
 )
 def test_pandalms_published_figures(cli, shared_data, file, percent):
     folder = shared_data / "pandalm"
-    found = numbers(cli, folder / file, "--labels", folder / "testset-v1.json", "--failures", "as_tie")
-    scores = [found["as_tie"][name]["value"] for name in NAMES]
+    result = numbers(cli, folder / file, "--labels", folder / "testset-v1.json", "--failures", "as_tie")
+    scores = [result["as_tie"][name]["value"] for name in NAMES]
     assert [round(100 * score, 2) for score in scores] == percent
-    assert found["counts"]["joined"] == 999
+    assert result["counts"]["joined"] == 999
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -47,16 +47,16 @@ def test_the_original_authors_metric_code_is_matched(cli, shared_data, tmp_path,
             for i, item in enumerate(stored["items"])
         ]
         write_rows(tmp_path / f"{name}.jsonl", rows)
-    found = numbers(
+    result = numbers(
         cli, tmp_path / "given.jsonl", "--reversed", tmp_path / "swapped.jsonl", "--labels", tmp_path / "labels.jsonl",
         "--parser", "original", "--failures", "as_tie",
     )["as_tie"]  # fmt: skip
     expected = stored["expected_filter_true"]
     for name in NAMES:
-        assert found[name]["value"] == pytest.approx(expected[name], abs=1e-9)
+        assert result[name]["value"] == pytest.approx(expected[name], abs=1e-9)
     for original, ours in POSITION.items():
-        assert found["position"][ours]["value"] == pytest.approx(expected[original], abs=1e-9)
-    assert found["n"] == expected["total_num"]
+        assert result["position"][ours]["value"] == pytest.approx(expected[original], abs=1e-9)
+    assert result["n"] == expected["total_num"]
 
 
 def test_infinite_and_nan_scores_of_the_originals_parser_end_in_valid_json(cli, tmp_path):
@@ -68,14 +68,14 @@ def test_infinite_and_nan_scores_of_the_originals_parser_end_in_valid_json(cli, 
     files = (tmp_path / "given.jsonl", "--reversed", tmp_path / "swapped.jsonl", "--labels", tmp_path / "labels.jsonl")
     code, out, err = cli("judgelm", "eval", *files, "--parser", "original", "--json", "-", "--bootstrap", "100")
     assert code == 0, err
-    found = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    result = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     # first, second, tie, first, tie, tie; the labels say first
-    assert found["counts"]["failed"] == 0
-    assert found["excluded"]["accuracy"]["value"] == pytest.approx(2 / 6)
+    assert result["counts"]["failed"] == 0
+    assert result["excluded"]["accuracy"]["value"] == pytest.approx(2 / 6)
     # the same replies to the swapped answers: only the ties are consistent
-    assert found["excluded"]["position"]["consistency"]["value"] == pytest.approx(3 / 6)
-    assert found["scores"]["not_finite"] == 5  # all but "8 6"
-    listed = {row["sample_id"]: (row["judged"], row["scores"]) for row in found["disagreements"]}
+    assert result["excluded"]["position"]["consistency"]["value"] == pytest.approx(3 / 6)
+    assert result["scores"]["not_finite"] == 5  # all but "8 6"
+    listed = {row["sample_id"]: (row["judged"], row["scores"]) for row in result["disagreements"]}
     assert listed["2"] == ("tie", [None, 5.0])
 
 
@@ -148,19 +148,19 @@ def again(batch, judged):
 def test_orders_become_one_label_as_the_options_or_the_run_say(cli, judged, again, judging, evaluating, row, protocol):
     if "--tie-threshold" in judging:
         judging = [*judging, "--order-rule", "probability"]
-    found = numbers(cli, again(*judging), "--labels", judged / "pairs.jsonl", *evaluating)
-    assert found["as_tie"]["confusion"][0] == row  # of the label that all have: first, tie, second
-    assert protocol in found["protocol"]
+    result = numbers(cli, again(*judging), "--labels", judged / "pairs.jsonl", *evaluating)
+    assert result["as_tie"]["confusion"][0] == row  # of the label that all have: first, tie, second
+    assert protocol in result["protocol"]
 
 
 def test_what_was_left_out_is_said_and_the_other_rules_stand_beside(cli, judged, again):
     labels = ("--labels", judged / "pairs.jsonl")
-    found = numbers(cli, judged / "out.jsonl", *labels)
-    assert (found["excluded"]["accuracy"]["value"], found["counts"]["failed"]) == (0.75, 0)
-    assert found["other_rules"]["mean"]["excluded"]["value"] == pytest.approx(1 / 3)
+    result = numbers(cli, judged / "out.jsonl", *labels)
+    assert (result["excluded"]["accuracy"]["value"], result["counts"]["failed"]) == (0.75, 0)
+    assert result["other_rules"]["mean"]["excluded"]["value"] == pytest.approx(1 / 3)
     # pair 3 is unreadable when swapped: it has a label, no consistency, and is counted and listed as a failure
-    assert (found["half_failed"], found["failure_codes"]) == (["3"], {"off_grammar": 1})
-    assert [found["groups"][name][0]["value"] for name in ("kind", "vice")] == ["copy", "empty / wrong"]
+    assert (result["half_failed"], result["failure_codes"]) == (["3"], {"off_grammar": 1})
+    assert [result["groups"][name][0]["value"] for name in ("kind", "vice")] == ["copy", "empty / wrong"]
     code, out, _ = cli("judgelm", "eval", again("--distribution"), *labels)
     assert code == 0
     for line in (
@@ -195,13 +195,13 @@ def test_another_judge_stands_beside_the_first(cli, judged):
     other = judged / "other.jsonl"
     other.write_bytes((judged / "out.jsonl").read_bytes())
     asked = ("judgelm", "report", judged / "out.jsonl", "-l", judged / "pairs.jsonl", "-o", judged / "two.html")
-    code, _, said = cli(*asked, "--beside", other)
-    assert code == 0, said
+    code, _, errors = cli(*asked, "--beside", other)
+    assert code == 0, errors
     page = (judged / "two.html").read_text()
     assert "out does not differ clearly from other" in page
     assert '<a href="#comparison">' in page
-    code, _, said = cli(*asked, "--beside", judged / "nowhere.jsonl")
-    assert (code, "nowhere.jsonl: no such file" in said) == (1, True)
+    code, _, errors = cli(*asked, "--beside", judged / "nowhere.jsonl")
+    assert (code, "nowhere.jsonl: no such file" in errors) == (1, True)
 
 
 @pytest.mark.parametrize(

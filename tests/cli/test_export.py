@@ -81,9 +81,9 @@ def test_what_cannot_be_written_or_is_not_what_was_judged_is_refused(
     table, run = judged(PAIRS)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.jsonl").write_text(json.dumps({"question": "q", "answer_1": "a", "answer_2": "b"}) + "\n")
-    code, _, said = cli("judgelm", "export", run, *options)
+    code, _, errors = cli("judgelm", "export", run, *options)
     assert code == 1
-    assert finding in said
+    assert finding in errors
     assert table.read_text() == PAIRS
 
 

@@ -46,16 +46,8 @@ def test_tables_of_spreadsheets_are_judged(cli, tmp_path, content):
         ("a.csv", TABLE.encode("utf-16"), "the text is UTF-16; save it as UTF-8"),
         ("a.csv", b"Question,Answer 1,Answer 2\nq,a,b\n", '"Answer 1" looks like "answer_1"'),
         ("a.csv", b"Prompt,Response A,Response B\nq,a,b\n", "Nearest is responses, without response_a, response_b"),
-        (
-            "a.csv",
-            b"frage,eins,zwei\nq,a,b\n",
-            "call them question, answer_1, answer_2 (in a table by its first line)",
-        ),
-        (
-            "a.csv",
-            b"question,answer\nq,a\n",
-            "expected 2 answers, got 1",
-        ),
+        ("a.csv", b"frage,eins,zwei\nq,a,b\n", "call them question, answer_1, answer_2 (in a table by its first line)"),
+        ("a.csv", b"question,answer\nq,a\n", "expected 2 answers, got 1"),
         ("a.csv", b"question,answer_1,answer_2\n", "no rows below the header"),
         ("a.csv", b"question,answer_1,answer_2\nq,a, b, c\n", "quote cells that hold separators"),
         ("a.xlsx", b"PK\x03\x04 and more", "damaged or not an Excel workbook"),
@@ -69,7 +61,7 @@ def test_other_tables_get_a_sentence(cli, tmp_path, name, content, way_out):
 def fake_package(folder, name, version, *requires):
     info = folder / f"{name}-{version}.dist-info"
     info.mkdir()
-    lines = "".join(f"Requires-Dist: {one}\n" for one in requires)
+    lines = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{lines}")
 
 

@@ -21,7 +21,7 @@ LEAVES = {
 WIDTH = 78
 
 
-def said(command):
+def help_text(command):
     return inspect.cleandoc(command.help or "") + "\n\n" + (command.epilog or "")
 
 
@@ -33,14 +33,14 @@ def examples(text):
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_every_command_has_examples_that_parse(name):
-    found = examples(said(LEAVES[name]))
-    assert found, f"judgelm {name} --help has no example"
-    for line in found:
+    lines = examples(help_text(LEAVES[name]))
+    assert lines, f"judgelm {name} --help has no example"
+    for line in lines:
         check_shell(line)
 
 
 def test_the_programs_own_examples_parse():
-    for text in (said(ROOT), said(typer.main.get_command(batch_app))):
+    for text in (help_text(ROOT), help_text(typer.main.get_command(batch_app))):
         for line in examples(text):
             check_shell(line)
 
@@ -49,7 +49,7 @@ def test_the_programs_own_examples_parse():
     "name", [name for name in LEAVES if not name.startswith("study") and name not in ("serve", "web")]
 )
 def test_examples_can_be_copied_and_exit_codes_are_said(name):
-    text = said(LEAVES[name])
+    text = help_text(LEAVES[name])
     assert all(len(line) <= WIDTH - 2 for line in examples(text)), "a terminal of 80 columns would break the line"
     assert "Exit codes: 0" in " ".join(text.split())
 

@@ -44,14 +44,14 @@ def test_other_files_and_devices_are_none(tmp_path, names):
 
 def test_redirected_standard_streams_are_files(names, tmp_path):
     with names[0].open() as file:
-        kept = os.dup(0)
+        standard_input = os.dup(0)
         os.dup2(file.fileno(), 0)
         try:
             with pytest.raises(ConfigError, match="its own input -"):
                 check_no_input([names[1]], ["-"])
         finally:
-            os.dup2(kept, 0)
-            os.close(kept)
+            os.dup2(standard_input, 0)
+            os.close(standard_input)
 
 
 ROWS = [{"id": str(i), "question": f"q{i}", "answer_1": "a", "answer_2": "b", "winner": 1, "category": "c",

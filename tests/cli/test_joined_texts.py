@@ -43,14 +43,14 @@ def test_labels_of_exchanged_outputs_are_turned_round_and_said(cli, judged):
     new_first = {"generator_1": "new", "generator_2": "old"}
     rows = [annotation(question, right, wrong, 1.0, **new_first) for question, (wrong, right) in QUESTIONS.items()]
     labels = labels_of(judged, rows)
-    found = evaluated(cli, judged, labels)
-    assert (found["excluded"]["accuracy"]["value"], found["counts"]["joined"]) == (1.0, 3)
-    assert found["notes"] == ["3 of 3 rows list the answers in another order; judgelm reorders them."]
-    assert found["win_rate"]["model"] == "old"  # wrote the answers that were judged as the first
+    result = evaluated(cli, judged, labels)
+    assert (result["excluded"]["accuracy"]["value"], result["counts"]["joined"]) == (1.0, 3)
+    assert result["notes"] == ["3 of 3 rows list the answers in another order; judgelm reorders them."]
+    assert result["win_rate"]["model"] == "old"  # wrote the answers that were judged as the first
     code, out, _ = cli("judgelm", "report", judged / "run.jsonl", "-s", labels)
     words = " ".join(out.split())
     assert code == 0
-    assert "The verdict is the label in 3 of 3 labelled pairs." in words
+    assert "The verdict matches the label in 3 of 3 labelled pairs." in words
     assert "judgelm reorders them" in words
     code, out, _ = cli("judgelm", "study", "estimate", judged / "run.jsonl", "-l", labels, "--json", "-")
     estimates = json.loads(out)

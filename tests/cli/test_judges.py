@@ -36,14 +36,14 @@ def test_a_base_is_installed_from_the_users_file_and_nothing_else(cli, judge_cac
     code, _, err = cli(*install, "--from", tmp_path / "other.gguf")
     assert code == 1
     assert "base: Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), Apache-2.0, from " in err
-    assert "once dequantised; judging takes 3 GB of memory" in err
+    assert "after dequantisation; judging takes 3 GB of memory" in err
     assert "other.gguf: not qwen2.5-coder-0.5b-instruct-q4_k_m.gguf; expected sha256 1d9614638d18" in err
 
 
 def test_a_released_judge_is_shown_by_its_name_alone(cli):
     code, out, _ = cli("judgelm", "judges", "auto-j")
     assert code == 0
-    assert "no licence stated: bring the file yourself" in out
+    assert "no licence stated" in out
     assert json.loads(cli("judgelm", "judges", "show", "auto-j", "--json", "-")[1])["models"][0]["base"]
 
 
@@ -68,10 +68,7 @@ def test_a_run_without_a_model_uses_it_and_says_so(cli, pairs, small_judge, tmp_
     out = tmp_path / "out.jsonl"
     code, _, err = cli("judgelm-batch", pairs(2), "-o", out, "--engine", "transformers", "--max-failure-rate", 1)
     assert code == 0, err
-    assert (
-        "loading small-judge, since no model is named, and qwen-1.5b needs 6 GB of memory but only 2.0 GB are free"
-        in err
-    )
+    assert "loading small-judge, since no model is named, and qwen-1.5b needs 6 GB of memory" in err
     [notice] = [line for line in err.splitlines() if line.startswith(NOTICE)]
     assert "base SmolLM2-135M-Instruct (Q4_1) under Apache-2.0" in notice
     model = json.loads((tmp_path / "out.run.json").read_text())["fingerprint"]["model"]

@@ -50,18 +50,18 @@ def script(tmp_path):
 def test_single_answers_are_graded(judged, rows, script):
     path = rows([{"answer": "a", "reference": "r"}, {"answer": "a", "anchor": "b"}, {"answer": "a"}])
     replies = script({"q0|r|a": " 7\n", "q1|b|a": "5 8\n", "q2|a": "9\n"})
-    code, err, found = judged(path, replies, "--mode", "single")
+    code, err, judgments = judged(path, replies, "--mode", "single")
     assert code == 0, err
-    assert {key: one.scores for key, one in found.items()} == {"s0": (7,), "s1": (8,), "s2": (9,)}
-    assert found["s1"].shown[0].anchor == 5
+    assert [judgments[key].scores for key in ("s0", "s1", "s2")] == [(7,), (8,), (9,)]
+    assert judgments["s1"].shown[0].anchor == 5
     assert "3, 8.00" in err  # graded, mean
 
 
 def test_rows_without_what_the_mode_needs_are_rejects_and_the_rest_is_judged(judged, rows, tmp_path):
     path = rows([{"answer": "a", "reference": "r"}, {"answer": "a"}, {"answers": ["5", "6"]}])
     options = ("--mode", "single", "--mode-arg", "against=reference", "--max-failure-rate", "1")
-    code, _, found = judged(path, "7", *options)
-    assert (code, list(found)) == (0, ["s0"])
+    code, _, judgments = judged(path, "7", *options)
+    assert (code, list(judgments)) == (0, ["s0"])
     reasons = [reject["reason"] for reject in rows_of(tmp_path / "out.rejects.jsonl")]
     for reason, words in zip(reasons, ("no reference", "expected 1 answer"), strict=True):
         assert words in reason
@@ -71,10 +71,10 @@ def test_many_answers_are_ranked_and_a_rerun_judges_nothing(judged, rows, script
     path = rows([{"answers": ["a", "b", "c"]}, {"answers": ["a", "b"]}])
     replies = script({"q0|a|b|c": "5 1 8\n", "q0|b|c|a": "1 8 5\n", "q1|a|b": "3 3\n", "q1|b|a": "3 3\n"})
     arguments = (path, replies, "--mode", "multi", "--mode-arg", "permutations=2")
-    code, err, found = judged(*arguments)
+    code, err, judgments = judged(*arguments)
     assert code == 0, err
-    assert {key: one.verdict.order for key, one in found.items()} == {"s0": ((2,), (0,), (1,)), "s1": ((0, 1),)}
-    assert {one.consistent for one in found.values()} == {True}
+    assert (judgments["s0"].verdict.order, judgments["s1"].verdict.order) == (((2,), (0,), (1,)), ((0, 1),))
+    assert {judgment.consistent for judgment in judgments.values()} == {True}
     assert "resuming: 2 samples are already judged" in judged(*arguments)[1]
 
 
@@ -87,10 +87,10 @@ def test_a_rubric_comes_from_a_config_and_a_rerun_knows_it(judged, rows, tmp_pat
 
     write_config(OWN["tone"]["levels"])
     arguments = (rows([{"answer": "a"}, {"answer": "b"}]), "Explanation: so, Answer: kind", "--config", config)
-    code, err, found = judged(*arguments)
+    code, err, judgments = judged(*arguments)
     assert code == 0, err
-    assert {one.scores for one in found.values()} == {(1,)}
-    assert found["s0"].shown[0].part == "tone"
+    assert {judgment.scores for judgment in judgments.values()} == {(1,)}
+    assert judgments["s0"].shown[0].part == "tone"
     write_config(OWN["tone"]["levels"] | {"warm": {"score": 3}})
     code, err, _ = judged(*arguments)
     assert (code, "holds judgments of another run" in err) == (1, True)
@@ -99,9 +99,9 @@ def test_a_rubric_comes_from_a_config_and_a_rerun_knows_it(judged, rows, tmp_pat
 def test_the_example_config_runs(judged, rows):
     config = Path(__file__).parents[2] / "configs" / "judge" / "rubric.yaml"
     options = ("--config", config, "--max-failure-rate", "1")
-    code, err, found = judged(rows([{"answer": "a"}]), "Answer: friendly", *options)
+    code, err, judgments = judged(rows([{"answer": "a"}]), "Answer: friendly", *options)
     assert code == 0, err
-    assert [(one.part, one.label) for one in found["s0"].shown] == [
+    assert [(shown.part, shown.label) for shown in judgments["s0"].shown] == [
         ("tone", "friendly"), ("next_step", None), ("helpfulness", None),
     ]  # fmt: skip
 
@@ -112,13 +112,13 @@ def test_a_real_judge_grades_beside_a_reference_of_full_score(judged, rows, tiny
     ten = " ".join(["fox"] * 10)
     path = rows([{"question": "what is red", "answer": text, "reference": ten} for text in texts])
     options = ("--mode", "single", "--distribution", "--reasons", "all")
-    code, err, found = judged(path, tiny_judge, *options, engine="transformers")
+    code, err, judgments = judged(path, tiny_judge, *options, engine="transformers")
     assert code == 0, err
-    errors = [abs(found[f"s{i}"].scores[0] - len(text.split())) for i, text in enumerate(texts)]
+    errors = [abs(judgments[f"s{i}"].scores[0] - len(text.split())) for i, text in enumerate(texts)]
     assert sum(errors) / len(errors) < 1.5
-    shown = [one.shown[0] for one in found.values()]
-    assert all(abs(one.grades.expected - one.scores[0]) < 2 for one in shown)
-    assert all(one.reason for one in shown)
+    shown = [judgment.shown[0] for judgment in judgments.values()]
+    assert all(abs(judgment.grades.expected - judgment.scores[0]) < 2 for judgment in shown)
+    assert all(judgment.reason for judgment in shown)
 
 
 def test_own_answers_of_one_run_serve_another(cli, rows, tmp_path):
@@ -147,9 +147,9 @@ def test_thinking_is_kept_apart_counted_and_shown(batch, cli, pairs, tmp_path):
     assert (counts["thinking"], counts["shown"], counts["thinking_characters"]) == (3, 3, 9)
     command = (run, "--labels", path, "--bootstrap", "100")
     _, shown, _ = cli("judgelm", "eval", *command, "--json", tmp_path / "e")
-    assert "3 of 3 judgments with thinking, 3 characters a prompt" in shown
-    found = json.loads((tmp_path / "e").read_text())
-    assert (found["counts"]["thinking"], found["mean_thinking_characters"]) == (3, 3.0)
+    assert "3 of 3 judgments with thinking, 3 characters per prompt" in shown
+    result = json.loads((tmp_path / "e").read_text())
+    assert (result["counts"]["thinking"], result["mean_thinking_characters"]) == (3, 3.0)
     cli("judgelm", "report", *command, "-o", tmp_path / "report.html")
     assert '<th scope="row">With thinking</th><td class="number">3</td>' in (tmp_path / "report.html").read_text()
     code, _, err = batch(path, "--thinking", "off", reply=reply)
@@ -170,5 +170,5 @@ def test_modes_are_listed_and_one_modes_options_shown(cli):
     code, _, err = cli("judgelm", "judges", "modes", "srr")
     assert (code, "did you mean ssr?" in err) == (1, True)
     _, out, _ = cli("judgelm", "judges", "modes", "ssr", "--json", "-")
-    [tau] = [one for one in json.loads(out)["ssr"]["options"] if one["name"] == "tau"]
+    [tau] = [option for option in json.loads(out)["ssr"]["options"] if option["name"] == "tau"]
     assert (tau["flag"], tau["default"]) == ("--mode-arg tau=", 0.8)

@@ -16,10 +16,10 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9]m")
 
 
 def test_a_batch_run_gives_its_counts_and_a_quiet_one_says_nothing_else(batch, pairs, tmp_path):
-    found = tmp_path / "found.json"
-    code, printed, err = batch(pairs(3), "--quiet", "--json", found)
+    counts_file = tmp_path / "found.json"
+    code, printed, err = batch(pairs(3), "--quiet", "--json", counts_file)
     assert (code, printed, err) == (0, "", "")
-    counts = json.loads(found.read_text())
+    counts = json.loads(counts_file.read_text())
     assert (counts["judged"], counts["winners"], counts["failure_rate"]) == (3, {"1": 3}, 0.0)
     code, printed, err = batch(pairs(3), "--quiet", "--json", "-")
     assert (json.loads(printed)["skipped"], err) == (3, "")

@@ -178,8 +178,8 @@ def test_a_server_tells_its_keys_to_nobody(caplog, monkeypatch):
             server.http.get(path, headers=known)
             for path in ("/metrics", "/v1/models", "/healthz", "/openapi.json", f"/v1/nowhere?key={SERVED[:-1]}")
         ]
-        assert [one.status_code for one in replies[:3]] == [401, 200, 200]
-        assert_unseen(repr(server.app.state.__dict__) + "".join(one.text + str(one.headers) for one in replies))
+        assert [reply.status_code for reply in replies[:3]] == [401, 200, 200]
+        assert_unseen(repr(server.app.state.__dict__) + "".join(reply.text + str(reply.headers) for reply in replies))
     assert_unseen(caplog.text)
 
 
@@ -189,19 +189,19 @@ def test_what_serves_another_server_shows_no_password(folder):
         streams = {"text": True, "stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
         options = ("--port", "0", "--engine-arg", "backoff_s=0.02")
         process = subprocess.Popen([*command, *options], cwd=folder, env=os.environ | ENVIRONMENT, **streams)
-        said = []
+        output = []
         try:
             for line in process.stderr:
-                said.append(line)
+                output.append(line)
                 if "curl" in line:
                     break
-            url = said[-1].split()[1].partition("/v1")[0]
+            url = output[-1].split()[1].partition("/v1")[0]
             known = {"Authorization": f"Bearer {SERVED}"}
             for path in ("/metrics", "/v1/models", "/healthz"):
-                said.append(httpx.get(url + path, headers=known).text)
+                output.append(httpx.get(url + path, headers=known).text)
             upstream.kill()
-            said.append(httpx.post(url + "/v1/chat/completions", json=review(), headers=known, timeout=60).text)
+            output.append(httpx.post(url + "/v1/chat/completions", json=review(), headers=known, timeout=60).text)
         finally:
             process.terminate()
             out, errors = process.communicate(timeout=60)
-        assert_unseen("".join([*said, out, errors]))
+        assert_unseen("".join([*output, out, errors]))

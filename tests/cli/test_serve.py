@@ -24,14 +24,14 @@ PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}
 def running(*command, output="stderr"):
     """The process and its address, as soon as it says it."""
     process = subprocess.Popen([sys.executable, *command], cwd=ROOT, text=True, **{output: subprocess.PIPE})
-    said = []
+    lines = []
     try:
         for line in getattr(process, output):
-            said.append(line)
-            if found := re.search(r"http://[^/]+/v1", line):
+            lines.append(line)
+            if match := re.search(r"http://[^/]+/v1", line):
                 break
-        assert found, "".join(said)
-        yield process, found[0], said
+        assert match, "".join(lines)
+        yield process, match[0], lines
     finally:
         process.kill()
         process.communicate()
@@ -41,15 +41,15 @@ def test_it_serves_as_its_configuration_says_and_ends_in_order(tmp_path):
     keys = tmp_path / "keys.txt"
     keys.write_text("sk-test\n")
     command = ["-m", "judgelm", "serve", "8 6", "--engine", "scripted", "--config", "configs/serve/gpt4.yaml"]
-    with running(*command, "--port", "0", "--api-key-file", str(keys)) as (process, url, said):
-        assert "serving gpt-4, gpt-4-1106-preview, gpt-4-turbo, gpt-4o at" in "".join(said)
+    with running(*command, "--port", "0", "--api-key-file", str(keys)) as (process, url, lines):
+        assert "serving gpt-4, gpt-4-1106-preview, gpt-4-turbo, gpt-4o at" in "".join(lines)
         example = process.stderr.readline()
         assert example.startswith(f"  curl {url}/judge -H")
-        assert "sk-test" not in "".join(said) + example
+        assert "sk-test" not in "".join(lines) + example
         assert httpx.post(f"{url}/judge", json=PAIR).status_code == 401
         headers = {"Authorization": "Bearer sk-test"}
-        found = httpx.post(f"{url}/judge", json=PAIR | {"both_orders": True}, headers=headers).json()
-        assert len(found["shown"]) == 2
+        judgment = httpx.post(f"{url}/judge", json=PAIR | {"both_orders": True}, headers=headers).json()
+        assert len(judgment["shown"]) == 2
         assert len(httpx.get(f"{url}/models", headers=headers).json()["data"]) == 4
         process.terminate()
         assert process.wait(20) == 0
@@ -59,9 +59,9 @@ def test_it_serves_as_its_configuration_says_and_ends_in_order(tmp_path):
 def test_it_serves_on_workers_and_ends_in_order():
     pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
     command = ["-m", "judgelm", "serve", "8 6", "--engine", "scripted", "--ray", "local", "--port", "0"]
-    with running(*command, "--workers", "2", "--worker-cores", "1") as (process, url, said):
-        assert "on workers, Ray address local" in "".join(said)
-        assert "2 workers of 1 core, on " in "".join(said)
+    with running(*command, "--workers", "2", "--worker-cores", "1") as (process, url, lines):
+        assert "on workers, Ray address local" in "".join(lines)
+        assert "2 workers of 1 core, on " in "".join(lines)
         samples = [PAIR | {"question": f"q{index}"} for index in range(50)]
         judgments = httpx.post(f"{url}/judge", json={"samples": samples}, timeout=30).json()["judgments"]
         assert [judgment["scores"] for judgment in judgments] == [[8.0, 6.0]] * 50
@@ -90,12 +90,12 @@ UPSTREAM = ("m", "--upstream", "http://localhost:1/v1")
         (["serve", *UPSTREAM, "--engine", "vllm"], "--upstream needs the openai engine"),
         (["serve", *UPSTREAM, "--engine-arg", "base_url=http://x/v1"], "keep one of them"),
         (["serve", "m", "--upstream", "nowhere"], "not an http(s) address"),
-        (["serve", *UPSTREAM, "--ray", "local"], "is on other servers; leave them out"),
+        (["serve", *UPSTREAM, "--ray", "local"], "leave them out"),
         (["serve", *SCRIPTED, "--workers", "2"], "add --ray local"),
         (["serve", *SCRIPTED, "--gpus", "2", "--ray", "auto"], "give workers instead"),
         (["serve", "/no/such/folder", "--engine", "transformers"], "/no/such/folder"),
         (["web", "my-judge", "--engine", "none"], "engine 'none' does not exist"),
-        (["web", *SCRIPTED, "--pairs", "p.jsonl"], "there is no --run; add one"),
+        (["web", *SCRIPTED, "--pairs", "p.jsonl"], "add --run"),
         (["web", *SCRIPTED, "--host", "0.0.0.0"], "is reachable from other machines: add --password"),
         (["web", *SCRIPTED, "--password", "p", "--no-auth"], "--no-auth conflicts with"),
         (["web", *SCRIPTED, "--run", "/no/such/run.jsonl"], "cannot read: No such file"),
@@ -136,7 +136,7 @@ def test_the_page_is_served_with_its_policy_and_no_files_and_ends_in_order():
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"}) as process:
         try:
             lines = iter(process.stderr.readline, "")
-            url = next(found[0] for line in lines if (found := re.search(r"http://[\d.]+:\d+", line)))
+            url = next(match[0] for line in lines if (match := re.search(r"http://[\d.]+:\d+", line)))
             until = time.monotonic() + 60
             while time.monotonic() < until:
                 try:

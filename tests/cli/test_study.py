@@ -45,8 +45,14 @@ def test_compare_judges(study, files):
     assert "a 87.5 % (95 % interval" in err
     assert "common pairs 8" in err
     assert "out/report.html" in err
-    found = json.loads((files / "out" / "study.json").read_text())
-    assert [table["name"] for table in found["tables"]] == ["judges", "differences", "verdicts", "by-category", "flips"]
+    study_json = json.loads((files / "out" / "study.json").read_text())
+    assert [table["name"] for table in study_json["tables"]] == [
+        "judges",
+        "differences",
+        "verdicts",
+        "by-category",
+        "flips",
+    ]
     assert (files / "out" / "tables" / "flips.csv").read_text().count("\n") == 3
     assert (files / "out" / "figures" / "agreement.png").is_file()
     code, _, err = study("compare-judges", "a.jsonl", "b.jsonl")
@@ -57,8 +63,8 @@ def test_compare_judges(study, files):
     ("runs", "names", "finding"),
     [
         (["a.jsonl", "a.jsonl"], ["one", "two"], ""),
-        (["a.jsonl", "a.jsonl"], [], "give each a name with --name"),
-        (["a.jsonl", "a.jsonl"], ["one"], "1 given for 2 files"),
+        (["a.jsonl", "a.jsonl"], [], "name each file with --name"),
+        (["a.jsonl", "a.jsonl"], ["one"], "got 1 for 2 files"),
         (["a.jsonl"], [], "two or more are compared"),
     ],
 )

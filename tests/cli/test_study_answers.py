@@ -71,7 +71,7 @@ def test_the_original_authors_rows_are_read_with_their_predictions(qa, tmp_path)
     ("more", "finding"),
     [
         (["-j", "qwen"], "--judgments qwen: expected JUDGE=RUN"),
-        (["--sibling", "m"], "--sibling m: expected KEY=VALUE, such as MODEL=JUDGE"),
+        (["--sibling", "m"], "--sibling m: expected KEY=VALUE"),
         (["--own", "m=a", "--own", "m=b"], "m is given twice"),
         (["--own", "m=other"], "no run of judge 'other'"),
         (["--human", "people.jsonl"], "people.jsonl:1: expected id and label"),
@@ -139,8 +139,8 @@ def test_self_reference(self_reference):
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ([], "no run is given"),
-        (["--cot", "a={cot}", "--cot", "a={guided}"], "'a' has a run already"),
+        ([], "no runs; add --cot"),
+        (["--cot", "a={cot}", "--cot", "a={guided}"], "'a' already has a run"),
         (["--cot", "{cot}"], "truth.jsonl:1"),
     ],
 )

@@ -68,7 +68,7 @@ def test_pandalms_protocol_makes_a_conflict_of_two_files_a_tie(cli, folder):
     assert ties["accuracy"]["value"] == 0.5
 
 
-def one(number, row):
+def table_yaml(number, row):
     """A table of one row."""
     return f"tables: [{{table: {number}, runs: [{row}]}}]"
 
@@ -87,18 +87,18 @@ def test_prices_come_from_the_file_and_from_options(cli, folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (("prices: {gpu_hour: 2}", one(3, TIMED.replace(", gpus: 2", ""))), "each row needs gpus"),
-        (("prices: {api_prompt_1k: 2}", one(3, TIMED)), "api_prompt_1k and api_reply_1k go together"),
-        (("prices: {gpu_hour: 2}", one(1, ROW)), "Table 3, which has"),
-        (("prices: {gpu_hour: -1}", one(3, TIMED)), "prices.gpu_hour: Input should be greater than or equal to 0"),
-        ([one(1, ROW.replace("}", ", reversed: run.jsonl}"))], "judgments and reversed name one file"),
-        ([one(1, ROW.replace("}", ", scale: ten}"))], "tables.0.runs.0.scale"),
-        ([one(3, TIMED.replace("}", ", reversed: b.jsonl}"))], "table 3 times one run"),
-        ([one(1, "{judgments: run.jsonl}")], "a row has reference, method"),
-        ([one(9, ROW)], "tables.0.table: Input should be 1, 2"),
+        (("prices: {gpu_hour: 2}", table_yaml(3, TIMED.replace(", gpus: 2", ""))), "each row needs gpus"),
+        (("prices: {api_prompt_1k: 2}", table_yaml(3, TIMED)), "api_prompt_1k and api_reply_1k go together"),
+        (("prices: {gpu_hour: 2}", table_yaml(1, ROW)), "Table 3, which has"),
+        (("prices: {gpu_hour: -1}", table_yaml(3, TIMED)), "prices.gpu_hour: Input should be greater"),
+        ([table_yaml(1, ROW.replace("}", ", reversed: run.jsonl}"))], "judgments and reversed name one file"),
+        ([table_yaml(1, ROW.replace("}", ", scale: ten}"))], "tables.0.runs.0.scale"),
+        ([table_yaml(3, TIMED.replace("}", ", reversed: b.jsonl}"))], "table 3 times one run"),
+        ([table_yaml(1, "{judgments: run.jsonl}")], "a row has reference, method"),
+        ([table_yaml(9, ROW)], "tables.0.table: Input should be 1, 2"),
         (["tables: []"], "names no run"),
         ([f"tables: [{{table: 1, runs: [{ROW}]}}, {{table: 1, runs: []}}]"], "appears twice"),
-        (["labels: null", one(1, ROW)], "no labels, neither there nor for the whole file"),
+        (["labels: null", table_yaml(1, ROW)], "no labels, neither there nor for the whole file"),
     ],
 )
 def test_what_is_wrong_with_it_is_said(cli, folder, text, message):
@@ -113,7 +113,7 @@ def test_what_is_wrong_with_it_is_said(cli, folder, text, message):
 def test_runs_without_an_engine_have_no_times(cli, batch, folder, kind):
     if kind == "panel":
         batch(folder / "pairs.jsonl", "--both-orders", out=folder / "second.jsonl")
-        made = ("panel", folder / "run.jsonl", folder / "second.jsonl")
+        made = ("study", "panel", folder / "run.jsonl", folder / "second.jsonl")
     else:
         both = {"scores": [8, 6], "review": "8 6", "scores_reverse": [6, 8], "review_reverse": "6 8"}
         judged = [{"question": name, "text": name, "Answer1": "a", "Answer2": "b"} | both for name in ("1", "2")]
@@ -121,12 +121,12 @@ def test_runs_without_an_engine_have_no_times(cli, batch, folder, kind):
     code, _, err = cli("judgelm", *made, "-o", folder / "made.jsonl")
     assert code == 0, err
     row = "{method: m, model_size: 7B, judgments: made.jsonl}"
-    _, [times] = table_of(cli, folder, f"{LABELS}\n{one(3, row)}")
+    _, [times] = table_of(cli, folder, f"{LABELS}\n{table_yaml(3, row)}")
     assert (times["pairs"], times["judge_s"]) == (2, None)
 
 
 def test_the_authors_rows_read_the_labels_by_their_parser(cli, folder):
     reviews = {"1": "8 6", "2": "8  6"}  # two blanks are none of theirs
     write_rows(folder / "labels.jsonl", ({"question_id": name, "text": text} for name, text in reviews.items()))
-    _, (ties, left_out) = table_of(cli, folder, f"{LABELS}\n{one(1, ROW)}")
+    _, (ties, left_out) = table_of(cli, folder, f"{LABELS}\n{table_yaml(1, ROW)}")
     assert (ties["n"], left_out["n"]) == (1, 2)

@@ -17,17 +17,17 @@ def runs(batch, pairs, tmp_path):
 
 def test_runs_become_a_run(cli, runs, pairs, tmp_path):
     out = tmp_path / "panel.jsonl"
-    code, printed, said = cli("judgelm", "study", "panel", *runs, "-o", out)
+    code, printed, errors = cli("judgelm", "study", "panel", *runs, "-o", out)
     assert (code, printed) == (0, "")
-    assert "100.0% of 2" in said
-    assert "first / tie / second better" in said
-    assert {one.winner for one in read_judgments(out).values()} == {1}
-    code, printed, said = cli("judgelm", "study", "panel", *runs, "-o", out, "--quiet", "--json", "-")
-    assert (code, said) == (0, "")
+    assert "100.0% of 2" in errors
+    assert "first / tie / second better" in errors
+    assert {judgment.winner for judgment in read_judgments(out).values()} == {1}
+    code, printed, errors = cli("judgelm", "study", "panel", *runs, "-o", out, "--quiet", "--json", "-")
+    assert (code, errors) == (0, "")
     counts = json.loads(printed)
     assert (counts["unanimous"], counts["judges"]["one"]["verdicts"]) == (0, 2)
-    code, printed, said = cli("judgelm", "eval", out, "--labels", pairs(2, scores=[8, 6]), "--json", "-")
-    assert code == 0, said
+    code, printed, errors = cli("judgelm", "eval", out, "--labels", pairs(2, scores=[8, 6]), "--json", "-")
+    assert code == 0, errors
     assert json.loads(printed)["counts"]["judged"] == 2
 
 
@@ -35,10 +35,10 @@ def test_runs_become_a_run(cli, runs, pairs, tmp_path):
 def test_families_come_from_a_file(cli, runs, tmp_path, text):
     families, out = tmp_path / "families.yaml", tmp_path / "panel.jsonl"
     families.write_text(text)
-    code, _, said = cli("judgelm", "study", "panel", *runs, "-o", out, "--families", families)
+    code, _, errors = cli("judgelm", "study", "panel", *runs, "-o", out, "--families", families)
     if text == "big: [one, two]\n":
         assert code == 0
-        assert {one.winner for one in read_judgments(out).values()} == {"tie"}
+        assert {judgment.winner for judgment in read_judgments(out).values()} == {"tie"}
     else:
         assert code == 1
-        assert "families.yaml" in said
+        assert "families.yaml" in errors

@@ -28,7 +28,7 @@ def test_all_of_qloras_ratings_counted_by_another_way(shared_data, study):
         lead = review["score"][0] - review["score"][1]
         pairs.setdefault((review["question_id"], *sorted((first, second))), {})[first] = lead
     leads = [tuple(orders.values()) for orders in pairs.values() if len(orders) == 2]
-    alike = sum((one > 0) - (one < 0) == (other < 0) - (other > 0) for one, other in leads)
+    alike = sum((given > 0) - (given < 0) == (other < 0) - (other > 0) for given, other in leads)
     rows = study(*files)
     assert (rows["all"]["n"], len(leads)) == (480, 480)  # six models; flan's ids differ in its files
     assert rows["all"]["consistency"]["value"] == pytest.approx(alike / 480)

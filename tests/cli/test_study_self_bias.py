@@ -26,8 +26,8 @@ def study(cli, tmp_path):
     return run
 
 
-def own_effects(found):
-    [table] = [table for table in found["tables"] if table["name"] == "coefficients"]
+def own_effects(result):
+    [table] = [table for table in result["tables"] if table["name"] == "coefficients"]
     return [row["estimate"]["value"] for row in table["rows"] if row["term"] == "self-bias (gamma)"]
 
 
@@ -51,8 +51,8 @@ def ratings(tmp_path):
 def test_the_command_writes_the_study_and_prints_json(study, ratings, tmp_path):
     families, debiased = tmp_path / "families.yaml", tmp_path / "debiased.jsonl"
     families.write_text("pair: [left, right]\n")
-    found = study(*ratings, "--families", families, "--indicator", "polite", "--debiased", debiased)
-    assert own_effects(found) == pytest.approx([0.2, 0.2])  # 1 of 5
+    result = study(*ratings, "--families", families, "--indicator", "polite", "--debiased", debiased)
+    assert own_effects(result) == pytest.approx([0.2, 0.2])  # 1 of 5
     assert (tmp_path / "out").is_dir()
     first = rows_of(debiased)[0]
     assert first["judge"] == first["model"] == "left"
@@ -87,10 +87,10 @@ def test_run_files_of_rubrics_are_ratings_too(study, tmp_path):
                 Judgment(sample_id=f"{item}/{model}", mode="rubric", verdict=verdict, shown=(part,), failure=failure)
             )
         runs += ["--run", f"{judge}={write_run(tmp_path / f'{judge}.jsonl', judged)}"]
-    found = study(tmp_path / "human.csv", *runs, "--no-checks", "--rows", tmp_path / "rows.jsonl")
-    assert own_effects(found) == pytest.approx([0.2, 0.2])
-    assert found["counts"]["ratings without a score"] == 2
-    assert "also give the rows that were judged" in study(tmp_path / "human.csv", *runs)
+    result = study(tmp_path / "human.csv", *runs, "--no-checks", "--rows", tmp_path / "rows.jsonl")
+    assert own_effects(result) == pytest.approx([0.2, 0.2])
+    assert result["counts"]["ratings without a score"] == 2
+    assert "needs the judged rows" in study(tmp_path / "human.csv", *runs)
 
 
 def test_lengths_of_answers_are_counted_by_a_named_tokenizer(study, ratings, tmp_path):
@@ -98,11 +98,11 @@ def test_lengths_of_answers_are_counted_by_a_named_tokenizer(study, ratings, tmp
     pieces.backend_tokenizer.pre_tokenizer = Whitespace()
     pieces.save_pretrained(tmp_path / "bert")
     assert _token_counter(str(tmp_path / "bert"))("ab b") == 3
-    assert "files of ratings bring their lengths" in study(*ratings, "--length-tokenizer", tmp_path / "bert")
+    assert "--length-tokenizer needs --run" in study(*ratings, "--length-tokenizer", tmp_path / "bert")
 
 
 def test_a_run_without_a_model_of_the_answer_is_refused(study, tmp_path):
     rows = write_rows(tmp_path / "rows.jsonl", [{"id": "1", "question": "q", "answer": "a"}])
-    one = Judgment(sample_id="1", mode="single", verdict=GradeVerdict(score=8), shown=())
-    run = write_run(tmp_path / "run.jsonl", [one])
+    judgment = Judgment(sample_id="1", mode="single", verdict=GradeVerdict(score=8), shown=())
+    run = write_run(tmp_path / "run.jsonl", [judgment])
     assert "its row has 1 answers and 0 models" in study("--run", f"x={run}", "--rows", rows)

@@ -138,9 +138,9 @@ def test_the_table_fits_eighty_columns(tune, labels, monkeypatch):
     ("options", "finding"),
     [
         (("--reading", "letter"), "did you mean letters?"),
-        (("--template", "judgelm-v1"), "--template judgelm-v1: it is for judges that were trained on it"),
-        (("--template", "grade-criterion"), "it asks about a criterion; give one with --criterion"),
-        (("--template", "grade", "--reading", "letters"), "no candidate is of these readings and of these templates"),
+        (("--template", "judgelm-v1"), "--template judgelm-v1: this template is for judges trained with it"),
+        (("--template", "grade-criterion"), "this template needs a criterion"),
+        (("--template", "grade", "--reading", "letters"), "no template matches both"),
         (("--criterion", " "), "--criterion is empty"),
         (("--limit", "19"), "19 pairs have a label that names a winner"),
         (("--folds", "41"), "40 questions for 41 folds"),
@@ -156,18 +156,18 @@ def test_labels_without_texts_and_trained_judges_folders_are_refused(tune, label
     write_card(tmp_path, Card(template="judgelm-v1", template_sha=get_template("judgelm-v1").sha))
     assert "holds a trained judge; choose another folder" in tune(labels(), out=".")[2]
     alone = write_rows(tmp_path / "alone.jsonl", [{"id": f"p{index}", "winner": 1} for index in range(30)])
-    assert "labels without texts" in tune(alone)[2]
+    assert "have no texts" in tune(alone)[2]
     assert "no candidate judged a pair: only 0 of the probability is on" in tune(labels(answer_1="mute"))[2]
 
 
 def test_a_released_judge_is_not_tuned_unless_it_is_taken_as_any_model(cli, labels):
     tune = ("judgelm", "tune", "prometheus-eval/prometheus-7b-v2.0", "--engine", "scripted", "-o", "judge", "-l")
-    assert "a judge with prompts of its own; use it without tuning" in cli(*tune, labels())[2]
+    assert "a judge with its own prompts" in cli(*tune, labels())[2]
 
 
 def test_a_model_without_chat_template_is_not_tuned(cli, labels, tiny_model):
     tune = ("judgelm", "tune", tiny_model, "--engine", "transformers", "-o", "judge", "-l")
-    assert "its tokenizer has no chat template" in cli(*tune, labels())[2]
+    assert "the tokenizer has no chat template" in cli(*tune, labels())[2]
 
 
 def test_another_model_under_the_same_name_is_refused(tune, cli, labels, tmp_path):

@@ -85,7 +85,7 @@ def test_it_is_installed_from_a_folder_and_from_a_wheel(source, tiny_model, tmp_
     [row] = [row for row in listed if row["name"] == "small-judge"]
     assert row["adapter"] == str(tmp_path / "cache/judges/small-judge/0.1.0")
     again = judgelm("judges", "install", "small-judge", cache=tmp_path / "cache")
-    assert "was installed before" in again.stderr
+    assert "was already installed" in again.stderr
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"}\n')
     named = ("--model", "small-judge", "--engine", "transformers")

@@ -37,7 +37,7 @@ Price = Annotated[float | None, typer.Option(min=0.0, help="USD per million toke
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherOptions(JudgeOptions):
-    """The options of the teacher and its engine."""
+    """Options of the teacher and its engine."""
 
     engine: EngineName = "openai"
 
@@ -76,31 +76,31 @@ def annotate_command(
 ) -> None:
     """Let a teacher judge pairs, and write its judgments as training rows.
 
-    PAIRS is any format with two answers a row, such as the output of `judgelm data answers pairs`. The prompts are
-    those of Figures 3 and 4 of JudgeLM (--template judgelm-paper; judgelm-chat with roles). The cost is shown before
-    the run starts (--estimate stops there) and at its end. The teacher's replies are kept in OUT.judgments.jsonl, with
-    their manifest beside it; the same command again continues an interrupted run and pays only for replies that were
-    in progress. OUT holds JudgeLM rows; a failed reply is counted and makes no row.
+    PAIRS has two answers per row, in any supported format, such as the output of `judgelm data answers pairs`. The
+    prompts are JudgeLM's Figures 3 and 4 (--template judgelm-paper; judgelm-chat with roles). judgelm prints the
+    estimated cost before the run and the actual cost after it. OUT.judgments.jsonl keeps the teacher's replies; the
+    same command continues an interrupted run and pays only for replies that were in progress. OUT has JudgeLM rows
+    without failed replies.
 
     Options:
-        pairs: A file with two answers a row, of any known format.
+        pairs: A file with two answers per row.
         out: JudgeLM rows, written at the end.
-        model: Local folder or hub id of the teacher, or its name on a server.
-        reference: Judge without the reference, with, both.
-        drop_disagreeing: With --both-orders: pairs whose winners differ.
-        reason_tokens: Most tokens of a reply, scores and reason together.
-        max_cost: USD that all sessions of OUT may cost together.
-        tokenizer: Folder or hub id of a tokenizer, to measure prompts with.
-        chars_per_token: Assumed for the estimate where there is no tokenizer.
-        expected_reply_tokens: Tokens of a reply, assumed for the estimate.
+        model: Folder or hub id of the teacher, or its name on a server.
+        reference: Judge without the reference, with it, or both.
+        drop_disagreeing: With --both-orders: drop pairs whose orders have different winners.
+        reason_tokens: Maximum tokens of a reply (scores and reason).
+        max_cost: Budget in USD for all sessions of OUT.
+        tokenizer: Tokenizer for the estimate (folder or hub id).
+        chars_per_token: Characters per token for the estimate, without a tokenizer.
+        expected_reply_tokens: Tokens per reply for the estimate.
         estimate_only: Print the cost estimate and exit.
 
     Examples:
         judgelm data annotate pairs.jsonl -o rows.jsonl --model gpt-4o --estimate
         judgelm data annotate pairs.jsonl -o rows.jsonl --model gpt-4o
 
-    Prices and further options: configs/data/annotate.yaml. Exit codes: 0 done, 1 usage or input error, 2 more failures
-    than --max-failure-rate or the budget used up, 130 interrupted.
+    Prices and more options: configs/data/annotate.yaml. Exit codes: 0 done, 1 usage or input error, 2 too many failures
+    (--max-failure-rate) or budget used up, 130 interrupted.
     """
     _check_options(pairs, out, references, compares=drop_disagreeing, both_orders=both_orders)
     engine = choose_engine()[0] if teacher.engine == "auto" else teacher.engine
@@ -131,7 +131,7 @@ def annotate_command(
     _show_estimate(expected, tokenizer or f"{chars_per_token:g} characters a token", prices, spent, max_cost)
     if estimate_only:
         return
-    if engine != "openai":  # the others bill nothing; the prices were for the estimate
+    if engine != "openai":  # only openai bills
         arguments = {name: value for name, value in arguments.items() if not name.startswith("price_")}
     if max_cost is not None:
         arguments["max_cost_usd"] = _budget(engine, prices, spent, max_cost)
@@ -144,35 +144,35 @@ def annotate_command(
         stats = judge.engine.stats()
     _show_result(tally, write_rows(job, prompts, out, drop_disagreeing=drop_disagreeing), stats)
     if prices is not None and engine == "openai":
-        echo(f"spent in all sessions, at most: {spent_usd(run, prices):,.4f} USD")
+        echo(f"spent in all sessions: at most {spent_usd(run, prices):,.4f} USD")
     if over_budget:
-        finding = f"stopped by --max-cost {max_cost:g}, since the next reply might have cost more than is left"
+        finding = f"stopped by --max-cost {max_cost:g}: the next reply might exceed the budget"
         console.print(f"{finding}; raise it and run the same command again to continue", style="yellow")
     if over_budget or tally.failure_rate > max_failure_rate:
         raise typer.Exit(EXIT_FAILURES)
 
 
 def _check_options(pairs: str, out: Path, references: str | None, *, compares: bool, both_orders: bool) -> None:
-    """Refuse, before anything is paid for, options that would fail at the end."""
+    """Check options that would otherwise fail after the teacher is paid."""
     if compares and not both_orders:
-        raise ConfigError("--drop-disagreeing compares two orders; add --both-orders")
+        raise ConfigError("--drop-disagreeing needs two orders; add --both-orders")
     if pairs == "-" or out.suffix != ".jsonl":
-        raise ConfigError("PAIRS must be a file, since it is read more than once, and OUT must end in .jsonl")
+        raise ConfigError("PAIRS must be a file, not standard input, and OUT must end in .jsonl")
     if not out.resolve().parent.is_dir():
         raise ConfigError(f"-o {out}: no such folder; create {out.parent} first")
 
 
 def _budget(engine: str, prices: Prices | None, spent: float, max_cost: float) -> float:
-    """The USD that this session may spend."""
+    """Return the USD left for this session."""
     if engine != "openai" or prices is None:
         raise ConfigError("--max-cost needs the openai engine, --price-in and --price-out")
     if spent >= max_cost:
-        raise ConfigError(f"--max-cost {max_cost:g}: {spent:.4f} USD are spent already; raise it to continue")
+        raise ConfigError(f"--max-cost {max_cost:g}: {spent:.4f} USD already spent; raise it to continue")
     return max_cost - spent
 
 
 def _ask(job: BatchJob, mode: TeacherMode, judge: Judge, total: int, *, quiet: bool) -> tuple[RunStats, bool]:
-    """Run, and tell whether the budget is used up; finished replies are on disk at any time."""
+    """Run; return the counts, and whether the budget is used up."""
     over_budget = False
 
     def follow(tally: RunStats, judgment: Judgment) -> None:
@@ -193,24 +193,20 @@ def _ask(job: BatchJob, mode: TeacherMode, judge: Judge, total: int, *, quiet: b
 def _show_estimate(
     expected: CostEstimate, measure: str, prices: Prices | None, spent: float, max_cost: float | None
 ) -> None:
-    """Print the number of prompts and their cost."""
     lines = [f"to ask: {expected.requests:,} prompts, about {expected.prompt_tokens:,} tokens by {measure}"]
-    lines += [f"replies: assumed to have {expected.expected_reply} tokens each, {expected.max_reply} at most"]
+    lines += [f"replies: {expected.expected_reply} tokens each (assumed), at most {expected.max_reply}"]
     if prices is not None:
         likely, worst = expected.usd(prices)
-        lines += [f"cost: about {likely:,.4f} USD, {worst:,.4f} USD if every reply is as long as it may be"]
+        lines += [f"cost: about {likely:,.4f} USD, at most {worst:,.4f} USD if every reply has the maximum length"]
         lines += [f"spent in earlier sessions: {spent:,.4f} USD"] if spent else []
         if max_cost is not None and spent + likely > max_cost:
-            lines += [
-                f"--max-cost {max_cost:g} will probably not suffice; the run will stop there and can continue later"
-            ]
+            lines += [f"this probably exceeds --max-cost {max_cost:g}; the run will stop there, and you can resume it"]
     console.print("\n".join(lines), soft_wrap=True)
 
 
 def _show_result(tally: RunStats, counts: Counter[str], stats: dict[str, Any]) -> None:
-    """Print the counts of replies and rows on standard output."""
     echo(f"{tally.judged:>8}  replies in this session, {sum(tally.failures.values())} of them failed")
-    echo(f"{tally.rejected:>8}  input lines that cannot be used")
+    echo(f"{tally.rejected:>8}  unusable input lines")
     for outcome, count in sorted(counts.items(), key=lambda item: (item[0] != "rows", item[0])):
         echo(f"{count:>8}  {outcome}")
     if "completion_tokens" in stats:

@@ -1,4 +1,4 @@
-"""`judgelm data answers`: answers of models to questions, and pairs or rows to judge made of them."""
+"""`judgelm data answers`: collect answers of models, and turn them into pairs or rows to judge."""
 
 import time
 from collections import Counter
@@ -31,7 +31,8 @@ from judgelm.runs.stats import AnswerStats
 LOG_EVERY_S = 30.0
 
 Questions = Annotated[
-    str, typer.Argument(metavar="QUESTIONS", help="Rows of question_body or question; id, reference, category if any.")
+    str,
+    typer.Argument(metavar="QUESTIONS", help="Rows of question_body or question; optional: id, reference, category."),
 ]
 
 
@@ -51,18 +52,18 @@ def collect_command(
 ) -> None:
     """Let models answer questions, one model after another.
 
-    Writes FOLDER/NAME.jsonl for each model, with its manifest beside it. The same command again continues an
-    interrupted run and does not load models that have finished. A model that cannot be loaded does not stop the others.
+    Writes FOLDER/NAME.jsonl and a manifest for each model. The same command continues an interrupted run and skips
+    finished models. If a model cannot be loaded, the others still run.
 
     Options:
-        out: One file for each model.
+        out: Folder with one file per model.
         config: YAML file with a list of generators.
-        generator: A further model; may be repeated.
-        task: Ask and read answers as this task does, in place of each model's own.
-        samples: Answers of each model to a question, in place of its decodings.
-        temperature: Temperature of these K answers.
+        generator: Another model. Repeatable.
+        task: Prompt and parser for all models. Default: each model's own.
+        samples: Sample K answers per question instead of each model's decodings.
+        temperature: Temperature for --samples.
         limit: Use only the first N questions.
-        retry: Earlier failures to redo.
+        retry: Failures to redo on a rerun.
         overwrite: Start over.
 
     Examples:
@@ -70,16 +71,17 @@ def collect_command(
         judgelm data answers collect q.jsonl -o answers/ --generator name=a,model=M
         judgelm data answers collect q.jsonl -o own/ --config c.yaml --samples 5
 
-    Tasks: question asks it alone, with its options; number, choice and preference are Self-Reference's prompts (step by
-    step to a number, a letter, or the better of answer_1 and answer_2), qa is QA-Judge's about the row's context.
+    Tasks: question sends the question with its options; number, choice and preference are Self-Reference's prompts (a
+    number, a letter, or the better of answer_1 and answer_2, step by step); qa is QA-Judge's prompt with the row's
+    context.
 
     A generator may have more settings: name=a,model=M,temperature=0.7,seed=1, or a server:
     name=a,engine=openai,model=NAME,engine_args.base_url=URL. See configs/data/collect.yaml. Exit codes: 0 done, 1 usage
-    or input error or a model that cannot be loaded, 2 answers failed, 130 interrupted.
+    or input error or a model cannot be loaded, 2 answers failed, 130 interrupted.
     """
     generators = merge_generators([*read_generators(config), *map(parse_generator, generator or ())])
     if not generators:
-        raise ConfigError("no generator; name one with --generator name=...,model=... or in a --config file")
+        raise ConfigError("no generator; add --generator name=...,model=... or --config FILE")
     if task is not None:
         generators = [for_task(model, task) for model in generators]
     if samples is not None:
@@ -106,7 +108,9 @@ def collect_command(
 def collect_answers(
     questions: list[Sample], model: AnswerGenerator, file: Path, *, retry: Retry, overwrite: bool
 ) -> tuple[AnswerStats, str]:
-    """One model's answers, with progress on standard error, and a line on them; Ctrl-C leaves a resumable file.
+    """Collect one model's answers with progress on stderr; return the counts and a line that describes them.
+
+    Ctrl-C leaves a resumable file.
 
     Raises:
         JudgelmError: as `judgelm.runs.answers.collect`.
@@ -120,7 +124,7 @@ def collect_answers(
         echo("interrupted; run the same command again to continue", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if stats.failures:
-        echo(f"{model.name}: the first failure: {stats.first_failure}", err=True)
+        echo(f"{model.name}: first failure: {stats.first_failure}", err=True)
     return stats, f"{log.line(stats)} in {file}"
 
 
@@ -134,18 +138,18 @@ def pairs_command(
     same_model: bool = False,
     drop_truncated: bool = False,
 ) -> None:
-    """Draw pairs of answers of different models, as rows for `judgelm data annotate`.
+    """Draw pairs of answers by different models, as rows for `judgelm data annotate`.
 
-    The draw depends on the seed and the question alone. The file appears when it is complete.
+    The draw depends only on the seed and the question. The output is written atomically.
 
     Options:
-        answers: Files that `collect` wrote.
+        answers: Files written by `collect`.
         out: JudgeLM rows without scores.
-        pairs_per_question: Most pairs of a question.
-        seed: Seed of the draw, together with the question's id.
-        with_reference: Use references as answers too, of model "reference".
-        same_model: Pair two decodings of one model as well.
-        drop_truncated: Leave out answers that reached their token limit.
+        pairs_per_question: Maximum pairs per question.
+        seed: Seed of the draw, combined with the question's id.
+        with_reference: Also pair references, as answers of the model "reference".
+        same_model: Also pair two decodings of one model.
+        drop_truncated: Skip answers that reached their token limit.
 
     Examples:
         judgelm data answers pairs q.jsonl --answers answers/*.jsonl -o pairs.jsonl
@@ -153,7 +157,7 @@ def pairs_command(
     Exit codes: 0 done, 1 usage or input error.
     """
     if pairs_per_question < 1:
-        raise ConfigError(f"--pairs-per-question {pairs_per_question}: it must be 1 or more")
+        raise ConfigError(f"--pairs-per-question {pairs_per_question}: expected 1 or more")
     samples = shown_questions(questions)
     answer_set = AnswerSet(answers, drop_truncated=drop_truncated)
     sampler = PairSampler(pairs=pairs_per_question, seed=seed, same_model=same_model)
@@ -172,27 +176,29 @@ def rows_command(
     out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
     task: QuestionTask = "question",
 ) -> None:
-    """Make rows to judge of answers, one answer each, and the truth about them where questions have references.
+    """Make rows of one answer each to judge, and the ground truth if the questions have references.
 
-    The files appear when they are complete; the truth's is OUT.truth.jsonl.
+    The truth is in OUT.truth.jsonl. Both files are written atomically.
 
     Options:
-        answers: Files that `collect` wrote.
+        answers: Files written by `collect`.
         out: Plain rows of one answer each.
-        task: The answers' task; qa takes what stands in the tags.
+        task: Task of the answers; qa takes the text inside the tags.
 
     Examples:
         judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
 
-    Tasks number, choice and preference write OUT.truth.jsonl too, for judgelm study self-reference. Exit codes: 0 done,
-    1 usage or input error.
+    With the tasks number, choice and preference, OUT.truth.jsonl is for judgelm study self-reference. Exit codes: 0
+    done, 1 usage or input error.
     """
     counts: Counter[str] = Counter()
     rows = list(judged_rows(shown_questions(questions), read_collected(answers), task, counts=counts))
     truths = [row.truth for row in rows if row.truth is not None]
     if not rows:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-        raise InputError(f"{', '.join(answers)}: no answer to judge for {questions} ({outcomes}); give answers to them")
+        raise InputError(
+            f"{', '.join(answers)}: no answer matches {questions} ({outcomes}); give answers to these questions"
+        )
     truth_path = out.with_name(f"{out.name.removesuffix('.jsonl')}.truth.jsonl")
     check_no_input([truth_path], [questions, *answers])
     with atomic_write(out) as file:
@@ -207,8 +213,6 @@ def rows_command(
 
 
 class _Log:
-    """A line of progress every half minute."""
-
     def __init__(self, name: str, total: int) -> None:
         self._name, self._total = name, total
         self._logged = time.monotonic()
@@ -230,7 +234,7 @@ class _Log:
 
 
 def shown_questions(path: str, limit: int | None = None, rows: ColumnOptions | None = None) -> list[Sample]:
-    """The questions; a row that cannot be used is named and left out."""
+    """Read the questions; print and skip unusable rows."""
 
     def show(reject: Reject) -> None:
         echo(f"left out {reject.message}", err=True)

@@ -1,4 +1,4 @@
-"""Data sets of the user's own rows: `judgelm data build`, `sample` and `overlap`."""
+"""Data sets from your own rows: `judgelm data build`, `sample` and `overlap`."""
 
 import json
 from dataclasses import asdict
@@ -9,9 +9,10 @@ import typer
 from rich.table import Table
 
 from judgelm.cli.console import EXIT_FAILURES, Results, console, echo, result_table, write_json
+from judgelm.cli.options import parse_pairs
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import atomic_write, check_no_input, parse_json
-from judgelm.yaml_files import parse_yaml, read_yaml
+from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,7 @@ def build_command(
     write_json(results.json_out, json.loads((Path(options.out) / "build.json").read_text(encoding="utf-8")))
     rejected, read = sum(built.counts.rejected.values()), sum(built.counts.read.values())
     if rejected > options.max_reject_rate * read:
-        finding = f"{rejected:,} of {read:,} rows ({rejected / read:.1%}) could not be read"
+        finding = f"{rejected:,} of {read:,} rows ({rejected / read:.1%}) are unreadable"
         console.print(f"{finding} (limit max_reject_rate={options.max_reject_rate}); see the rejects in {options.out}")
         raise typer.Exit(EXIT_FAILURES)
 
@@ -61,14 +62,7 @@ def build_command(
 def _build(
     options: "BuildOptions", progress: "Callable[[str, int], None]" = lambda stage, pairs: None
 ) -> "BuildResult":
-    """Build, and write beside the sets `README.md` and `build.json`.
-
-    Raises:
-        InputError: an input cannot be read, or no pair is left.
-        ConfigError: a set would be empty, or an option does not fit.
-        ModelError: the tokenizer cannot be loaded.
-        RunError: the output cannot be written.
-    """
+    """Build the sets, and write `README.md` and `build.json` next to them."""
     from judgelm.data.builder.dataset_card import dataset_card, manifest
     from judgelm.data.builder.pipeline import build
     from judgelm.data.dataset_files import write_text
@@ -87,7 +81,7 @@ def _build(
 
 
 def _earlier_files(folder: Path) -> set[str]:
-    """Files of an earlier build in the folder, which must not be mistaken for this one's."""
+    """Return the files of an earlier build, to delete those that this build does not write."""
     try:
         return set(json.loads((folder / "build.json").read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -104,23 +98,10 @@ def _tokenizer(options: "BuildOptions") -> Any:
 
 
 def _values(config: Path, changes: list[str]) -> dict[str, Any]:
-    """The file's options, overridden by those of the command line.
-
-    Raises:
-        ConfigError: the file cannot be read, or an argument is not `key=value`.
-    """
     values = read_yaml(config) or {}
     if not isinstance(values, dict):
         raise ConfigError(f"{config}: expected a mapping of options, got {type(values).__name__}")
-    for change in changes:
-        name, equals, value = change.partition("=")
-        if not equals:
-            raise ConfigError(f"{change}: expected key=value, such as seed=1")
-        try:
-            values[name] = parse_yaml(value)
-        except ConfigError as error:
-            raise ConfigError(f"{change}: the value is not YAML: {error}") from error
-    return values
+    return values | parse_pairs(changes, "build")
 
 
 def _summary(built: "BuildResult", out: str) -> Table:
@@ -152,23 +133,23 @@ def sample_command(
     *,
     results: Results,
 ) -> None:
-    """Draw a seeded sample of a file's rows: so many for each value of a field, or of the whole file.
+    """Draw a seeded sample of a file's rows, in total or for each value of a field.
 
-    Values with fewer rows are kept whole and named. OUT.sample.json records the draw.
+    Values with too few rows are kept whole and reported. OUT.sample.json records the draw.
 
     Options:
         file: Rows with ids: a file, a folder, or a pattern.
-        out: The rows drawn, unchanged.
-        per: At most N rows for each value of a field, such as category 100.
-        size: At most N rows of the whole file.
-        seed: Another seed draws others; a larger sample holds the smaller.
+        out: The sampled rows, unchanged.
+        per: Maximum rows for each value of a field, such as category 100.
+        size: Maximum rows in total.
+        seed: Seed; with the same seed, a larger sample contains the smaller one.
         overwrite: Replace another sample.
 
     Examples:
         judgelm data sample mmlu-pro.jsonl --per category 100 -o sampled.jsonl
         judgelm data sample questions.jsonl --size 1000 --seed 1 -o sampled.jsonl
 
-    The same command again finds its file finished and draws nothing. Exit codes: 0 done, 1 usage or input error.
+    If OUT already holds this sample, nothing is drawn. Exit codes: 0 done, 1 usage or input error.
     """
     from judgelm.data.readers.inputs import input_files
     from judgelm.data.readers.rows import RejectCounts
@@ -199,10 +180,10 @@ def sample_command(
 
 
 def _is_finished(out: Path, path: Path, record: dict[str, Any]) -> bool:
-    """True if the file holds this sample.
+    """Return True if the file holds this sample.
 
     Raises:
-        RunError: it holds another one, or something else.
+        RunError: the file holds something else.
     """
     if not out.exists():
         return False
@@ -212,7 +193,7 @@ def _is_finished(out: Path, path: Path, record: dict[str, Any]) -> bool:
         earlier = {}
     if {name: earlier.get(name) for name in record} == record:
         return True
-    raise RunError(f"{out}: holds something else than this sample; choose another -o, or pass --overwrite")
+    raise RunError(f"{out}: exists and is another file; choose another -o or add --overwrite")
 
 
 def _show(subset: "Subset", most: int, rejects: "RejectCounts", out: Path) -> None:
@@ -238,20 +219,20 @@ def overlap_command(
     *,
     results: Results,
 ) -> None:
-    """Find questions and answers of test files in a training file: equal, near, or sharing a passage.
+    """Find questions and answers of test files in a training file: equal, near, or with a shared passage.
 
     Options:
-        train: The training file, in any format of samples.
-        tests: Test files, in any format of samples.
-        threshold: Similarity from which texts are near copies; 1 finds equal ones.
-        words: Words of a passage that questions share; 0 looks for none.
-        examples: Examples of each kind for each test file.
+        train: The training file, in any sample format.
+        tests: Test files, in any sample format.
+        threshold: Minimum similarity of near copies; 1 finds equal texts only.
+        words: Words of a shared passage of questions; 0 turns the passage search off.
+        examples: Examples of each kind per test file.
 
     Examples:
         judgelm data overlap train.jsonl pandalm.jsonl llmbar.jsonl
         judgelm data overlap train.jsonl test.jsonl --json overlap.json
 
-    Exit codes: 0 no overlap, 1 usage or input error, 2 something of a test file is in the training file.
+    Exit codes: 0 no overlap, 1 usage or input error, 2 overlap found.
     """
     from judgelm.data.overlap import IndexedTexts
 
@@ -288,7 +269,7 @@ def _table(train: Path, rows: int, overlaps: "list[Overlap]") -> Table:
 
 def _show_examples(overlap: "Overlap") -> None:
     if overlap.rejected:
-        console.message(f"{overlap.path}: {overlap.rejected:,} rows cannot be used and were not compared")
+        console.message(f"{overlap.path}: {overlap.rejected:,} unusable rows were not compared")
     for example in overlap.examples:
         text, of = (" ".join(part.split()) for part in (example.text, example.of))
         similarity = "" if example.similarity is None else f" ({example.similarity:.2f})"

@@ -31,24 +31,24 @@ def import_command(
     rows_as: LabelOptions,
     results: Results,
 ) -> None:
-    """Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.
+    """Read a published benchmark into rows for judgelm-batch and judgelm eval.
 
     PandaLM, LLMBar, JudgeBench, Auto-J, MT-Bench, FairEval, RewardBench 1 and 2, RM-Bench, preference sets,
     EVOUNA, GSM8K, MMLU-Pro, HotpotQA, 2WikiMultiHopQA, DROP, Quoref,
-    MM-Vet, AlpacaEval's judgments. How each one's metric is taken is printed
-    and kept in OUT.protocol.json; a file of another shape is refused.
+    MM-Vet, AlpacaEval's judgments. judgelm prints each benchmark's metric and writes it to OUT.protocol.json.
+    Files in another format are refused.
 
     Options:
-        name: Benchmark; without it, all are listed.
-        files: Its published files.
-        out: Rows as JSONL; the protocol is written beside it.
+        name: Benchmark. Without it, judgelm lists all of them and the files that each takes.
+        files: The published files.
+        out: Rows as JSONL; the protocol is written next to it.
         overwrite: Replace an earlier import.
 
     Examples:
         judgelm data import
         judgelm data import pandalm testset-v1.json -o pandalm.jsonl
 
-    The first lists all benchmarks and the files that each takes. Exit codes: 0 done, 1 usage or input error.
+    Exit codes: 0 done, 1 usage or input error.
     """
     from judgelm.data.sources.registry import benchmarks, get_benchmark
     from judgelm.data.sources.source import protocol_of
@@ -62,7 +62,7 @@ def import_command(
         return
     protocol = protocol_of(get_benchmark(name))
     if not files:
-        raise ConfigError(f"{name}: no file given; it takes {protocol.files}")
+        raise ConfigError(f"{name}: no files; give {protocol.files}")
     if out is None:
         raise ConfigError(f"-o is missing; name the file for the rows, such as -o {name}.jsonl")
     from judgelm.data.sources.importer import import_benchmark
@@ -90,7 +90,7 @@ def _benchmark_row(result: "ImportResult") -> dict[str, Any]:
 
 def _show_rejects(rejects: "Sequence[Reject]") -> None:
     if rejects:
-        console.message(f"{len(rejects):,} rows rejected; they are in the rejects file:")
+        console.message(f"{len(rejects):,} rows rejected (see the rejects file):")
     for line in RejectCounts(rejects).lines():
         console.message(f"  {line}")
 
@@ -127,19 +127,18 @@ def import_judgments_command(
     *,
     results: Results,
 ) -> None:
-    """Turn published judgments into run files, so that eval and all studies score them like one's own.
+    """Convert published judgments to run files, so that eval and studies can score them.
 
     LLMBar, JudgeBench, Auto-J and PandaLM outputs, AlpacaEval annotations, FastChat judgments, reviews
-    of Vicuna, QLoRA and Cherry LLM, MMLU-Pro results. Writes OUT.jsonl, its manifest, and the rows it could not use.
+    of Vicuna, QLoRA and Cherry LLM, MMLU-Pro results. Writes OUT.jsonl, its manifest, and a file of unusable rows.
 
     Options:
-        files: Published files of one judge.
+        files: Published files of one judge. Without them, judgelm lists all formats.
         out: The run file.
-        published_format: Format, where the fields do not tell it.
-        judge: The judge to take, of files with several; else the judge's name.
-        id_template: Ids made of fields of the rows, such as 'faireval-{question_id}'; default: those of judgelm data
-            import.
-        rows: Pairs whose ids to take, found by question and answers.
+        published_format: Format, if the fields do not identify it.
+        judge: The judge to extract from files with several; else the judge's name.
+        id_template: Ids from fields of the rows, such as 'faireval-{question_id}'. Default: as judgelm data import.
+        rows: Pairs whose ids to use, matched by question and answers.
         overwrite: Replace an earlier import.
 
     Examples:
@@ -147,7 +146,7 @@ def import_judgments_command(
         judgelm data import-judgments gpt-4_pair.jsonl -o gpt-4.jsonl
         judgelm data import-judgments a-vs-b.jsonl b-vs-a.jsonl -o reviews.jsonl
 
-    The first lists all formats and the files that each takes. Exit codes: 0 done, 1 usage or input error.
+    Exit codes: 0 done, 1 usage or input error.
     """
     from judgelm.data.sources.source import publications
 
@@ -201,7 +200,7 @@ def _show_judgments(result: "JudgmentImportResult", out: Path) -> None:
     parts += [f"{count:,} failed ({code})" for code, count in stats.failures.items()]
     console.message(f"{result.source.name}, judge {result.judge}: {', '.join(parts)}")
     if published.unverified:
-        console.message(f"note: this format is unverified: {published.unverified}")
+        console.message(f"unverified format: {published.unverified}")
     _show_rejects(result.rejects)
     console.message(f"source: {published.paper}")
     console.message(f"written: {out}")

@@ -38,21 +38,21 @@ def qa_command(
     rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
-    """Exact match and F1 against judges and people, by data set, prompt and answer type; self-preference.
+    """Compare judges, exact match and F1 with people, by data set, prompt and answer type; self-preference.
 
     Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
 
     Options:
-        answers: The answers that were judged: plain rows, or a QA set's own file.
-        judgments: A run of mode qa; give one or more.
-        human: People's labels: rows of id and label (correct or incorrect, 1 or 0).
-        siblings: An answering model and a judge of its family.
-        own: An answering model's own judge, where their names differ.
-        sibling_others: Whether a sibling's other judges include the answering model's own.
-        types_judge: Judge of the analysis by answer type; default: the nearest to people.
-        failures: Answers without a label: left out, or incorrect as in the original code.
-        rules: Whose exact match decides without a judge; as in the run.
-        validated: Match any validated answer, or the first alone; as in the run.
+        answers: The judged answers: plain rows, or a QA data set's own file.
+        judgments: A run of mode qa. Repeatable.
+        human: Human labels: rows of id and label (correct or incorrect, 1 or 0).
+        siblings: An answering model and a judge of the same family. Repeatable.
+        own: An answering model and the judge that is the same model, if their names differ. Repeatable.
+        sibling_others: Include the model's own judge in the comparison with its sibling.
+        types_judge: Judge for the analysis by answer type. Default: the judge closest to people.
+        failures: Leave failures out, or count them as incorrect as in the original code.
+        rules: Exact match rules, as in the run.
+        validated: Match any validated answer, or only the first; as in the run.
     """
     from judgelm.data.judged_texts import match_samples
     from judgelm.studies.qa import QaOptions, qa_study
@@ -79,11 +79,6 @@ def qa_command(
 
 
 def _run(text: str) -> "QaRun":
-    """Read the run of `JUDGE[:PROMPT]=RUN`.
-
-    Raises:
-        ConfigError: the text has another form.
-    """
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.qa_scores import QaRun
 
@@ -95,7 +90,6 @@ def _run(text: str) -> "QaRun":
 
 
 def _samples(path: Path, reading: "Reading") -> "Iterable[Sample]":
-    """Rows of QA sets with predictions in them, else rows as batch runs read them."""
     from judgelm.data.samples import SampleStream
     from judgelm.data.sources.qa import has_predictions, read_qa
 
@@ -103,11 +97,6 @@ def _samples(path: Path, reading: "Reading") -> "Iterable[Sample]":
 
 
 def _human(path: Path) -> dict[str, bool]:
-    """People's labels by sample id.
-
-    Raises:
-        InputError: a row has no id or no label, or an id comes twice.
-    """
     from judgelm.jsonl import read_jsonl
 
     labels: dict[str, bool] = {}
@@ -116,7 +105,7 @@ def _human(path: Path) -> dict[str, bool]:
         if not key or label is None:
             raise InputError(f"{path}:{line}: expected id and label (correct or incorrect, 1 or 0), got {row!r:.80}")
         if key in labels:
-            raise InputError(f"{path}:{line}: id {key!r} appeared before; keep one label for each answer")
+            raise InputError(f"{path}:{line}: duplicate id {key!r}; keep one label per answer")
         labels[key] = label
     return labels
 
@@ -128,18 +117,18 @@ def self_reference_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """Answering against judging: F1 where the judge knows the answer and where not, overconfidence, correlations.
+    """Relate a judge's answers to its verdicts: F1 by whether it knows the answer, overconfidence, correlations.
 
-    The runs judge single answers as correct or incorrect, with CoT alone or with the judge's own answer as the
-    reference. JUDGE defaults to the file's name; runs of one JUDGE are compared.
+    Runs judge single answers as correct or incorrect: with CoT, or guided by the judge's own answer. JUDGE defaults to
+    the file's name. Runs with the same JUDGE are compared.
 
     Example: judgelm study self-reference --cot small=cot.jsonl --guided small=guided.jsonl -t truth.jsonl -o FOLDER
 
     Options:
-        truth: The truth about each judged answer, JSON lines: id, agent, dataset, truth (true or false); answer (the
-            right one) or judge_correct; question.
-        cot: A run without reference; once per judge.
-        guided: A run guided by the judge's own answer; once per judge.
+        truth: Ground truth as JSONL: id, agent, dataset, truth (true or false), question, and answer (the correct one)
+            or judge_correct.
+        cot: A run without reference. Repeatable, one per judge.
+        guided: A run guided by the judge's own answer. Repeatable, one per judge.
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
     from judgelm.studies.self_reference import self_reference_study
@@ -149,7 +138,7 @@ def self_reference_command(
     with_cot, with_own = _by_judge("--cot", cot), _by_judge("--guided", guided)
     names = list(dict.fromkeys([*with_cot, *with_own]))
     if not names:
-        raise ConfigError("study self-reference: no run is given; add --cot RUN, --guided RUN or both")
+        raise ConfigError("study self-reference: no runs; add --cot RUN, --guided RUN or both")
     runs = [
         JudgeRuns(
             judge=name,
@@ -162,16 +151,11 @@ def self_reference_command(
 
 
 def _by_judge(option: str, values: list[str] | None) -> dict[str, Path]:
-    """Judge -> run file; the name defaults to the file's.
-
-    Raises:
-        ConfigError: two runs of one judge under one option.
-    """
     runs: dict[str, Path] = {}
     for text in values or []:
         judge, path = named_run(text)
         if judge in runs:
-            raise ConfigError(f"{option} {text}: judge {judge!r} has a run already; name the judges: NAME=RUN")
+            raise ConfigError(f"{option} {text}: judge {judge!r} already has a run; name each judge: NAME=RUN")
         runs[judge] = path
     return runs
 
@@ -187,19 +171,21 @@ def ssr_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """Selective self-reference at every tau from two runs on the same self-solves: accuracy, gate, slices, cost.
+    """Evaluate selective self-reference at every tau from two runs: accuracy, gate, slices, cost.
+
+    Both runs must use the same self-answers.
 
     Example: judgelm study ssr --never never.jsonl --always always.jsonl -t truth.jsonl --tau 0.8 -o FOLDER
 
     Options:
-        never: Run of mode ssr that judged without reference.
-        always: Run of mode ssr that always showed the majority answer.
-        truth: The truth about each judged pair, JSON lines: id, winner (1 or 2); answer (the right one) or
-            judge_correct; question, category.
-        selective: A run with its own gate, to be checked against the two others.
-        tau: Least agreement of the self-solves for a reference, 0 to 1.
-        split: How orders that name different answers count; the first table shows all three.
-        calibration_share: Share of each category's questions on which tau is chosen.
+        never: Run of mode ssr without references.
+        always: Run of mode ssr that always shows the majority answer.
+        truth: Ground truth as JSONL: id, winner (1 or 2), question, category, and answer (the correct one) or
+            judge_correct.
+        selective: A run with its own gate, to check against the other two.
+        tau: Minimum agreement of the self-answers to show a reference, 0 to 1.
+        split: How to count conflicting orders; the first table shows all three.
+        calibration_share: Share of each category's questions used to choose tau.
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
     from judgelm.studies.ssr import SsrOptions, ssr_study
@@ -243,41 +229,42 @@ def self_bias_command(
     rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
-    """Self- and family-bias of judges against human scores, with robustness checks (Play Favorites).
+    """Estimate self-bias and family-bias of judges against human scores, with robustness checks (Play Favorites).
 
-    Judges are files of ratings, run files, or both; people's ratings name items and models as the rows do.
+    Judges are rating files, run files, or both. Human ratings must use the items and model names of the rows.
 
     Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
 
     Options:
         ratings: Ratings in long format, or wide files of the Play Favorites data.
-        run: A judge's run of mode rubric or single; repeat for several.
-        rows: The rows these runs judged: answer, answer_models, item (or question).
-        families: YAML: family -> list of models; default: by the models' names.
-        reference: The judge whose scores are the reference.
+        run: A judge's run of mode rubric or single. Repeatable.
+        rows: The rows that the runs judged: answer, answer_models, item (or question).
+        families: YAML: family -> list of models. Default: from the model names.
+        reference: Judge whose scores are the reference.
         item_column: Column of the prompt.
         dimension_column: Column of the dimension.
         task_column: Column of the task type.
-        by: A further column to fit apart; repeat for several.
-        indicator: 0 and 1: another bias with a control group, one effect per judge.
+        by: Fit each value of this column separately. Repeatable.
+        indicator: A 0/1 column: estimate another bias with a control group, one effect per judge.
         scaling: Divide by the dimension's maximum, or rescale to [0, 1].
-        spline: A cubic spline of the reference for its slope.
+        spline: Use a cubic spline of the reference instead of a line.
         length: Control for length in the main regression.
-        length_over: Lengths are normalised within a prompt, or over all rows.
-        length_tokenizer: Hub id or folder whose tokenizer counts the lengths of --run's answers, such as
-            bert-base-uncased (the paper's); default: words.
-        dimensions: Effects of the dimensions.
-        self_term: Self-bias in the regression.
-        family_term: Family-bias in the regression.
+        length_over: Normalise lengths within a prompt or over all rows.
+        length_tokenizer: Tokenizer to measure answers of --run, such as bert-base-uncased (the paper's). Default: count
+            words.
+        dimensions: Include dimension effects.
+        self_term: Include self-bias in the regression.
+        family_term: Include family-bias in the regression.
         errors: Standard errors; cluster is by item.
         level: Level of the Wald intervals.
         checks: Run the robustness checks.
-        weak: A model that a check leaves out; repeat; default: the paper's.
-        other_reference: A family's judges as reference: without its completions, or with, as the authors' code.
-        label_share: Share of labels that inference from few labels is shown.
-        draws: How often these labels are drawn.
-        debiased: Also write all scores without the bias, as JSON lines.
+        weak: Model to leave out in the weak-model check. Repeatable. Default: the paper's.
+        other_reference: Reference from a family's judges, without its own completions (paper) or with them (authors).
+        label_share: Share of labels used in the few-labels check.
+        draws: Number of label draws in that check.
+        debiased: Also write the debiased scores as JSONL.
     """
+    from judgelm.data.samples import SampleStream
     from judgelm.data.sources.rating_tables import (  # statsmodels takes seconds to load
         RatingColumns,
         read_ratings,
@@ -315,34 +302,23 @@ def self_bias_command(
     )
     with console.activity("reading ratings") as show:
         judged = [Path(text.partition("=")[2]) for text in run or []]
-        samples = {} if rows is None else _samples_of(rows, rows_as.reading_of(rows, *judged))
+        stream = () if rows is None else SampleStream([str(rows)], reading=rows_as.reading_of(rows, *judged))
+        samples = {sample.id: sample for sample in stream}
         more = _of_runs(run or [], samples, columns.item, length_tokenizer)
         table = read_ratings(ratings or [], columns, more=more)
         result = study_self_bias(table, options, progress=show)
     output.write(result)
     if debiased is not None:
         write_ratings(debiased_ratings(table, options), debiased)
-        console.message(f"scores without the bias in {debiased}")
-
-
-def _samples_of(rows: Path, reading: "Reading") -> "dict[str, Sample]":
-    """The rows that runs judged, by id.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
-    from judgelm.data.samples import SampleStream
-
-    return {sample.id: sample for sample in SampleStream([str(rows)], reading=reading)}
+        console.message(f"debiased scores in {debiased}")
 
 
 def _of_runs(runs: list[str], samples: "Mapping[str, Sample]", item: str, tokenizer: str | None) -> "Iterator[Row]":
-    """The ratings that run files hold.
+    """Yield the ratings in run files.
 
     Raises:
         ConfigError: runs without rows, a run without its judge's name, or a tokenizer without runs.
-        ModelError: there is no such tokenizer.
-        InputError: a file cannot be read, or a run is not of these rows.
+        InputError: a run does not match the rows.
     """
     from judgelm.data.judged_texts import match_samples
     from judgelm.data.sources.rating_tables import count_words, run_ratings
@@ -350,15 +326,15 @@ def _of_runs(runs: list[str], samples: "Mapping[str, Sample]", item: str, tokeni
 
     if not runs:
         if tokenizer is not None:
-            raise ConfigError("--length-tokenizer counts the answers of --run; files of ratings bring their lengths")
+            raise ConfigError("--length-tokenizer needs --run: rating files already contain lengths")
         return
     if not samples:
-        raise ConfigError("--run: also give the rows that were judged, with --rows: they name the model of each answer")
+        raise ConfigError("--run needs the judged rows, which name the model of each answer; add --rows")
     length = count_words if tokenizer is None else _token_counter(tokenizer)
     for text in runs:
         judge, equals, path = text.partition("=")
         if not equals:
-            raise ConfigError(f"--run {text}: expected JUDGE=RUN, the judge spelled as its own answers' model")
+            raise ConfigError(f"--run {text}: expected JUDGE=RUN, with the judge's name as in answer_models")
         judgments = read_judgments(Path(path))
         for note in match_samples(judgments, samples, name="--rows")[1].notes():
             console.message(f"{path}: {note}")
@@ -366,11 +342,6 @@ def _of_runs(runs: list[str], samples: "Mapping[str, Sample]", item: str, tokeni
 
 
 def _token_counter(source: str) -> Callable[[str], int]:
-    """Counts the tokens of a text, without those that a model's tokenizer adds around it.
-
-    Raises:
-        ModelError: there is no such tokenizer.
-    """
     from judgelm.engines.base import EngineOptions
     from judgelm.engines.model_files import load_tokenizer
 

@@ -22,16 +22,16 @@ def estimate_command(
     rows: LabelOptions,
     results: Results,
 ) -> None:
-    """Estimate how often a model really beats another: by the judge, the labels, Rogan-Gladen and PPI++.
+    """Estimate a model's win rate from judgments, labels, Rogan-Gladen and PPI++.
 
-    The labelled pairs must be a random part of those judged. A tie is half a win.
+    The labelled pairs must be a random sample of the judged pairs. A tie is half a win.
 
     Options:
-        judgments: A run file of judgelm-batch over pairs.
-        samples: The pairs that were judged, where the labels file lacks some.
-        model: Model whose wins are counted; default: the first of two.
-        against: Only pairs against this model.
-        width: Also say how many labels an interval this wide (0.1: 10 points) needs.
+        judgments: A run file over pairs.
+        samples: The judged pairs, if the labels file lacks some.
+        model: Model whose wins are counted. Default: the first of two.
+        against: Use only pairs against this model.
+        width: Also print the number of labels for an interval this wide (0.1: 10 points).
 
     Examples:
         judgelm study estimate run.jsonl --labels labelled.jsonl --samples pairs.jsonl
@@ -49,15 +49,15 @@ def estimate_command(
     from judgelm.studies.claim import ClaimOptions, claim_win_rate
 
     run = read_judgments(judgments)
-    loaded = load_labels(labels, "auto", load_manifest(judgments), rows.reading_of(labels, judgments, beside=samples))
+    loaded = load_labels(labels, "auto", load_manifest(judgments), rows.reading_of(labels, judgments, other=samples))
     labelled, texts = match_labels(run, loaded, name=str(labels))
     pairs = dict(labelled.samples)
     if samples is not None:
         with printed_rejects("row left out") as rejects:
-            reading = rows.reading_of(samples, judgments, beside=labels)
+            reading = rows.reading_of(samples, judgments, other=labels)
             stream = SampleStream([str(samples)], on_reject=rejects, reading=reading)
-            given = {sample.id: sample for sample in stream}
-        pairs |= match_samples(run, given, name=str(samples))[0]
+            by_id = {sample.id: sample for sample in stream}
+        pairs |= match_samples(run, by_id, name=str(samples))[0]
     options = ClaimOptions(model=model, against=against, control=control, width=width)
     claim = claim_win_rate(run, labelled.labels, pairs, options)
     claim = replace(claim, warnings=(*claim.warnings, *replace(labelled, samples=pairs).notes(), *texts.notes()))

@@ -46,11 +46,11 @@ def compare_judges_command(
     Example: judgelm study compare-judges a.jsonl b.jsonl --labels labels.jsonl -o compared
 
     Options:
-        judgments: Two or more: run files, JudgeLM outputs (pred_text), PandaLM results.
-        name: Name of a judge, once for each file, in order.
+        judgments: Two or more run files, JudgeLM outputs (pred_text) or PandaLM results.
+        name: Judge name. Repeat once per file, in order.
         failures: Leave failed judgments out, or count them as ties.
-        order_rule: Two orders into one label, for all judges alike; given is the rule of `judgelm eval`.
-        tie_threshold: Under rule probability: a tie is at most this far from 0.5.
+        order_rule: How to combine two orders, for all judges; given is the rule of `judgelm eval`.
+        tie_threshold: For probability: tie if P is this close to 0.5.
     """
     from judgelm.cli.evaluation import load_labels, load_manifest, read_judges  # scikit-learn takes seconds to load
     from judgelm.studies.compare_judges import CompareOptions, compare_judges
@@ -67,13 +67,14 @@ def compare_judges_command(
 def position_bias_command(
     judgments: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN")], *, output: StudyOutput
 ) -> None:
-    """Effect of the order of answers on a judge's verdicts, for each file or pair of files; no labels.
+    """Measure the effect of answer order on a judge's verdicts, without labels.
 
     Example: judgelm study position-bias bard=bard-vs-gpt.jsonl gpt-vs-bard.jsonl -o order
 
     Options:
-        judgments: Run files in both orders, or review files (Vicuna, QLoRA) of each order: X-vs-Y and Y-vs-X, or of one
-            NAME. NAME is the file's without one; a pair has the name of the first file that holds it.
+        judgments: Run files in both orders, or a review file (Vicuna, QLoRA) per order. Two review files form a pair if
+            they are named X-vs-Y and Y-vs-X, or have the same NAME. NAME defaults to the file's name; a pair uses the
+            name of its first file.
     """
     from judgelm.studies.position_bias import position_bias_study  # statsmodels takes seconds to load
 
@@ -81,11 +82,7 @@ def position_bias_command(
 
 
 def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
-    """Pair runs alone and reviews with those of the files that hold the other order, then pool them by name.
-
-    Raises:
-        InputError: a file cannot be read, is given twice, or has the same answers in the same order twice.
-    """
+    """Read runs, pair review files of opposite orders, and pool both by name."""
     from judgelm.cli.evaluation import check_once, is_run_file
     from judgelm.data.sources.reviews import group_files, read_reviews
     from judgelm.runs.run_files import read_judgments
@@ -112,14 +109,14 @@ def calibration_command(
     rows_as: LabelOptions,
     output: StudyOutput,
 ) -> None:
-    """Reliability of the judge's probabilities, and the effect of a temperature.
+    """Measure how reliable the judge's probabilities are, and fit a temperature.
 
     Example: judgelm study calibration judgments.jsonl --labels labels.jsonl -o calibration
 
     Options:
-        judgments: A run file with probabilities, of judgelm-batch --distribution.
-        bins: Bins of the reliability curve.
-        fit_share: Share of the questions to fit the temperature on; 0 fits none.
+        judgments: A run file with probabilities (judgelm-batch --distribution).
+        bins: Number of bins of the reliability curve.
+        fit_share: Share of the questions to fit the temperature on; 0 does not fit.
     """
     from judgelm.cli.evaluation import load_labels, load_manifest, read_run  # scikit-learn takes seconds to load
     from judgelm.studies.calibration import CalibrationOptions, calibration_study
@@ -138,17 +135,17 @@ def leaderboard_command(
     rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
-    """Elo ratings of many models with intervals and ranks, and AlpacaEval's win rates of each two of them.
+    """Rank models by Elo with intervals, and compute AlpacaEval's win rates for each two models.
 
-    Ratings are by Bradley-Terry, from soft verdicts, ties and both orders; win rates are weighted, discrete, and
+    Elo uses Bradley-Terry with soft verdicts, ties and both orders. Win rates are weighted, discrete and
     length-controlled.
 
     Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
 
     Options:
         files: Runs of pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
-        rows: The pairs that runs judged, with the models' names.
-        difficulty: Rows: instruction (or index) and instruction_difficulty, for the length control.
+        rows: The judged pairs, with the models' names.
+        difficulty: Rows of instruction (or index) and instruction_difficulty, for the length control.
     """
     from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.sources.alpaca_eval import read_difficulties
@@ -165,11 +162,11 @@ def leaderboard_command(
 def _judges(
     files: list[str], rows: list[Path], rejects: "RejectCounts", notes: list[str], rows_as: ColumnOptions
 ) -> "list[JudgeMatches]":
-    """The matches of each judge: of a run file, or of an annotator in all files of annotations; adds notes on joins.
+    """Read the matches of each judge (a run file, or an annotator in all annotation files); add notes on joins.
 
     Raises:
-        ConfigError: a file or judge given twice, or a run file without its rows.
-        InputError: a file cannot be read, or names no models, or a run is not of these rows.
+        ConfigError: a file or judge is given twice, or a run file lacks its rows.
+        InputError: a file names no models, or a run does not match the rows.
     """
     from judgelm.cli.evaluation import check_once, is_run_file
     from judgelm.data.judged_texts import match_samples
@@ -182,9 +179,9 @@ def _judges(
     check_once(path for _, path in named)
     runs = {path: name for name, path in named if is_run_file(path)}
     if runs and not rows:
-        raise ConfigError(f"{next(iter(runs))}: a run file; also give the pairs that it judged, with --rows")
+        raise ConfigError(f"{next(iter(runs))}: run files need the judged pairs; add --rows")
     if len(set(runs.values())) < len(runs):
-        raise ConfigError(f"runs named alike ({', '.join(runs.values())}); give each a name: NAME=FILE")
+        raise ConfigError(f"duplicate run names ({', '.join(runs.values())}); name each run: NAME=FILE")
     reading = rows_as.reading_of(rows[0], *runs) if runs else rows_as.reading
     stream = SampleStream([str(path) for path in rows], on_reject=rejects, reading=reading) if runs else ()
     samples = {sample.id: sample for sample in stream}
@@ -207,16 +204,16 @@ def benchmark_command(
     rows_as: LabelOptions,
     output: StudyOutput,
 ) -> None:
-    """A run by its benchmark's own metric, beside published scores: RewardBench, RM-Bench, JudgeBench and more.
+    """Score a run with its benchmark's own metric, next to published scores.
 
-    Also RewardBench 2, LLMBar, Auto-J, FairEval, Prometheus and EVOUNA.
+    RewardBench 1 and 2, RM-Bench, JudgeBench, LLMBar, Auto-J, FairEval, Prometheus, EVOUNA and more.
 
     Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
 
     Options:
         judgments: A run file over rows of `judgelm data import`.
-        rows: These rows; their .protocol.json names the benchmark.
-        name: The benchmark, where its .protocol.json is not beside the rows.
+        rows: These rows; the .protocol.json next to them names the benchmark.
+        name: The benchmark, if there is no .protocol.json.
     """
     from judgelm.cli.evaluation import read_run  # scikit-learn takes seconds to load
     from judgelm.data.labelled_set import read_labels
@@ -229,11 +226,6 @@ def benchmark_command(
 
 
 def _benchmark_of(rows: Path) -> str:
-    """The benchmark that the import has written beside the rows.
-
-    Raises:
-        InputError: there is no such file, or it names none.
-    """
     path = rows.with_name(f"{rows.name.removesuffix('.jsonl')}.protocol.json")
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["benchmark"])
@@ -251,17 +243,17 @@ def judgelm_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """JudgeLM's Tables 1 to 6 for your own judges: agreement, order effects, scaling, ablations, time and cost.
+    """Reproduce JudgeLM's Tables 1 to 6 for your judges: agreement, order effects, scaling, ablations, cost.
 
     Example: judgelm study judgelm configs/study/judgelm_tables.yaml -o tables
 
     Options:
-        tables: YAML that puts runs into the rows of the paper's tables.
-        runs: Folder of the runs in FILE; default: FILE's own folder.
-        labels: Labels, in place of those in FILE.
-        gpu_hour: Table 3: price of one GPU for one hour.
-        api_prompt_1k: Table 3: an API's price of 1,000 prompt tokens.
-        api_reply_1k: Table 3: an API's price of 1,000 reply tokens.
+        tables: YAML that assigns runs to rows of the paper's tables.
+        runs: Folder of the runs. Default: FILE's folder.
+        labels: Labels that replace those in FILE.
+        gpu_hour: For Table 3: price of a GPU hour.
+        api_prompt_1k: For Table 3: API price of 1,000 prompt tokens.
+        api_reply_1k: For Table 3: API price of 1,000 reply tokens.
     """
     from judgelm.cli.study.tables import read_table_runs  # scikit-learn takes seconds to load
     from judgelm.studies.judgelm_tables import paper_tables

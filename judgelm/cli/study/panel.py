@@ -1,4 +1,4 @@
-"""`judgelm study panel`: several judges' runs joined into one."""
+"""`judgelm study panel`: join the runs of several judges."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -27,15 +27,15 @@ def panel_command(
 ) -> None:
     """Join several judges' runs over the same samples into one, by vote or by mean score.
 
-    A judge is named by its run file, or its model. Failed and missing judgments are no votes.
+    A judge is named by its run file or its model. Failed and missing judgments do not vote.
 
     Options:
-        runs: Run files of judgelm-batch, one per judge.
+        runs: Run files, one per judge.
         out: The joined run file.
         rule: Count verdicts, or compare mean scores.
-        families: YAML or JSON from each family to a list of its judges; a family has one vote.
-        quorum: Minimum of judges (families) with a verdict; default: more than half.
-        overwrite: Start OUT over.
+        families: YAML or JSON: family -> list of judges; a family has one vote.
+        quorum: Minimum number of judges (or families) with a verdict. Default: more than half.
+        overwrite: Replace OUT.
 
     Examples:
         judgelm study panel gpt.jsonl llama.jsonl mistral.jsonl -o panel.jsonl
@@ -46,7 +46,7 @@ def panel_command(
     from judgelm.runs.panel import Panel, aggregate
 
     if out.suffix != ".jsonl":
-        raise InputError(f"-o {out}: the judgments are JSONL; give it the ending .jsonl")
+        raise InputError(f"-o {out}: the name must end in .jsonl")
     panel = Panel(
         runs=tuple(runs),
         out=out,
@@ -62,7 +62,7 @@ def panel_command(
     console.print(_judges(counts))
     console.print(_summary(stats, counts))
     if not counts.same_input:
-        console.message("the runs read different files; they are joined by id", label="note:", style="bold yellow")
+        console.message("the runs read different files; judgelm joined them by id", label="note:", style="bold yellow")
     console.print(f"judgments in {out}")
 
 

@@ -1,4 +1,4 @@
-"""The file of `judgelm study judgelm`, which puts runs into the rows of the paper's tables."""
+"""Read the YAML of `judgelm study judgelm`, which assigns runs to rows of the paper's tables."""
 
 import time
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ from judgelm.yaml_files import read_yaml
 
 
 class _Row(BaseModel):
-    """One row; further keys are the texts before its numbers.
+    """One row. Other keys are the texts of its first columns.
 
     Attributes:
-        reversed: judgments of the same pairs with their answers swapped, from a run of their own.
-        scale: scores accepted in replies of other programs' files.
-        gpus: that the run held, for its cost in Table 3.
+        reversed: a separate run over the swapped pairs.
+        scale: accepted scores in other programs' replies.
+        gpus: number of GPUs, for the cost in Table 3.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -47,7 +47,7 @@ class _Table(BaseModel):
 
 
 class _Prices(BaseModel):
-    """Prices in USD, of a GPU for one hour and of an API for 1,000 tokens; None is not given."""
+    """Prices in USD."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -67,20 +67,20 @@ class _File(BaseModel):
 def read_table_runs(
     path: Path, resampling: Resampling, *, folder: Path | None, labels: Path | None, prices: Mapping[str, float]
 ) -> tuple[dict[int, list[TableRun]], CostPrices]:
-    """Read the file, and score every run that it names.
+    """Read the file, and score every run in it.
 
     Args:
-        path: YAML: `labels`, `prices`, and `tables`, each with its number and its `runs`.
+        path: YAML of `labels`, `prices`, and `tables`, each with its number and `runs`.
         resampling: seed and number of resamples.
-        folder: where paths in the file start; None is the file's own folder.
-        labels: of all runs, in place of those in the file.
-        prices: each one that is given is used in place of that in the file.
+        folder: base of the paths in the file. Default: the file's folder.
+        labels: labels of all runs; override the file's.
+        prices: override the file's.
 
     Returns:
-        The runs by the number of their table, and the prices of Table 3.
+        The runs by table number, and the prices of Table 3.
 
     Raises:
-        ConfigError: the file is not of that form, or a row lacks what its table shows.
+        ConfigError: the file is invalid, or a row lacks what its table shows.
         InputError: a run or its labels cannot be read.
     """
     file, base = _read(path), folder or path.parent
@@ -114,11 +114,6 @@ def _read(path: Path) -> _File:
 
 
 def _cost_prices(path: Path, file: _File, prices: Mapping[str, float]) -> CostPrices:
-    """The prices of the options, else those of the file.
-
-    Raises:
-        ConfigError: one price of the API alone, or a price without anything to price.
-    """
     given = file.prices.model_dump(exclude_none=True) | dict(prices)
     api = {key: given.get(name) for key, name in (("price_in", "api_prompt_1k"), ("price_out", "api_reply_1k"))}
     if len({price is None for price in api.values()}) > 1:
@@ -176,7 +171,7 @@ def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> Ta
 
 
 def _as_authors(scored: ScoredRun, labels: Path, reverse: Mapping[str, Judgment], resampling: Resampling) -> Evaluation:
-    """The evaluation of the same replies and reviews as the authors' parser reads them."""
+    """Evaluate the same replies and reviews with the authors' parser."""
     clusters = {sample.id: sample.question for sample in scored.labelled.samples.values()}
     read = load_labels(labels, "auto", scored.manifest, Reading(as_authors=True))
     labelled, _ = match_labels(scored.judgments, read, name=str(labels))
@@ -190,7 +185,7 @@ def _as_authors(scored: ScoredRun, labels: Path, reverse: Mapping[str, Judgment]
 
 
 def _text(value: object) -> str:
-    """The text as written: YAML reads a bare `no` as false."""
+    """Return the text as written: YAML reads a bare `no` as false."""
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
