@@ -1,3 +1,4 @@
+import os
 import resource
 import signal
 import subprocess
@@ -8,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.errors import InputError, RunError
-from judgelm.jsonl import Appender, encode_line, read_jsonl, repair_tail
+from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.jsonl import Appender, check_no_input, encode_line, read_jsonl, repair_tail
 
 # A high surrogate right before a low one is one character in JSON, so it cannot come back as two.
 TEXT = st.text(st.characters(exclude_categories=[]), max_size=20).filter(
@@ -153,3 +154,48 @@ def test_a_bad_line_is_an_error_with_its_place(tmp_path, line, finding):
 def test_a_missing_file_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match=r"none\.jsonl: cannot read: No such file"):
         list(read_jsonl(tmp_path / "none.jsonl"))
+
+
+@pytest.fixture
+def names(tmp_path):
+    """One file by its path and by other names."""
+    file = tmp_path / "in.jsonl"
+    file.write_text("{}\n")
+    os.link(file, tmp_path / "hard.jsonl")
+    (tmp_path / "soft.jsonl").symlink_to(file)
+    (tmp_path / "folder").symlink_to(tmp_path)
+    (tmp_path / "chain.jsonl").symlink_to(tmp_path / "soft.jsonl")
+    names = (file, "hard.jsonl", "soft.jsonl", "chain.jsonl", "folder/in.jsonl", "folder/hard.jsonl", "./x/../in.jsonl")
+    (tmp_path / "x").mkdir()
+    return [tmp_path / name for name in names]
+
+
+def test_one_file_under_two_names_is_refused(names):
+    for output in names:
+        for read in names:
+            with pytest.raises(ConfigError, match="write over its own input"):
+                check_no_input([output], [read])
+
+
+def test_a_file_beside_the_output_that_is_a_link_of_the_input_is_refused(tmp_path, names):
+    os.link(names[0], tmp_path / "out.jsonl.partial")
+    with pytest.raises(ConfigError, match=r"out\.jsonl\.partial"):
+        check_no_input([tmp_path / "out.jsonl"], [names[0]])
+
+
+def test_other_files_and_devices_are_accepted(tmp_path, names):
+    other = tmp_path / "other.jsonl"
+    other.write_text("{}\n")
+    check_no_input([other, tmp_path / "new.jsonl", "/dev/null"], [names[0], "missing.jsonl", "/dev/null", "-", "a\0b"])
+
+
+def test_redirected_standard_streams_are_files(names, tmp_path):
+    with names[0].open() as file:
+        standard_input = os.dup(0)
+        os.dup2(file.fileno(), 0)
+        try:
+            with pytest.raises(ConfigError, match="its own input -"):
+                check_no_input([names[1]], ["-"])
+        finally:
+            os.dup2(standard_input, 0)
+            os.close(standard_input)

@@ -101,7 +101,6 @@ def score(options: ScoringOptions) -> ScoredRun:
         options=protocol,
     )
     evaluation = replace(evaluation, notes=(*labelled.notes(), *texts.notes()))
-    scored = ScoredRun(evaluation=evaluation, judgments=whole, labelled=labelled, manifest=manifest)
     control = None
     if options.control is not None:
         control = controlled_agreement(
@@ -113,8 +112,11 @@ def score(options: ScoringOptions) -> ScoredRun:
             options=protocol,
             reverse=reverse,
         )
-    return replace(
-        scored,
+    return ScoredRun(
+        evaluation=evaluation,
+        judgments=whole,
+        labelled=labelled,
+        manifest=manifest,
         seen=_seen_questions(labelled, manifest),
         control=control,
         claim=_claim(judgments, labelled, options) if names_models else None,

@@ -1,4 +1,4 @@
-"""Commands, run in this process as the entry points run them."""
+"""Fixtures that run commands in this process."""
 
 import io
 import sys
@@ -11,7 +11,7 @@ from tests.support.jsonl_files import write_rows
 
 @pytest.fixture
 def cli(monkeypatch, capsys):
-    """Run `judgelm-batch` or `judgelm` with arguments; exit code, standard output, standard error."""
+    """Run `judgelm-batch` or `judgelm`; return exit code, standard output and standard error."""
 
     def run(program, *arguments, stdin=None):
         if stdin is not None:
@@ -26,7 +26,7 @@ def cli(monkeypatch, capsys):
 
 @pytest.fixture
 def batch(cli, tmp_path):
-    """Judge a file with the scripted engine into `out.jsonl`; what `cli` returns."""
+    """Judge a file into `out.jsonl` with the scripted engine; return what `cli` returns."""
 
     def run(path, *options, reply="8 6\\n", out=None, stdin=None):
         command = ("judgelm-batch", path, "-o", out or tmp_path / "out.jsonl", "--engine", "scripted", "--model", reply)
@@ -37,7 +37,7 @@ def batch(cli, tmp_path):
 
 @pytest.fixture
 def pairs(tmp_path):
-    """A file of plain pairs."""
+    """Write a file of plain pairs."""
 
     def write(n, name="pairs.jsonl", **fields):
         rows = ({"id": f"p{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} | fields for i in range(n))

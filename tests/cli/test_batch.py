@@ -1,4 +1,4 @@
-"""`judgelm-batch` from the outside, with the scripted engine."""
+"""`judgelm-batch` with the scripted engine."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ def out(tmp_path):
 
 @pytest.fixture
 def script(tmp_path):
-    """A file of replies by prompt."""
+    """Write a script of replies by prompt."""
 
     def write(replies):
         path = tmp_path / "script.json"
@@ -95,7 +95,7 @@ def test_failures_are_counted_and_set_the_exit_code(batch, pairs, out, script):
     assert "engine 1" in err
     failures = {row["id"]: row["failure"] and row["failure"]["code"] for row in rows_of(out)}
     assert failures == {"p0": None, "p1": "off_grammar", "p2": "out_of_range", "p3": "engine"}
-    code, _, err = batch(pairs(4), reply=replies)  # only p3 is judged again, but the earlier failures still stand
+    code, _, err = batch(pairs(4), reply=replies)  # only p3 is judged again, and earlier failures still count
     assert code == 2
     assert "failed in earlier sessions" in err
     assert batch(pairs(4), "--max-failure-rate", "0.75", reply=replies)[0] == 0  # 3 of 4 failed, over all sessions
@@ -151,7 +151,7 @@ TRY = (*RUN, *SCRIPTED, "8 6")
         ([*RUN, *SCRIPTED, "8 6", "--self-answers", "nowhere.jsonl"], "no such file"),
         ([*RUN, "--model", "x", "--mode", "duel"], "mode 'duel' does not exist; available: pair"),
         ([*RUN, "--model", "x", "--engine", "vlm"], "engine 'vlm' does not exist"),
-        ([*RUN, "--engine", "scripted"], "the scripted engine has no default judge; name one"),
+        ([*RUN, "--engine", "scripted"], "the scripted engine has no default judge"),
         ([*RUN, "--model", ""], "the model name is empty"),
         ([*RUN, "--model", "no-such-model", "--reasons", "flips"], "add --both-orders"),  # before anything is loaded
         (["{pairs}", *SCRIPTED, "8 6"], "-o is missing"),

@@ -1,4 +1,4 @@
-"""`judgelm-batch --cascade`, and its runs compared."""
+"""`judgelm-batch --cascade`, and a comparison of its runs."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def scripts(tmp_path):
-    """The small judge calls every second pair a tie, which leaves it to the large one, whose word is `9 2`."""
+    """The small judge calls every second pair a tie; the large one replies `9 2`."""
     small = {f"q{i}|a|b": "5 5\n" if i % 2 else "9 2\n" for i in range(6)}
     (tmp_path / "small.json").write_text(json.dumps(small))
     (tmp_path / "large.json").write_text(json.dumps({f"q{i}|a|b": "9 2\n" for i in (1, 3, 5)}))

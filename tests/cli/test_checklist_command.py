@@ -1,4 +1,4 @@
-"""`judgelm-batch --mode checklist` from the outside."""
+"""`judgelm-batch --mode checklist`."""
 
 import json
 
@@ -9,7 +9,7 @@ from tests.support.jsonl_files import rows_of, write_rows
 
 @pytest.fixture
 def rows(tmp_path):
-    """Two pairs, the second with a criterion of its own."""
+    """Two pairs; the second has its own criterion."""
     pair = {"question": "q", "answer_1": "a", "answer_2": "b", "winner": "tie"}
     return write_rows(tmp_path / "rows.jsonl", [pair | {"id": "1"}, pair | {"id": "2", "criteria": ["It is mine."]}])
 
@@ -19,7 +19,7 @@ def test_criteria_of_a_file_and_of_the_row(batch, cli, rows, tmp_path):
     code, _, _ = batch(rows, "--mode", "checklist", "--criteria", tmp_path / "criteria.yaml", reply="Yes")
     first, second = rows_of(tmp_path / "out.jsonl")
     assert code == 0
-    # (3 - 1) / 3 for a yes to both, and 1 for a yes to the one of its own
+    # (3 - 1) / 3 for a yes to both, and 1 for a yes to the row's criterion
     assert (first["scores"], second["scores"]) == (pytest.approx([2 / 3] * 2), pytest.approx([1, 1]))
     assert [shown["part"] for shown in second["shown"]] == ["It is mine."] * 2
     code, printed, _ = cli("judgelm", "eval", tmp_path / "out.jsonl", "--labels", rows)

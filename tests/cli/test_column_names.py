@@ -1,4 +1,4 @@
-"""`--column` and `--sheet`: given once, recorded in the run's manifest, and used where its rows are read again."""
+"""`--column` and `--sheet`: recorded in the run's manifest, and used when its rows are read again."""
 
 import csv
 import json

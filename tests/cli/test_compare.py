@@ -1,4 +1,4 @@
-"""`judgelm compare`: from two models, or files of their answers, to a claim; scripted models and judge."""
+"""`judgelm compare` with scripted models and a scripted judge."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ A, B = ("name=a,engine=scripted,model=Paris", "name=b,engine=scripted,model=Lyon
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory with 20 questions, and a judge that prefers Paris in both orders."""
+    """Enter a folder with 20 questions, and a judge that prefers Paris in both orders."""
     monkeypatch.chdir(tmp_path)
     write_rows("questions.jsonl", [{"id": f"q{i}", "question": f"What is {i}?"} for i in range(20)])
     write_judge(range(20))
@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def write_judge(paris, questions=20):
-    """A script that prefers Paris on some of the questions, and Lyon on the others."""
+    """Write a script that prefers Paris on some questions, and Lyon on the others."""
     script = {}
     for index in range(questions):
         scores = ("9", "2") if index in paris else ("2", "9")
@@ -34,7 +34,7 @@ def write_judge(paris, questions=20):
 
 @pytest.fixture
 def compare(cli, folder):
-    """Compare two models, by default scripted ones; exit code, standard output and error in one line each."""
+    """Compare two models; return exit code, standard output and standard error, each on one line."""
 
     def run(*arguments, models=(A, B)):
         command = ("judgelm", "compare", *models, "--questions", "questions.jsonl", "-o", "out", *JUDGE, "judge.json")
@@ -45,7 +45,7 @@ def compare(cli, folder):
 
 
 def estimates():
-    """The rates of the claim in the study's file, by name."""
+    """Return the win rates in study.json by name."""
     study = json.loads(Path("out/study.json").read_text())
     return {
         row["estimate"]: row["rate"] for table in study["tables"] if table["name"] == "claim" for row in table["rows"]

@@ -1,4 +1,4 @@
-"""Whatever a file, a user or a server names things: the terminal gets no control character, no markup, no escape."""
+"""Names from files, users and servers never reach the terminal as control characters, markup or escapes."""
 
 import json
 import logging
@@ -151,7 +151,7 @@ def test_tracebacks_warnings_and_log_messages_are_escaped(monkeypatch, capsys):
 
 
 def test_one_place_writes_to_the_terminal():
-    """Another console, or a plain print, would show names as they are; `write_text` writes for machines."""
+    """Another console, or a plain print, would not escape names; `write_text` is for machines."""
     folder = Path(console_module.__file__).parent
     for path in folder.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -163,7 +163,7 @@ def test_one_place_writes_to_the_terminal():
 
 
 def judged(count, seconds):
-    """The counts of a run after so many judgments and seconds."""
+    """Return the counts of a run after `count` judgments."""
     return RunStats(judged=count, judge_s=seconds, prompt_tokens=100 * count)
 
 

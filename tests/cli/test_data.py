@@ -1,4 +1,4 @@
-"""`judgelm data build` and the recipe beside it: one folder with sets, card, manifest, report and what was left out."""
+"""`judgelm data build`: a folder with sets, card, manifest and rows left out."""
 
 import json
 

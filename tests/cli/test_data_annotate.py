@@ -1,4 +1,4 @@
-"""`judgelm data annotate` by its door, in this process or its own, against a real server that does everything wrong."""
+"""`judgelm data annotate` against a real, misbehaving server."""
 
 import json
 import re
@@ -13,10 +13,7 @@ import pytest
 
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
-from judgelm.errors import InputError
-from judgelm.records import Sample
 from judgelm.runs.run_files import read_judgments
-from judgelm.runs.teacher import TeacherPrompts
 from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
 from tests.support.endpoint.server import endpoint
 from tests.support.jsonl_files import rows_of
@@ -35,7 +32,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def annotate(folder, monkeypatch, capsys):
-    """Run the recipe in this process: exit code, standard output, standard error."""
+    """Run the recipe in this process; return exit code, standard output and standard error."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["annotate.py", *map(str, arguments)])
@@ -49,7 +46,7 @@ def annotate(folder, monkeypatch, capsys):
 
 
 def pairs(n, references=True):
-    """Pair i has answers of i % 5 + 1 and i % 3 + 1 words, which the teacher's scores are."""
+    """Make pairs; the answers of pair i have i % 5 + 1 and i % 3 + 1 words, the teacher's scores."""
     return [
         {
             "question_id": f"q{i}",
@@ -202,7 +199,7 @@ def test_a_cap_stops_it_with_clear_words_and_a_higher_one_goes_on(annotate):
 
 SAYS = {
     ("good", "bad"): "8 3\nfirst", ("bad", "good"): "2 9\nsecond",  # one winner in both orders
-    ("this", "that"): "7 6\nfirst", ("that", "this"): "7 6\nfirst",  # whatever stands first
+    ("this", "that"): "7 6\nfirst", ("that", "this"): "7 6\nfirst",  # always the first answer
     ("one", "two"): "5 5\ntie", ("two", "one"): "no scores at all",  # one order cannot be read
     ("odd", "even"): "42 5\nmuch", ("even", "odd"): "5 4\nfirst",  # the order given cannot be read
 }  # fmt: skip
@@ -273,11 +270,6 @@ def test_references_where_there_are_some(annotate):
     [row] = rows_of("t.jsonl")
     assert ("score" in row, row["score_w_reference"], row["reference"]) == (False, [8, 6], {"text": "it is 2"})
     assert counts_of(out)["pairs without a reference"] == 2
-
-
-def test_ids_that_look_like_prompts_are_refused():
-    with pytest.raises(InputError, match="the suffixes #reference and #swapped are reserved"):
-        list(TeacherPrompts()(Sample(id="1#swapped", question="q", answers=("a", "b"))))
 
 
 @pytest.mark.parametrize(

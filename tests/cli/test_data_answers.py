@@ -1,4 +1,4 @@
-"""`judgelm data answers` by its door: answers of models and servers, pairs of them, and the way to a teacher's rows."""
+"""`judgelm data answers`: collect answers from models and servers, and make pairs for a teacher."""
 
 import json
 import runpy
@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def tool(folder, monkeypatch, capsys):
-    """Run a recipe in this process: exit code, standard output, standard error."""
+    """Run a recipe in this process; return exit code, standard output and standard error."""
 
     def run(name, *arguments):
         monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
@@ -49,7 +49,7 @@ def questions(n, name="questions.jsonl"):
 
 
 def served_by(server, name, **more):
-    """An answerer at a server, as the command line says it."""
+    """Return the options of a generator on a server."""
     more = {"engine_args.base_url": server.base_url, "engine_args.backoff_s": 0.01, "max_tokens": 40} | more
     given = ",".join(f"{key}={value}" for key, value in more.items())
     return ("--generator", f"name={name},engine=openai,model=tiny,form=plain,{given}")
@@ -109,7 +109,7 @@ def test_a_model_that_has_finished_is_not_loaded_again(collect):
         collect(*answerer)
     with Path("ans/ann.jsonl").open("a") as file:
         file.write('{"id": "7#gr')  # a line that a kill tore
-    code, out, _ = collect(*answerer)  # the server is gone, and nobody minds
+    code, out, _ = collect(*answerer)  # the server is gone
     assert (code, out[:39]) == (0, "ann: 3 of 3 asked, 3 of them before, 0 ")
 
 

@@ -1,4 +1,4 @@
-"""`judgelm data import`, and a judging run over what it wrote."""
+"""`judgelm data import`, and a run over the imported rows."""
 
 import json
 

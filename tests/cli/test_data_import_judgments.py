@@ -1,4 +1,4 @@
-"""`judgelm data import-judgments` and `judgelm data sample` by their commands."""
+"""`judgelm data import-judgments` and `judgelm data sample`."""
 
 import json
 

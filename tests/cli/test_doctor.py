@@ -1,4 +1,4 @@
-"""`judgelm doctor`; it runs in a process in which packages can be put at fault."""
+"""`judgelm doctor`, in a process where packages can be broken."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import pytest
 
 
 def run(*arguments, site=None, columns=80):
-    """Exit code, standard output and standard error of `judgelm doctor`; `site` is what Python looks into first."""
+    """Run `judgelm doctor`, with `site` first on the import path; return exit code, standard output and error."""
     environment = os.environ | {"COLUMNS": str(columns), "OMP_NUM_THREADS": "1"}
     if site is not None:
         environment["PYTHONPATH"] = str(site)

@@ -1,4 +1,4 @@
-"""What can be known of the files and names is said before torch, transformers or statistics are loaded."""
+"""Mistakes in files and names are reported before torch, transformers or statistics are loaded."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ PAIR = {"id": "1", "question": "q", "answer_1": "a", "answer_2": "b", "winner": 
 
 @pytest.fixture
 def errors_of(tmp_path, batch, monkeypatch):
-    """Run a command in a folder with `pairs.jsonl`, `other.jsonl` and a run, `out.jsonl`; what it said."""
+    """Run a command in a folder with `pairs.jsonl`, `other.jsonl` and a run, `out.jsonl`; return its errors."""
     batch(write_rows(tmp_path / "pairs.jsonl", [PAIR]))
     write_rows(tmp_path / "other.jsonl", [{"a": 1}])
     (tmp_path / "cp1252.csv").write_bytes("question,answer_1,answer_2\ncafé,a,b\n".encode("cp1252"))

@@ -1,4 +1,4 @@
-"""`judgelm eval` and `judgelm report` from the outside: the published figures, and judgelm's own runs."""
+"""`judgelm eval` and `judgelm report` on published figures and on judgelm's runs."""
 
 import json
 
@@ -118,7 +118,7 @@ def test_questions_that_the_judge_was_trained_on_are_counted(cli, judged, traine
 
 @pytest.fixture
 def again(batch, judged):
-    """Judge the four pairs with other options; the run file."""
+    """Judge the four pairs with other options; return the run file."""
 
     def run(*options):
         out = judged / "again.jsonl"
@@ -244,7 +244,7 @@ def test_what_only_the_parser_anywhere_reads_is_counted_apart(cli, tmp_path):
 
 
 REVIEWS = {"1": "8 6\nBetter.", "2": "8  6\nTwo blanks.", "3": "-1 5\nUnread.", "4": "5,9", "5": " 7 7"}
-"""The original parser reads 1 and 4, and its evaluation leaves 3 out; ours reads 1, 2, 4 and 5 as labels."""
+"""The original parser reads 1 and 4, and its evaluation drops 3; ours reads 1, 2, 4 and 5 as labels."""
 
 
 def test_the_original_parser_reads_the_labels_too(cli, tmp_path):
@@ -262,7 +262,7 @@ def test_the_original_parser_reads_the_labels_too(cli, tmp_path):
 
 @pytest.fixture
 def swayed(cli, tmp_path):
-    """Pairs, and a run in both orders of a judge for whom the answer shown first is better: 8 to 2, then 9 to 2."""
+    """Pairs, and a run in both orders by a judge that prefers the first answer: 8 to 2, then 9 to 2."""
     rows = [{"id": str(key), "question": f"q{key}", "answer_1": "a", "answer_2": "b"} for key in range(3)]
     pairs = write_rows(tmp_path / "pairs.jsonl", rows)
     script = {f"q{key}|a|b": "8 2" for key in range(3)} | {f"q{key}|b|a": "9 2" for key in range(3)}

@@ -1,4 +1,4 @@
-"""`judgelm export`: the input's rows as they came, with verdicts beside them."""
+"""`judgelm export`: the input rows with their verdicts."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ PAIRS = ROWS + 'x,=1+1,"a, b",b,1\ny,q2,,b,tie\n'
 
 @pytest.fixture
 def judged(batch, tmp_path):
-    """Judge a table in which the first answer always wins; the table and the run."""
+    """Judge a table where the first answer always wins; return the table and the run."""
 
     def judge(text, *options):
         table = tmp_path / "pairs.csv"
@@ -89,7 +89,7 @@ def test_what_cannot_be_written_or_is_not_what_was_judged_is_refused(
 
 @pytest.fixture
 def exported(cli, batch, tmp_path):
-    """Judge pairs with other fields, export them, and read the table: its rows below the header, and what is said."""
+    """Judge pairs with extra fields and export them; return the rows of the table and the messages."""
 
     def export(kind, *options, reason=None, **fields):
         row = {"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"} | fields

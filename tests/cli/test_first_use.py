@@ -1,4 +1,4 @@
-"""What a newcomer runs into: each gets somewhere, or a sentence that gets them there."""
+"""Mistakes of new users: the command works, or its error says how to fix them."""
 
 import json
 import shutil
@@ -87,7 +87,7 @@ def offline(monkeypatch):
 
 
 def adapter_alone(folder, base):
-    """A folder as PEFT saves an adapter, which names its base."""
+    """Write a PEFT adapter folder that names its base."""
     folder.mkdir()
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": str(base)}))
     (folder / "adapter_model.safetensors").write_bytes(b"")

@@ -1,4 +1,4 @@
-"""`--help` of every command: what it says first, examples that could be run, and what the exit codes mean."""
+"""`--help` of every command: examples that parse, exit codes, and two lengths."""
 
 import inspect
 import re
@@ -26,7 +26,7 @@ def help_text(command):
 
 
 def examples(text):
-    """The commands in a help text: lines of their own that begin with a program, or behind `Example:`."""
+    """Return the commands in a help text."""
     lines = [re.sub(r"^\s*Example:\s*", "", line).strip() for line in text.splitlines()]
     return [re.sub(r"\s{2,}\(.*\)$", "", line) for line in lines if re.match(r"judgelm", line)]
 

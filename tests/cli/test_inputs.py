@@ -1,4 +1,4 @@
-"""Inputs of commands: broken ones end with 1 and keep what was judged; shards, folders, pipes and Parquet are read."""
+"""Inputs of commands: broken files, shards, folders and pipes."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def test_what_comes_before_a_broken_place_is_judged_and_the_run_ends_with_1(cli,
     assert code == 1
     assert f"{name}:{6 if name == 'a.json' else 7}: " in err
     assert [row["id"] for row in rows_of(tmp_path / "out.jsonl")] == ["p0", "p1", "p2", "p3", "p4"]
-    assert cli(*command)[0] == 1  # judges nothing twice, and says so again
+    assert cli(*command)[0] == 1  # judges nothing twice, and reports the error again
     assert len(rows_of(tmp_path / "out.jsonl")) == 5
 
 

@@ -1,4 +1,4 @@
-"""Commands that join by id, from the outside: exchanged answers, other texts, several annotators."""
+"""Commands that join by id: swapped answers, other texts, missing ids."""
 
 import json
 
@@ -18,7 +18,7 @@ def annotation(question, first, second, preference, **fields):
 
 @pytest.fixture
 def judged(cli, tmp_path):
-    """A run by a judge that is right, over rows without ids in which the old model's output is the first."""
+    """A run by a correct judge, over rows without ids whose first output is the old model's."""
     rows = [annotation(question, *answers, None) for question, answers in QUESTIONS.items()]
     (tmp_path / "rows.json").write_text(json.dumps(rows))
     script = {f"{question}|{'|'.join(answers)}": "2 9" for question, answers in QUESTIONS.items()}
@@ -91,7 +91,7 @@ def test_studies_of_models_compare_the_rows(cli, judged):
 
 
 def rows_named(folder, name, ids, **fields):
-    """Pairs under these ids; fields replace their own."""
+    """Write pairs with these ids; `fields` override the defaults."""
     return write_rows(folder / name, ({"id": key} | PAIR_TEXTS | fields for key in ids))
 
 
@@ -107,7 +107,7 @@ def run_of_four(cli, tmp_path):
 
 
 def joined_files(folder, ids):
-    """Files of every kind that a command joins by id, under these ids."""
+    """Write one file of each kind that commands join by id."""
     own = {"solves": [{"text": "so A", "answer": "A"}] * 5, "failure": None}
     return {
         "references": write_rows(folder / "references.jsonl", ({"id": key, "reference": "Iron."} for key in ids)),

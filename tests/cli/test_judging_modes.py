@@ -1,4 +1,4 @@
-"""`judgelm-batch --mode`: other ways of judging than pairs; `judgelm judges modes`."""
+"""`judgelm-batch --mode` with modes other than pair; `judgelm judges modes`."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ OWN = {"tone": {"question": "Kind?", "levels": {"rude": {"score": 1}, "kind": {"
 
 @pytest.fixture
 def rows(tmp_path):
-    """A file of rows."""
+    """Write a file of rows."""
 
     def write(rows):
         return write_rows(
@@ -27,7 +27,7 @@ def rows(tmp_path):
 
 @pytest.fixture
 def judged(cli, tmp_path):
-    """Judge a file; exit code, standard error, and the judgments."""
+    """Judge a file; return exit code, standard error and judgments."""
     out = tmp_path / "out.jsonl"
 
     def run(path, model, *options, engine="scripted"):

@@ -1,4 +1,4 @@
-"""Numbers that are not finite, or beyond 64 bits, are usage errors of every command that takes a number."""
+"""Numbers that are not finite, or exceed 64 bits, are usage errors of every command."""
 
 import pytest
 

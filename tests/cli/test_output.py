@@ -1,4 +1,4 @@
-"""What scripts read: `--json`, `--quiet`, colours, and a terminal that is none; and a heap that is frozen meanwhile."""
+"""`--json`, `--quiet` and colours; the frozen heap during a run."""
 
 import gc
 import json
@@ -26,7 +26,7 @@ def test_a_batch_run_gives_its_counts_and_a_quiet_one_says_nothing_else(batch, p
 
 
 def in_a_terminal(command, **environment):
-    """What a command writes where standard output and standard error are a terminal."""
+    """Return the output of a command in a terminal."""
     ours, theirs = pty.openpty()
     environment = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", **environment}
     with subprocess.Popen([sys.executable, *command], stdout=theirs, stderr=theirs, env=environment) as process:

@@ -1,4 +1,4 @@
-"""`judgelm-batch` with distributions, reasons and repairs: what stands in the files and in the summary."""
+"""`judgelm-batch` with distributions, reasons and retries: run files and summary."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Keys and passwords stand in no file, message, log or metric, however a run ends; real processes and servers."""
+"""Keys and passwords never appear in files, messages, logs or metrics, however a run ends."""
 
 import json
 import logging
@@ -47,7 +47,7 @@ def run(*command, cwd):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Where a run is started and what it reads lies."""
+    """A folder with pairs."""
     rows = ({"id": str(i), "question": f"q{i}", "answer_1": "a", "answer_2": "b"} for i in range(3))
     write_rows(tmp_path / "pairs.jsonl", rows)
     return tmp_path
@@ -58,14 +58,14 @@ def with_password(server):
 
 
 def judging(base_url, *more):
-    """The options of a run of an engine behind an address."""
+    """Return the options of a run against a server."""
     engine = ("--engine", "openai", "--model", "tiny", "--engine-arg", f"base_url={base_url}")
     return ("pairs.jsonl", "-o", "out.jsonl", *engine, "--engine-arg", "retries=0", *more)
 
 
 @pytest.fixture
 def batch(cli, folder, monkeypatch):
-    """Run `judgelm-batch` there with keys in the environment, and see that it prints none; exit code and errors."""
+    """Run `judgelm-batch` with keys in the environment, and check that it prints none; return exit code and errors."""
     monkeypatch.chdir(folder)
     for name, secret in ENVIRONMENT.items():
         monkeypatch.setenv(name, secret)

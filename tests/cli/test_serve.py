@@ -1,4 +1,4 @@
-"""`judgelm serve`, its recipe, and `judgelm web`: what they refuse, what they say, and that they serve and end."""
+"""`judgelm serve`, its recipe, and `judgelm web`: errors, start and shutdown."""
 
 import os
 import re
@@ -22,7 +22,7 @@ PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}
 
 @contextmanager
 def running(*command, output="stderr"):
-    """The process and its address, as soon as it says it."""
+    """Yield the process, its address and its output so far, once it prints the address."""
     process = subprocess.Popen([sys.executable, *command], cwd=ROOT, text=True, **{output: subprocess.PIPE})
     lines = []
     try:
@@ -130,7 +130,7 @@ def test_a_model_that_cannot_be_asked_to_chat_is_said_before_it_is_served(cli):
     assert "serving" not in err
 
 
-@pytest.mark.browser  # a server of its own, as the page's other tests have
+@pytest.mark.browser  # starts its own server, as the page's other tests do
 def test_the_page_is_served_with_its_policy_and_no_files_and_ends_in_order():
     command = [sys.executable, "-m", "judgelm", "web", "8 6", "--engine", "scripted", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"}) as process:

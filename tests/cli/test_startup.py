@@ -1,4 +1,4 @@
-"""Help, version and completion come at once: what they import and what the shell is offered, and nothing else."""
+"""Help, version and completion are fast: what they import, and what they complete."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ NOT_FOR_HELP = (
     *("torch", "transformers", "huggingface_hub", "datasets", "numpy", "pandas", "scipy", "sklearn"),
     *("statsmodels", "matplotlib", "jinja2", "yaml", "fastapi", "gradio", "ray", "vllm", "httpx"),
 )
-"""Not pydantic, which Typer itself loads to read options."""
+"""Without pydantic, which Typer loads."""
 LISTED = """
 import contextlib, io, json, os, sys
 from judgelm.cli import batch, main
@@ -22,7 +22,7 @@ for line, environment in json.loads(sys.argv[1]):
 
 
 def run(*calls):
-    """What each call of a program prints, and which of those modules one process has loaded by then.
+    """Run each call in one process; return its output, and the modules loaded so far.
 
     Args:
         calls: command line and what is added to the environment.
@@ -53,7 +53,7 @@ def test_what_can_be_named_is_offered_and_nothing_that_judging_needs_imported():
         "judgelm judges modes m": "multi multimodal",
         "judgelm-batch --mode s": "single ssr",
         "judgelm-batch --reasons c": "close",
-        "judgelm-batch pai": "",  # nothing of ours, so that bash goes on to file names
+        "judgelm-batch pai": "",  # empty, so that bash completes file names
     }
     assert completed(*offered) == {line: (sorted(words.split()), []) for line, words in offered.items()}
 
@@ -71,7 +71,7 @@ def test_names_of_what_must_be_read_are_offered():
 
 
 def completed(*lines):
-    """For each line the proposals for its last word as bash gets them, and the modules loaded for them."""
+    """Return bash's completions of each line's last word, and the modules loaded for them."""
     calls = []
     for line in lines:
         variable = f"_{line.split()[0].upper().replace('-', '_')}_COMPLETE"

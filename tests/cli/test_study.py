@@ -1,4 +1,4 @@
-"""`judgelm study compare-judges` and `calibration` from the outside."""
+"""`judgelm study compare-judges` and `calibration`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`judgelm study qa`, `ssr` and `self-reference` from the outside."""
+"""`judgelm study qa`, `ssr` and `self-reference`."""
 
 import json
 
@@ -11,7 +11,7 @@ from tests.support.judged_items import write_run
 
 @pytest.fixture
 def study(cli, tmp_path):
-    """Run a study; its tables by name where it succeeds, else the exit code and the message."""
+    """Run a study; return its tables by name, or the exit code and the message."""
 
     def run(*arguments):
         code, out, err = cli(
@@ -86,7 +86,7 @@ def test_arguments_that_make_no_sense_are_refused(qa, tmp_path, monkeypatch, mor
 
 @pytest.fixture
 def ssr(study, tmp_path):
-    """The judge names the same response in both orders; its five solves are G, G, G, G, B."""
+    """The judge picks the same response in both orders; its five self-answers are G, G, G, G, B."""
 
     def judged(key, winner):
         labels = ("1", "2") if winner == 1 else ("2", "1")

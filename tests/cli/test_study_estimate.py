@@ -1,4 +1,4 @@
-"""`judgelm study estimate`, and its place in `eval` and `report`."""
+"""`judgelm study estimate`, and the win rate in `eval` and `report`."""
 
 import json
 

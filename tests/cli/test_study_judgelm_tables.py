@@ -1,4 +1,4 @@
-"""`judgelm study judgelm`: the file that says which run stands where."""
+"""`judgelm study judgelm`: the YAML that assigns runs to rows."""
 
 import json
 
@@ -126,7 +126,7 @@ def test_runs_without_an_engine_have_no_times(cli, batch, folder, kind):
 
 
 def test_the_authors_rows_read_the_labels_by_their_parser(cli, folder):
-    reviews = {"1": "8 6", "2": "8  6"}  # two blanks are none of theirs
+    reviews = {"1": "8 6", "2": "8  6"}  # the authors' parser refuses two blanks
     write_rows(folder / "labels.jsonl", ({"question_id": name, "text": text} for name, text in reviews.items()))
     _, (ties, left_out) = table_of(cli, folder, f"{LABELS}\n{table_yaml(1, ROW)}")
     assert (ties["n"], left_out["n"]) == (1, 2)

@@ -9,7 +9,7 @@ from tests.support.jsonl_files import rows_of, write_rows
 
 @pytest.fixture
 def study(cli, tmp_path):
-    """Run the study; the rows of its table by group, or the message where it fails."""
+    """Run the study; return the rows of its table by group, or the message."""
 
     def run(*arguments):
         options = ("-o", tmp_path / "study", "--bootstrap", "100", "--json", "-")

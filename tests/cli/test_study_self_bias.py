@@ -1,4 +1,4 @@
-"""`judgelm study self-bias` from the outside: files of ratings, run files."""
+"""`judgelm study self-bias` on rating files and run files."""
 
 import json
 
@@ -16,7 +16,7 @@ from tests.support.judged_items import write_run
 
 @pytest.fixture
 def study(cli, tmp_path):
-    """Run the study; its numbers, or the message where it fails."""
+    """Run the study; return its numbers, or the message."""
 
     def run(*arguments):
         options = ("-o", tmp_path / "out", "--bootstrap", 100, "--draws", 2, "--json", "-")
@@ -33,7 +33,7 @@ def own_effects(result):
 
 @pytest.fixture
 def ratings(tmp_path):
-    """Two models of one family judge each other and themselves; each gives itself 1 of 5 more."""
+    """Two models of one family judge each other and themselves; each rates itself 1 of 5 higher."""
     path = tmp_path / "ratings.csv"
     lines = ["prompt,aspect,judge,model,score,polite"]
     for item in range(20):

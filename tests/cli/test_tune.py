@@ -1,4 +1,4 @@
-"""`judgelm tune` from the outside, with an engine that is read off words, and the judges that it makes."""
+"""`judgelm tune` with an engine that returns word probabilities, and the resulting judges."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from tests.support.word_engine import WordEngine
 
 @pytest.fixture(autouse=True)
 def word_engine(monkeypatch, tmp_path):
-    """`--engine scripted` is a judge read off words; the model is the file `model`."""
+    """Make `--engine scripted` return word probabilities; the model is the file `model`."""
     monkeypatch.setitem(ENGINES, "scripted", WordEngine)
     monkeypatch.setattr(WordEngine, "asked", 0)
     monkeypatch.chdir(tmp_path)
@@ -25,7 +25,7 @@ def word_engine(monkeypatch, tmp_path):
 
 @pytest.fixture
 def labels(tmp_path):
-    """40 pairs: yes-no and grade are right on the even ones alone, letters on all, with differences of 2."""
+    """Write 40 pairs: letters is right on all, yes-no and grade on the even ones, with differences of 2."""
 
     def write(n=40, **changed):
         rows = []
@@ -41,7 +41,7 @@ def labels(tmp_path):
 
 @pytest.fixture
 def tune(cli):
-    """Tune the model into `judge`; what `cli` returns."""
+    """Tune the model into `judge`; return what `cli` returns."""
 
     def run(labels, *options, out="judge"):
         return cli("judgelm", "tune", "model", "--engine", "scripted", "--labels", labels, "-o", out, *options)

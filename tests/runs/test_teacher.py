@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from judgelm.errors import ConfigError, RunError
+from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.modes.generation import TeacherMode
 from judgelm.records import Sample
-from judgelm.runs.teacher import Prices, estimate, prices_of, spent_usd
+from judgelm.runs.teacher import Prices, TeacherPrompts, estimate, prices_of, spent_usd
 
 PRICES = Prices(prompt=2, reply=10)
 
@@ -69,3 +69,8 @@ def test_prices_come_in_twos():
     for given in ({"price_in": 1}, {"price_in": "1", "price_out": 2}, {"price_in": -1, "price_out": 2}):
         with pytest.raises(ConfigError, match="go together"):
             prices_of(given)
+
+
+def test_ids_that_look_like_prompts_are_refused():
+    with pytest.raises(InputError, match="the suffixes #reference and #swapped are reserved"):
+        list(TeacherPrompts()(Sample(id="1#swapped", question="q", answers=("a", "b"))))
