@@ -1,7 +1,4 @@
-"""From judgments to a claim: the rate at which one model really beats another, from a run and labels on some pairs.
-
-A run is read from the side of one model, whichever answer it wrote.
-"""
+"""Estimate how often one model beats another, from judgments and labels on some pairs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +24,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPair:
-    """A judged pair; `first` is True where the model wrote the first answer."""
+    """A judged pair; `first` is True if the model wrote the first answer."""
 
     id: str
     judgment: Judgment
@@ -35,28 +32,28 @@ class ModelPair:
     first: bool
 
     def side(self, first_better: float) -> float:
-        """P(the model's answer is better) from P(first better)."""
+        """Convert P(first better) to P(the model's answer is better)."""
         return first_better if self.first else 1 - first_better
 
     @property
     def won(self) -> float:
-        """1 where the judge prefers the model's answer, 0.5 for a tie; only of pairs with a verdict."""
+        """1 if the judge prefers the model's answer, 0.5 for a tie; only for pairs with a verdict."""
         return self.side(first_better(self.judgment, soft=False))
 
     @property
     def probability(self) -> float:
-        """The judge's P(the model's answer is better); only of pairs that have it."""
+        """The judge's P(the model's answer is better); only for pairs with a probability."""
         return self.side(first_better(self.judgment))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """A run from the side of one model.
+    """Pairs of one model.
 
     Attributes:
         opponent: None for several.
-        pairs: of the model and its opponents, failed ones too.
-        unnamed: judgments without models' names, in a run where others have them.
+        pairs: of the model and its opponents, including failures.
+        unnamed: judgments without model names in a run where others have them.
         soft: whether every verdict of the run has a probability.
     """
 
@@ -68,29 +65,29 @@ class Sides:
 
     @property
     def judged(self) -> tuple[ModelPair, ...]:
-        """The pairs with a verdict."""
+        """Pairs with a verdict."""
         return tuple(pair for pair in self.pairs if pair.judgment.winner is not None)
 
 
 def model_sides(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], model: str | None, against: str | None
 ) -> Sides:
-    """The pairs of a model; without models' names all pairs, from the side of the first answer.
+    """Select the pairs of a model; without model names, all pairs as seen by the first answer.
 
     Args:
         judgments: of pairs, by sample id.
         samples: by id.
-        model: None for the first of two.
+        model: None selects the first of two models.
         against: only pairs against this model; None for all.
 
     Raises:
-        InputError: the pairs are of several models and none is chosen, or a chosen model has no pair.
+        InputError: more than two models and none is selected, or a selected model has no pair.
     """
     named = {key: samples[key].answer_models for key in judgments if key in samples and samples[key].answer_models}
     soft = all(judgment.probability is not None for judgment in judgments.values() if judgment.winner is not None)
     if not named:
         if model is not None or against is not None:
-            raise InputError("win rate: the pairs do not name the models of their answers; choose no model")
+            raise InputError("win rate: the pairs have no model names; omit --model and --against")
         pairs = tuple(_pair(judgment, samples.get(key), True) for key, judgment in judgments.items())
         return Sides(model="answer 1", opponent="answer 2", pairs=pairs, unnamed=0, soft=soft)
     model = _chosen(named, model, against)
@@ -109,16 +106,13 @@ def _chosen(named: Mapping[str, tuple[str, ...]], model: str | None, against: st
     available = ", ".join(models[:_SHOWN]) + (", ..." if len(models) > _SHOWN else "")
     for name in (model, against):
         if name is not None and name not in models:
-            raise InputError(f"win rate: no judged pair has an answer of {name}; available: {available}")
+            raise InputError(f"win rate: no judged pair has an answer by {name}; available: {available}")
     if model is None and len(models) > 2:
-        raise InputError(
-            f"win rate: the pairs have answers of {len(models)} models; choose one with --model ({available})"
-        )
+        raise InputError(f"win rate: the pairs have {len(models)} models; choose one with --model ({available})")
     return model or next((name for name in models if name != against), models[0])
 
 
 def _pair(judgment: Judgment, sample: Sample | None, first: bool) -> ModelPair:
-    """A pair whose question is unknown is a cluster of its own."""
     question = judgment.sample_id if sample is None else sample.question
     return ModelPair(id=judgment.sample_id, judgment=judgment, question=question, first=first)
 
@@ -131,11 +125,10 @@ class ClaimOptions:
     """Options of an estimate.
 
     Attributes:
-        model: whose wins are counted; None for the model of the first pair's first answer where the run has two
-            models, and for the first answer where models are not named.
+        model: whose wins are counted; None for the model of the first answer, if there are at most two models.
         against: only pairs against this model; None for all.
-        control: style whose effect is taken out of the judge's verdicts.
-        width: wanted width of the interval, in [0, 1]; None asks for no number of labels.
+        control: style features to control the judge's verdicts for.
+        width: target width of the interval, in [0, 1], for the number of labels needed.
     """
 
     model: str | None = None
@@ -149,10 +142,11 @@ DEFAULT_OPTIONS = ClaimOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCounts:
-    """Numbers of judgments by outcome; every pair that is in no estimate is counted here.
+    """Numbers of judgments by outcome.
 
-    `unnamed` pairs are those without models' names in a run where others have them; `other_models` have no answer of
-    the model, or not its opponent's.
+    `unnamed` pairs lack model names in a run where others have them; `other_models` pairs are not between the model and
+    its
+    opponent.
     """
 
     judgments: int
@@ -167,15 +161,15 @@ class ClaimCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinRateClaim:
-    """A model's win rate by the judge and by people.
+    """Win rate of a model by judge and labels.
 
     Attributes:
-        opponent: the other model; None for several, or where models are not named.
-        soft: whether the judge's P(better) is used, which every judgment has, and not its verdict.
-        estimates: of it; their `judge` is the controlled rate where a control was asked for.
+        opponent: None for several, or without model names.
+        soft: whether the judge's P(better) is used instead of its verdicts.
+        estimates: if controlled, `judge` is the controlled rate.
         uncontrolled: the judge's rate without control; None without a control.
-        control: the fitted terms, or why there are none; None where none was asked for.
-        labels_needed: labels for the wanted width; None where none was asked for, or a sentence.
+        control: the fit, or the reason for none; None without a control.
+        labels_needed: for the target width, or the reason for none; None without a target.
     """
 
     model: str
@@ -190,14 +184,14 @@ class WinRateClaim:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Plain values, ready for `json.dumps`, without the control's value of each pair."""
+        """Return plain values ready for `json.dumps`, without the per-pair values of the control."""
         plain = asdict(self)
         if isinstance(self.control, StyleControl):
             del plain["control"]["adjusted"], plain["control"]["neutral"]
         return dict(json_ready(plain))
 
     def rows(self) -> list[tuple[str, Estimate | str]]:
-        """The estimates with their names, the most trustworthy last."""
+        """Return names and estimates, the most trustworthy last."""
         judge = "judge's P(better)" if self.soft else "judge's verdicts"
         plain = [] if self.uncontrolled is None else [(f"{judge}, not controlled", self.uncontrolled)]
         ending = ", controlled" if isinstance(self.control, StyleControl) else ""
@@ -223,19 +217,18 @@ def claim_win_rate(
     samples: Mapping[str, Sample],
     options: ClaimOptions = DEFAULT_OPTIONS,
 ) -> WinRateClaim:
-    """Estimate how often a model really beats another; a tie is half a win.
+    """Estimate how often a model beats another; a tie is half a win.
 
-    Verdicts are the run's own. Failed judgments, labelled or not, are left out and counted: the estimate is for the
-    pairs that the judge can judge.
+    Failed judgments are left out and counted, so the estimate is for pairs with a verdict.
 
     Args:
         judgments: of pairs, by sample id.
-        labels: by sample id, on some of them, drawn at random.
-        samples: by id; with the models' names, questions (clusters) and, for a control, answers.
-        options: the defaults when None.
+        labels: by sample id, of a random subset.
+        samples: by id, for model names, questions (clusters) and, with a control, answers.
+        options: see `ClaimOptions`.
 
     Raises:
-        InputError: nothing is judged, several models and none is chosen, or the control has no answers.
+        InputError: no verdict, more than two models and none is selected, or a control without answers.
     """
     sides = model_sides(judgments, samples, options.model, options.against)
     if not sides.judged:
@@ -278,7 +271,6 @@ def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], side
 
 
 def _judged_pairs(sides: Sides, labels: Mapping[str, Label], adjusted: Mapping[str, float]) -> JudgedPairs:
-    """The columns of the model's judged pairs; `adjusted` holds P(first better) by id where it is controlled."""
     pairs = sides.judged
     verdicts = np.array([pair.won for pair in pairs])
     proxy = np.array([pair.probability for pair in pairs], dtype=np.float64) if sides.soft else verdicts
@@ -296,15 +288,15 @@ def _judged_pairs(sides: Sides, labels: Mapping[str, Label], adjusted: Mapping[s
 def _control(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], sides: Sides, control: Control
 ) -> tuple[StyleControl | str, dict[str, float]]:
-    """The control fitted on all judged pairs of the run, other models' too, and P(first better) by id after it."""
+    """Fit the control on all judged pairs, including other models'; return it with P(first better) by id."""
     missing = next((pair.id for pair in sides.judged if not _has_answers(samples.get(pair.id))), None)
     if missing is not None:
-        raise InputError(f"control of {control}: no answers of pair {missing}; give the judged pairs (--samples)")
+        raise InputError(f"control of {control}: pair {missing} has no answers; pass the judged pairs with --samples")
     judged = {key: judgment for key, judgment in judgments.items() if judgment.winner is not None}
     usable = {key: judgment for key, judgment in judged.items() if _has_answers(samples.get(key))}
     chosen = [samples[key] for key in usable]
     if len(chosen) < 2:
-        return "one pair has no spread of style", {}
+        return "at least two pairs are needed", {}
     preferences = np.array([first_better(judgment, sides.soft) for judgment in usable.values()])
     differences, models = pair_styles(chosen, control)
     fit = control_style(preferences, differences, [sample.question for sample in chosen], models)
@@ -317,10 +309,10 @@ def _has_answers(sample: Sample | None) -> bool:
 
 def _needed(columns: JudgedPairs, width: float) -> int | str:
     if columns.labelled.sum() < MIN_LABELS:
-        return f"at least {MIN_LABELS} labels are needed to know how much labels and judge differ"
+        return f"at least {MIN_LABELS} labels are needed to measure the difference between labels and judge"
     needed = labels_needed(columns, width)
     if needed is None:
-        return f"even a label on each of the {len(columns.labels):,} pairs leaves a wider interval; judge more pairs"
+        return f"labels on all {len(columns.labels):,} pairs would still give a wider interval; judge more pairs"
     return needed
 
 
@@ -329,18 +321,18 @@ def _warnings(counts: ClaimCounts, estimates: TrueWinRate) -> list[str]:
     if counts.failed:
         lines.append(
             f"{counts.failed:,} judgments failed and are left out, {counts.labels_of_failed:,} of them with a label: "
-            "the estimates are for the pairs that the judge could judge."
+            "the estimates are for pairs with a verdict."
         )
     if estimates.drift is not None and estimates.drift < _SIGNIFICANT:
         lines.append(
-            f"The judge's values on labelled and on unlabelled pairs differ (Welch's test, p = {estimates.drift:.2g}): "
-            "the labelled pairs do not look like a random sample, which Rogan-Gladen and PPI++ need."
+            f"The judge's values differ between labelled and unlabelled pairs (Welch's test, p = {estimates.drift:.2g}): "
+            "the labelled pairs are probably not a random sample, but Rogan-Gladen and PPI++ need one."
         )
     return lines
 
 
 def claim_sentences(claim: WinRateClaim) -> list[str]:
-    """The claim in words, the most important first."""
+    """Summarise the claim, most important first."""
     name = f"How often {claim.model} beats {claim.opponent or 'the others'}"
     estimates = claim.estimates
     basis = f"{claim.counts.labels:,} labels and {claim.counts.used:,} judged pairs"
@@ -349,7 +341,7 @@ def claim_sentences(claim: WinRateClaim) -> list[str]:
     elif isinstance(estimates.labels, Estimate):
         first = f"{name}: {format_share(estimates.labels)} by the labels alone (PPI++: {estimates.ppi})."
     else:
-        first = f"{name}: not known from {basis}: {estimates.labels}."
+        first = f"{name}: unknown, given {basis}: {estimates.labels}."
     if isinstance(claim.labels_needed, int):
         needed = f"An interval {100 * (claim.width or 0):g} points wide needs about {claim.labels_needed:,} labels."
     else:
@@ -359,17 +351,17 @@ def claim_sentences(claim: WinRateClaim) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelComparison:
-    """Two models' answers to the same questions, judged.
+    """Judged answers of two models to the same questions.
 
     Attributes:
-        models: the first is the one whose wins are counted; it wrote the first answer of each pair.
+        models: the first wrote the first answer of each pair; its wins are counted.
         judge: its name.
-        judgments: of the pairs, by sample id.
+        judgments: by sample id.
         samples: the pairs.
-        labels: of people, on some of them; empty without.
+        labels: by annotators, of some pairs; can be empty.
         questions: number of questions, answered or not.
-        stages: the manifest of each stage's run by the stage's name; empty where there is none.
-        warnings: what the stages before have to say.
+        stages: name of each stage -> manifest of its run; empty without one.
+        warnings: of the earlier stages.
     """
 
     models: tuple[str, str]
@@ -383,16 +375,16 @@ class ModelComparison:
 
 
 _CLAIM_COLUMNS = (
-    *columns("text", estimate="Estimate"), *columns("share", rate="Rate"), *columns("text", reason="None because"),
+    *columns("text", estimate="Estimate"), *columns("share", rate="Rate"), *columns("text", reason="Reason for none"),
 )  # fmt: skip
-_CLAIM_NOTE = "PPI++ and Rogan-Gladen correct the judge by the labels, which must be a random part of the pairs."
+_CLAIM_NOTE = "PPI++ and Rogan-Gladen correct the judge by the labels, which must be a random sample of the pairs."
 
 
 def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
-    """The claim on two models: win rates by the judge, at equal length, and corrected by labels; Elo; cost and time.
+    """Compare two models: win rates, also at equal length and corrected by labels, Elo, cost and time.
 
     Raises:
-        InputError: the judge has no verdict.
+        InputError: there is no verdict.
     """
     model, opponent = comparison.models
     judgments, samples = comparison.judgments, comparison.samples
@@ -401,7 +393,7 @@ def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAU
     rows = _claim_rows(comparison, claim, board, resampling)
     winners = Counter(str(judgment.winner) for judgment in judgments.values())
     alone = _reads_alone(comparison)
-    way = "Each answer is judged by itself" if alone else "Each pair is judged in both orders"
+    way = "Each answer is judged alone" if alone else "Each pair is judged in both orders"
     return StudyResult(
         study="compare",
         title=f"{model} against {opponent}",
@@ -430,14 +422,14 @@ def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAU
 
 
 def _reads_alone(comparison: ModelComparison) -> bool:
-    """True where the judge reads each answer by itself, so that there are no orders."""
+    """True if the judge grades each answer alone, so there are no orders."""
     return any(judgment.reads_words and not judgment.compared for judgment in comparison.judgments.values())
 
 
 def _claim_rows(
     comparison: ModelComparison, claim: WinRateClaim, board: StudyResult, resampling: Resampling
 ) -> list[tuple[str, Estimate | None, str]]:
-    """Name, estimate, and the reason where there is none; the consistency of the orders last."""
+    """Name, estimate, and the reason for a missing one; consistency comes last."""
     [duel] = board.table("win-rates")
     rate = duel["length_controlled_winrate"]
     equal = rate if isinstance(rate, Estimate) else str(duel["length_note"])
@@ -445,7 +437,7 @@ def _claim_rows(
         equal = replace(equal, value=1 - equal.value, low=1 - equal.high, high=1 - equal.low)
     shown = comparison.judgments.values()
     both = [(judged.consistent, judged.sample_id) for judged in shown if judged.consistent is not None]
-    without = "each answer is judged by itself" if _reads_alone(comparison) else "one order"
+    without = "each answer is judged alone" if _reads_alone(comparison) else "one order"
     same = share(np.array([same for same, _ in both]), [key for _, key in both], resampling) if both else without
     estimates = claim.rows()
     corrected = estimates[-3:] if comparison.labels else []
@@ -454,8 +446,6 @@ def _claim_rows(
 
 
 def _stage_table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Tokens, time and cost of each stage over all its sessions; empty where they are not recorded."""
-
     def cells(name: str, sessions: Sequence[Mapping[str, Any]]) -> Row:
         def total(*keys: str) -> float | None:
             values = [part[key] for part in sessions for key in keys if part.get(key) is not None]
@@ -477,7 +467,6 @@ def _stage_table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _comparison_findings(claim: WinRateClaim, judge: str) -> Iterator[str]:
-    """The claim in a sentence: the judge's verdicts, and what people's labels make of them; then who is better."""
     estimates, counts = claim.estimates, claim.counts
     name = f"{claim.model} beats {claim.opponent}"
     basis = f"{counts.used:,} questions by {judge}'s verdicts"
@@ -486,17 +475,17 @@ def _comparison_findings(claim: WinRateClaim, judge: str) -> Iterator[str]:
     if isinstance(best, Estimate):
         sentence = f"{name} on {100 * best.value:.1f} % (95 % interval {_bounds(best)}) of {basis}"
     if isinstance(estimates.labels, Estimate):
-        best, verb = estimates.ppi, "move that to"
+        best, verb = estimates.ppi, "correct this to"
         if not isinstance(best, Estimate):
-            best, verb = estimates.labels, "say"
-        sentence += f"; people's labels on {counts.labels:,} of them {verb} {100 * best.value:.1f} % ({_bounds(best)})"
+            best, verb = estimates.labels, "give"
+        sentence += f"; human labels on {counts.labels:,} of them {verb} {100 * best.value:.1f} % ({_bounds(best)})"
     elif counts.labels:
         sentence += f"; {estimates.labels}, so it is not corrected"
     yield f"{sentence}."
     if isinstance(best, str) or best.low <= 0.5 <= best.high:
-        yield "Which model is better is not shown: the interval holds 50 %."
+        yield "The difference is not significant: the interval contains 50 %."
     else:
-        by = "people's labels" if isinstance(estimates.labels, Estimate) else f"{judge}, uncorrected by people's labels"
+        by = "human labels" if isinstance(estimates.labels, Estimate) else f"{judge}, without correction by labels"
         yield f"{claim.model if best.low > 0.5 else claim.opponent} is better by {by}."
 
 
@@ -505,8 +494,8 @@ def _bounds(estimate: Estimate) -> str:
 
 
 def _elo_sentence(board: StudyResult, model: str) -> str:
-    """The difference in Elo points; with two models it is twice the distance from their mean, 1000."""
+    """With two models the difference is twice the distance from their mean, 1000."""
     [points] = [row["elo"] for row in board.table("leaderboard") if row["model"] == model]
-    assert isinstance(points, Estimate), "both models met, so that both are rated"
+    assert isinstance(points, Estimate), "both models are rated, since they met"
     ahead = replace(points, **{name: 2 * (getattr(points, name) - 1000) for name in ("value", "low", "high")})
     return f"Elo points of {model} ahead: {format_number(ahead, '+.0f')}."

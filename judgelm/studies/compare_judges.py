@@ -1,7 +1,7 @@
-"""Judges on the same labelled pairs, side by side and pair by pair.
+"""Comparison of judges on the same labelled pairs.
 
-Two judges of 71 % and 69 % may differ on a tenth of the pairs or on half of them. They are compared over the pairs that
-both judged, resampled together, so that pairs that are hard for both do not widen the interval of the difference.
+Judges are compared on the pairs that both judged, resampled together: pairs that are hard for both do not widen the
+interval of the difference.
 """
 
 from collections import Counter
@@ -42,8 +42,8 @@ class CompareOptions:
     """Options of the comparison.
 
     Attributes:
-        failures: pairs on which a judge failed are left out of what it takes part in, or count as its ties.
-        order_rule: how two orders make one label, for all judges alike.
+        failures: leave out failed judgments, or count them as ties.
+        order_rule: merges two orders into one label, for all judges.
         tie_threshold: under order rule `probability`.
         resampling: seed and number of resamples.
     """
@@ -59,14 +59,14 @@ DEFAULT_OPTIONS = CompareOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeAgreement:
-    """One judge against the labels.
+    """Agreement of a judge with the labels.
 
     Attributes:
-        judged: pairs that it judged and that have a label, the failed ones included.
-        read_anywhere: of them, those whose scores only the parser `anywhere` found.
-        alone: its numbers over its own pairs; None where all of them failed.
-        common: its agreement over the pairs that every judge labelled.
-        kappa: Cohen's, with the labels, over those; None where undefined.
+        judged: judged pairs with a label, including failures.
+        read_anywhere: of these, pairs whose scores only the parser `anywhere` found.
+        alone: metrics on its own pairs; None if all failed.
+        common: agreement on the pairs with a verdict from every judge.
+        kappa: Cohen's kappa with the labels on the common pairs; None if undefined.
     """
 
     name: str
@@ -80,14 +80,14 @@ class JudgeAgreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedComparison:
-    """Two judges over the pairs that both labelled.
+    """Two judges on the pairs that both labelled.
 
     Attributes:
-        difference: agreement of the first with the labels minus that of the second.
-        same: share of pairs on which both say the same.
-        kappa: Cohen's, between the two; None where undefined.
-        test: McNemar's exact one; `holm` is its p-value corrected for all the tests of this study.
-        verdicts: shape (3, 3), counts; rows what the first says, columns the second, as `agreement.LABELS`.
+        difference: agreement of the first minus the second.
+        same: share of pairs with the same verdict.
+        kappa: Cohen's kappa between the judges; None if undefined.
+        test: McNemar's exact test; `holm` is its p-value corrected for all tests of this study.
+        verdicts: shape (3, 3), counts; rows are the first judge, columns the second, as `agreement.LABELS`.
     """
 
     first: str
@@ -102,13 +102,13 @@ class PairedComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlignedVotes:
-    """Every judge's labels by sample id: +1 first better, 0 tie, -1 second better.
+    """Labels of every judge by sample id: +1 first better, 0 tie, -1 second better.
 
     Attributes:
-        rows: name of a judge -> sample id -> its judgment beside the label.
-        judged: name of a judge -> sample id -> its label; without those left out as failures.
-        common: ids that every judge labelled, in the first judge's order.
-        resampling: seed and number of resamples of every interval.
+        rows: judge -> sample id -> joined judgment and label.
+        judged: judge -> sample id -> the judge's label; without excluded failures.
+        common: ids with a label from every judge, in the first judge's order.
+        resampling: seed and number of resamples.
     """
 
     rows: Mapping[str, Mapping[str, JoinedPair]]
@@ -119,43 +119,43 @@ class AlignedVotes:
     resampling: Resampling
 
     def labels(self, judge: str, ids: Sequence[str]) -> NDArray[np.int_]:
-        """A judge's labels of these pairs, shape (n,)."""
+        """Return a judge's labels, shape (n,)."""
         return np.array([self.judged[judge][key] for key in ids], dtype=np.int_)
 
     def right(self, judge: str, ids: Sequence[str]) -> NDArray[np.bool_]:
-        """True where a judge's label is the true one, shape (n,)."""
+        """Return whether a judge's labels are right, shape (n,)."""
         return np.asarray(self.labels(judge, ids) == self.truths(ids), dtype=np.bool_)
 
     def truths(self, ids: Sequence[str]) -> NDArray[np.int_]:
-        """The labels of these pairs, shape (n,)."""
+        """Return the true labels, shape (n,)."""
         return np.array([self.truth[key] for key in ids], dtype=np.int_)
 
     def members(self, ids: Sequence[str]) -> list[Hashable]:
-        """The clusters of these pairs."""
+        """Return the clusters of the pairs."""
         return [self.clusters[key] for key in ids]
 
     def agreement(self, judge: str, ids: Sequence[str]) -> Estimate:
-        """Share of these pairs on which a judge's label is the true one."""
+        """Return the share of pairs judged right."""
         return share(self.right(judge, ids), self.members(ids), self.resampling)
 
     def difference(self, first: str, second: str, ids: Sequence[str]) -> Estimate:
-        """Agreement of the first judge minus that of the second, paired."""
+        """Return the agreement of the first judge minus the second, paired."""
         return paired_difference(self.right(first, ids), self.right(second, ids), self.members(ids), self.resampling)
 
 
 def compare_judges(
     judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions = DEFAULT_OPTIONS
 ) -> StudyResult:
-    """Agreement of each judge, and for every two of them: paired difference, kappa, flips, McNemar's test.
+    """Compare judges: agreement of each, and paired difference, kappa, flips and McNemar's test of each two.
 
     Args:
-        judges: name of each -> its judgments by sample id.
+        judges: name -> judgments by sample id.
         labels: of the same pairs; pairs of one question are resampled together.
-        options: treatment of failures and orders, and resampling.
+        options: see `CompareOptions`.
 
     Raises:
-        InputError: fewer than two judges, a judge of none of the labelled pairs, no pair of all judges, an order rule
-            that cannot be applied, or other texts under one id.
+        InputError: fewer than two judges, a judge without labelled pairs, no common pair, an order rule that does not
+            apply, or different texts under one id.
     """
     labels, texts = match_labels_of_runs(judges, labels, name="the labels")
     votes = align_votes(judges, labels, options)
@@ -183,13 +183,13 @@ def compare_judges(
 def align_votes(
     judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions
 ) -> AlignedVotes:
-    """Judgments and labels brought together.
+    """Join the judgments of all judges with the labels.
 
     Raises:
-        InputError: fewer than two judges, a judge of none of the labelled pairs, or no pair of all judges.
+        InputError: fewer than two judges, a judge without labelled pairs, or no common pair.
     """
     if len(judges) < 2:
-        raise InputError(f"compare-judges: {len(judges)} file of judgments given; two or more are compared")
+        raise InputError(f"compare-judges: expected at least two files of judgments, got {len(judges)}")
     questions = questions_of(labels)
     joined = {
         name: join(judgments, labels.labels, {}, questions, options.order_rule, options.tie_threshold)
@@ -203,7 +203,7 @@ def align_votes(
     common = tuple(key for key in first if all(key in labelled for labelled in judged.values()))
     if not common:
         failed = "; ".join(f"{name}: {_failures(rows)}" for name, rows in joined.items())
-        finding = f"{', '.join(judges)} have no labelled pair in common that all of them judged"
+        finding = f"no labelled pair has a verdict from all of {', '.join(judges)}"
         raise InputError(f"compare-judges: {finding} (failed: {failed})")
     return AlignedVotes(
         rows={name: {row.id: row for row in rows} for name, rows in joined.items()},
@@ -223,7 +223,7 @@ def _failures(rows: Sequence[JoinedPair]) -> str:
 
 
 def judge_agreements(votes: AlignedVotes, failures: FailureHandling) -> list[JudgeAgreement]:
-    """Every judge, the one of the best agreement over the common pairs first."""
+    """Return the agreement of every judge, the best on the common pairs first."""
     failure = 0 if failures == "as_tie" else None
     truths, clusters = votes.truths(votes.common), votes.members(votes.common)
     results = [
@@ -242,7 +242,7 @@ def judge_agreements(votes: AlignedVotes, failures: FailureHandling) -> list[Jud
 
 
 def paired_comparisons(votes: AlignedVotes, names: Sequence[str]) -> list[PairedComparison]:
-    """Every two judges, in the order of `names`, over all pairs that these two labelled."""
+    """Compare each two judges, in the order of `names`, on all pairs that both labelled."""
     comparisons = []
     for first, second in combinations(names, 2):
         ids = [key for key in votes.judged[first] if key in votes.judged[second]]
@@ -268,10 +268,10 @@ _MAX_SENTENCES = 6
 
 
 def _protocol(options: CompareOptions) -> str:
-    failures = "left out of what they concern" if options.failures == "excluded" else "counted as ties"
+    failures = "left out" if options.failures == "excluded" else "counted as ties"
     rule = "as each run decided" if options.order_rule == "as_judged" else f"by rule {options.order_rule}"
     return (
-        f"Winners named by the judges against those of the labels, joined by sample id; two orders make one label "
+        f"Verdicts against labels, joined by sample id; two orders are merged "
         f"{rule}; failures are {failures}; intervals are 95 % from {options.resampling.resamples} resamples of "
         f"questions (seed {options.resampling.seed})."
     )
@@ -290,23 +290,25 @@ def _findings(
     votes: AlignedVotes, results: Sequence[JudgeAgreement], comparisons: Sequence[PairedComparison]
 ) -> list[str]:
     lines = [
-        f"Over the {len(votes.common):,} pairs that every judge labelled, agreement with the labels is "
+        f"On the {len(votes.common):,} pairs with a verdict from every judge, agreement with the labels is "
         + "; ".join(f"{result.name} {format_share(result.common)}" for result in results[:_MAX_SENTENCES])
         + "."
     ]
     dependent = len(set(votes.members(votes.common))) < len(votes.common)
-    taken = ", pairs of one question taken for independent" if dependent else ""
+    taken = ", pairs of one question treated as independent" if dependent else ""
     for pair in comparisons[:_MAX_SENTENCES]:
         low, high, test = pair.difference.low, pair.difference.high, pair.test
-        verdict = "is ahead of" if low > 0 else "is behind" if high < 0 else "does not differ clearly from"
+        verdict = (
+            "is better than" if low > 0 else "is worse than" if high < 0 else "is not significantly different from"
+        )
         lines.append(
             f"{pair.first} {verdict} {pair.second}: {format_points(pair.difference)}. They agree on "
             f"{format_share(pair.same)} of pairs, kappa {format_number(pair.kappa)}. On "
-            f"{test.only_first + test.only_second:,} pairs only one is right: {pair.first} on {test.only_first:,}, "
+            f"{test.only_first + test.only_second:,} pairs only one judge is right: {pair.first} on {test.only_first:,}, "
             f"{pair.second} on {test.only_second:,} (McNemar p = {test.p_value:.2g}{taken})."
         )
     if len(comparisons) > _MAX_SENTENCES:
-        lines.append(f"{len(comparisons) - _MAX_SENTENCES} more pairs of judges are in the table of differences.")
+        lines.append(f"The table of differences has {len(comparisons) - _MAX_SENTENCES} more pairs of judges.")
     return lines
 
 
@@ -319,15 +321,15 @@ def _warnings(
     for result in results:
         without = len(judges[result.name]) - result.judged
         if without:
-            lines.append(f"{without:,} judgments of {result.name} have no label and take no part.")
+            lines.append(f"{without:,} judgments of {result.name} have no label and are left out.")
     least, most = min(result.judged for result in results), max(result.judged for result in results)
     if least < most:
-        lines.append(f"The judges judged from {least:,} to {most:,} labelled pairs: compare them over the common ones.")
+        lines.append(f"The judges have {least:,} to {most:,} labelled pairs each: compare them on the common pairs.")
     if any(result.failed for result in results):
         shares = "; ".join(
             f"{result.name} {result.failed:,} of {result.judged:,}" for result in results if result.failed
         )
-        lines.append(f"Failed: {shares}. A judge that fails on hard pairs looks better on the others.")
+        lines.append(f"Failed: {shares}. Failures on hard pairs make a judge look better.")
     return lines
 
 
@@ -336,7 +338,7 @@ _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 
 
 def judge_table(results: Sequence[JudgeAgreement], rule: LabelRule) -> Table:
-    """Each judge by itself; `rule` made two orders into one label."""
+    """Return one row per judge; `rule` merged the orders."""
     return LAYOUTS.table("judges", [_judge_row(result) for result in results], rule=RULE_NAMES[rule])
 
 
@@ -352,7 +354,7 @@ def _order_shares(position: PositionEstimates | None) -> tuple[Estimate | None, 
 
 
 def difference_table(comparisons: Sequence[PairedComparison]) -> Table:
-    """Every two judges."""
+    """Return one row per two judges."""
     return LAYOUTS.table("differences", [_difference_row(pair, pair.test) for pair in comparisons])
 
 
@@ -362,7 +364,7 @@ def _difference_row(pair: PairedComparison, test: McNemar) -> Row:
 
 
 def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
-    """Verdicts of two judges against each other, as counts."""
+    """Return a confusion matrix per two judges."""
     return LAYOUTS.table(
         "verdicts",
         [
@@ -374,7 +376,7 @@ def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
 
 
 def group_tables(votes: AlignedVotes, names: Sequence[str], groups: Mapping[str, Mapping[str, str]]) -> Iterator[Table]:
-    """One table for each grouping: agreement of every judge by value, and its distance from the best judge."""
+    """Yield one table per grouping: agreement of each judge by value, and the difference from the best judge."""
     best = names[0]
     for group, members in groups.items():
         rows: list[Row] = []
@@ -385,15 +387,15 @@ def group_tables(votes: AlignedVotes, names: Sequence[str], groups: Mapping[str,
         yield table(
             rows,
             columns("text", value=group, judge="Judge"),
-            columns("share", agreement="Agreement", minus_best=f"Minus that of {best}"),
+            columns("share", agreement="Agreement", minus_best=f"Minus {best}"),
             name=f"by-{file_slug(group)}",
             title=f"By {group}",
-            note=f"Over the pairs that every judge labelled. {best} has the best agreement over all of them.",
+            note=f"On the pairs with a verdict from every judge. {best} has the highest agreement.",
         )
 
 
 def flip_table(votes: AlignedVotes, names: Sequence[str], samples: Mapping[str, Sample]) -> Table:
-    """The pairs on which judges differ."""
+    """Return the pairs on which judges differ."""
     rows: list[Row] = []
     for key in votes.common:
         labels = [votes.judged[name][key] for name in names]
@@ -405,11 +407,11 @@ def flip_table(votes: AlignedVotes, names: Sequence[str], samples: Mapping[str, 
         rows,
         columns("text", id="Pair", label="Label"),
         columns("text", ((f"judge_{index}", name) for index, name in enumerate(names, 1))),
-        columns("count", right="Judges that are right"),
+        columns("count", right="Judges right"),
         columns("text", question="Question"),
         name="flips",
-        title="Pairs that the judges do not judge alike",
-        note=f"{len(rows):,} of the {len(votes.common):,} pairs that every judge labelled.",
+        title="Pairs with different verdicts",
+        note=f"{len(rows):,} of the {len(votes.common):,} pairs with a verdict from every judge.",
     )
 
 
@@ -419,7 +421,7 @@ def figures(
     comparisons: Sequence[PairedComparison],
     groups: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Figure]:
-    """Agreements, differences, and agreement by group."""
+    """Yield agreements, differences, and agreement by group."""
     truths = votes.truths(votes.common).tolist()
     commonest = max(truths.count(label) for label in _VERDICTS) / len(truths)
     agreements = [(result.name, result.common) for result in results]

@@ -1,8 +1,7 @@
-"""A run of judgments against labels: agreement, order effects, failures, groups and people.
+"""Evaluation of a run against labels: agreement, order effects, failures, groups and annotators.
 
-Failures are never silent: `excluded` (failed judgments left out) and `as_tie` (a failure counts as a tie, and two
-failed orders as consistent, as in the original JudgeLM code) are both always computed, each with its own n.
-What the numbers are drawn from is in `judgelm.studies.pair_labels`; how they look is in `judgelm.reports`.
+Every figure is computed twice, each with its own n: `excluded` leaves out failed judgments; `as_tie` counts failures as
+ties and two failed orders as consistent, as the original JudgeLM code does.
 """
 
 from collections import Counter
@@ -49,16 +48,15 @@ FailureHandling = Literal["excluded", "as_tie"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationOptions:
-    """The protocol of an evaluation.
+    """Protocol of an evaluation.
 
     Attributes:
-        failures: the treatment that headlines, groups and lists use; both are always computed.
-        order_rule: how two orders make one label; None for `protocol_rule`: `given` of pairs scored in both
-            orders, as JudgeLM measures, `as_judged` of all else.
-        tie_threshold: under order rule `probability`, how far from 0.5 is still a tie.
-        run_rule: the order rule by which the run decided, for the protocol's sentence; None where unknown.
-        scale: what scores were accepted, in words (`1-10`, `any`); None where unknown.
-        resampling: seed and number of resamples of every interval.
+        failures: treatment in the headline, groups and lists.
+        order_rule: merges two orders into one label; None for `protocol_rule`.
+        tie_threshold: maximum distance from 0.5 for a tie, under order rule `probability`.
+        run_rule: order rule of the run, for the protocol sentence; None if unknown.
+        scale: accepted scores in words (`1-10`, `any`); None if unknown.
+        resampling: seed and number of resamples.
     """
 
     failures: FailureHandling = "excluded"
@@ -74,11 +72,11 @@ DEFAULT_OPTIONS = EvaluationOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Numbers of rows by outcome; every row that is left out is counted here.
+    """Numbers of rows by outcome.
 
-    `repaired` of the `judged` could be read only after a retry held to the grammar; `reasons` have one, before
-    `thinking` the judge thought.
-    `read_anywhere` of them state their scores elsewhere than in the first line.
+    Of the `judged` rows, `repaired` needed a constrained retry and `read_anywhere` have scores outside the first line.
+    Rows
+    with a written reason are `reasons`; rows with thinking are `thinking`.
     """
 
     judgments: int
@@ -97,7 +95,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """One value of a grouping; `accuracy` and `majority_share` are None where every judgment failed."""
+    """One value of a grouping; `accuracy` and `majority_share` are None if every judgment failed."""
 
     value: str
     n: int
@@ -108,7 +106,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """A pair on which the judge and the label name different winners; scores in sample order."""
+    """A pair with different winners by judge and label; scores are in sample order."""
 
     sample_id: str
     judged: Winner
@@ -119,7 +117,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleAgreement:
-    """Agreement with the labels under another order rule, in [0, 1]; `excluded` is None when every judgment failed."""
+    """Agreement under another order rule, in [0, 1]; `excluded` is None if every judgment failed."""
 
     failed: int
     excluded: Estimate | None
@@ -128,22 +126,21 @@ class RuleAgreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """All results of a run of judgments against labels.
+    """Results of an evaluation.
 
     Attributes:
-        protocol: one sentence naming order rule, failure treatment and scale; belongs beside every number.
-        order_rule: what made the labels behind every number but those of `other_rules` and `probabilities`.
-        other_rules: agreement by the given order and by the mean of both, where pairs were scored in both orders and
-            `order_rule` is another.
-        excluded: None when every judgment failed.
-        probabilities: scores of P(first better); None when no judgment has one.
+        protocol: order rule, failure treatment and scale in a sentence; quote it with every figure.
+        order_rule: rule of all figures except `other_rules` and `probabilities`.
+        other_rules: agreement by the given order and by the mean, for pairs scored in both orders.
+        excluded: None if every judgment failed.
+        probabilities: scores of P(first better); None without probabilities.
         flips: ids judged differently in the two orders.
-        failure_codes: pairs by the code of what failed in them, `half_failed` included.
-        failed: ids without a label by the judge.
-        half_failed: ids with a label that does not rest on an order that failed; their consistency is unknown.
-        notes: on the join of judgments and labels, in sentences.
-        mean_prompt_tokens: per joined judgment; likewise `mean_completion_tokens`.
-        mean_thinking_characters: per prompt that was thought about; None where none was.
+        failure_codes: number of pairs by failure code, including `half_failed`.
+        failed: ids without a verdict.
+        half_failed: ids with a verdict although one order failed; their consistency is unknown.
+        notes: on the join of judgments and labels.
+        mean_prompt_tokens: per joined judgment, as is `mean_completion_tokens`.
+        mean_thinking_characters: per prompt with thinking; None without thinking.
     """
 
     protocol: str
@@ -169,16 +166,16 @@ class Evaluation:
 
     @property
     def headline(self) -> PairMetrics | None:
-        """The numbers under the chosen treatment."""
+        """Metrics under the chosen failure treatment."""
         return self.excluded if self.failures == "excluded" else self.as_tie
 
     @property
     def agreement_name(self) -> str:
-        """`agreement`, with the rule behind it where two orders made the labels: `agreement, given order`."""
+        """Name of the agreement figure, with the order rule for two orders: `agreement, given order`."""
         return "agreement" if self.as_tie.position is None else f"agreement, {RULE_NAMES[self.order_rule]}"
 
     def to_json(self) -> dict[str, object]:
-        """Plain dicts, lists, finite numbers, strings and None, ready for `json.dumps`."""
+        """Return plain values with finite numbers or None, ready for `json.dumps`."""
         return dict(json_ready(self))
 
 
@@ -197,21 +194,22 @@ def evaluate(
     Args:
         judgments: one per sample, in one order or both.
         labels: by sample id.
-        reverse: judgments of the same samples with their answers swapped, from a run of its own. They serve the
-            position bias; the label stays that of `judgments` unless `options.order_rule` combines them.
-        groups: name of a grouping -> sample id -> value; ids without a value are shown as `not given`.
+        reverse: judgments of the swapped answers from a separate run, for position bias. They affect the label only
+            if `options.order_rule` combines orders.
+        groups: name of a grouping -> sample id -> value; ids without a value are grouped as `not given`.
         clusters: sample id -> key; pairs of one key (one question) are resampled together.
-        split: people's votes by sample id where none has a majority; they count for people's agreement alone.
+        split: votes by sample id for samples without a majority, used only for annotator agreement.
         options: the protocol.
 
     Raises:
-        InputError: no judgment has a label, a sample is judged twice, or the order rule cannot be applied.
+        InputError: no judgment has a label, a sample has two judgments, or the order rule does not apply.
     """
     judgments_by_id, reverse = by_id(judgments), reverse or {}
     by_default = protocol_rule(judgments_by_id, reverse)
     rule = options.order_rule or by_default
     rows = join(judgments_by_id, labels, reverse, clusters or {}, rule, options.tie_threshold)
     judged = [row for row in rows if row.judged is not None]
+    # annotator agreement reads only the votes; the winner is a placeholder
     ties = {key: Label(sample_id=key, winner="tie", votes=votes) for key, votes in (split or {}).items()}
     voted = judgments_by_id.keys() & ties.keys() and join(
         judgments_by_id, ties, reverse, clusters or {}, rule, options.tie_threshold
@@ -268,18 +266,15 @@ def _mean_thinking(rows: list[JoinedPair]) -> float | None:
 
 
 def _failure_codes(rows: list[JoinedPair]) -> dict[str, int]:
-    """Pairs in which something failed by code, the most frequent first."""
     codes = Counter(failure_code(row.judgment) for row in rows if row.judged is None or failed_orders(row))
     return dict(sorted(codes.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _counted(rows: Iterable[JoinedPair], options: EvaluationOptions) -> list[JoinedPair]:
-    """The rows that count in the headline."""
     return [row for row in rows if row.judged is not None or options.failures == "as_tie"]
 
 
 def _group_rows(rows: list[JoinedPair], values: Mapping[str, str], options: EvaluationOptions) -> tuple[GroupRow, ...]:
-    """One row per value, the largest first."""
     groups = group_by_value(rows, lambda row: values.get(row.id))
     group_rows = [_group_row(value, members, options) for value, members in groups.items()]
     return tuple(sorted(group_rows, key=lambda row: (-row.n, row.value)))
@@ -296,7 +291,7 @@ def _group_row(value: str, members: list[JoinedPair], options: EvaluationOptions
 
 
 def _humans(rows: list[JoinedPair], options: EvaluationOptions) -> HumanAgreement | None:
-    """Agreement with several people's votes, also where these have no majority."""
+    """Agreement with annotators, including pairs without a majority."""
     voted = [row for row in _counted(rows, options) if len(row.label.votes) > 1]
     if not voted:
         return None
@@ -307,7 +302,7 @@ def _humans(rows: list[JoinedPair], options: EvaluationOptions) -> HumanAgreemen
 
 def _as_ties(rows: list[JoinedPair], resampling: Resampling) -> PairMetrics:
     metrics = pair_metrics(rows, resampling, failure=0)
-    assert metrics is not None, "join raises where there is no row"
+    assert metrics is not None, "join raises without rows"
     return metrics
 
 
@@ -362,7 +357,7 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
     elif protocol := next(filter(None, map(protocol_of, {row.judgment.mode for row in rows})), ""):
         orders = protocol
     elif any(row.judgment.reads_words for row in rows):
-        orders = "Each answer was judged by itself; the verdict is that of P(first better)"
+        orders = "Each answer was judged alone; the verdict is that of P(first better)"
     elif any(row.judgment.shown for row in rows):
         orders = "Each pair was judged in one order"
     else:

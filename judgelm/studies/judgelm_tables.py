@@ -1,14 +1,7 @@
-"""JudgeLM's Tables 1 to 6 in the paper's own layout, out of evaluated runs of the user's judges.
+"""JudgeLM's Tables 1 to 6 for the user's own judges, in the paper's layout.
 
-Each run of Tables 1, 2 and 4 to 6 has two rows, which count replies without readable scores differently:
-
-- `ties`: as the authors' code does. Their parser reads the first line of each reply; a reply that it cannot read is a
-  tie, and two such replies agree with each other. A judge that breaks its format pays for it here.
-- `left out`: the pairs whose reply judgelm cannot read are not counted. The number of them stands in the row.
-
-Agreement, precision, recall and F1 are those of the given order; the swapped order serves consistency and bias.
-Agreement by the mean of both orders is no figure of the paper and stands in the second row alone. Table 3 adds up what
-each run's manifest recorded; its total is loading, judging and metrics, as the paper counts it.
+Each run of Tables 1, 2 and 4 to 6 has two rows: `ties` counts unreadable replies as ties, as the authors' code does;
+`left out` excludes them. Agreement by the mean of both orders is not in the paper. Table 3 uses the run's manifest.
 
 Source: JudgeLM, section 6; baaivision/JudgeLM, `judgelm/llm_judge/eval_model_judgement.py` (`calculate_metrics`).
 """
@@ -30,17 +23,15 @@ from judgelm.studies.sentences import format_share
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Times and tokens of a run over all its sessions; None is not recorded.
+    """Times and tokens of a run over all sessions; None if not recorded.
 
     Attributes:
-        pairs: judged.
-        load_s: loading the judge.
-        judge_s: judging.
-        metrics_s: comparing with the labels, here and now.
-        reasons: whether the judge wrote its reasons.
-        workers: what judged side by side, in words.
-        gpus: GPUs that the run held for its whole time; None where the user does not say.
-        prompt_tokens: of all judgments, counted by the judge's own tokenizer; likewise `reply_tokens`.
+        pairs: judged pairs.
+        metrics_s: time to compare with the labels, measured now.
+        reasons: whether the judge wrote reasons.
+        workers: what judged in parallel, in words.
+        gpus: GPUs held for the whole run; None if the user does not say.
+        prompt_tokens: of all judgments by the judge's tokenizer, as is `reply_tokens`.
     """
 
     pairs: int
@@ -55,7 +46,7 @@ class Timing:
 
     @property
     def total_s(self) -> float | None:
-        """Loading, judging and metrics; None where a part is not recorded."""
+        """Time to load, judge and compute metrics; None if a part is not recorded."""
         if self.load_s is None or self.judge_s is None:
             return None
         return self.load_s + self.judge_s + self.metrics_s
@@ -63,11 +54,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPrices:
-    """Prices of Table 3's costs, in USD; None leaves that cost out.
+    """Prices in USD for Table 3; None leaves a cost out.
 
     Attributes:
         gpu_hour: one GPU for one hour.
-        api: tokens of the API that would judge in the judge's place.
+        api: tokens of an alternative API judge.
     """
 
     gpu_hour: float | None = None
@@ -76,12 +67,13 @@ class CostPrices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRun:
-    """The run of one row: texts before its numbers, and the numbers.
+    """The run of one row.
 
     Attributes:
-        evaluation: replies as judgelm reads them.
-        authors: replies as `read_as_authors` has them; in Table 2 the same as `evaluation`.
-        unpaired: judged pairs with a label that the file of reversed judgments lacks.
+        heads: texts of the leading columns.
+        evaluation: replies parsed by judgelm.
+        authors: replies parsed by `read_as_authors`; in Table 2 the same as `evaluation`.
+        unpaired: judged and labelled pairs that are missing in the file of reversed judgments.
     """
 
     heads: Mapping[str, str]
@@ -93,7 +85,7 @@ class TableRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
-    """A table of the paper: columns before the numbers, and the numbers."""
+    """Title, leading columns and metrics of a table of the paper."""
 
     title: str
     heads: Mapping[str, str]
@@ -107,20 +99,18 @@ _MEASURES: Mapping[str, str] = {
     "delta": "delta bias ↓", "agreement_by_mean": "agreement, mean of both orders ↑",
 }  # fmt: skip
 Counted = Literal["ties", "left out"]
-"""Treatment of replies without readable scores."""
+"""Treatment of unreadable replies."""
 
 _COUNTINGS: Mapping[Counted, str] = {"ties": "ties, as the authors count", "left out": "left out"}
 _GIVEN_NOTE = (
-    "Two countings of unreadable replies. Ties: the authors' parser reads the first line of each reply (two numbers "
-    "between which one blank or comma stands), and a reply that it cannot read is a tie; two unreadable replies agree "
-    "with each other. Left out: pairs whose reply in the given order judgelm cannot read are not counted. Replies of "
-    "judges that write labels instead of scores are the same in both. Agreement, precision, recall, F1 and n are those "
-    "of the given order."
+    "Unreadable replies are counted in two ways. Ties: the authors' parser expects two numbers separated by one blank or "
+    "comma in the first line; any other reply is a tie, and two unreadable replies agree with each other. Left out: "
+    "pairs are excluded if judgelm cannot parse the reply in the given order. Judges that write labels have the same "
+    "replies in both. Agreement, precision, recall, F1 and n are for the given order."
 )
 _PANDALM_NOTE = (
-    "Two countings of unreadable replies. Ties: an unreadable reply is a tie, and so is a conflict of two orders. This "
-    "is PandaLM's protocol; JudgeLM's authors published no code for this table. Left out: pairs with an unreadable "
-    "reply are not counted."
+    "Unreadable replies are counted in two ways. Ties (PandaLM's protocol): unreadable replies and conflicting orders "
+    "are ties; JudgeLM's authors published no code for this table. Left out: pairs with an unreadable reply are excluded."
 )
 _POSITION = ("consistency", "toward_first", "toward_second", "delta")
 _SCALING = ("agreement", *_POSITION, "agreement_by_mean")
@@ -145,14 +135,14 @@ LAYOUTS: Mapping[int, TableLayout] = {
         measures=_SCALING,
     ),
 }
-"""By their numbers in the paper."""
+"""Layouts by table number."""
 
 
 def read_as_authors(judgments: Mapping[str, Judgment]) -> dict[str, Judgment]:
-    """The same replies, read by the authors' parser.
+    """Parse the same replies with the authors' parser.
 
-    A retry is undone, since their code makes none. Judgments without scores behind them keep their verdict: of judges
-    that write labels, of panels, and of dialogues (a reply for each turn).
+    Retries are undone, since their code has none. Judgments without scores keep their verdict: labels, panels,
+    dialogues.
     """
     return {key: _read_as_authors(judgment) for key, judgment in judgments.items()}
 
@@ -181,18 +171,18 @@ def _shown_to_authors(shown: Shown) -> Shown:
 
 
 def paper_tables(runs: Mapping[int, Sequence[TableRun]], prices: CostPrices | None = None) -> StudyResult:
-    """The tables that have runs, with a figure for scaling.
+    """Build the tables that have runs, and a figure for scaling.
 
     Args:
-        runs: number of a table of the paper -> its rows.
-        prices: of Table 3's costs; without them the table has times alone.
+        runs: table number -> its rows.
+        prices: for the costs in Table 3.
 
     Raises:
         ValueError: no runs.
     """
     every = [run for rows in runs.values() for run in rows]
     if not every:
-        raise ValueError("no runs to lay out")
+        raise ValueError("expected at least one run")
     ordered = sorted(runs.items())
     prices = prices or CostPrices()
     return StudyResult(
@@ -247,18 +237,18 @@ def _measured(table_number: int, rows: Sequence[TableRun]) -> Table:
         title=f"Table {table_number}: {layout.title}",
         source=f"JudgeLM, Table {table_number}",
         note=f"{_PANDALM_NOTE if table_number == 2 else _GIVEN_NOTE} Empty: every reply is unreadable, the pairs were "
-        "judged in one order only, or the figure is not the authors'. Intervals: 95 %.",
+        "judged in one order, or the metric is not in the authors' code. Intervals: 95 %.",
     )
 
 
 def _counts(run: TableRun, counted: Counted) -> tuple[int, int, int]:
-    """Pairs behind the numbers, pairs without a readable reply for their label, and all unreadable replies."""
+    """Pairs, pairs without a readable reply for their label, and all unreadable replies."""
     counts = (run.authors if counted == "ties" else run.evaluation).counts
     return counts.joined if counted == "ties" else counts.judged, counts.failed, counts.failed_orders
 
 
 def metric_value(run: TableRun, name: str, counted: Counted = "ties") -> Estimate | None:
-    """A number by its name in the tables, by one of the two countings; None where it is not defined."""
+    """Return a metric by its name in the tables; None if undefined."""
     if name == "agreement_by_mean":
         other = run.evaluation.other_rules.get("mean")
         return None if other is None or counted == "ties" else other.excluded
@@ -277,22 +267,20 @@ def _estimate(metrics: object, name: str) -> Estimate:
 
 
 def _unreadable(table_number: int, run: TableRun) -> list[str]:
-    """Notes on the two counts of unreadable replies, and on pairs that the reversed file lacks."""
     judge, theirs, ours, warnings = _name(table_number, run), run.authors.counts, run.evaluation.counts, []
     if theirs.failed_orders or ours.failed_orders:
         name = LAYOUTS[table_number].measures[0]
         ties, left_out = metric_value(run, name), metric_value(run, name, "left out")
-        without = "none is readable to judgelm" if left_out is None else f"{format_share(left_out)} without the latter"
-        assert ties is not None, "ties leave no pair out"
+        without = "undefined without the latter" if left_out is None else f"{format_share(left_out)} without the latter"
+        assert ties is not None, "ties include every pair"
         reader = "PandaLM's protocol" if table_number == 2 else "the authors' code"
         warnings.append(
-            f"Table {table_number}, {judge}: of {theirs.joined:,} pairs {theirs.failed:,} are unreadable to "
-            f"{reader} and {ours.failed:,} to judgelm (of "
-            f"all replies {theirs.failed_orders:,} and {ours.failed_orders:,}); {_heading(name)} is "
-            f"{format_share(ties)} with the former as ties, and {without}."
+            f"Table {table_number}, {judge}: of {theirs.joined:,} pairs, {theirs.failed:,} are unreadable by {reader} "
+            f"and {ours.failed:,} by judgelm ({theirs.failed_orders:,} and {ours.failed_orders:,} replies); "
+            f"{_heading(name)} is {format_share(ties)} with the former as ties, and {without}."
         )
     if run.unpaired:
-        effect = "their label is that of the given order" if table_number == 2 else "consistency and bias lack them"
+        effect = "their label is from the given order" if table_number == 2 else "consistency and bias exclude them"
         warnings.append(
             f"Table {table_number}, {judge}: {run.unpaired:,} pairs have no judgment in the file of reversed "
             f"judgments; {effect}."
@@ -310,14 +298,14 @@ def _heading(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cost:
-    """USD of a run at the prices given; None where a price or a measurement is missing."""
+    """Cost of a run in USD; None if a price or a measurement is missing."""
 
     gpus: float | None
     api: float | None
 
     @property
     def ratio(self) -> float | None:
-        """Cost of the GPUs over that of the API; None where one is missing or the API costs nothing."""
+        """Cost of the GPUs divided by the API; None if one is missing or the API is free."""
         return None if self.gpus is None or not self.api else self.gpus / self.api
 
 
@@ -331,7 +319,6 @@ def _cost(timing: Timing, prices: CostPrices) -> _Cost:
 
 
 def _costs(rows: Sequence[TableRun], prices: CostPrices) -> list[str]:
-    """A sentence for each run that has both costs."""
     sentences = []
     for run in rows:
         cost, timing = _cost(run.timing, prices), run.timing
@@ -339,8 +326,7 @@ def _costs(rows: Sequence[TableRun], prices: CostPrices) -> list[str]:
             sentences.append(
                 f"Table 3: {_name(3, run)} judged {timing.pairs:,} pairs in {timing.total_s:,.0f} s on "
                 f"{timing.gpus:g} GPUs for {cost.gpus:,.2f} USD, {100 * cost.ratio:.1f} % of the {cost.api:,.2f} USD "
-                f"of an API for {timing.prompt_tokens:,} prompt and {timing.reply_tokens:,} reply tokens, at the "
-                "prices given."
+                f"that an API costs for {timing.prompt_tokens:,} prompt and {timing.reply_tokens:,} reply tokens."
             )
     return sentences
 
@@ -368,27 +354,26 @@ def _efficiency(rows: Sequence[TableRun], prices: CostPrices) -> Table:
         name="table-3",
         title="Table 3: Efficiency",
         source="JudgeLM, Table 3 and section 6.1",
-        note="Seconds of wall time over all sessions of a run, from its manifest; empty where it recorded none. "
-        "The column for 5,000 pairs is in proportion, loading included, so few pairs make it too high. "
+        note="Seconds of wall time over all sessions, from the run's manifest; empty if not recorded. The time for 5,000 "
+        "pairs is extrapolated with loading included, so it is too high for small runs. "
         f"{_prices_note(prices)}",
     )
 
 
 def _prices_note(prices: CostPrices) -> str:
-    gpu = "no price of a GPU was given" if prices.gpu_hour is None else f"{prices.gpu_hour:g} USD for a GPU and hour"
-    api = "no prices of an API were given"
+    gpu = "no GPU price" if prices.gpu_hour is None else f"{prices.gpu_hour:g} USD per GPU hour"
+    api = "no API prices"
     if prices.api is not None:
         per_1k = prices.api.prompt / 1000, prices.api.reply / 1000
-        api = "{:g} USD for 1,000 prompt tokens and {:g} for 1,000 reply tokens of the API".format(*per_1k)
+        api = "{:g} USD for 1,000 prompt tokens and {:g} USD for 1,000 reply tokens".format(*per_1k)
     return (
-        f"Costs: {gpu}; {api}. GPUs cost their number times the total time. The API's cost is that of this run's own "
-        "prompts and replies, counted by the judge's tokenizer; another model's tokenizer and prompt count otherwise. "
-        "Empty: a price, the number of GPUs, the time or the tokens are missing."
+        f"Costs: {gpu}; {api}. The GPU cost uses the total time. The API cost uses this run's prompts and replies, counted "
+        "by the judge's tokenizer; other models differ. Empty: a price or a measurement is missing."
     )
 
 
 def _scaling(rows: Sequence[TableRun]) -> Lines:
-    """Agreement over the data, one line a size; data scales that are not numbers keep their order."""
+    """Agreement by data scale, one line per size; scales that are not numbers keep their order."""
     scales = list(dict.fromkeys(run.heads["data_scale"] for run in rows))
     numbers = {scale: count for scale in scales if (count := _number(scale)) is not None}
     numeric = len(numbers) == len(scales)
@@ -396,8 +381,8 @@ def _scaling(rows: Sequence[TableRun]) -> Lines:
     by_size = grouped(rows, lambda run: run.heads["judge_size"])
     return Lines(
         name="scaling",
-        title="Agreement over the rows to fine-tune on",
-        x_label="Data scale (rows)" if numeric else "Data scale (in the order given)",
+        title="Agreement by number of training rows",
+        x_label="Data scale (rows)" if numeric else "Data scale (in order)",
         y_label="Agreement, given order (share of pairs)",
         series=tuple(
             Series(
@@ -411,7 +396,7 @@ def _scaling(rows: Sequence[TableRun]) -> Lines:
 
 
 def _number(text: str) -> float | None:
-    """`3.5k`, `100K`, `1,000` as rows; None for what is no number."""
+    """Parse `3.5k`, `100K` or `1,000`."""
     plain = text.strip().lower().replace(",", "")
     factor = 1000 if plain.endswith("k") else 1
     try:
@@ -421,7 +406,6 @@ def _number(text: str) -> float | None:
 
 
 def _best(table_number: int, rows: Sequence[TableRun]) -> str:
-    """The row with the highest value of the table's first measure, unreadable replies as ties."""
     name = LAYOUTS[table_number].measures[0]
     measured = [(estimate, run) for run in rows if (estimate := metric_value(run, name)) is not None]
     estimate, run = max(measured, key=lambda pair: pair[0].value)

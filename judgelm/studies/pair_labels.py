@@ -1,7 +1,4 @@
-"""Judgments and labels of pairs, joined by sample id, and their integer labels in sample order.
-
-A judgment has a label for each order shown, and one for both by an order rule.
-"""
+"""Judgments and labels of pairs joined by sample id, with integer labels in sample order."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +18,7 @@ RULE_NAMES: Mapping[LabelRule, str] = {
     "tie": "a conflict of the orders is a tie",
     "probability": "mean P(first better) of both orders",
 }
-"""Words behind `agreement` in a table's heading."""
+"""Order rules as shown next to `agreement` in headings."""
 
 TIE_THRESHOLD = 0.05
 """Default distance from 0.5 within which a probability is a tie."""
@@ -31,15 +28,15 @@ _WINNERS: dict[int, Winner] = {label: winner for winner, label in _LABELS.items(
 
 
 def label_of(winner: Winner) -> int:
-    """+1 first better, 0 tie, -1 second better."""
+    """Return +1 first better, 0 tie, -1 second better."""
     return _LABELS[winner]
 
 
 def first_better(judgment: Judgment, soft: bool = True) -> float:
-    """P(first better) of a judgment with a verdict: its probability where it has one and `soft`, else 1, 0.5 or 0.
+    """Return P(first better): the judgment's probability if it has one and `soft`, else 1, 0.5 or 0.
 
     Raises:
-        ValueError: it has none; a failure is no number.
+        ValueError: the judgment failed.
     """
     if judgment.winner is None:
         raise ValueError(f"judgment {judgment.sample_id}: no verdict")
@@ -49,46 +46,46 @@ def first_better(judgment: Judgment, soft: bool = True) -> float:
 
 
 def winner_of(label: int) -> Winner:
-    """The inverse of `label_of`."""
+    """Invert `label_of`."""
     return _WINNERS[label]
 
 
 def called_correct(judgment: Judgment) -> bool | None:
-    """True for a verdict of correct on one answer, False for incorrect; None where the judgment failed.
+    """Return True for a verdict of correct on one answer, False for incorrect, None for a failure.
 
     Raises:
-        InputError: it is of another mode.
+        InputError: the judgment is from another mode.
     """
     if judgment.verdict is None:
         return None
     label = judgment.verdict.label if isinstance(judgment.verdict, LabelVerdict) else None
     if label not in ("correct", "incorrect"):
         raise InputError(
-            f"judgment {judgment.sample_id}: mode {judgment.mode} says neither correct nor incorrect; give a run of "
+            f"judgment {judgment.sample_id}: mode {judgment.mode} has no label correct or incorrect; pass a run of "
             "mode qa or correctness"
         )
     return label == "correct"
 
 
 def pair_winner(label: Label) -> Winner:
-    """The winner that a pair's label names.
+    """Return the winner according to a pair's label.
 
     Raises:
-        InputError: it is no pair's label.
+        InputError: the label is not a pair's.
     """
     if label.winner is None:
         count = len(label.scores or ())
-        raise InputError(f"label {label.sample_id}: scores of {count} answers name no winner; give the labels of pairs")
+        raise InputError(f"label {label.sample_id}: expected a winner, got scores of {count} answers; pass pair labels")
     return label.winner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderLabel:
-    """Label of one order, put back in sample order.
+    """Label of one order, in sample order.
 
     Attributes:
-        label: None when this order failed, or was never asked because the judgment failed before.
-        lead: score of the sample's first answer minus that of the second; None where the judge writes no scores.
+        label: None if this order failed or was not judged because of an earlier failure.
+        lead: score of the sample's first answer minus the second; None if the judge writes no scores.
     """
 
     label: int | None
@@ -96,34 +93,33 @@ class OrderLabel:
 
     @property
     def unscored(self) -> bool:
-        """True where the judge named a winner without writing scores."""
+        """True if the judge named a winner without writing scores."""
         return self.label is not None and self.lead is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """A pair as given and as shown in reverse; `swapped` is None when only one order was asked for."""
+    """Labels of a pair as given and in reverse; `swapped` is None if one order was judged."""
 
     given: OrderLabel
     swapped: OrderLabel | None = None
 
 
 def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | None:
-    """Labels of each order, or None for a both-orders judgment by a judge that writes no scores.
+    """Return the label of each order, or None if a judgment of both orders has no scores per order.
 
     Args:
         judgment: one order or both.
-        reverse: the same pair judged in a run of its own over the swapped answers, so that its first score belongs
-            to the second answer (the original JudgeLM code's two files).
+        reverse: the same pair from a separate run on swapped answers, so its first score belongs to the second answer
+            (the original JudgeLM code writes two files).
 
     Raises:
-        InputError: `reverse` is given though a judgment already holds both orders.
+        InputError: `reverse` is given for a judgment of both orders.
     """
     if reverse is not None:
         if len(judgment.compared) > 1 or len(reverse.compared) > 1:
             raise InputError(
-                f"judgment {judgment.sample_id}: judged in both orders and in a file of reversed judgments too; "
-                "give one or the other"
+                f"judgment {judgment.sample_id}: already has both orders; do not pass a file of reversed judgments"
             )
         return Orders(given=_single(judgment), swapped=_negated(_single(reverse)))
     if len(judgment.compared) < 2:
@@ -139,12 +135,12 @@ def pair_label(
     reverse: Judgment | None = None,
     tie_threshold: float = TIE_THRESHOLD,
 ) -> int | None:
-    """The label of a judgment under an order rule: +1, 0, -1, or None when it failed.
+    """Return the label of a judgment under an order rule: +1, 0, -1, or None for a failure.
 
-    Under `mean` and `tie` one failed order makes the whole a failure. Under `probability` it is an order whose score
-    lines have less than half of the probability; an unparseable reply with more is none. Under `given` a failed given
-    order is a failure; a failed swapped order leaves the label, and consistency is unknown. With a single order `mean`,
-    `given` and `tie` give the verdict.
+    Under `mean` and `tie` a failed order is a failure. Under `given` only the given order counts. Under `probability`
+    an
+    order fails if score lines have less than half of the probability, even if its reply was parsed. With a single order
+    `mean`, `given` and `tie` return the verdict.
 
     Raises:
         InputError: the rule compares orders, and the judgment has no label of each.
@@ -156,8 +152,7 @@ def pair_label(
         return _by_probability(judgment, reverse, tie_threshold)
     if orders is None:
         raise InputError(
-            f"judgment {judgment.sample_id}: two orders without scores of each; "
-            f'order rule "{rule}" needs them, use "as_judged"'
+            f'judgment {judgment.sample_id}: order rule "{rule}" needs scores of each order; use "as_judged"'
         )
     given, swapped = orders.given, orders.swapped
     if rule == "given":
@@ -167,19 +162,20 @@ def pair_label(
     if rule == "tie":
         return given.label if given.label == swapped.label else 0
     if given.lead is None or swapped.lead is None:
-        raise InputError(f'judgment {judgment.sample_id}: order rule "mean" needs scores, and the judge wrote none')
+        raise InputError(f'judgment {judgment.sample_id}: order rule "mean" needs scores; use "as_judged"')
     return _sign(given.lead + swapped.lead)
 
 
 def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgment]) -> LabelRule:
-    """`given`, JudgeLM's protocol, where pairs were scored in both orders; `as_judged` for all else.
+    """Return `given` (JudgeLM's protocol) for pairs scored in both orders, else `as_judged`.
 
-    All else is a single order, whose verdict is the label under every rule, and judges that write labels instead of
-    scores (PandaLM, Auto-J) or are read off a word: in their own protocols two orders make one label.
+    A single order has the same label under every rule. For judges that write labels (PandaLM, Auto-J) or are scored by
+    the
+    probability of a verdict word, their own protocols merge both orders.
 
     Args:
-        judgments: of `by_id`.
-        reverse: of the same pairs in reverse, from a run of its own; empty without one.
+        judgments: by id, from `by_id`.
+        reverse: the same pairs in reverse from a separate run; can be empty.
     """
     both = False
     for key, judgment in judgments.items():
@@ -195,9 +191,9 @@ def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgm
 
 
 def scores_behind(judgment: Judgment, rule: LabelRule) -> tuple[float, ...] | None:
-    """The scores behind a judgment's label, in sample order; None where there are none.
+    """Return the scores that gave a judgment's label, in sample order; None without scores.
 
-    Under `given` those of the given order, else the judgment's, which are the mean over its orders.
+    Under `given` they are those of the given order, else the mean over orders.
     """
     if rule != "given":
         return judgment.scores
@@ -215,31 +211,31 @@ def _by_probability(judgment: Judgment, reverse: Judgment | None, tie_threshold:
     distributions = [(order, part.distribution) for order, part in shown if part.distribution is not None]
     if len(distributions) < len(shown):
         raise InputError(
-            f'judgment {judgment.sample_id}: order rule "probability" needs score distributions, and it holds none; '
-            "judge again with --distribution, on an engine that gives probabilities"
+            f'judgment {judgment.sample_id}: order rule "probability" needs score distributions; judge again with '
+            "--distribution, on an engine with logprobs"
         )
     probability = antisymmetrised(distributions)
     return None if probability is None else label_of(winner_by(probability, tie_threshold))
 
 
 def by_id(judgments: Mapping[str, Judgment] | Iterable[Judgment]) -> dict[str, Judgment]:
-    """Judgments by sample id.
+    """Return judgments by sample id.
 
     Raises:
-        InputError: two judgments of one sample.
+        InputError: a sample has two judgments.
     """
     if isinstance(judgments, Mapping):
         return {key: _by_order(judgment) for key, judgment in judgments.items()}
     unique: dict[str, Judgment] = {}
     for judgment in judgments:
         if judgment.sample_id in unique:
-            raise InputError(f"judgments: sample {judgment.sample_id} is judged twice; keep one of them")
+            raise InputError(f"judgments: sample {judgment.sample_id} has two judgments; keep one")
         unique[judgment.sample_id] = _by_order(judgment)
     return unique
 
 
 def _by_order(judgment: Judgment) -> Judgment:
-    """Merge the prompts of one order, such as a dialogue's turns, into one `Shown`."""
+    """Merge the prompts of one order, such as the turns of a dialogue, into one `Shown`."""
     if not isinstance(judgment.verdict, PairVerdict | None):
         return judgment
     shown = per_order(judgment.shown)
@@ -249,7 +245,6 @@ def _by_order(judgment: Judgment) -> Judgment:
 
 
 def _single(judgment: Judgment) -> OrderLabel:
-    """A judgment of one order: label by its verdict, lead by its scores."""
     if judgment.winner is None:
         return OrderLabel(label=None)
     lead = None if judgment.scores is None else judgment.scores[0] - judgment.scores[1]
@@ -257,7 +252,6 @@ def _single(judgment: Judgment) -> OrderLabel:
 
 
 def _of_shown(shown: Shown) -> OrderLabel | None:
-    """One order of two; None when it neither failed nor has scores or a label."""
     if shown.failure is not None:
         return OrderLabel(label=None)
     if shown.scores is None:
@@ -267,7 +261,6 @@ def _of_shown(shown: Shown) -> OrderLabel | None:
 
 
 def _of_label(shown: Shown) -> OrderLabel | None:
-    """Label of a judge that writes no scores: the position of the better answer, put back in sample order."""
     if shown.label == "tie":
         return OrderLabel(label=0)
     if shown.label not in ("1", "2"):
@@ -281,12 +274,12 @@ def _negated(order: OrderLabel) -> OrderLabel:
 
 
 def _sign(lead: float) -> int:
-    """Sign, with what float arithmetic leaves of an exact tie (7.1 - 6.9 + 6.9 - 7.1) a tie, as NaN is."""
+    """Sign of a lead, with NaN and rounding errors of an exact tie (7.1 - 6.9 + 6.9 - 7.1) as 0."""
     return (lead >= 1e-9) - (lead <= -1e-9)
 
 
 NOT_GIVEN = "not given"
-"""The value of members without one."""
+"""Group of members without a value."""
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -294,7 +287,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedPair:
-    """A judgment and its label: labels in sample order, None where the judge has none."""
+    """A judgment and its label; integer labels are in sample order, None for a failure."""
 
     id: str
     truth: int
@@ -306,7 +299,7 @@ class JoinedPair:
 
 
 def questions_of(labelled: LabelledSet) -> dict[str, str]:
-    """Sample id -> question, where samples are known; pairs of one question are resampled together."""
+    """Return the question by sample id; pairs of one question are resampled together."""
     return {sample.id: sample.question for sample in labelled.samples.values()}
 
 
@@ -318,19 +311,27 @@ def join(
     rule: LabelRule,
     tie_threshold: float,
 ) -> list[JoinedPair]:
-    """Judgments and labels of the same samples, in the judgments' order; rule and band are `pair_label`'s.
+    """Join judgments and labels of the same samples, in the order of the judgments.
+
+    Args:
+        judgments: by sample id.
+        labels: by sample id.
+        reverse: judgments of swapped answers by sample id; can be empty.
+        clusters: key by sample id; samples without one are resampled alone.
+        rule: see `pair_label`.
+        tie_threshold: see `pair_label`.
 
     Raises:
-        InputError: nothing joins, or the order rule cannot be applied to a judgment.
+        InputError: nothing joins, or the order rule does not apply to a judgment.
     """
     twice = any(len(judgment.compared) > 1 for judgment in judgments.values())
-    kept: dict[Orders | None, Orders | None] = {}  # few of them differ
+    interned: dict[Orders | None, Orders | None] = {}  # few of them differ
     rows = [
         JoinedPair(
             id=key,
             truth=label_of(pair_winner(labels[key])),
             judged=pair_label(judgment, rule, reverse.get(key), tie_threshold),
-            orders=kept.setdefault(orders := _orders(judgment, reverse.get(key), twice), orders),
+            orders=interned.setdefault(orders := _orders(judgment, reverse.get(key), twice), orders),
             judgment=judgment,
             label=labels[key],
             cluster=clusters.get(key, key),
@@ -339,35 +340,35 @@ def join(
         if key in labels
     ]
     if not rows:
-        examples = f"{next(iter(judgments), None)!r} against {next(iter(labels), None)!r}"
-        raise InputError(f"evaluation: no judgment has a label (ids, for example: {examples}); ids must match")
+        examples = f"{next(iter(judgments), None)!r} and {next(iter(labels), None)!r}"
+        raise InputError(f"evaluation: no judgment has a label; their ids differ, for example {examples}")
     return rows
 
 
 def order_labels(orders: Orders | None) -> list[int | None]:
-    """The labels of the orders that were asked for, in sample order; none where they are unknown."""
+    """Return the labels of the judged orders, in sample order; empty if unknown."""
     if orders is None:
         return []
     return [orders.given.label] + ([] if orders.swapped is None else [orders.swapped.label])
 
 
 def flipped(row: JoinedPair) -> bool:
-    """True where both orders have a label, and not the same."""
+    """True if both orders have labels and they differ."""
     labels = order_labels(row.orders)
     return None not in labels and len(set(labels)) > 1
 
 
 def failed_orders(row: JoinedPair) -> int:
-    """Number of orders judged without a label."""
+    """Return the number of judged orders without a label."""
     if row.orders is None:
         return sum(shown.failure is not None for shown in row.judgment.shown)
     return order_labels(row.orders).count(None)
 
 
 def failure_code(judgment: Judgment) -> str:
-    """The code of what went wrong; `reversed_order` where only the second file's judgment did.
+    """Return the failure code; `reversed_order` if only the judgment in the second file failed.
 
-    Score lines with less than half of the probability are `off_grammar`, as in a run under order rule probability.
+    As in runs, `off_grammar` covers score lines with less than half of the probability under order rule `probability`.
     """
     if judgment.failure is not None:
         return judgment.failure.code
@@ -377,7 +378,7 @@ def failure_code(judgment: Judgment) -> str:
 
 
 def _orders(judgment: Judgment, reverse: Judgment | None, twice: bool) -> Orders | None:
-    """As `orders_of`; in a run of both orders, a judgment that failed before the second has failed in it too."""
+    """As `orders_of`; in a run of both orders, a failure before the second order fails both."""
     orders = orders_of(judgment, reverse)
     if twice and judgment.failure is not None and orders is not None and orders.swapped is None:
         return Orders(given=orders.given, swapped=OrderLabel(label=None))
@@ -385,13 +386,13 @@ def _orders(judgment: Judgment, reverse: Judgment | None, twice: bool) -> Orders
 
 
 def group_by_value(members: Iterable[T], value_of: Callable[[T], str | None]) -> dict[str, list[T]]:
-    """The members of each value in the order given, the largest group first and equal ones by value."""
+    """Group members by value, largest group first, then by value."""
     groups = grouped(members, lambda member: NOT_GIVEN if (value := value_of(member)) is None else value)
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
 def grouped(members: Iterable[T], key_of: Callable[[T], K]) -> dict[K, list[T]]:
-    """The members of each key; keys and members in the order met."""
+    """Group members by key, in order of first occurrence."""
     groups: dict[K, list[T]] = {}
     for member in members:
         groups.setdefault(key_of(member), []).append(member)

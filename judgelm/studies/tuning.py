@@ -1,11 +1,8 @@
-"""Choose how an open model is read, by labelled pairs: template, calibration temperature and tie threshold.
+"""Choose the template of an open model by labelled pairs, and fit its calibration temperature and tie threshold.
 
-Each candidate is a template whose judgments give a difference of the answers' strengths for each pair (see
-`judgelm.modes.readings`). Temperature and tie threshold are fitted on some of the questions and measured on the others;
-so is the choice of the candidate. The figures of that nested choice are the honest ones: the best of several candidates
-owes some of its accuracy to having been chosen by it (Cawley and Talbot 2010, On Over-fitting in Model Selection).
-
-A pair that a candidate could not read is wrong, whatever its label, and never a tie.
+Each candidate template gives a difference in strength per pair (see `judgelm.modes.readings`). The choice and its fits
+are cross-validated over questions: the best of several candidates looks too good on the pairs that selected it (Cawley
+and Talbot 2010, On Over-fitting in Model Selection). A pair that a candidate could not judge is wrong, never a tie.
 """
 
 import math
@@ -25,45 +22,44 @@ from judgelm.records import Judgment, Sample
 from judgelm.studies.sentences import format_points, format_share
 
 MIN_DECIDED = 20
-"""Fewest labelled pairs with a winner that a choice can rest on."""
+"""Minimum number of labelled pairs with a winner."""
 
 _SAME = 1e-9
 """Tolerance of `judgelm.parsing.scores.winner_by`."""
 _POWER_REACH = 1.96 + 0.84
-"""Standard errors between 0 and a difference that a 95 % interval excludes with a probability of 80 %."""
+"""Effect in standard errors that a 95 % interval excludes from 0 with 80 % power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingFit:
-    """The two numbers that turn a difference of strengths into a verdict.
+    """Parameters that turn a difference in strength into a verdict.
 
     Attributes:
-        temperature: divides the difference, within `TEMPERATURES`; 1 where no pair could be used.
-        tie_threshold: distance of P(first better) from 0.5 within which a pair is a tie.
+        temperature: divides the difference, within `TEMPERATURES`; 1 if no pair was usable.
+        tie_threshold: maximum distance of P(first better) from 0.5 for a tie.
     """
 
     temperature: float = 1.0
     tie_threshold: float = 0.0
 
     def lead(self, differences: Floats) -> Floats:
-        """P(first better) minus 0.5, shape (n,); NaN where the pair could not be read."""
+        """Return P(first better) minus 0.5, shape (n,); NaN for failed pairs."""
         return np.asarray(expit(differences / self.temperature) - 0.5, dtype=np.float64)
 
     def verdicts(self, differences: Floats) -> Floats:
-        """+1 first better, 0 tie, -1 second better, NaN failed; shape (n,)."""
+        """Return +1 first better, 0 tie, -1 second better, NaN failed; shape (n,)."""
         lead = self.lead(differences)
         return np.where(np.abs(lead) <= self.tie_threshold + _SAME, 0.0, np.sign(lead))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingCandidate:
-    """The judgments of one template over n pairs.
+    """Judgments of n pairs by one template.
 
     Attributes:
-        differences: shape (n,), strength of the first answer minus that of the second at temperature 1; NaN where the
-            pair could not be read.
-        orders_agree: share of the pairs where both orders name the same answer; None where there are no orders.
-        seconds: mean time of a pair; None where it was not measured.
+        differences: shape (n,), strength of the first answer minus the second at temperature 1; NaN for failed pairs.
+        orders_agree: share of pairs with the same winner in both orders; None with a single order.
+        seconds: mean time per pair; None if not measured.
     """
 
     differences: Floats
@@ -73,12 +69,12 @@ class ReadingCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningLabels:
-    """The labelled pairs.
+    """Labelled pairs.
 
     Attributes:
         truth: shape (n,), +1 first better, 0 tie, -1 second better.
-        questions: n keys; pairs of one question are in the same fold, and are resampled together.
-        longer: shape (n,), +1 the first answer has more characters, -1 the second, 0 neither.
+        questions: n keys; pairs of one question share a fold and are resampled together.
+        longer: shape (n,), +1 if the first answer has more characters, -1 if the second has, 0 if equal.
     """
 
     truth: Ints
@@ -91,9 +87,9 @@ class TuningOptions:
     """Options of the choice.
 
     Attributes:
-        default: name of the candidate that is kept where the labels cannot tell another one from it.
+        default: candidate that is kept unless another is significantly better.
         folds: of the cross-validation over questions.
-        resampling: seed (of the folds, too) and number of resamples.
+        resampling: number of resamples, and seed (also of the folds).
     """
 
     default: str
@@ -103,16 +99,16 @@ class TuningOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateScores:
-    """Figures of one candidate, with temperature and tie threshold fitted on the other folds, and its fit on all pairs.
+    """Held-out scores of a candidate, and its fit on all pairs.
 
     Attributes:
         accuracy: share of all pairs with the label's verdict.
-        difference: accuracy minus the default's, over the same pairs; None of the default itself.
-        log_loss: of P(first better), nats, over decided pairs that were read; None without one.
-        calibration_error: expected calibration error over ten bins of those pairs.
-        longer: share of its verdicts that name the longer answer, of pairs with a verdict and a longer answer.
-        failed: pairs that could not be read.
-        fit: on all pairs; the one to judge with.
+        difference: accuracy minus the default's on the same pairs; None for the default.
+        log_loss: of P(first better) in nats, over judged pairs whose label has a winner; None without one.
+        calibration_error: over the same pairs, in ten bins.
+        longer: share of verdicts for the longer answer, among pairs with a winner and different lengths.
+        failed: number of failed pairs.
+        fit: on all pairs; use it for judging.
     """
 
     accuracy: Estimate
@@ -128,22 +124,22 @@ class CandidateScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningResult:
-    """The choice, and what it rests on.
+    """The choice and its evidence.
 
     Attributes:
-        candidates: by name, the best first.
-        default: name of the candidate that is kept in doubt.
-        best: the candidate that does best on all pairs.
-        chosen: the default, or `best` where the labels tell it from the default.
-        nested: accuracy, on each fold, of the candidate that did best on the others.
-        nested_right: shape (n,), the pairs on which it was right.
-        gain: that minus the default's accuracy on the same pairs.
-        selected: the candidate selected for each fold.
-        pairs_needed: pairs that would tell a difference as large as `gain` (5 points where it is not above 0) from
-            none, roughly; None where no verdict differs.
+        candidates: by name, best first.
+        best: the best candidate on all pairs.
+        chosen: `best` if it is significantly better than the default, else the default.
+        nested: accuracy in each fold of the candidate that was best on the other folds.
+        nested_right: shape (n,), whether that candidate was right.
+        gain: `nested` minus the default's accuracy on the same pairs.
+        selected: candidate selected for each fold.
+        pairs_needed: approximate number of pairs that would make `gain` significant (or 5 points, if `gain` is not
+            above
+            0); None if no verdict differs.
         n: labelled pairs.
-        decided: those whose label names a winner.
-        questions: their questions.
+        decided: labelled pairs with a winner.
+        questions: number of questions.
     """
 
     candidates: Mapping[str, CandidateScores]
@@ -160,7 +156,7 @@ class TuningResult:
     questions: int
 
     def sentences(self) -> list[str]:
-        """The choice, its reason, its accuracy, and a warning where the temperature is at its limit."""
+        """Summarise the choice, its reason and its accuracy, and warn if the temperature is at its limit."""
         return [self._choice(), self._honest(), *self._limit()]
 
     def _choice(self) -> str:
@@ -168,12 +164,12 @@ class TuningResult:
             return f"{self.chosen} was the only candidate."
         if self.chosen != self.default:
             return (
-                f"{self.chosen} is chosen: on questions that had no part in the choice, choosing by labels gains "
-                f"{format_points(self.gain)} over {self.default}."
+                f"{self.chosen} is chosen: on held-out questions, choosing by labels gains {format_points(self.gain)} "
+                f"over {self.default}."
             )
-        reason = f"{self.default} does best on these {self.n} pairs"
+        reason = f"{self.default} is the best on these {self.n} pairs"
         if self.best != self.default:
-            reason = f"These {self.n} pairs cannot tell {self.best} from {self.default}"
+            reason = f"On these {self.n} pairs {self.best} is not significantly better than {self.default}"
         gain = f"choosing by labels gains {format_points(self.gain)} on held-out questions"
         needed = "No verdict differs there."
         if self.pairs_needed is not None:
@@ -184,20 +180,20 @@ class TuningResult:
     def _honest(self) -> str:
         nested = self.nested
         if len(self.candidates) == 1:
-            return f"Its accuracy is {format_share(nested)}, on questions that had no part in its fit."
+            return f"Its accuracy on held-out questions is {format_share(nested)}."
         return (
-            f"The honest accuracy of a choice by these labels is the nested estimate, {format_share(nested)}, on "
-            "questions that had no part in it; the best figure in the table flatters."
+            f"The nested cross-validated accuracy of the choice is {format_share(nested)}; the best figure in the "
+            "table is optimistic."
         )
 
     def _limit(self) -> list[str]:
         most = TEMPERATURES[1]
         if self.candidates[self.chosen].fit.temperature < 0.99 * most:
             return []
-        return [f"{self.chosen} knows no more of these labels than a coin: its temperature is at the limit, {most:g}."]
+        return [f"{self.chosen} is no better than chance on these labels: its temperature is at the limit, {most:g}."]
 
     def to_json(self) -> dict[str, Any]:
-        """All figures as plain values; shares are in [0, 1]."""
+        """Return all figures as plain values; shares are in [0, 1]."""
         return {
             "chosen": self.chosen,
             "best": self.best,
@@ -214,10 +210,10 @@ class TuningResult:
 
 
 def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, options: TuningOptions) -> TuningResult:
-    """Choose a candidate, and measure the choice; the order of the candidates does not matter.
+    """Choose a candidate and measure the choice; the order of the candidates does not matter.
 
     Raises:
-        InputError: fewer than `MIN_DECIDED` decided pairs, or fewer questions than folds.
+        InputError: fewer than `MIN_DECIDED` labels with a winner, or fewer questions than folds.
     """
     check_labels(labels, options.folds)
     folds = _folds(labels.questions, options)
@@ -267,7 +263,7 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
 
 
 def check_labels(labels: TuningLabels, folds: int) -> None:
-    """Refuse labels that no choice can rest on.
+    """Check that there are enough labels for a choice.
 
     Raises:
         InputError: see `tune`.
@@ -275,23 +271,23 @@ def check_labels(labels: TuningLabels, folds: int) -> None:
     decided, questions = int((labels.truth != 0).sum()), len(set(labels.questions))
     if decided < MIN_DECIDED:
         raise InputError(
-            f"labels: {decided} pairs have a label that names a winner, and a choice needs {MIN_DECIDED}; label more "
-            "pairs (50 to 200 are usual)"
+            f"labels: expected at least {MIN_DECIDED} pairs with a winner, got {decided}; label more pairs (50 to 200 "
+            "are usual)"
         )
     if questions < folds:
         raise InputError(
-            f"labels: {questions} questions for {folds} folds, and all pairs of a question are in one fold; label "
-            "pairs of more questions, or pass a smaller --folds"
+            f"labels: expected at least {folds} questions (one per fold), got {questions}; label pairs of more "
+            "questions, or pass a smaller --folds"
         )
 
 
 def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
-    """Temperature of the greatest likelihood on decided pairs, then the tie threshold of the best accuracy.
+    """Fit the temperature by maximum likelihood on pairs with a winner, then the tie threshold by accuracy.
 
-    The threshold is 0 where no label is a tie; of equally good ones the smallest is taken.
+    The threshold is 0 if no label is a tie, and the smallest of equally good ones.
 
     Args:
-        differences: shape (n,), NaN where a pair could not be read.
+        differences: shape (n,), NaN for failed pairs.
         truth: shape (n,), +1, 0 or -1.
     """
     read = ~np.isnan(differences)
@@ -302,7 +298,7 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
         return fit
     lead = np.abs(fit.lead(differences[read]))
     levels = np.unique(np.concatenate([[0.0], lead]))
-    # the last level makes every pair a tie; a threshold halfway between two pairs is as far from both as it can be
+    # thresholds halfway between two pairs; the last one makes every pair a tie
     thresholds = [0.0, *((levels[:-1] + levels[1:]) / 2), float(levels[-1])]
     fits = [ReadingFit(temperature=temperature, tie_threshold=float(threshold)) for threshold in thresholds]
     right = [int((each.verdicts(differences) == truth).sum()) for each in fits]
@@ -310,10 +306,9 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
 
 
 def _temperature(lead: Floats) -> float:
-    """The temperature of the greatest likelihood; `lead` is above 0 where the judge is right.
+    """Fit the temperature; `lead` is positive for pairs judged right.
 
-    It is within `TEMPERATURES`, and leaves all probabilities `CERTAIN` away from 0 and 1: where the judge is right on
-    all pairs the likelihood grows without end, and all pairs would seem equally certain.
+    All probabilities stay `CERTAIN` away from 0 and 1: for a judge that is always right the likelihood has no maximum.
     """
     coldest = float(np.abs(lead).max()) / float(logit(1 - CERTAIN))
     low, high = np.log(max(coldest, TEMPERATURES[0])), np.log(TEMPERATURES[1])
@@ -324,9 +319,9 @@ def _temperature(lead: Floats) -> float:
 
 
 def strength_difference(judgment: Judgment | None) -> float:
-    """Strength of the first answer minus that of the second at temperature 1; NaN of a failure or a missing judgment.
+    """Return the strength of the first answer minus the second at temperature 1; NaN without a verdict.
 
-    It comes from the log-odds and grades of each prompt: P(first better) rounds to 1 where a judge is sure.
+    Uses log-odds and grades, since P(first better) rounds to 1 for a confident judge.
     """
     if judgment is None or judgment.failure is not None:
         return math.nan
@@ -344,13 +339,12 @@ def strength_difference(judgment: Judgment | None) -> float:
 
 
 def longer_answer(sample: Sample) -> int:
-    """+1 where the first of two answers has more characters, -1 where the second has, else 0."""
+    """Return +1 if the first of two answers has more characters, -1 if the second has, 0 if equal."""
     first, second = (len(answer) for answer in sample.answers)
     return (first > second) - (first < second)
 
 
 def _folds(questions: Sequence[Hashable], options: TuningOptions) -> Ints:
-    """The fold of each pair, shape (n,): shuffled questions are dealt to the folds in turn."""
     unique = list(dict.fromkeys(questions))
     order = np.random.default_rng(options.resampling.seed).permutation(len(unique))
     fold_of = {unique[index]: place % options.folds for place, index in enumerate(order)}
@@ -364,7 +358,7 @@ def _best(
     rows: Flags,
     default: str,
 ) -> str:
-    """The candidate of the highest accuracy on some rows, then of the lowest log loss, then the default."""
+    """Select by accuracy on `rows`, then by log loss; the default wins ties."""
 
     def rank(name: str) -> tuple[float, float, bool, str]:
         differences, known = candidates[name].differences[rows], truth[rows]
@@ -376,7 +370,6 @@ def _best(
 
 
 def _losses(lead: Floats, truth: Ints) -> Floats:
-    """Log losses of decided pairs that were read, in nats; `lead` is P(first better) minus 0.5."""
     used = ~np.isnan(lead) & (truth != 0)
     return np.asarray(-np.log(np.maximum(0.5 + truth[used] * lead[used], 1e-12)), dtype=np.float64)
 
@@ -389,7 +382,6 @@ def _scores(
     fit: ReadingFit,
     resampling: Resampling,
 ) -> dict[str, Any]:
-    """The fields of `CandidateScores` without the comparison; verdicts and leads are those of held-out folds."""
     truth, questions = labels.truth, labels.questions
     used = ~np.isnan(lead) & (truth != 0)
     clusters = [questions[index] for index in np.flatnonzero(used)]
@@ -413,14 +405,13 @@ def _scores(
 def _against(
     right: Mapping[str, Flags], name: str, options: TuningOptions, questions: Sequence[Hashable]
 ) -> dict[str, Estimate | None]:
-    """The comparison with the default."""
     if name == options.default:
         return {"difference": None}
     return {"difference": paired_difference(right[name], right[options.default], questions, options.resampling)}
 
 
 def _pairs_needed(gain: Estimate, nested: Flags, default: Flags) -> int | None:
-    """See `TuningResult`: the interval's width shrinks with the root of the number of pairs."""
+    """The interval narrows with the square root of the number of pairs."""
     if not (nested != default).any():
         return None
     error = (gain.high - gain.low) / (2 * 1.96)

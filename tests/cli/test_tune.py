@@ -53,7 +53,7 @@ def test_labels_choose_the_reading_and_make_a_judge(tune, cli, labels, tmp_path)
     code, out, _ = tune(labels(), "--json", "figures.json")
     assert code == 0
     assert "letters is chosen" in out
-    assert "The honest accuracy of a choice by these labels is the nested estimate, 100.0 %" in out
+    assert "nested cross-validated accuracy of the choice is 100.0 %" in out
     assert out.rstrip().endswith("use it: judgelm-batch pairs.jsonl -o out.jsonl --model judge --engine scripted")
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert [figures["candidates"][name]["accuracy"]["value"] for name in ("letters", "yes-no")] == [1.0, 0.5]
@@ -143,7 +143,7 @@ def test_the_table_fits_eighty_columns(tune, labels, monkeypatch):
         (("--template", "grade", "--reading", "letters"), "no template matches both"),
         (("--criterion", " "), "--criterion is empty"),
         (("--limit", "19"), "19 pairs have a label that names a winner"),
-        (("--folds", "41"), "40 questions for 41 folds"),
+        (("--folds", "41"), "at least 41 questions (one per fold), got 40"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_the_model_is_loaded(tune, labels, options, finding):

@@ -68,8 +68,8 @@ def test_all_failed_has_no_excluded_numbers():
     ("judgments", "label", "finding"),
     [
         ([once("x", 8, 3)], Label(sample_id="a", winner=1), "'x' against 'a'"),
-        ([once("a", 8, 3)] * 2, Label(sample_id="a", winner=1), "a is judged twice"),
-        ([once("a", 8, 3)], Label(sample_id="a", winner=None, scores=(8, 6, 5)), "3 answers name no winner"),
+        ([once("a", 8, 3)] * 2, Label(sample_id="a", winner=1), "a has two judgments"),
+        ([once("a", 8, 3)], Label(sample_id="a", winner=None, scores=(8, 6, 5)), "got scores of 3 answers"),
     ],
 )
 def test_what_cannot_be_joined_is_an_error(judgments, label, finding):
