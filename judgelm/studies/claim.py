@@ -325,8 +325,9 @@ def _warnings(counts: ClaimCounts, estimates: TrueWinRate) -> list[str]:
         )
     if estimates.drift is not None and estimates.drift < _SIGNIFICANT:
         lines.append(
-            f"The judge's values differ between labelled and unlabelled pairs (Welch's test, p = {estimates.drift:.2g}): "
-            "the labelled pairs are probably not a random sample, but Rogan-Gladen and PPI++ need one."
+            f"The judge's values differ between labelled and unlabelled pairs (Welch's test, p = "
+            f"{estimates.drift:.2g}): the labelled pairs are probably not a random sample, but Rogan-Gladen and PPI++ "
+            "need one."
         )
     return lines
 

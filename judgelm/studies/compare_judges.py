@@ -304,8 +304,8 @@ def _findings(
         lines.append(
             f"{pair.first} {verdict} {pair.second}: {format_points(pair.difference)}. They agree on "
             f"{format_share(pair.same)} of pairs, kappa {format_number(pair.kappa)}. On "
-            f"{test.only_first + test.only_second:,} pairs only one judge is right: {pair.first} on {test.only_first:,}, "
-            f"{pair.second} on {test.only_second:,} (McNemar p = {test.p_value:.2g}{taken})."
+            f"{test.only_first + test.only_second:,} pairs only one judge is right: {pair.first} on "
+            f"{test.only_first:,}, {pair.second} on {test.only_second:,} (McNemar p = {test.p_value:.2g}{taken})."
         )
     if len(comparisons) > _MAX_SENTENCES:
         lines.append(f"The table of differences has {len(comparisons) - _MAX_SENTENCES} more pairs of judges.")

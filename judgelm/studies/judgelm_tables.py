@@ -103,14 +103,15 @@ Counted = Literal["ties", "left out"]
 
 _COUNTINGS: Mapping[Counted, str] = {"ties": "ties, as the authors count", "left out": "left out"}
 _GIVEN_NOTE = (
-    "Unreadable replies are counted in two ways. Ties: the authors' parser expects two numbers separated by one blank or "
-    "comma in the first line; any other reply is a tie, and two unreadable replies agree with each other. Left out: "
+    "Unreadable replies are counted in two ways. Ties: the authors' parser expects two numbers separated by one blank "
+    "or comma in the first line; any other reply is a tie, and two unreadable replies agree with each other. Left out: "
     "pairs are excluded if judgelm cannot parse the reply in the given order. Judges that write labels have the same "
     "replies in both. Agreement, precision, recall, F1 and n are for the given order."
 )
 _PANDALM_NOTE = (
     "Unreadable replies are counted in two ways. Ties (PandaLM's protocol): unreadable replies and conflicting orders "
-    "are ties; JudgeLM's authors published no code for this table. Left out: pairs with an unreadable reply are excluded."
+    "are ties; JudgeLM's authors published no code for this table. Left out: pairs with an unreadable reply are "
+    "excluded."
 )
 _POSITION = ("consistency", "toward_first", "toward_second", "delta")
 _SCALING = ("agreement", *_POSITION, "agreement_by_mean")
@@ -354,8 +355,8 @@ def _efficiency(rows: Sequence[TableRun], prices: CostPrices) -> Table:
         name="table-3",
         title="Table 3: Efficiency",
         source="JudgeLM, Table 3 and section 6.1",
-        note="Seconds of wall time over all sessions, from the run's manifest; empty if not recorded. The time for 5,000 "
-        "pairs is extrapolated with loading included, so it is too high for small runs. "
+        note="Seconds of wall time over all sessions, from the run's manifest; empty if not recorded. The time for "
+        "5,000 pairs is extrapolated with loading included, so it is too high for small runs. "
         f"{_prices_note(prices)}",
     )
 
@@ -367,8 +368,8 @@ def _prices_note(prices: CostPrices) -> str:
         per_1k = prices.api.prompt / 1000, prices.api.reply / 1000
         api = "{:g} USD for 1,000 prompt tokens and {:g} USD for 1,000 reply tokens".format(*per_1k)
     return (
-        f"Costs: {gpu}; {api}. The GPU cost uses the total time. The API cost uses this run's prompts and replies, counted "
-        "by the judge's tokenizer; other models differ. Empty: a price or a measurement is missing."
+        f"Costs: {gpu}; {api}. The GPU cost uses the total time. The API cost uses this run's prompts and replies, "
+        "counted by the judge's tokenizer; other models differ. Empty: a price or a measurement is missing."
     )
 
 

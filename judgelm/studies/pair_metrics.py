@@ -1,9 +1,9 @@
-"""Metrics of labelled pairs with their intervals: agreement, position bias, probabilities, and a histogram of scores.
+"""Metrics of labelled pairs with intervals: agreement, position bias, probabilities, and a histogram of scores.
 
-A label that is a tie takes no part in the scores of probabilities, since neither answer is better; such labels are
-counted. Always answering 0.5 has a Brier score of 0.25 and a log loss of ln 2 = 0.693.
+Scores of probabilities exclude labels that are ties. Always answering 0.5 has a Brier score of 0.25 and a log loss of
+ln 2 = 0.693.
 
-Source of these scores: Gneiting and Raftery (2007), Strictly Proper Scoring Rules, Prediction, and Estimation.
+Source: Gneiting and Raftery (2007), Strictly Proper Scoring Rules, Prediction, and Estimation.
 """
 
 from collections.abc import Hashable, Sequence
@@ -20,7 +20,7 @@ from judgelm.studies.pair_labels import JoinedPair, order_labels, winner_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionEstimates:
-    """Consistency and leans of a judge asked in both orders, with intervals; the first three shares sum to 1."""
+    """Consistency and bias over two orders; the first three shares sum to 1."""
 
     consistency: Estimate
     toward_first: Estimate
@@ -30,15 +30,15 @@ class PositionEstimates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMetrics:
-    """Every number under one treatment of failures.
+    """Metrics under one treatment of failures.
 
     Attributes:
-        majority_label: the most frequent label of these pairs.
+        majority_label: most frequent label.
         majority: agreement of always answering that label.
         gain: accuracy minus `majority`, resampled together.
         confusion: counts; row i is the label `LABELS[i]`, column j the judge's answer `LABELS[j]`.
         position: None unless pairs were judged in both orders.
-        decided: accuracy over the pairs whose label names a winner; None if all labels are ties.
+        decided: accuracy on pairs whose label has a winner; None if all labels are ties.
     """
 
     n: int
@@ -57,14 +57,14 @@ class PairMetrics:
 def pair_metrics(
     pairs: Sequence[JoinedPair], resampling: Resampling, *, failure: int | None = None
 ) -> PairMetrics | None:
-    """All numbers of these pairs; None without any.
+    """Compute all metrics; None without pairs.
 
     Intervals are bootstrap percentiles over clusters; a share of exactly 0 or 1 gets Wilson's (`resampling.widened`).
 
     Args:
-        pairs: with their labels.
+        pairs: with labels.
         resampling: seed and number of resamples.
-        failure: replaces a missing label of the judge or of an order; None leaves such pairs out of what they lack.
+        failure: replaces a missing label of the judge or of an order; None excludes such pairs.
     """
     pairs = [pair for pair in pairs if pair.judged is not None or failure is not None]
     if not pairs:
@@ -105,7 +105,7 @@ def pair_metrics(
 def position_estimates(
     given: NDArray[np.int_], swapped: NDArray[np.int_], clusters: Sequence[Hashable], resampling: Resampling
 ) -> PositionEstimates:
-    """Position bias with intervals; labels and errors as `position_cells`, clusters as `pair_metrics`."""
+    """Estimate position bias; arguments and errors as in `position_cells`, clusters as in `pair_metrics`."""
     cells = position_cells(given, swapped)
     steady, first, second = (share(column > 0, clusters, resampling) for column in cells.T)
 
@@ -132,14 +132,14 @@ def _position(pairs: Sequence[JoinedPair], resampling: Resampling, failure: int 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbabilityScores:
-    """Both scores over n pairs; lower is better.
+    """Brier score and log loss; lower is better.
 
     Attributes:
-        n: pairs with a probability and a label that is no tie; both scores are None where it is 0.
-        tied_labels: pairs with a probability left out for their label.
+        n: pairs with a probability and a label with a winner; if 0, both scores are None.
+        tied_labels: pairs excluded since their label is a tie.
         without: pairs without a probability.
         brier: mean of (p - outcome)^2, in [0, 1].
-        log_loss: mean of -ln of the probability given to what happened.
+        log_loss: mean of -ln of the probability of the outcome.
     """
 
     n: int
@@ -150,7 +150,7 @@ class ProbabilityScores:
 
 
 def score_probabilities(rows: Sequence[JoinedPair], resampling: Resampling) -> ProbabilityScores | None:
-    """Scores of P(first better) as the run recorded it; None where no judgment has one."""
+    """Score P(first better) as recorded by the run; None without probabilities."""
     known = [row for row in rows if row.judgment.probability is not None]
     if not known:
         return None
@@ -170,15 +170,15 @@ def score_probabilities(rows: Sequence[JoinedPair], resampling: Resampling) -> P
 
 
 def proper_losses(first_better: NDArray[np.bool_], probability: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each pair's share of scikit-learn's `brier_score_loss` and `log_loss` (a test compares the means).
+    """Return squared error and log loss per pair, whose means equal scikit-learn's scores.
 
     Args:
-        first_better: shape (n,), what the labels say.
+        first_better: shape (n,), from the labels.
         probability: shape (n,), P(first better).
 
     Returns:
-        shape (n, 2). A probability of exactly 0 or 1 counts as off by one float64 epsilon in the log loss, as in
-        scikit-learn, so that one certain mistake costs 36 instead of infinity.
+        shape (n, 2). As in scikit-learn, the log loss clips probabilities by one float64 epsilon, so a certain mistake
+        costs 36 instead of infinity.
     """
     of_outcome = np.where(first_better, probability, 1 - probability)
     epsilon = np.finfo(np.float64).eps
@@ -187,10 +187,10 @@ def proper_losses(first_better: NDArray[np.bool_], probability: NDArray[np.float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreHistogram:
-    """Counts of the scores that the judge wrote, by the position of the answer.
+    """Histogram of scores by position of the answer.
 
-    `edges` are k + 1 bin edges on the judge's scale; `first` and `second` are k counts each. `not_finite` orders have
-    a score without a place among them (`inf 5`, as the original's parser reads it) and are left out.
+    `edges` are k + 1 bin edges on the judge's scale; `first` and `second` are k counts each. `not_finite` orders with a
+    non-finite score (`inf 5` in the original parser) are excluded.
     """
 
     edges: tuple[float, ...]
@@ -202,13 +202,13 @@ class ScoreHistogram:
 
 
 def score_edges(lowest: float, highest: float) -> NDArray[np.float64]:
-    """Edges of bins of width 1 around whole scores, a half point counting upwards; of twenty on a scale above 50."""
+    """Return edges of bins of width 1 around whole scores, halves rounding up; twenty bins on a scale above 50."""
     low, high = np.floor(lowest + 0.5) - 0.5, np.floor(highest + 0.5) + 0.5
     return np.arange(low, high + 1) if high - low <= 50 else np.linspace(low, high, 21)
 
 
 def score_histogram(judgments: Sequence[Judgment]) -> ScoreHistogram | None:
-    """Counts over every order shown, of answers read alone over their pairs; None without finite scores."""
+    """Count scores over every order, or over pairs of answers graded alone; None without finite scores."""
     pairs = [
         pair
         for judgment in judgments

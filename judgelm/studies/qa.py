@@ -1,4 +1,4 @@
-"""QA-Judge's analyses: exact match and F1 against judges and people, answer types, prompts, self-preference.
+"""QA-Judge's analyses: exact match, F1 and judges against annotators, answer types, prompts, self-preference.
 
 Source: QA-Judge (*Reassessing Extractive QA Datasets at Scale*), sections 5 and 6.
 """
@@ -47,13 +47,12 @@ class QaOptions:
     """Options of the study.
 
     Attributes:
-        failures: `excluded` leaves out answers without a label, `as_incorrect` takes them for incorrect (the original).
+        failures: exclude answers without a label, or count them `as_incorrect` as in the original code.
         siblings: answering model -> judge of its family, for sibling-preference.
-        own: answering model -> its own judge, where that has another name than the model.
-        sibling_others: whether a sibling's others include the answering model's own judge; the paper does not say.
-        types_judge: the judge of the analysis by answer type; None takes the one that agrees best with people, or the
-            first without human labels.
-        resampling: seed and number of resamples of every interval.
+        own: answering model -> its own judge, if the names differ.
+        sibling_others: whether a sibling's other judges include the answering model's own; the paper does not say.
+        types_judge: judge for the answer types; None selects the best by correlation with annotators, or the first.
+        resampling: seed and number of resamples.
     """
 
     failures: QaFailureHandling = "excluded"
@@ -65,17 +64,17 @@ class QaOptions:
 
 
 def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOptions | None = None) -> StudyResult:
-    """All tables and figures that the answers and runs allow.
+    """Build all tables and figures that the answers and runs allow.
 
-    A judge's first run represents it wherever prompts are not compared.
+    Except where prompts are compared, a judge is represented by its first run.
 
     Args:
-        answers: of `judgelm.studies.qa_scores.qa_answers`, of any number of models and data sets.
-        runs: judgments of them, one run for each judge and prompt.
-        options: how to count; the defaults when None.
+        answers: from `judgelm.studies.qa_scores.qa_answers`.
+        runs: one per judge and prompt.
+        options: see `QaOptions`.
 
     Raises:
-        InputError: no answers or no runs, two runs of one judge and prompt, or a judge that is not there.
+        InputError: no answers or runs, two runs of one judge and prompt, or an unknown judge.
     """
     options = options or QaOptions()
     _check(answers, runs, options)
@@ -96,13 +95,13 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     if own:
         tables.append(preference_table(own, kind="self", source="QA-Judge, Table 6"))
     if siblings:
-        included = "includes" if options.sibling_others else "leaves out"
-        note = f"Of a sibling the others are all judges but itself, which {included} the answering model's own."
+        included = "includes" if options.sibling_others else "excludes"
+        note = f"A sibling is compared with all other judges, which {included} the answering model's own."
         tables.append(preference_table(siblings, kind="sibling", source="QA-Judge, Table 13", note=note))
     tables += [judge_table(answers, runs), authors_table(answers, runs, counting, people=people)]
     return StudyResult(
         study="qa",
-        title="Short answers: exact match, F1, judges and people",
+        title="Short answers: exact match, F1, judges and annotators",
         protocol=_protocol(options),
         findings=_findings(answers, main, counting, own, people=people),
         counts=_counts(answers, runs),
@@ -114,22 +113,21 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
 
 def _check(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOptions) -> None:
     if not answers or not runs:
-        raise InputError(f"qa study: {len(answers)} answers and {len(runs)} runs; it needs both")
+        raise InputError(f"qa study: expected answers and runs, got {len(answers)} answers and {len(runs)} runs")
     names = [run.name for run in runs]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"qa study: two runs of {doubled[0]}; name the prompt too, as JUDGE:PROMPT=FILE")
+        raise InputError(f"qa study: two runs of {doubled[0]}; add the prompt, as JUDGE:PROMPT=FILE")
     judges = {run.judge for run in runs}
     wanted = {*options.siblings.values(), *options.own.values()} | ({options.types_judge} - {None})
     if unknown := sorted(str(name) for name in wanted - judges):
         raise InputError(f"qa study: no run of judge {unknown[0]!r}; available: {', '.join(sorted(judges))}")
     if not any(answer.id in run.judgments for run in runs for answer in answers):
-        raise InputError("qa study: no judgment has an answer (by id); give the file of answers that was judged")
+        raise InputError("qa study: no judgment has an answer with its id; pass the judged file of answers")
 
 
 def _types_judge(
     answers: Sequence[QaAnswer], main: Sequence[QaRun], options: QaOptions, counting: Counting | None
 ) -> QaRun:
-    """The judge of the analysis by type; `counting` is None without human labels to choose by."""
     if options.types_judge is not None:
         return next(run for run in main if run.judge == options.types_judge)
     if counting is None:
@@ -163,9 +161,9 @@ def _preferences(
 
 def _protocol(options: QaOptions) -> str:
     excluded = options.failures == "excluded"
-    treated = "are left out and counted" if excluded else "count as incorrect, as in the original code"
+    treated = "are excluded and counted" if excluded else "count as incorrect, as in the original code"
     return (
-        f"Exact matches count as correct without asking; answers without a label {treated}; intervals are "
+        f"Exact matches count as correct without the judge; answers without a label {treated}; intervals are "
         f"95 % percentile intervals over {options.resampling.resamples:,} resamples of questions."
     )
 
@@ -189,7 +187,7 @@ def _findings(
         strictest = row.shares[0].share
         if strictest is not None:
             sentences.append(
-                f"{row.judge} alone calls {format_share(strictest)} of {row.model}'s answers with EM 0 correct."
+                f"Only {row.judge} calls {format_share(strictest)} of {row.model}'s answers with EM 0 correct."
             )
     false = [answer for answer in answers if not answer.gate.exact]
     for run in main:
@@ -200,18 +198,17 @@ def _findings(
 
 
 def _agreement_sentences(answers: Sequence[QaAnswer], main: Sequence[QaRun], counting: Counting) -> list[str]:
-    """Correlations of the judges and of exact match with people, averaged over answering models."""
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in main}
     sentences = []
     for name, labelling in (labellings | {"Exact match": lambda answer: answer.gate.exact}).items():
         average = correlations(answers, labelling, counting).average
         if average.mean is None:
-            sentences.append(f"{name} has no correlation with people: it is undefined for every answering model.")
+            sentences.append(f"{name}: the correlation with annotators is undefined for every answering model.")
             continue
         models = f"{average.defined} answering model{'s' * (average.defined != 1)}"
         left_out = f"; {len(average.undefined)} undefined" if average.undefined else ""
         sentences.append(
-            f"{name} correlates {format_number(average.mean)} with people, averaged over {models}{left_out}."
+            f"{name}: correlation with annotators {format_number(average.mean)}, averaged over {models}{left_out}."
         )
     return sentences
 
@@ -241,46 +238,46 @@ def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[
         other = sum(run.by_exact_match(answer) and not answer.gate.exact for answer in answers)
         if other:
             warnings.append(
-                f"{run.name}: {other:,} answers were decided by an exact match that the rules given here do not see; "
-                "give the rules that the run had."
+                f"{run.name}: {other:,} answers were decided by an exact match that these rules do not find; use the "
+                "rules of the run."
             )
         if unread:
             warnings.append(
-                f"{run.name}: {unread:,} replies were neither word and count as incorrect, as its rule says."
+                f"{run.name}: {unread:,} replies have neither word and count as incorrect by the run's rule."
             )
     for row in own:
         if row.shares[0].others != 6:
             warnings.append(
-                f"Self-preference of {row.judge} is against {row.shares[0].others} other judges; the thresholds 83 % "
-                "and 67 % are made for six, and mean here at least "
-                f"{row.shares[1].needed} and {row.shares[2].needed} of them."
+                f"Self-preference of {row.judge} is measured against {row.shares[0].others} other judges. The "
+                f"thresholds 83 % and 67 % are meant for six; here they mean at least {row.shares[1].needed} and "
+                f"{row.shares[2].needed} judges."
             )
             break
     few = sum(answer.human is not None for answer in answers)
     if 0 < few < FEW:
-        warnings.append(f"Only {few} answers have a human label; correlations over so few say little.")
+        warnings.append(f"Only {few} answers have a human label; the correlations are uncertain.")
     return tuple(warnings)
 
 
 UNDEFINED = (
-    "A correlation is undefined where a side is constant (all correct, or none) or has fewer than two answers; it is "
-    "then left out of the average."
+    "A correlation is undefined if a side is constant (all correct, or none) or has fewer than two answers; the "
+    "average excludes it."
 )
 
 
 class Correlations(NamedTuple):
-    """Of one labelling: by answering model, and their average."""
+    """Correlations by answering model, and their average."""
 
     by_model: dict[str, Estimate | None]
     average: MeanCorrelation
 
 
 def correlations(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> Correlations:
-    """Pearson's correlation of a labelling with people's labels, for each answering model, and the average.
+    """Return Pearson's correlation with human labels for each answering model, and the average.
 
     Args:
-        answers: those without human label are passed over.
-        labelling: an answer's label; None is treated as `counting` says.
+        answers: those without a human label are ignored.
+        labelling: an answer's label; None is treated according to `counting`.
         counting: treatment of failures, and resampling.
     """
     models = dict.fromkeys(answer.model for answer in answers if answer.human is not None)
@@ -292,7 +289,7 @@ def correlations(answers: Sequence[QaAnswer], labelling: Labelling, counting: Co
 
 
 def rated(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> Rated:
-    """The answers that have a human label and one that counts."""
+    """Return the answers that have a human label and a label that counts."""
     counted = counting.counted([answer for answer in answers if answer.human is not None], labelling)
     return Rated(
         human=np.array([answer.human for answer, _ in counted], dtype=bool),
@@ -302,26 +299,26 @@ def rated(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting)
 
 
 def f1_at(threshold: float) -> Labelling:
-    """F1 of at least the threshold counts as correct; by the gate's rules, as in the original code."""
+    """Count an F1 of at least the threshold as correct; by the gate's rules, as in the original code."""
     return lambda answer: answer.gate.f1 >= threshold
 
 
 def human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
-    """Judges, EM and F1 at 0.5 against people, by answering model (Table 2)."""
+    """Compare judges, EM and F1 at 0.5 with annotators, by answering model (Table 2)."""
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in runs}
-    labellings |= {"EM": lambda answer: answer.gate.exact, "F1 of 0.5 and more": f1_at(0.5)}
+    labellings |= {"EM": lambda answer: answer.gate.exact, "F1 ≥ 0.5": f1_at(0.5)}
     return _table(
         {name: correlations(answers, labelling, counting) for name, labelling in labellings.items()},
         name="human-correlation",
-        title="Correlation with people's labels",
+        title="Correlation with human labels",
         source="QA-Judge, Table 2",
     )
 
 
 def threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> Table:
-    """F1 binarised at six thresholds against people (Table 10)."""
+    """Compare F1 at six thresholds with annotators (Table 10)."""
     by_threshold = {f"F1 ≥ {cut:g}": correlations(answers, f1_at(cut), counting) for cut in F1_THRESHOLDS}
-    title = "Correlation of F1 with people's labels"
+    title = "Correlation of F1 with human labels"
     return _table(by_threshold, name="f1-thresholds", title=title, source="QA-Judge, Table 10")
 
 
@@ -336,16 +333,13 @@ def _table(by_labelling: Mapping[str, Correlations], *, name: str, title: str, s
         name=name,
         title=title,
         source=source,
-        note=f"Pearson's correlation of labels that are 0 or 1. EM and F1 are those that decide whether the judge is "
-        f"asked, for all data sets alike. {UNDEFINED} An interval without width belongs to perfect agreement.",
+        note="Pearson's correlation of 0/1 labels. EM and F1 use the rules that decide whether the judge is called, "
+        f"the same for all data sets. {UNDEFINED} An interval without width means perfect agreement.",
     )
 
 
 def prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
-    """The average correlation under each prompt, with maximum, mean and variance (Table 7).
-
-    None where there is but one prompt.
-    """
+    """Return the average correlation per prompt with maximum, mean and variance (Table 7); None for one prompt."""
     variants = list(dict.fromkeys(run.variant for run in runs))
     judges = list(dict.fromkeys(run.judge for run in runs))
     if len(variants) < 2:
@@ -364,25 +358,22 @@ def prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: C
         columns("number", ((f"prompt_{slug(name)}", name) for name in variants)),
         columns("number", maximum="maximum", mean="mean", variance="variance"),
         name="prompts",
-        title="Correlation with people's labels under each prompt",
+        title="Correlation with human labels by prompt",
         source="QA-Judge, Table 7",
-        note=f"Averaged over answering models. Maximum, mean and variance (n - 1) are over the prompts that have a "
-        f"figure; a prompt that a judge was not run with has none. {UNDEFINED}",
+        note="Averaged over answering models. Maximum, mean and variance (n - 1) are over the judge's prompts with a "
+        f"defined correlation. {UNDEFINED}",
     )
 
 
 def prompt_spread(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Maximum, mean and sample variance of a judge's correlations over prompts; None where undefined.
-
-    The variance needs two of them and divides by n - 1, which is what the paper's Table 7 has.
-    """
+    """Return maximum, mean and sample variance (n - 1, as in Table 7); None if undefined."""
     if not values:
         return None, None, None
     return max(values), statistics.fmean(values), statistics.variance(values) if len(values) > 1 else None
 
 
 def authors_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting, *, people: bool) -> Table:
-    """Failures as the authors' code counts them, by both of its rules, beside judgelm's own count."""
+    """Count failures by both rules of the authors' code, next to judgelm's own."""
     rules: dict[AuthorsRule, str] = {"first": "first tags, or all", "last_on_line": "last tags on a line (Mistral)"}
     rows: list[Row] = []
     for run in runs:
@@ -400,7 +391,7 @@ def authors_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: 
 
 
 def type_correlations(answers: Sequence[QaAnswer], run: QaRun, counting: Counting) -> dict[str, Estimate | None]:
-    """Correlation with people by answer type, all answering models together (Table 4)."""
+    """Return the correlation with annotators by answer type, over all answering models (Table 4)."""
     types = dict.fromkeys(answer.answer_type for answer in answers)
     return {
         name: correlation(

@@ -1,7 +1,6 @@
-"""Short answers by exact match, F1 and judges: scores by data set and model, and self-preference.
+"""Scores of short answers by exact match, F1 and judges, and self-preference.
 
-Answers and judgments are joined by sample id. An answer without a judgment, and a reply that no label can be read from,
-is None among the labels and counted with its reason.
+Answers and judgments are joined by sample id. Missing judgments and unreadable replies have the label None.
 
 Source: QA-Judge, section 5.2, Tables 3 and 11; section 6.1, Figure 2; section 6.2, Tables 6 and 13.
 """
@@ -30,21 +29,23 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 QaFailureHandling = Literal["excluded", "as_incorrect"]
 
 AuthorsRule = Literal["first", "last_on_line"]
-"""Where the authors' code finds a judge's label: in the first tags or the whole reply; of their Mistral judge in the
-last tags on one line."""
+"""Where the authors' code finds the label.
+
+`first`: in the first tags or, without tags, the whole reply. `last_on_line`, for Mistral: in the last tags on a line.
+"""
 
 _SET_RULES: Mapping[str, QaRules] = {"hotpotqa": "hotpotqa", "2wiki": "2wiki", "drop": "drop", "quoref": "quoref"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QaAnswer:
-    """One model's answer to one question.
+    """A model's answer to a question.
 
     Attributes:
-        question: key of the question, the same for all models' answers to it.
-        own: exact match and F1 by the rules of the data set itself, best over the validated answers.
-        gate: the same by the rules that decide whether the judge is asked, for all data sets alike.
-        human: whether people call it correct; None without their label.
+        question: key shared by all answers to the question.
+        own: exact match and F1 by the data set's own rules, best over the validated answers.
+        gate: exact match and F1 by the rules that decide whether the judge is called, the same for all data sets.
+        human: whether annotators call it correct; None without a label.
     """
 
     id: str
@@ -59,10 +60,10 @@ class QaAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QaRun:
-    """One judge's judgments of the answers, made with one prompt.
+    """A judge's judgments with one prompt.
 
     Attributes:
-        judge: its name; where it is an answering model's, it is that model's own judge.
+        judge: name; an answering model's name marks its own judge.
         variant: name of the prompt, such as `6-shot`.
     """
 
@@ -76,19 +77,19 @@ class QaRun:
         return self.judge if self.variant == "initial" else f"{self.judge} ({self.variant})"
 
     def label(self, answer: QaAnswer) -> bool | None:
-        """The judge's label, or that of the rule that decided without it; None without label."""
+        """Return the label of the judge or of the rule that decided instead; None without a label."""
         judgment = self.judgments.get(answer.id)
         return None if judgment is None else called_correct(judgment)
 
     def by_exact_match(self, answer: QaAnswer) -> bool:
-        """True where the run took the answer for an exact match, without a call of the judge."""
+        """True if the run decided by exact match without calling the judge."""
         judgment = self.judgments.get(answer.id)
         return judgment is not None and judgment.decided_by == "exact_match"
 
     def authors_reading(self, answer: QaAnswer, rule: AuthorsRule) -> Literal["correct", "incorrect", "neither"] | None:
-        """The judge's reply as the authors' code reads it; `neither` counts as incorrect there. None where none was.
+        """Parse the reply as the authors' code does; `neither` counts as incorrect there. None if not judged.
 
-        A reply that never came (a prompt too long, a lost server) is `neither` too: their code has no such case.
+        A missing reply (prompt too long, server lost) is `neither` too; their code has no such case.
         """
         judgment = self.judgments.get(answer.id)
         if judgment is None or not (judgment.shown or judgment.failure):
@@ -97,23 +98,23 @@ class QaRun:
         return "neither" if isinstance(label, Unparsed) else label
 
     def authors_label(self, answer: QaAnswer, rule: AuthorsRule) -> bool | None:
-        """Correct where the answer matches exactly or their code reads CORRECT, else incorrect; None if not judged."""
+        """Return True for an exact match or if the authors' code reads CORRECT; None if not judged."""
         if answer.gate.exact or answer.id not in self.judgments:
             return True if answer.gate.exact else None
         reading = self.authors_reading(answer, rule)
         return self.label(answer) if reading is None else reading == "correct"
 
     def cascade_label(self, answer: QaAnswer) -> bool | None:
-        """Correct where the answer matches exactly, else the judge's label: also of a run that judged all."""
+        """Return True for an exact match, else the judge's label, also if the run judged every answer."""
         return True if answer.gate.exact else self.label(answer)
 
     def judged_all(self, answers: Sequence[QaAnswer]) -> bool:
-        """True where the run also judged every answer that matches exactly, and there are some."""
+        """True if there are exact matches and the run judged all of them."""
         exact = [answer for answer in answers if answer.gate.exact and answer.id in self.judgments]
         return bool(exact) and not any(self.by_exact_match(answer) for answer in exact)
 
     def reasons(self, answers: Sequence[QaAnswer]) -> Counter[str]:
-        """Numbers of answers by the source of their label: `exact_match`, `judge`, a failure's code, `not judged`."""
+        """Count answers by source of the label: `exact_match`, `judge`, a failure code, `not judged`."""
         counts = Counter[str]()
         for answer in answers:
             judgment = self.judgments.get(answer.id)
@@ -134,21 +135,21 @@ def qa_answers(
     rules: QaRules = "hotpotqa",
     validated: bool = True,
 ) -> list[QaAnswer]:
-    """Score predicted answers against their gold answers.
+    """Score answers against their gold answers.
 
     Args:
-        samples: with one answer and a reference each; `metadata` as `judgelm.data.sources.qa` gives it.
-        human: by sample id, whether people call the answer correct.
-        rules: whose exact match decides whether the judge is asked; the original code takes HotpotQA's everywhere.
-        validated: whether any validated answer decides that, or the first alone.
+        samples: with one answer and a reference each; `metadata` as in `judgelm.data.sources.qa`.
+        human: sample id -> whether annotators call the answer correct.
+        rules: of the exact match that decides whether the judge is called; the original code always uses HotpotQA's.
+        validated: whether any validated answer decides, or only the first.
 
     Raises:
-        InputError: a sample has no answer or several, or no reference.
+        InputError: a sample has no reference or not exactly one answer, or no answer has a human label.
     """
     answers = [_answer(sample, human or {}, rules, validated) for sample in samples]
     if human and all(answer.human is None for answer in answers):
-        ids = f"{next(iter(human))!r} against {answers[0].id!r}" if answers else "no answers"
-        raise InputError(f"qa: no answer has a label by people (ids: {ids}); ids must match")
+        ids = f"{next(iter(human))!r} and {answers[0].id!r}" if answers else "no answers"
+        raise InputError(f"qa: no answer has a human label (ids: {ids}); ids must match")
     return answers
 
 
@@ -157,7 +158,7 @@ def _answer(sample: Sample, human: Mapping[str, bool], rules: QaRules, validated
     if len(sample.answers) != 1 or not golds:
         raise InputError(
             f"sample {sample.id}: expected one answer and a reference, got {len(sample.answers)} and "
-            f"{'one' if golds else 'none'}; give the file that was judged"
+            f"{'one' if golds else 'none'}; pass the judged file"
         )
     [predicted], metadata = sample.answers, sample.metadata
     data_set = str(metadata.get("data_set") or NOT_GIVEN)
@@ -179,43 +180,43 @@ Labelling = Callable[[QaAnswer], bool | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counting:
-    """Treatment of answers without a label, and resampling of intervals.
+    """Treatment of answers without a label, and resampling.
 
     Attributes:
-        failures: `excluded` leaves them out, `as_incorrect` takes them for incorrect, as the original code does.
+        failures: `excluded`, or `as_incorrect` as in the original code.
     """
 
     failures: QaFailureHandling = "excluded"
     resampling: Resampling = field(default_factory=Resampling)
 
     def label(self, judged: bool | None) -> bool | None:
-        """The label that counts; None leaves the answer out."""
+        """Return the label that counts; None excludes the answer."""
         return False if judged is None and self.failures == "as_incorrect" else judged
 
     def counted(self, answers: Sequence[QaAnswer], labelling: Labelling) -> list[tuple[QaAnswer, bool]]:
-        """The answers that count, each with its label."""
+        """Return the answers that count, with labels."""
         labels = [(answer, self.label(labelling(answer))) for answer in answers]
         return [(answer, label) for answer, label in labels if label is not None]
 
     def share(self, answers: Sequence[QaAnswer], labelling: Labelling) -> Estimate | None:
-        """The share of correct among the answers that count; None where none does."""
+        """Return the share of correct answers among those that count; None without any."""
         counted = self.counted(answers, labelling)
         labels, questions = [label for _, label in counted], [answer.question for answer, _ in counted]
         return share(np.array(labels), questions, self.resampling) if counted else None
 
 
 def slug(name: str) -> str:
-    """A name as part of a column's key."""
+    """Convert a name to a part of a column key."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
 def by_model(answers: Sequence[QaAnswer]) -> dict[tuple[str, str], list[QaAnswer]]:
-    """Answers by data set and answering model, in the order of their first."""
+    """Group answers by data set and answering model, in order of first occurrence."""
     return grouped(answers, lambda answer: (answer.data_set, answer.model))
 
 
 def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
-    """EM, F1 and the share that each judge calls correct, an exact match counting as correct (Table 3)."""
+    """Return EM, F1 and the share that each judge calls correct, exact matches included (Table 3)."""
     rows: list[Row] = []
     for (data_set, model), members in by_model(answers).items():
         questions = [answer.question for answer in members]
@@ -230,20 +231,20 @@ def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Co
         columns("share", em="EM", f1="F1"),
         columns("share", ((f"judge_{slug(run.name)}", run.name) for run in runs)),
         name="scores",
-        title="Exact match, F1 and judges, the judge asked where the answer does not match exactly",
+        title="Exact match, F1, and judges called unless the answer matches exactly",
         source="QA-Judge, Table 3",
-        note="EM and F1 by each data set's own rules, best over the validated answers. A judge's score is the share "
+        note="EM and F1 use each data set's own rules, best over the validated answers. A judge's score is the share "
         "of answers that match exactly or that it calls correct. "
         + (
-            "Answers whose judgment failed or is missing are left out of it, so its n can be smaller."
+            "It excludes answers whose judgment failed or is missing, so its n can be smaller."
             if counting.failures == "excluded"
-            else "An answer whose judgment failed or is missing counts as incorrect, as in the original code."
+            else "Failed and missing judgments count as incorrect, as in the original code."
         ),
     )
 
 
 class Gap(NamedTuple):
-    """A judge's score minus EM, over the answers that have a label."""
+    """A judge's score minus EM, on answers with a label."""
 
     judge: str
     data_set: str
@@ -252,7 +253,7 @@ class Gap(NamedTuple):
 
 
 def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> list[Gap]:
-    """The gap of every judge, data set and answering model, the widest first; paired by answer."""
+    """Return the gap of every judge, data set and answering model, widest first; paired by answer."""
     gaps = []
     for run in runs:
         for (data_set, model), members in by_model(answers).items():
@@ -265,7 +266,7 @@ def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Cou
 
 
 def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
-    """The judge asked where EM is 0, against the judge asked about all; None where no run judged all (Table 11)."""
+    """Compare judging only answers with EM 0 with judging all (Table 11); None if no run judged all."""
     rows: list[Row] = []
     groups = by_model(answers)
     for run in (run for run in runs if run.judged_all(answers)):
@@ -286,7 +287,7 @@ def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], 
 def type_shares(
     answers: Sequence[QaAnswer], run: QaRun, counting: Counting
 ) -> dict[str, tuple[int, int, Estimate | None]]:
-    """By answer type: answers, those with EM 0, and the share of these that the judge calls correct."""
+    """Return by answer type: answers, those with EM 0, and the share of these called correct."""
     shares = {}
     for name in (*ANSWER_TYPES, *sorted({answer.answer_type for answer in answers} - set(ANSWER_TYPES))):
         members = [answer for answer in answers if answer.answer_type == name]
@@ -297,7 +298,7 @@ def type_shares(
 
 
 def type_figure(run: QaRun, shares: dict[str, tuple[int, int, Estimate | None]]) -> Bars:
-    """The share called correct among EM 0, by answer type (Figure 2)."""
+    """Draw the share called correct among EM 0, by answer type (Figure 2)."""
     return bars(
         {run.name: [correct for _, _, correct in shares.values()]},
         shares,
@@ -309,11 +310,11 @@ def type_figure(run: QaRun, shares: dict[str, tuple[int, int, Estimate | None]])
 
 
 def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
-    """Outcomes of every answer under every run."""
+    """Count the outcomes of all answers under every run."""
     reasons = [run.reasons(answers) for run in runs]
     fixed = ("exact_match", "blank_answer", "judge", "read as incorrect")
     codes = sorted({code for counts in reasons for code in counts} - set(fixed))
-    headings = ("exact match", "blank answer", "asked and read", "unreadable, taken for incorrect")
+    headings = ("exact match", "blank answer", "judged", "unreadable, counted as incorrect")
     outcomes = [*zip(fixed, headings, strict=True), *((code, failure_name(code)) for code in codes)]
     return table(
         [
@@ -325,13 +326,13 @@ def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
         columns("count", ((slug(key), heading) for key, heading in outcomes)),
         name="judges",
         title="Outcome of every answer",
-        note="Exact matches and blank answers are decided without asking. The columns behind `unreadable` are "
-        "failures: answers without a label, never taken for incorrect unless that is asked for.",
+        note="Exact matches and blank answers are decided without the judge. The columns after `unreadable` are "
+        "failures: they have no label and count as incorrect only under that treatment.",
     )
 
 
 class ModelPreference(NamedTuple):
-    """Of one answering model: its judge, answers with EM 0 that every judge labelled, those left out, the shares."""
+    """Preference for one model's answers; `n` answers with EM 0 have a label from every judge."""
 
     model: str
     judge: str
@@ -348,14 +349,14 @@ def model_preferences(
     *,
     without: Mapping[str, str] | None = None,
 ) -> list[ModelPreference]:
-    """Preference of each answering model's judge for its answers.
+    """Return the preference of each answering model's judge for its answers.
 
     Args:
         answers: of all models.
-        runs: one for each judge.
+        runs: one per judge.
         judges: answering model -> the judge that may favour it; missing models and judges are skipped.
-        counting: an answer that a judge gave no label is left out, or counts as called incorrect.
-        without: answering model -> a judge left out of the others; None leaves out none.
+        counting: treatment of answers without a label.
+        without: answering model -> a judge to exclude from the others.
     """
     by_judge = {run.judge: run for run in runs}
     rows = []
@@ -376,7 +377,7 @@ def model_preferences(
 
 
 def preference_table(rows: Sequence[ModelPreference], *, kind: str, source: str, note: str = "") -> Table:
-    """One row for each answering model, one column for each threshold."""
+    """Return one row per answering model, one column per threshold."""
     percents = [round(100 * threshold) for threshold in PREFERENCE_THRESHOLDS]
     cells = [
         (*(row.model, row.judge, row.shares[0].others, row.n, row.left_out), *(part.share for part in row.shares))
@@ -388,9 +389,10 @@ def preference_table(rows: Sequence[ModelPreference], *, kind: str, source: str,
         columns("count", others="other judges", answers="answers with EM 0", left_out="left out"),
         columns("share", ((f"threshold_{part}", f"≥ {part} % of the others say incorrect") for part in percents)),
         name=f"{kind}-preference",
-        title=f"{kind.capitalize()}-preference: one judge alone says correct",
+        title=f"{kind.capitalize()}-preference: only one judge says correct",
         source=source,
-        note="The share of answers without exact match that the judge calls correct while at least that share of the "
-        "other judges calls it incorrect; so the thresholds are cumulative. Answers that some judge gave no label are "
-        f"left out. {note}".strip(),
+        note="The share of answers without exact match that the judge calls correct while at least the threshold's "
+        "share of the other judges calls them incorrect; thresholds are cumulative. Excludes answers without a label "
+        "from "
+        f"some judge. {note}".strip(),
     )

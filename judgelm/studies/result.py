@@ -1,8 +1,4 @@
-"""Results of a study: tables and the data of figures, which every report renders in the same way.
-
-A study computes: it handles no files, colours or pages. `judgelm.reports.study` writes its result as
-JSON, CSV, SVG, PNG and HTML.
-"""
+"""Results of a study: tables and data of figures. `judgelm.reports.study` writes them to files."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,19 +14,19 @@ from judgelm.yaml_files import read_yaml
 DEFAULT_RESAMPLING = Resampling()
 
 Cell = str | int | float | Estimate | None
-"""None is undefined or missing, which the table's note explains; it is never shown as 0."""
+"""None is undefined or missing; the note of the table explains why."""
 
 Row = tuple[Cell, ...]
 
 Value = float | Estimate | None
 
 Kind = Literal["text", "count", "share", "number"]
-"""Format of a column's cells: `share` is in [0, 1] and written in percent, `number` with three decimals."""
+"""Format of the cells: `share` is in [0, 1] and shown in percent, `number` with three decimals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table; `key` names it in JSON and CSV."""
+    """A column; `key` names it in JSON and CSV."""
 
     key: str
     heading: str
@@ -39,12 +35,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table; each row has one cell per column, in their order.
+    """A table; each row has one cell per column.
 
     Attributes:
         name: of its file, in lower case with hyphens.
-        source: the table of the paper that it is laid out like, if it is.
-        note: definitions, and the reasons for undefined cells.
+        source: the table of a paper with this layout.
+        note: definitions, and reasons for undefined cells.
     """
 
     name: str
@@ -57,31 +53,33 @@ class Table:
     def __post_init__(self) -> None:
         ragged = next((index for index, row in enumerate(self.rows) if len(row) != len(self.columns)), None)
         if ragged is not None:
-            raise ValueError(f"table {self.name}: row {ragged} has not one cell for each of its columns")
+            raise ValueError(
+                f"table {self.name}: row {ragged}: expected {len(self.columns)} cells, got {len(self.rows[ragged])}"
+            )
 
     def records(self) -> list[dict[str, Cell]]:
-        """The rows, by column key."""
+        """Return the rows by column key."""
         return [dict(zip([column.key for column in self.columns], row, strict=True)) for row in self.rows]
 
     def column(self, key: str) -> list[Cell]:
-        """The cells of one column."""
+        """Return the cells of a column."""
         return [row[key] for row in self.records()]
 
 
 def columns(kind: Kind, computed: Iterable[tuple[str, str]] = (), /, **headings: str) -> list[Column]:
-    """Neighbouring columns of one kind: headings by key, those of `computed` (key, heading) first."""
+    """Build columns of one kind: `computed` (key, heading), then headings by key."""
     return [Column(key=key, heading=heading, kind=kind) for key, heading in chain(computed, headings.items())]
 
 
 def table(
     rows: Iterable[Row], *groups: Iterable[Column], name: str, title: str, source: str = "", note: str = ""
 ) -> Table:
-    """A table from its rows and the declared `columns` of their cells, in order; an `Estimate` brings its interval."""
+    """Build a table from rows and groups of columns."""
     return Table(name=name, title=title, columns=tuple(chain(*groups)), rows=tuple(rows), source=source, note=note)
 
 
 class Layouts:
-    """Columns, titles and notes of a study's tables, and the words of its figures: a YAML file beside its module.
+    """Columns and texts of a study's tables and figures, from a YAML file next to its module.
 
     Texts may have fields of `str.format`.
 
@@ -98,7 +96,7 @@ class Layouts:
         return content
 
     def table(self, name: str, rows: Iterable[Row], /, **words: object) -> Table:
-        """The table of that layout; `words` fill the fields of its texts."""
+        """Build the table of a layout; `words` fill the fields of its texts."""
         layout = {"name": name} | self._file["tables"][name]
         groups = (
             columns(kind, [(key, heading.format(**words)) for key, heading in headings.items()])
@@ -108,13 +106,13 @@ class Layouts:
         return table(rows, *groups, **{key: text.format(**words) for key, text in layout.items()})
 
     def figure(self, name: str, /, **words: object) -> dict[str, Any]:
-        """Name, title and labels of a figure, as its type takes them."""
+        """Return name, title and labels of a figure."""
         return {key: text.format(**words) for key, text in ({"name": name} | self._file["figures"][name]).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Points of one name, with `labels` beside them where given."""
+    """Points with one name, and optional `labels`."""
 
     name: str
     x: tuple[float, ...]
@@ -124,12 +122,12 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Points over a numeric axis, joined or not.
+    """Points over a numeric axis.
 
     Attributes:
         x_label: name and unit of the axis, as is `y_label`.
-        diagonal: draw y = x, for calibration curves and the like.
-        joined: a line through each series' points, else points alone.
+        diagonal: draw y = x, for example for calibration curves.
+        joined: draw a line through each series.
     """
 
     name: str
@@ -143,7 +141,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Bars of one colour, one value for each category."""
+    """Bars of one colour, one value per category."""
 
     name: str
     values: tuple[Value, ...]
@@ -151,7 +149,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """Bars side by side for each category."""
+    """Grouped bars."""
 
     name: str
     title: str
@@ -170,7 +168,7 @@ def bars(
     x_label: str,
     y_label: str,
 ) -> Bars:
-    """Bars from the values of each group by its name, one for each category."""
+    """Build bars from the values of each group, one per category."""
     return Bars(
         name=name,
         title=title,
@@ -183,7 +181,7 @@ def bars(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestRow:
-    """One estimate; rows of one group have one colour."""
+    """An estimate; rows of one group share a colour."""
 
     label: str
     estimate: Estimate
@@ -192,7 +190,7 @@ class ForestRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forest:
-    """Estimates with their intervals, one under another, and a line at the value of no effect."""
+    """Estimates with intervals, and a line at the value of no effect."""
 
     name: str
     title: str
@@ -209,7 +207,7 @@ def forest(
     x_label: str,
     no_effect: float = 0.0,
 ) -> Forest:
-    """A forest of the rows (label, value and, where there are several, group) whose value is an estimate."""
+    """Build a forest plot from (label, value, optional group); rows without an estimate are skipped."""
     shown = [
         ForestRow(label=row[0], estimate=row[1], group=row[2] if len(row) == 3 else "")
         for row in rows
@@ -220,12 +218,12 @@ def forest(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
-    """A value for each row and column.
+    """A value per row and column.
 
     Attributes:
         values: shape (rows, columns); None is drawn as empty.
-        marked: (row, column) of cells drawn with a frame, such as a diagonal.
-        centred: colours diverge from 0, else they run from the lowest value to the highest.
+        marked: (row, column) of framed cells.
+        centred: colours diverge from 0 instead of running from the lowest to the highest value.
     """
 
     name: str
@@ -245,13 +243,13 @@ Figure = Lines | Bars | Forest | HeatMap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyResult:
-    """All results of a study.
+    """Results of a study.
 
     Attributes:
         study: its name on the command line.
-        protocol: one sentence on how the numbers were made; it belongs beside every one of them.
-        findings: sentences, the most important first, each with its numbers.
-        counts: numbers of rows read by outcome, failures included.
+        protocol: how the numbers were made, in a sentence; quote it with every number.
+        findings: sentences, most important first.
+        counts: numbers of rows by outcome, including failures.
         warnings: limits that a reader must know.
     """
 
@@ -267,14 +265,14 @@ class StudyResult:
     def __post_init__(self) -> None:
         names = [part.name for part in (*self.tables, *self.figures)]
         if doubled := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"study {self.study}: two tables or figures are named {', '.join(sorted(doubled))}")
+            raise ValueError(f"study {self.study}: duplicate names of tables or figures: {', '.join(sorted(doubled))}")
 
     def table(self, name: str) -> list[dict[str, Cell]]:
-        """The rows of a table, by column key."""
+        """Return the rows of a table by column key."""
         return [row for each in self.tables if each.name == name for row in each.records()]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain dicts, lists, numbers, strings and None, ready for `json.dumps`; tables' rows by column key."""
+        """Return plain values ready for `json.dumps`; rows of tables are by column key."""
         plain_result = asdict(self)
         for table, plain in zip(self.tables, plain_result["tables"], strict=True):
             keys = [column.key for column in table.columns]
@@ -288,5 +286,5 @@ class StudyResult:
 
 
 def point(value: Value) -> float | None:
-    """The number itself, without its interval."""
+    """Return the number without its interval."""
     return value.value if isinstance(value, Estimate) else value

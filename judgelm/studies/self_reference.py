@@ -1,10 +1,6 @@
-"""The study of self-reference: judging what the judge can answer itself, and its own answer as a reference.
+"""Study of self-reference: does a judge judge what it can answer, and does its own answer help as a reference?
 
-Quality by own answer and method is in `judgelm.studies.self_reference_answers`; here are the correlations of answering
-and judging (Tables 3 and 4), the choice of a judge by its answers, and from which accuracy on self-reference pays
-(sections 5.2 and 5.3).
-
-Source: Self-Reference ("Do Before You Judge"). `judgelm.studies.truth_file` describes the truth.
+Source: Self-Reference ("Do Before You Judge").
 """
 
 import math
@@ -69,7 +65,7 @@ _FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeQuality:
-    """One judge on one data set under one method; shares in [0, 1]."""
+    """Generation accuracy and F1 of a judge on one data set with one method, in [0, 1]."""
 
     judge: str
     generation: float
@@ -78,15 +74,15 @@ class JudgeQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossover:
-    """From which generation accuracy on self-reference is better than CoT; shares in [0, 1].
+    """Generation accuracy from which self-reference is better than CoT, in [0, 1].
 
     Attributes:
         n: judges with a generation accuracy and a gain.
-        gaining: how many of them gain.
-        from_accuracy: the lowest accuracy from which on every judge gains; None where the most accurate does not.
-        last_without: the highest accuracy of a judge that does not gain; None where all do.
-        line: where a straight line through the gains is 0; None with fewer than three judges, where accuracies are
-            all alike, or where the line does not rise.
+        gaining: number of judges that gain.
+        from_accuracy: lowest accuracy from which every judge gains; None if the most accurate does not.
+        last_without: highest accuracy of a judge that does not gain; None if all do.
+        line: zero of a straight line through the gains; None with fewer than three judges, equal accuracies or a line
+            that does not rise.
     """
 
     n: int
@@ -99,16 +95,15 @@ class Crossover:
 def self_reference_study(
     runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling
 ) -> StudyResult:
-    """All tables and figures of the paper for these judges.
+    """Build all tables and figures of the paper.
 
     Args:
-        runs: one entry for each judge, with CoT, self-reference or both.
+        runs: one entry per judge, with CoT, self-reference or both.
         truths: by sample id.
-        resampling: seed and number of resamples of every interval.
+        resampling: seed and number of resamples.
 
     Raises:
-        InputError: a run joins with no truth, runs judged other texts under one id, or verdicts are not `correct` and
-            `incorrect`.
+        InputError: a run does not join, different texts under one id, or verdicts other than `correct` and `incorrect`.
     """
     check_same_texts(
         {f"{run.judge}, {method}": judgments for run in runs for method in METHODS if (judgments := run.of(method))}
@@ -130,7 +125,7 @@ def self_reference_study(
 
 
 def judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> list[JudgeQuality]:
-    """The judges of which both numbers are defined, in the order given."""
+    """Return the judges with both numbers defined, in the order given."""
     results = []
     for judge in answers.judges:
         rows = answer_arrays(answers.of(judge, method, dataset), own_known=False)
@@ -142,7 +137,7 @@ def judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> lis
 
 
 def crossover(points: list[tuple[float, float]]) -> Crossover:
-    """Start of the gains, from (generation accuracy, gain in F1) of each judge.
+    """Find where the gains start, from (generation accuracy, gain in F1) of each judge.
 
     Source: Self-Reference, section 5.2 and Figure 4 (about 50 % on MMLU-Pro).
     """
@@ -159,7 +154,7 @@ def crossover(points: list[tuple[float, float]]) -> Crossover:
 
 
 def crossover_table(answers: JudgedAnswers) -> Table:
-    """Figure 4 in numbers: from which generation accuracy on self-reference is better, by data set."""
+    """Figure 4 as a table: the generation accuracy from which self-reference is better, by data set."""
     rows: list[Row] = []
     for dataset in answers.datasets:
         points = []
@@ -173,17 +168,16 @@ def crossover_table(answers: JudgedAnswers) -> Table:
 
 
 def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
-    """Spearman's correlation of generation accuracy and F1 over judges, with Fieller's interval.
+    """Return Spearman's correlation of generation accuracy and F1 over judges, with Fieller's interval.
 
-    None with fewer than five judges, where one of the two is the same for all, or where the order is the same or
-    reversed, of which the interval has no width.
+    None with fewer than five judges, a constant side, or a correlation of 1 or -1 (no width).
     """
     value = _spearman(results)
     return None if value is None or len(results) < 5 else fisher_interval(value, len(results), variance=_FIELLER)
 
 
 def selection_table(answers: JudgedAnswers) -> Table:
-    """Cost of choosing the judge that answers best instead of the best judge."""
+    """Return the cost of choosing the judge that answers best instead of the best judge."""
     rows: list[Row] = []
     for dataset in answers.datasets:
         for method in answers.methods:
@@ -201,26 +195,26 @@ def selection_table(answers: JudgedAnswers) -> Table:
         rows,
         columns("text", dataset="data set", method="method"),
         columns("count", n="judges"),
-        columns("text", chosen="answers best", best="judges best"),
-        columns("share", chosen_f1="F1 of the first", best_f1="F1 of the second", regret="lost by the choice"),
+        columns("text", chosen="best at answering", best="best at judging"),
+        columns("share", chosen_f1="F1 of the first", best_f1="F1 of the second", regret="loss by the choice"),
         columns("share", mean_f1="mean F1 of all"),
-        columns("count", [("place", "its place by F1")]),
+        columns("count", [("place", "rank of the first by F1")]),
         columns("number", spearman="Spearman", spearman_interval="Spearman, interval"),
         name="judge-selection",
-        title="The judge that answers best, chosen as the judge",
+        title="Choosing the judge that answers best",
         source="Self-Reference, section 5.3 and Figures 1, 4 and 12",
-        note="Of judges with equal numbers the first given is chosen. Spearman's correlation is over judges; its "
-        "interval needs five of them and an order that is not all the same. What is lost is over the answers that "
-        "both judged; its interval does not know that the second judge was picked for its F1.",
+        note="The first of equal judges is chosen. Spearman's correlation is over judges; its interval needs five "
+        "judges and a correlation other than 1 and -1. The loss is on the answers that both judged; its interval "
+        "ignores that the second judge was selected by F1.",
     )
 
 
 def f1_regret(answers: JudgedAnswers, dataset: str, method: Method, judges: tuple[str, str]) -> Estimate | float | None:
-    """The second judge's F1 minus the first's on the answers that both judged; 0 where they are one judge."""
+    """Return the second judge's F1 minus the first's on the answers that both judged; 0 for the same judge."""
     if judges[0] == judges[1]:
         return 0.0
     both = answer_arrays(*(answers.of(judge, method, dataset) for judge in judges), own_known=False)
-    # D_J+ and D_J- differ from judge to judge; F1 over all answers is the only part that is used
+    # only F1 over all answers: D_J+ and D_J- differ between judges
     return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, answers.resampling).f1
 
 
@@ -242,14 +236,14 @@ def _root(points: list[tuple[float, float]]) -> float | None:
 
 
 Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
-"""(data set, judge, method) -> its correlations."""
+"""(data set, judge, method) -> correlations."""
 
 Gains = Mapping[tuple[str, str], Estimate | None]
-"""(data set, judge) -> what self-reference adds to the partial correlation."""
+"""(data set, judge) -> gain in the partial correlation by self-reference."""
 
 
 def correlations(answers: JudgedAnswers) -> Correlations:
-    """Equations 13 and 14 for every data set, judge and method."""
+    """Compute equations 13 and 14 for every data set, judge and method."""
     results = {}
     for dataset, judge, method in answers.runs():
         arrays = answer_arrays(answers.of(judge, method, dataset))
@@ -258,13 +252,13 @@ def correlations(answers: JudgedAnswers) -> Correlations:
 
 
 def band_counts(results: Correlations, method: Method) -> Counter[str]:
-    """Numbers of a method's cases by strength: weak (below 0.3), moderate, strong (0.5 and more) or undefined."""
+    """Count a method's cases by strength: weak (below 0.3), moderate, strong (0.5 or more) or undefined."""
     values = [result.g_j_given_a.estimate for (_, _, judged_with), result in results.items() if judged_with == method]
     return Counter("undefined" if value is None else band(value.value) for value in values)
 
 
 def correlation_table(results: Correlations) -> Table:
-    """All four correlations, both intervals of the partial one, and its band."""
+    """Return all four correlations, both intervals of the partial correlation, and its strength."""
     rows: list[Row] = []
     for (dataset, judge, method), result in results.items():
         partial = result.g_j_given_a
@@ -277,7 +271,7 @@ def correlation_table(results: Correlations) -> Table:
 
 
 def gains(answers: JudgedAnswers) -> Gains:
-    """Gain in r_GJ|A by self-reference, over the answers that both methods judged, by data set and judge."""
+    """Return the gain in r_GJ|A by self-reference on the answers that both methods judged."""
     changes = {}
     for dataset, judge in answers.cells():
         both = answers.both(judge, dataset)
@@ -297,7 +291,7 @@ def gain_table(results: Correlations, gained: Gains) -> Table:
 
 
 def mean_gain(gained: Gains) -> tuple[float, int] | None:
-    """The plain mean of the defined gains and their number; None without any (section 5.2: 0.35)."""
+    """Return mean and number of the defined gains; None without any (section 5.2: 0.35)."""
     values = [gain.value for gain in gained.values() if gain is not None]
     return (sum(values) / len(values), len(values)) if values else None
 
@@ -323,9 +317,9 @@ def _tables(answers: JudgedAnswers, correlated: Correlations, gained: Gains, cha
 def _protocol(answers: JudgedAnswers) -> str:
     methods = " and ".join(METHOD_NAMES[method] for method in answers.methods)
     return (
-        f"Judges were asked pointwise whether an agent's answer is correct ({methods}); the agents are pooled, failed "
-        "judgments are left out and counted, the truth is joined by id alone, since it has no texts, intervals are "
-        f"95 % from {answers.resampling.resamples} resamples of questions."
+        f"Judges decide whether an agent's answer is correct ({methods}); agents are pooled; failed judgments are "
+        f"excluded and counted; the truth is joined by id; intervals are 95 % from {answers.resampling.resamples} "
+        "resamples of questions."
     )
 
 
@@ -350,15 +344,14 @@ def _findings(answers: JudgedAnswers, correlated: Correlations, gained: Gains, c
 
 
 def _change_sentence(change: Table, key: str, part: str) -> str:
-    """In how many cases F1 rises and falls on one part."""
     values = [cell for cell in change.column(key) if isinstance(cell, Estimate)]
     if not values:
         return ""
     rises, falls = sum(estimate.value > 0 for estimate in values), sum(estimate.value < 0 for estimate in values)
     sure = sum(estimate.low > 0 or estimate.high < 0 for estimate in values)
     return (
-        f"Where the judge {part}, self-reference raises F1 in {rises} and lowers it in {falls} of {len(values)} cases "
-        f"({sure} with an interval that leaves out 0)."
+        f"If the judge {part}, self-reference raises F1 in {rises} and lowers it in {falls} of {len(values)} cases "
+        f"({sure} significant)."
     )
 
 
@@ -366,19 +359,18 @@ def _warnings(answers: JudgedAnswers, counts: Mapping[str, int]) -> tuple[str, .
     warnings = []
     if counts["own answer unknown"]:
         warnings.append(
-            f"Of {counts['own answer unknown']} answers it is not known whether the judge's own answer is right; "
-            "D_J+, D_J- and correlations leave them out. Give judge_correct in the truth file, or answer and runs that "
-            "hold solves."
+            f"For {counts['own answer unknown']} answers it is unknown whether the judge's own answer is right; D_J+, "
+            "D_J- and correlations exclude them. Add judge_correct to the truth file, or answer and runs with "
+            "self-solves."
         )
     if counts["failed"]:
-        warnings.append(f"{counts['failed']} of {counts['judgments']} judgments failed and are in no share.")
+        warnings.append(f"{counts['failed']} of {counts['judgments']} judgments failed and are excluded.")
     if len(answers.judges) < 2:
-        warnings.append("One judge: there is no choice among judges to look at.")
+        warnings.append("With one judge there is no table on choosing a judge.")
     return tuple(warnings)
 
 
 def _figures(answers: JudgedAnswers, results: Correlations) -> tuple[Figure, ...]:
-    """All figures, in the paper's order."""
     drawn: list[Figure] = []
     for index, dataset in enumerate(answers.datasets, 1):
         drawn.append(_scatter(answers, dataset, index))
@@ -395,7 +387,7 @@ def _figures(answers: JudgedAnswers, results: Correlations) -> tuple[Figure, ...
 
 
 def _scatter(answers: JudgedAnswers, dataset: str, index: int) -> Lines:
-    """Figures 1, 12 and 4: a judge's generation accuracy against its F1, one series for each method."""
+    """Figures 1, 12 and 4."""
 
     def series(method: Method) -> Series:
         results = judge_qualities(answers, dataset, method)
@@ -413,7 +405,7 @@ def _scatter(answers: JudgedAnswers, dataset: str, index: int) -> Lines:
 
 
 def _heat_maps(answers: JudgedAnswers, dataset: str, method: Method, index: int) -> list[HeatMap]:
-    """Figures 2 and 13-17: accuracy in the four parts, a row for each judge."""
+    """Figures 2 and 13-17."""
     judges = tuple(judge for judge in answers.judges if answers.of(judge, method, dataset))
     if not judges:
         return []

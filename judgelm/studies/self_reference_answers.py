@@ -1,4 +1,4 @@
-"""The answers that judges call correct or incorrect, joined with the truth about them, and tables of both."""
+"""Answers that judges call correct or incorrect, joined with the truth, and their tables."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,14 +35,14 @@ Source = Literal["truth file", "solves", "unknown", "no answer extracted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRuns:
-    """A judge's judgments of the same answers, by sample id: with CoT alone and guided by its own answer."""
+    """A judge's judgments of the same answers by sample id: with CoT alone, and guided by its own answer."""
 
     judge: str
     cot: Mapping[str, Judgment] | None = None
     guided: Mapping[str, Judgment] | None = None
 
     def of(self, method: Method) -> Mapping[str, Judgment] | None:
-        """The judgments of one method; None where it was not run."""
+        """Return the judgments of one method; None if it was not run."""
         return self.cot if method == "cot" else self.guided
 
 
@@ -51,8 +51,8 @@ class JudgedAnswer:
     """An answer with its truth and the judge's verdict.
 
     Attributes:
-        own: whether the judge's own answer to the question is right; None where unknown.
-        judged: whether it was judged correct; None where the judgment failed.
+        own: whether the judge's own answer to the question is right; None if unknown.
+        judged: whether it was judged correct; None for a failure.
     """
 
     id: str
@@ -64,10 +64,10 @@ class JudgedAnswer:
 
 
 def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerTruth]) -> list[JudgedAnswer]:
-    """One method's judgments of the answers of which the truth is known, in the run's order.
+    """Join one method's judgments with the truth, in the order of the run.
 
     Raises:
-        InputError: none of them is known, or a verdict is not `correct` or `incorrect`.
+        InputError: nothing joins, or a verdict is not `correct` or `incorrect`.
     """
     judgments = runs.of(method) or {}
     rows = [
@@ -83,16 +83,17 @@ def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerT
         if key in truths
     ]
     if not rows:
-        examples = f"{next(iter(judgments), None)!r} against {next(iter(truths), None)!r}"
+        examples = f"{next(iter(judgments), None)!r} and {next(iter(truths), None)!r}"
         raise InputError(f"self-reference: no judgment of {runs.judge} has a truth (ids: {examples}); ids must match")
     return rows
 
 
 def own_correct(runs: JudgeRuns, truth: AnswerTruth) -> tuple[bool | None, Source]:
-    """Correctness of the judge's own answer, and its source.
+    """Return whether the judge's own answer is right, and the source of this.
 
-    The truth file goes first, then the first self-solve of the guided run or of the CoT run. A solve that no answer
-    could be extracted from is a wrong answer, as in equation 3, and is told apart in the source.
+    The truth file takes precedence, then the first self-solve of the guided run, then that of the CoT run. A solve
+    without
+    an extractable answer is wrong, as in equation 3.
     """
     if (stated := truth.own(runs.judge)) is not None:
         return stated, "truth file"
@@ -113,12 +114,12 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerArrays:
-    """Judged answers side by side; `judged` holds one array for each way of judging.
+    """Judged answers as arrays.
 
     Attributes:
-        own: shape (n,), G_i; False where it is unknown.
+        own: shape (n,), G_i; False if unknown.
         truth: shape (n,), A_i.
-        judged: each of shape (n,), whether the answer was judged correct.
+        judged: one array per method, shape (n,): whether the answer was judged correct.
         questions: n keys.
     """
 
@@ -133,13 +134,13 @@ class AnswerArrays:
         return len(self.questions)
 
     def triple(self, way: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """G, J and A of equations 10-12 as numbers, for one way of judging."""
+        """Return G, J and A of equations 10-12 as numbers for one method."""
         right = self.judged[way] == self.truth
         return self.own.astype(np.float64), right.astype(np.float64), self.truth.astype(np.float64)
 
 
 def answer_arrays(*ways: Sequence[JudgedAnswer], own_known: bool = True) -> AnswerArrays:
-    """The answers that were judged in all ways; `own_known` keeps only those of which G is known."""
+    """Build arrays of the answers judged in all ways; `own_known` keeps only those with known G."""
     kept = [
         {row.id: row for row in way if row.judged is not None and (row.own is not None or not own_known)}
         for way in ways
@@ -156,12 +157,12 @@ def answer_arrays(*ways: Sequence[JudgedAnswer], own_known: bool = True) -> Answ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAnswers:
-    """Every judge's answers by method and data set.
+    """Answers by judge, method and data set.
 
     Attributes:
-        rows: (judge, method) -> data set -> its judged answers.
+        rows: (judge, method) -> data set -> judged answers.
         datasets: in the order of the truth file.
-        resampling: seed and number of resamples of every interval.
+        resampling: seed and number of resamples.
     """
 
     judges: tuple[str, ...]
@@ -171,22 +172,22 @@ class JudgedAnswers:
     resampling: Resampling
 
     def of(self, judge: str, method: Method, dataset: str | None = None) -> list[JudgedAnswer]:
-        """A judge's answers of one data set, or of all."""
+        """Return a judge's answers to one data set, or to all."""
         by_dataset = self.rows.get((judge, method), {})
         names = self.datasets if dataset is None else (dataset,)
         return [row for name in names for row in by_dataset.get(name, ())]
 
     def cells(self) -> list[tuple[str, str]]:
-        """(data set, judge) for every data set that the judge judged in some way."""
+        """Return (data set, judge) for every data set that the judge judged."""
         return list(dict.fromkeys((dataset, judge) for dataset, judge, _ in self.runs()))
 
     def runs(self) -> list[tuple[str, str, Method]]:
-        """(data set, judge, method) for every data set that the judge judged with the method."""
+        """Return (data set, judge, method) for every data set that the judge judged with the method."""
         every = product(self.datasets, self.judges, self.methods)
         return [(dataset, judge, method) for dataset, judge, method in every if self.of(judge, method, dataset)]
 
     def both(self, judge: str, dataset: str) -> AnswerArrays:
-        """The answers that both methods judged and of which G is known, for paired comparisons."""
+        """Return the answers with known G that both methods judged."""
         return answer_arrays(self.of(judge, "cot", dataset), self.of(judge, "guided", dataset))
 
 
@@ -194,11 +195,11 @@ def join_answers(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], r
     """Join all runs with the truth.
 
     Raises:
-        InputError: there is no run, two judges have one name, or a run does not join.
+        InputError: no run, two judges with one name, or a run that does not join.
     """
     judges = tuple(judge_runs.judge for judge_runs in runs)
     if not runs or len(set(judges)) < len(judges):
-        raise InputError(f"self-reference: judges {judges}: expected one and more, each with a name of its own")
+        raise InputError(f"self-reference: expected judges with different names, got {judges}")
     rows: dict[tuple[str, Method], dict[str, list[JudgedAnswer]]] = {}
     for judge_runs, method in product(runs, METHODS):
         if judge_runs.of(method) is not None:
@@ -216,7 +217,7 @@ def join_answers(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], r
 def count_answers(
     runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], answers: JudgedAnswers
 ) -> dict[str, int]:
-    """Numbers of judgments and truths by outcome; each judgment is in one of the first four."""
+    """Count judgments and truths by outcome; each judgment is in one of `judged` to `without truth`."""
     counts = Counter({"judgments": 0, "judged": 0, "failed": 0, "without truth": 0, "truths without judgment": 0})
     for judge_runs, method in product(runs, answers.methods):
         judgments, rows = judge_runs.of(method) or {}, answers.of(judge_runs.judge, method)
@@ -235,13 +236,14 @@ def count_answers(
 
 
 WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_A")
-"""Names of `FOUR_WAYS`, as the paper writes them."""
+"""Names of `FOUR_WAYS` in the paper."""
 
 _KEYS = columns("text", dataset="data set", judge="judge", method="method")
 
 
 def quality_table(answers: JudgedAnswers) -> Table:
-    """Precision, recall and F1 of every judge, and how often its own answer is right (equations 3, 7-9)."""
+    """Return precision, recall and F1 of every judge, and the share of its own answers that are right (equations 3,
+    7-9)."""
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         every = answers.of(judge, method, dataset)
@@ -260,13 +262,13 @@ def quality_table(answers: JudgedAnswers) -> Table:
         name="judgment-quality",
         title="Judgment and generation",
         source="Self-Reference, equations 3 and 7-9",
-        note="Agents are pooled. Precision is undefined where nothing was judged correct, recall and F1 where nothing "
-        "is correct. Failed judgments are left out. Own answers are counted once for each question.",
+        note="Agents are pooled. Precision is undefined if nothing was judged correct, recall and F1 if nothing is "
+        "correct. Failed judgments are excluded. Own answers are counted once per question.",
     )
 
 
 def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate | None:
-    """Equation 3 over every question of which G is known, whether or not its judgment failed."""
+    """Equation 3 over every question with known G, including failed judgments."""
     seen = {row.id: row for method in answers.methods for row in answers.of(judge, method, dataset)}
     answered = [row for row in seen.values() if row.own is not None]
     own = np.array([bool(row.own) for row in answered], dtype=np.bool_)
@@ -274,7 +276,7 @@ def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate |
 
 
 def split_table(answers: JudgedAnswers) -> Table:
-    """Table 1: F1 where the judge's own answer is right, where it is wrong, and the gap."""
+    """Table 1: F1 on questions that the judge answers right and wrong, and the gap."""
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         arrays = answer_arrays(answers.of(judge, method, dataset))
@@ -290,13 +292,13 @@ def split_table(answers: JudgedAnswers) -> Table:
         name="f1-by-own-answer",
         title="F1 on the questions that the judge answers right (D_J+) and wrong (D_J-)",
         source="Self-Reference, Tables 1, 6 and 7",
-        note="Undefined where a part holds no correct answer of an agent; the paper prints 0.00 there (a judge that "
-        "answers everything right has no D_J-). 0 means that there were correct answers and none was judged so.",
+        note="Undefined if a part has no correct answer of an agent; the paper prints 0.00 there (a judge that answers "
+        "everything right has no D_J-). 0 means that no correct answer was judged correct.",
     )
 
 
 def four_way_cells(answers: JudgedAnswers, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
-    """The four cells of one judge, method and data set."""
+    """Return the four cells of a judge, method and data set."""
     arrays = answer_arrays(answers.of(judge, method, dataset))
     return four_way(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
 
@@ -317,14 +319,14 @@ def four_way_table(answers: JudgedAnswers) -> Table:
         name="four-way-split",
         title="Judge right or wrong by agent right or wrong",
         source="Self-Reference, section 4.2, Figures 2 and 13-17",
-        note="A part has one true label, so equation 9 gives 0 or 0/0 in two of the four. Own-class F1 takes that "
-        "label as the class to be found: precision is 1, F1 is 2a / (1 + a) of the accuracy a. A part without "
-        "answers has neither.",
+        note="A part has one true label, so equation 9 gives 0 or 0/0 in two of the four. Own-class F1 uses that label "
+        "as the positive class: precision is 1, and F1 is 2a / (1 + a) for an accuracy a. Both are undefined without "
+        "answers.",
     )
 
 
 def overconfidence_table(answers: JudgedAnswers, method: Method) -> Table:
-    """Table 2: share judged correct minus share correct, by judge and data set, and weighted by samples."""
+    """Table 2: share judged correct minus share correct, by judge and data set, and over all answers."""
     rows = []
     for judge in answers.judges:
         cells = [_overconfidence(answers, judge, method, dataset) for dataset in answers.datasets]
@@ -338,8 +340,8 @@ def overconfidence_table(answers: JudgedAnswers, method: Method) -> Table:
         name=f"overconfidence-{method}",
         title=f"Overconfidence, {METHOD_NAMES[method]}",
         source="Self-Reference, Tables 2 and 8",
-        note="Share judged correct minus share that is correct; agents are pooled. The last column is over all "
-        "judged answers, which is the data sets' mean weighted by their numbers of answers.",
+        note="Share judged correct minus share correct; agents are pooled. The last column covers all judged answers, "
+        "which weights the data sets by their numbers of answers.",
     )
 
 
@@ -350,7 +352,7 @@ def _overconfidence(answers: JudgedAnswers, judge: str, method: Method, dataset:
 
 
 def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
-    """Change by self-reference for one judge, over the answers that both methods judged; None without any."""
+    """Return the change by self-reference on the answers that both methods judged; None without any."""
     both = answers.both(judge, dataset)
     if both.n == 0:
         return None
@@ -359,7 +361,7 @@ def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, Sp
 
 
 def change_table(answers: JudgedAnswers) -> Table:
-    """Gains and losses by self-reference: F1 on D_J+ and D_J-, accuracy in the four parts."""
+    """Return the change by self-reference: F1 on D_J+ and D_J-, accuracy in the four cells."""
     rows: list[Row] = []
     for dataset, judge in answers.cells():
         if pair := change_of(answers, judge, dataset):
@@ -378,6 +380,6 @@ def change_table(answers: JudgedAnswers) -> Table:
         name="change-by-self-reference",
         title="Change by self-reference: self-reference minus CoT",
         source="Self-Reference, section C.5 and Figures 15-17",
-        note="Over the answers that both methods judged. A wrong reference is expected to cost on D_J-, most of all "
-        "where the agent is right and the judge is not.",
+        note="On the answers that both methods judged. On D_J- a wrong reference is expected to hurt, most of all if "
+        "the agent is right.",
     )

@@ -1,6 +1,6 @@
-"""The study of selective self-reference: the judge's own answer as reference where its self-solves agree.
+"""Study of selective self-reference: the judge's own answer is the reference if its self-solves agree.
 
-Source: SSR-Judge. Files and the way of comparing are described in `judgelm.studies.ssr_items`.
+Source: SSR-Judge.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,13 +52,13 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SsrOptions:
-    """The protocol of a comparison.
+    """Options of the study.
 
     Attributes:
-        tau: the gate of the headline, in [0, 1]; at 0 it is on wherever there is an answer to show.
-        split: how a 1-1 split over two orders counts where one rule must be chosen; Table 1 shows all three.
-        calibration_share: of each category's questions, on which tau is chosen, in (0, 1).
-        resampling: seed (also of the drawing of the calibration part) and number of resamples.
+        tau: gate of the headline, in [0, 1]; at 0 the gate is on for every item with an answer.
+        split: treatment of a 1-1 split over two orders, except in Table 1, which has all three.
+        calibration_share: share of each category's questions on which tau is chosen, in (0, 1).
+        resampling: number of resamples, and seed (also of the calibration part).
 
     Raises:
         ConfigError: tau or the share is out of range.
@@ -72,9 +72,9 @@ class SsrOptions:
     def __post_init__(self) -> None:
         """Check the ranges."""
         if not 0 <= self.tau <= 1:
-            raise ConfigError(f"tau is {self.tau}; it is a share of self-solves, 0 to 1")
+            raise ConfigError(f"tau: expected a share of self-solves from 0 to 1, got {self.tau}")
         if not 0 < self.calibration_share < 1:
-            raise ConfigError(f"calibration_share is {self.calibration_share}; it must lie between 0 and 1")
+            raise ConfigError(f"calibration_share: expected a number between 0 and 1, got {self.calibration_share}")
 
 
 def ssr_study(
@@ -85,17 +85,17 @@ def ssr_study(
     *,
     selective: Mapping[str, Judgment] | None = None,
 ) -> StudyResult:
-    """Never, always and selective self-reference on the same self-solves.
+    """Compare never, always and selective self-reference on the same self-solves.
 
     Args:
-        never: run that judged without reference.
-        always: run that judged with the majority answer as reference.
+        never: run without reference.
+        always: run with the majority answer as reference.
         truths: by sample id.
-        options: the protocol; the defaults when None.
-        selective: a run that decided by its own gate; checked against what the two other runs give at `tau`.
+        options: see `SsrOptions`.
+        selective: a run with its own gate, checked against the result of the other two at `tau`.
 
     Raises:
-        InputError: nothing joins, the runs judged other texts under one id, or are not of pairs with self-solves.
+        InputError: nothing joins, different texts under one id, or no pairs with self-solves.
     """
     options = options or SsrOptions()
     check_same_texts({"never": never, "always": always, "selective": selective or {}})
@@ -121,7 +121,6 @@ def ssr_study(
 def _tables(
     items: SsrItems, never: Mapping[str, Judgment], always: Mapping[str, Judgment], options: SsrOptions
 ) -> dict[str, Table]:
-    """All tables by name."""
     tau, rule, resampling = options.tau, options.split, options.resampling
     tables = [
         comparison_table(items, tau, resampling),
@@ -138,15 +137,14 @@ def _tables(
 
 
 def _nothing_judged(counts: Mapping[str, int], options: SsrOptions) -> StudyResult:
-    """The result where no pair has a verdict in both runs: counts, and no share of nothing."""
     failed = zip(CONDITIONS, ("failed without reference", "failed with reference"), strict=False)
     failures = LAYOUTS.table("failures", [(name, counts["failed in a run"], counts[key]) for name, key in failed])
     return StudyResult(
         study="ssr",
         title="Selective self-reference",
         protocol=f"Pairs judged without reference and with the majority answer; tau = {options.tau:g}; failed pairs "
-        "are left out of all conditions, and here that is every pair.",
-        findings=(f"All {counts['failed in a run']:,} pairs failed in one of the runs or both: nothing to compare.",),
+        "are excluded from all conditions, and every pair failed.",
+        findings=(f"All {counts['failed in a run']:,} pairs failed in at least one run: nothing to compare.",),
         counts=counts,
         tables=(failures,),
         warnings=_warnings(counts),
@@ -157,10 +155,9 @@ def _protocol(items: SsrItems, options: SsrOptions) -> str:
     ks = sorted({item.majority.k for item in items.items})
     return (
         f"Pairs judged without reference and with the majority answer of k = {', '.join(map(str, ks))} self-solves; "
-        f"selective takes the one or the other by the gate at tau = {options.tau:g}. A split over two orders counts as "
-        f"{options.split}; of tied answers the first stands; failed pairs are left out of all conditions; the truth "
-        "is joined by id alone, since it has no texts; 95 % "
-        f"intervals from {options.resampling.resamples} resamples of questions."
+        f"selective chooses between them by the gate at tau = {options.tau:g}. A split over two orders counts as "
+        f"{options.split}; the first of tied answers is the majority; failed pairs are excluded from all conditions; "
+        f"the truth is joined by id; intervals are 95 % from {options.resampling.resamples} resamples of questions."
     )
 
 
@@ -173,14 +170,15 @@ def _findings(items: SsrItems, options: SsrOptions, categories: Table) -> tuple[
         f"n = {len(items.items)} pairs.",
         f"Selective gains {_percent(gains[0], points=True)} over no reference and {_percent(gains[1], points=True)} "
         "over always.",
-        f"The gate is on for {_percent(gate.rate)} of the pairs; its majority answer is right for "
-        f"{_percent(gate.precision)} of those.",
+        f"The gate is on for {_percent(gate.rate)} of the pairs; the majority answer is right for "
+        f"{_percent(gate.precision)} of these.",
     ]
     if len(categories.rows) > 1:
         columns = [categories.column(key) for key in ("gain", "gain_over_always")]
         over = [sum(isinstance(cell, Estimate) and cell.value > 0 for cell in cells) for cells in columns]
         sentences.append(
-            f"It is above no reference in {over[0]} and above always in {over[1]} of {len(categories.rows)} categories."
+            f"It is better than no reference in {over[0]} and than always in {over[1]} of {len(categories.rows)} "
+            "categories."
         )
     return tuple(sentences)
 
@@ -188,7 +186,6 @@ def _findings(items: SsrItems, options: SsrOptions, categories: Table) -> tuple[
 def _against_run(
     items: SsrItems, selective: Mapping[str, Judgment], truths: Mapping[str, PairTruth], tau: float
 ) -> dict[str, int]:
-    """Differences of a selective run from the result of the other two at tau."""
     both = [(item, selective[item.id]) for item in items.items if item.id in selective]
     gates = [
         (item.majority.passes(tau), judgment.own_reference is not None)
@@ -206,15 +203,15 @@ def _against_run(
 
 def _warnings(counts: Mapping[str, int]) -> tuple[str, ...]:
     explanations = {
-        "failed in a run": "pairs failed in one of the runs or both and are left out of every condition",
-        "without solves": "pairs hold no self-solves and are left out",
-        "different solves in the two runs": "pairs have other self-solves in the two runs, so that the comparison is "
-        "not of the same solves; judge both from the saved ones",
-        "reference is not the majority": "pairs were shown another reference than the majority answer found here",
-        "majority not known to be right or wrong": "pairs have no right answer in the truth file; gate "
-        "precision, calibration and the four slices leave them out",
-        "selective run, other gate": "pairs of the selective run had another gate; was it run at another tau?",
-        "selective run, other outcome": "pairs came out otherwise in the selective run than in the run that it repeats",
+        "failed in a run": "pairs failed in at least one run and are excluded from every condition",
+        "without solves": "pairs have no self-solves and are excluded",
+        "different solves in the two runs": "pairs have different self-solves in the two runs; judge both from "
+        "the same saved self-solves",
+        "reference is not the majority": "pairs were judged with a reference that is not the majority answer",
+        "majority not known to be right or wrong": "pairs have no right answer in the truth file; gate precision, "
+        "calibration and the four slices exclude them",
+        "selective run, other gate": "pairs of the selective run had a different gate; check its tau",
+        "selective run, other outcome": "pairs have a different outcome in the selective run",
     }
     return tuple(f"{counts[key]} {explanation}." for key, explanation in explanations.items() if counts.get(key))
 
@@ -230,7 +227,6 @@ def _percent(estimate: Estimate | None, *, points: bool = False) -> str:
 
 
 def _figures(items: SsrItems, options: SsrOptions, tables: Mapping[str, Table]) -> Iterator[Figure]:
-    """All figures, from the tables."""
     yield _calibration(tables["calibration"])
     yield from _over_tau(tables["every-tau"], items, options.split)
     yield _slices(tables["four-slices"], options.tau)
@@ -241,11 +237,10 @@ def _figures(items: SsrItems, options: SsrOptions, tables: Mapping[str, Table]) 
 
 
 def _calibration(table: Table) -> Lines:
-    """Figure 3."""
     return Lines(
         name="agreement-calibration",
-        title="How often the majority answer is right",
-        x_label="agreement: share of self-solves with the commonest answer",
+        title="Share of right majority answers",
+        x_label="agreement: share of self-solves with the most common answer",
         y_label="share of right majority answers",
         series=(Series(name="majority answer", x=_numbers(table, "agreement"), y=_values(table, "right")),),
         diagonal=True,
@@ -253,7 +248,6 @@ def _calibration(table: Table) -> Lines:
 
 
 def _over_tau(table: Table, items: SsrItems, rule: SplitRule) -> tuple[Lines, Lines]:
-    """Coverage against precision, and PreferenceAcc over tau beside the two conditions that know no tau."""
     taus = _numbers(table, "tau")
     labels = tuple(f"tau = {tau:g}" for tau in taus)
     trade = Lines(
@@ -269,7 +263,7 @@ def _over_tau(table: Table, items: SsrItems, rule: SplitRule) -> tuple[Lines, Li
     accuracy = Lines(
         name="accuracy-over-tau",
         title="PreferenceAcc over tau",
-        x_label="tau: least agreement for a reference",
+        x_label="tau: minimum agreement for a reference",
         y_label="PreferenceAcc",
         series=(
             Series(name=CONDITIONS[2], x=taus, y=_values(table, "accuracy")),
@@ -281,7 +275,6 @@ def _over_tau(table: Table, items: SsrItems, rule: SplitRule) -> tuple[Lines, Li
 
 
 def _slices(table: Table, tau: float) -> Bars:
-    """Figure 2."""
     of_tau = replace(table, rows=tuple(row for row in table.rows if row[0] == tau))
     return bars(
         {name: _values(of_tau, key) for name, key in zip(CONDITIONS, ("never", "always", "selective"), strict=True)},
@@ -308,7 +301,6 @@ def _values(table: Table, key: str) -> tuple[Value, ...]:
 
 
 def _value(cell: Cell) -> float:
-    """A cell that always holds a number."""
     if isinstance(cell, Estimate):
         return cell.value
     assert isinstance(cell, int | float)
@@ -316,12 +308,12 @@ def _value(cell: Cell) -> float:
 
 
 NEVER = 2.0
-"""A tau that no agreement reaches: no reference at all."""
+"""A tau above every agreement: no reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TauChoice:
-    """The tau with the highest accuracy on the calibration part; of equal ones the highest, which shows less."""
+    """The tau with the highest accuracy on the calibration part; the highest of equal ones."""
 
     tau: float
     accuracy: float
@@ -330,11 +322,10 @@ class TauChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenTaus:
-    """Taus chosen on one part, for all and for each category, and the other part.
+    """Taus chosen on the calibration part, and the held-out part.
 
     Attributes:
-        held_out: the items that no choice looked at.
-        by_category: those with items in the calibration part; a category without takes the common choice.
+        by_category: categories without items in the calibration part use the common choice.
     """
 
     common: TauChoice
@@ -342,17 +333,17 @@ class ChosenTaus:
     held_out: SsrItems
 
     def tau_of(self, category: str) -> float:
-        """The tau of a category."""
+        """Return the tau of a category."""
         return self.by_category.get(category, self.common).tau
 
 
 def split_items(items: SsrItems, seed: int, share: float = 0.5) -> tuple[SsrItems, SsrItems]:
-    """A calibration part and a held-out part; questions stay together, and each category is split by itself.
+    """Split into a calibration part and a held-out part by question, within each category.
 
     Args:
         items: all of them.
-        seed: of the drawing.
-        share: of each category's questions that go into the calibration part, rounded down.
+        seed: of the split.
+        share: share of each category's questions for calibration, rounded down.
     """
     rng = np.random.default_rng(seed)
     chosen: set[str] = set()
@@ -367,7 +358,7 @@ def split_items(items: SsrItems, seed: int, share: float = 0.5) -> tuple[SsrItem
 
 
 def choose_tau(items: SsrItems, taus: tuple[float, ...], rule: SplitRule) -> TauChoice | None:
-    """The best tau of these and of never showing a reference; None where no item counts."""
+    """Return the best of these taus and of never showing a reference; None if no item counts."""
     best: TauChoice | None = None
     for tau in (NEVER, *sorted(taus, reverse=True)):
         column = items.credits(rule, tau)[:, 2]
@@ -378,7 +369,7 @@ def choose_tau(items: SsrItems, taus: tuple[float, ...], rule: SplitRule) -> Tau
 
 
 def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5) -> ChosenTaus | None:
-    """Choose on a part, keep the rest; None where one of the two parts is empty."""
+    """Choose on the calibration part; None if a part is empty."""
     calibration, held_out = split_items(items, seed, share)
     taus = all_taus(items)
     common = choose_tau(calibration, taus, rule)
@@ -392,16 +383,16 @@ def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5)
 
 
 def chosen_table(chosen: ChosenTaus) -> Table:
-    """The chosen tau of each category and the number of items it was chosen on."""
+    """Return the chosen tau of each category and its number of items."""
     rows: list[Row] = [("all", chosen.common.n, _shown(chosen.common.tau), chosen.common.accuracy)]
     rows += [(name, choice.n, _shown(choice.tau), choice.accuracy) for name, choice in chosen.by_category.items()]
     return LAYOUTS.table("chosen-tau", rows)
 
 
 def held_out_table(chosen: ChosenTaus, fixed: float, rule: SplitRule, resampling: Resampling) -> Table:
-    """Accuracy on the held-out part of every way to set tau, and its gain over the fixed tau."""
+    """Return the held-out accuracy of every way to set tau, and its gain over the fixed tau."""
     items = chosen.held_out
-    names = ("no reference", "always", f"tau = {fixed:g}", "one tau, chosen", "a tau for each category, chosen")
+    names = ("no reference", "always", f"tau = {fixed:g}", "one tau, chosen", "a tau per category, chosen")
     common = [credit(item.selective(chosen.common.tau), rule) for item in items.items]
     own = [credit(item.selective(chosen.tau_of(item.category)), rule) for item in items.items]
     credits = np.column_stack([items.credits(rule, fixed), common, own])

@@ -1,8 +1,7 @@
-"""SSR-Judge's items: the judge's self-solves, and its verdicts without and with its own answer; and their tables.
+"""SSR-Judge's items: self-solves and verdicts without and with the judge's own answer; and their tables.
 
-Selective self-reference is never run here: an item with the gate on takes the verdict of the run that always shows the
-majority answer, an item with the gate off that of the run that never does. Both runs judged on the same self-solves, so
-that every tau is compared at the same cost and without asking again. `judgelm.studies.truth_file` describes the truth.
+Selective self-reference is computed from two runs on the same self-solves: items with the gate on take the verdict of
+the run with the majority answer, the others that of the run without. So every tau has the same cost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +24,11 @@ from judgelm.studies.truth_file import PairTruth, same_answer
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 Outcome = Literal["right", "wrong", "split"]
-"""`split`: the two orders name different answers, one each, or none names any."""
+"""`split`: the two orders name different answers, or neither names one."""
 
 SplitRule = Literal["wrong", "half", "tie"]
 SPLIT_RULES: tuple[SplitRule, ...] = ("wrong", "half", "tie")
-"""A split counts as wrong, as half right, or as a tie, which decides nothing and is left out of the accuracy."""
+"""Treatment of a split: wrong, half right, or excluded as a tie."""
 
 _PLACES: Mapping[str, int] = {"1": 0, "a": 0, "2": 1, "b": 1}
 _CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("nan")}
@@ -37,10 +36,10 @@ _CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SsrItem:
-    """A pair that was judged without and with the majority answer.
+    """A pair judged without and with the majority answer.
 
     Attributes:
-        majority_right: None where the right answer is unknown.
+        majority_right: None if the right answer is unknown.
         never: outcome without reference (A).
         always: outcome with the majority answer as reference (B).
     """
@@ -54,13 +53,13 @@ class SsrItem:
     always: Outcome
 
     def selective(self, tau: float) -> Outcome:
-        """The outcome of SSR-Judge at this threshold (C)."""
+        """Return the outcome of SSR-Judge at this threshold (C)."""
         return self.always if self.majority.passes(tau) else self.never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SsrItems:
-    """The items that both runs judged, and what became of the rest.
+    """Items that both runs judged.
 
     Attributes:
         counts: by name; every pair of the truth file is in one of `compared` to `without_solves`.
@@ -71,68 +70,68 @@ class SsrItems:
 
     @property
     def questions(self) -> list[str]:
-        """Keys of the items' questions."""
+        """Question keys."""
         return [item.question for item in self.items]
 
     def credits(self, rule: SplitRule, tau: float) -> NDArray[np.float64]:
-        """Shape (n, 3): credit of never, always and selective at `tau`; NaN leaves the item out."""
+        """Return the credit of never, always and selective at `tau`, shape (n, 3); NaN excludes the item."""
         rows = [(item.never, item.always, item.selective(tau)) for item in self.items]
         return np.array([[credit(outcome, rule) for outcome in row] for row in rows]).reshape(-1, 3)
 
     def on(self, tau: float) -> NDArray[np.bool_]:
-        """Shape (n,): whether the gate is on."""
+        """Return whether the gate is on, shape (n,)."""
         return np.array([item.majority.passes(tau) for item in self.items], dtype=np.bool_)
 
     def right(self) -> NDArray[np.bool_]:
-        """Shape (n,): whether the majority answer is known to be right."""
+        """Return whether the majority answer is known to be right, shape (n,)."""
         return np.array([item.majority_right is True for item in self.items], dtype=np.bool_)
 
     def known(self) -> NDArray[np.bool_]:
-        """Shape (n,): whether it is known to be right or wrong."""
+        """Return whether the majority answer is known to be right or wrong, shape (n,)."""
         return np.array([item.majority_right is not None for item in self.items], dtype=np.bool_)
 
     def where(self, mask: Iterable[bool]) -> "SsrItems":
-        """Some of the items; the counts stay those of all."""
+        """Select items; the counts stay those of all."""
         chosen = tuple(item for item, inside in zip(self.items, mask, strict=True) if inside)
         return SsrItems(items=chosen, counts=self.counts)
 
     def gate(self, tau: float, resampling: Resampling) -> GateScores:
-        """Rate and precision of the gate."""
+        """Return rate and precision of the gate."""
         return gate_scores(self.on(tau), self.right(), self.known(), self.questions, resampling)
 
     def accuracies(
         self, rule: SplitRule, tau: float, differences: Sequence[tuple[int, int]], resampling: Resampling
     ) -> tuple[list[Estimate | None], list[Estimate | None]]:
-        """PreferenceAcc of never, always and selective, and the `differences` between two of them."""
+        """Return PreferenceAcc of never, always and selective, and their `differences`."""
         return accuracies(self.credits(rule, tau), differences, self.questions, resampling)
 
 
 def credit(outcome: Outcome, rule: SplitRule) -> float:
-    """1 for right, 0 for wrong, and for a split what the rule says (NaN: left out)."""
+    """Return 1 for right, 0 for wrong, and the credit of a split under the rule (NaN: excluded)."""
     return {"right": 1.0, "wrong": 0.0, "split": _CREDIT[rule]}[outcome]
 
 
 def join_items(
     never: Mapping[str, Judgment], always: Mapping[str, Judgment], truths: Mapping[str, PairTruth]
 ) -> SsrItems:
-    """The pairs that both runs judged, with the solves of the run that always shows the majority answer.
+    """Join the pairs that both runs judged.
 
-    There are no items where every pair failed in a run; the counts say so.
+    Without a verdict in both runs there are no items, only counts.
 
     Raises:
-        InputError: no pair is in all three, or a verdict names no better answer of a pair.
+        InputError: no pair is in both runs and the truth, no self-solves, or a verdict is not about a pair.
     """
     ids = [key for key in truths if key in never and key in always]
     if not ids:
         examples = f"{next(iter(never), None)!r}, {next(iter(always), None)!r} and {next(iter(truths), None)!r}"
-        raise InputError(f"ssr: no pair is in both runs and in the truth (ids: {examples}); ids must match")
+        raise InputError(f"ssr: no pair is in both runs and the truth file (ids: {examples}); ids must match")
     failed = {key for key in ids if never[key].verdict is None or always[key].verdict is None}
     solved = [key for key in ids if key not in failed and (always[key].self_answers or never[key].self_answers)]
     items = tuple(_item(truths[key], never[key], always[key]) for key in solved)
     if not items and len(failed) < len(ids):
         raise InputError(
-            f"ssr: of {len(ids)} pairs {len(failed)} failed in a run and the others hold no self-solves; "
-            "agreement needs runs of mode ssr, whose judgments hold them"
+            f"ssr: of {len(ids)} pairs {len(failed)} failed in a run and the others have no self-solves; pass runs of "
+            "mode ssr"
         )
     differing = sum(
         bool(never[key].self_answers)
@@ -160,20 +159,21 @@ def join_items(
 
 
 def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
-    """Outcome of a judgment in one order or two; None where it failed.
+    """Return the outcome of a judgment in one order or two; None for a failure.
 
-    Each order has a vote for the answer it names, none where it names a tie or failed; the answer with more votes is
-    the judgment's (section 3.4). Where the orders cannot be read one by one, the verdict decides.
+    Each order votes for the answer it names; the majority decides (section 3.4). Without a label or scores per order,
+    the
+    verdict decides.
 
     Raises:
-        InputError: the verdict is not of a pair.
+        InputError: the verdict is not about a pair.
     """
     if judgment.verdict is None:
         return None
     if not isinstance(judgment.verdict, PairVerdict):
         raise InputError(
-            f"judgment {judgment.sample_id}: mode {judgment.mode!r} concludes in {judgment.verdict}, and this study "
-            "needs the better answer of a pair; give runs of mode ssr"
+            f"judgment {judgment.sample_id}: expected a verdict on a pair, got {judgment.verdict} from mode "
+            f"{judgment.mode!r}; pass runs of mode ssr"
         )
     votes = [_vote(shown) for shown in judgment.shown if shown.failure is None and len(shown.order) == 2]
     if not votes or any(vote is None for vote in votes):
@@ -186,7 +186,7 @@ def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
 def _item(truth: PairTruth, never: Judgment, always: Judgment) -> SsrItem:
     solved = majority(_answers(always) or _answers(never))
     without, guided = pair_outcome(never, truth.winner), pair_outcome(always, truth.winner)
-    assert without is not None  # failures were left out before
+    assert without is not None  # failures are already excluded
     assert guided is not None
     return SsrItem(
         id=truth.id,
@@ -212,7 +212,7 @@ def _answers(judgment: Judgment) -> list[str | None]:
 
 
 def _vote(shown: Shown) -> int | None:
-    """1 or 2 in sample order, 0 for a tie; None where nothing says what this order named."""
+    """1 or 2 in sample order, 0 for a tie, None if unknown."""
     if shown.label is not None:
         position = _PLACES.get(shown.label.strip("[]").lower())
         return 0 if position is None else shown.order[position] + 1
@@ -227,12 +227,12 @@ SLICES = ("on, majority right", "on, majority wrong", "off, majority right", "of
 
 
 def all_taus(items: SsrItems) -> tuple[float, ...]:
-    """Every threshold at which the gate changes for these items, lowest first."""
+    """Return every threshold at which the gate changes for these items, lowest first."""
     return thresholds([item.majority.k for item in items.items])
 
 
 def comparison_table(items: SsrItems, tau: float, resampling: Resampling) -> Table:
-    """Table 1 at one tau: each condition under each rule for a split, all columns by the same gate."""
+    """Table 1 at one tau: each condition under each split rule, with one gate."""
     on, gate = items.on(tau), items.gate(tau, resampling)
     undecided = np.isnan(items.credits("tie", tau)).sum(axis=0).tolist()
     rows: list[Row] = []
@@ -248,7 +248,7 @@ def comparison_table(items: SsrItems, tau: float, resampling: Resampling) -> Tab
 
 
 def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table:
-    """Precision, coverage and PreferenceAcc of selective self-reference at every tau."""
+    """Return precision, coverage and PreferenceAcc of selective self-reference at every tau."""
     rows: list[Row] = []
     for tau in all_taus(items):
         on, gate = items.on(tau), items.gate(tau, resampling)
@@ -260,7 +260,7 @@ def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table
 
 
 def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampling: Resampling) -> Table:
-    """Table 2 at several taus: gate on or off by majority right or wrong, of items where this is known."""
+    """Table 2 at several taus: gate on or off by majority right or wrong, for items with known majority."""
     right, known = items.right(), items.known()
     rows: list[Row] = []
     for tau in taus:
@@ -274,7 +274,7 @@ def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampl
 
 
 def calibration_table(items: SsrItems, resampling: Resampling) -> Table:
-    """Figure 3 in numbers: how often the majority answer is right at each level of agreement."""
+    """Figure 3 as a table: share of right majority answers by agreement."""
     known = items.where(items.known())
     agreement = np.array([item.majority.agreement for item in known.items])
     curve = calibration_curve(agreement, known.right(), known.questions, resampling)
@@ -282,7 +282,7 @@ def calibration_table(items: SsrItems, resampling: Resampling) -> Table:
 
 
 def category_table(items: SsrItems, tau: float, rule: SplitRule, resampling: Resampling) -> Table:
-    """Section 4.5: gains and gate precision by category, the largest gain over no reference first."""
+    """Section 4.5: gains and gate precision by category, largest gain over no reference first."""
     rows = []
     for name, part in by_category(items).items():
         accuracy, gains = part.accuracies(rule, tau, ((2, 0), (2, 1)), resampling)
@@ -293,7 +293,7 @@ def category_table(items: SsrItems, tau: float, rule: SplitRule, resampling: Res
 
 
 def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[str, Judgment], tau: float) -> Table:
-    """Calls and tokens of each condition over the items compared."""
+    """Return calls and tokens of each condition on the compared items."""
     on = [item.majority.passes(tau) for item in items.items]
     used = {
         CONDITIONS[0]: [never[item.id] for item in items.items],
@@ -314,6 +314,6 @@ def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[s
 
 
 def by_category(items: SsrItems) -> dict[str, SsrItems]:
-    """The items of each category, in the order met; the counts stay those of all."""
+    """Group the items by category; the counts stay those of all."""
     groups = grouped(items.items, lambda item: item.category)
     return {name: SsrItems(items=tuple(part), counts=items.counts) for name, part in groups.items()}

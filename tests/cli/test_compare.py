@@ -58,7 +58,7 @@ def test_the_claim_is_the_share_of_verdicts_and_everything_is_in_the_folder(comp
     assert code == 0, err
     # 14 of 20 are 70 %; standard error sqrt(0.7 * 0.3 / 19) = 0.1051, times t(19) = 2.093: 22.0 points
     assert "a beats b on 70.0 % (95 % interval 48.0 to 92.0) of 20 questions by judge.json's verdicts." in out
-    assert "Which model is better is not shown" in out
+    assert "The difference is not significant" in out
     assert "same winner in both orders │ 100.0" in out
     assert "questions 20, pairs 20, wins 14, ties 0, losses 6, failed 0, labels 0" in out
     assert rows_of("out/pairs.jsonl")[3] == {
@@ -73,7 +73,7 @@ def test_labels_of_people_move_the_claim(compare):
     write_rows("people.jsonl", [{"id": f"q{i}", "winner": 1 + i % 2} for i in range(10)])
     code, out, err = compare("--labels", "people.jsonl")
     assert code == 0, err
-    assert "people's labels on 10 of them move that to" in out
+    assert "human labels on 10 of them correct this to" in out
     assert estimates()["labels alone"]["value"] == 0.5
     # by PPI++: the judge is constant on the labelled pairs, so its weight is 0
     assert estimates()["PPI++"]["value"] == pytest.approx(0.5)

@@ -198,7 +198,7 @@ def test_another_judge_stands_beside_the_first(cli, judged):
     code, _, errors = cli(*asked, "--beside", other)
     assert code == 0, errors
     page = (judged / "two.html").read_text()
-    assert "out does not differ clearly from other" in page
+    assert "out is not significantly different from other" in page
     assert '<a href="#comparison">' in page
     code, _, errors = cli(*asked, "--beside", judged / "nowhere.jsonl")
     assert (code, "nowhere.jsonl: no such file" in errors) == (1, True)

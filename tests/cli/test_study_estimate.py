@@ -63,4 +63,4 @@ def test_a_model_that_is_not_there_is_refused_with_those_that_are(cli, files):
         "judgelm", "study", "estimate", files / "run.jsonl", "-l", files / "labelled.jsonl", "--model", "z"
     )
     assert code == 1
-    assert "no judged pair has an answer of z; available: a, b" in " ".join(err.split())
+    assert "answer by z; available: a, b" in " ".join(err.split())

@@ -142,7 +142,7 @@ def test_the_table_fits_eighty_columns(tune, labels, monkeypatch):
         (("--template", "grade-criterion"), "this template needs a criterion"),
         (("--template", "grade", "--reading", "letters"), "no template matches both"),
         (("--criterion", " "), "--criterion is empty"),
-        (("--limit", "19"), "19 pairs have a label that names a winner"),
+        (("--limit", "19"), "expected at least 20 pairs with a winner, got 19"),
         (("--folds", "41"), "at least 41 questions (one per fold), got 40"),
     ],
 )

@@ -60,8 +60,8 @@ def test_several_models_ask_for_a_choice():
     assert (claim.counts.used, claim.counts.other_models, claim.opponent) == (6, 6, "c")
     assert claim_win_rate(judged, {}, samples, ClaimOptions(model="a")).opponent is None
     for options, finding in (
-        (ClaimOptions(), r"of 3 models; choose one with --model \(a, c, b\)"),
-        (ClaimOptions(model="z"), "no judged pair has an answer of z; available: a, c, b"),
+        (ClaimOptions(), r"have 3 models; choose one with --model \(a, c, b\)"),
+        (ClaimOptions(model="z"), "answer by z; available: a, c, b"),
         (ClaimOptions(model="b", against="c"), "no judged pair of b against c"),
     ):
         with pytest.raises(InputError, match=finding):
@@ -72,7 +72,7 @@ def test_without_models_names_the_first_answer_is_meant():
     judged, _ = run([1, 1, 2])
     claim = claim_win_rate(judged, {}, {})
     assert (claim.model, claim.estimates.judge.value) == ("answer 1", pytest.approx(2 / 3))
-    with pytest.raises(InputError, match="do not name the models"):
+    with pytest.raises(InputError, match="have no model names"):
         claim_win_rate(judged, {}, {}, ClaimOptions(model="a"))
 
 
@@ -90,7 +90,7 @@ def test_the_control_is_fitted_on_all_pairs_and_takes_length_out():
     assert claim.control.terms["length"].low > 0
     assert [name.partition(", ")[2] for name, _ in claim.rows()[:2]] == ["not controlled", "controlled"]
     assert "adjusted" not in claim.to_json()["control"]
-    with pytest.raises(InputError, match=r"no answers of pair 0; give the judged pairs \(--samples\)"):
+    with pytest.raises(InputError, match="pair 0 has no answers.*--samples"):
         claim_win_rate(judged, {}, {"0": sample("0", answers=())}, ClaimOptions(control="length"))
 
 
@@ -110,4 +110,4 @@ def test_the_sentence_names_the_basis_or_the_reason():
     assert isinstance(claim.estimates.ppi, Estimate)
     assert claim_sentences(claim)[0].endswith("by PPI++ from 20 labels and 80 judged pairs.")
     few = claim_sentences(claim_win_rate(judged, labels([1]), samples))[0]
-    assert few == "How often a beats b: not known from 1 labels and 80 judged pairs: 1 labels are fewer than 10."
+    assert few == "How often a beats b: unknown, given 1 labels and 80 judged pairs: 1 labels are fewer than 10."

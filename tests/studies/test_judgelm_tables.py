@@ -91,7 +91,7 @@ def test_a_judge_that_breaks_its_format_in_half_of_its_replies_is_not_perfect():
     assert (ties["failed"], ties["failed_orders"]) == (2, 3)
     assert left_out["agreement"].value == 1.0
     [warning] = result.warnings
-    assert "of 4 pairs 2 are unreadable to the authors' code and 2 to judgelm (of all replies 3 and 3)" in warning
+    assert "of 4 pairs, 2 are unreadable by the authors' code and 2 by judgelm (3 and 3 replies)" in warning
     assert "50.0 %" in warning
     assert "100.0 %" in warning
 

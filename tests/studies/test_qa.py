@@ -164,7 +164,7 @@ def test_an_exact_match_that_never_happens_has_no_correlation():
     row, average = table(result, "human-correlation")
     assert (row["em"], average["em"]) == (None, None)
     assert row["qwen"].value == pytest.approx(1)
-    assert any("Exact match has no correlation with people" in one for one in result.findings)
+    assert any("Exact match: the correlation with annotators is undefined" in one for one in result.findings)
 
 
 def test_prompts_are_compared_with_maximum_mean_and_variance():
@@ -288,7 +288,7 @@ def test_replies_that_are_neither_word_are_failures_or_incorrect_as_the_mode_rea
     assert (row["judge_all"].value, row["judge_all"].n) == (2 / 4, 4)
     assert [one["judge"] for one in table(result, "false-and-all")] == ["all"]
     assert table(result, "judges")[1]["read_as_incorrect"] == 1
-    assert any("1 replies were neither word" in warning for warning in result.warnings)
+    assert any("1 replies have neither word" in warning for warning in result.warnings)
 
 
 @pytest.mark.parametrize(

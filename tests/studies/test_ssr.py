@@ -105,7 +105,7 @@ def test_a_selective_run_is_checked_against_the_two_others():
     # c has the gate on, and this run took its verdict from the other one: another outcome. No run says its reference.
     assert (result.counts["selective run, compared"], result.counts["selective run, other outcome"]) == (5, 1)
     assert result.counts["selective run, other gate"] == 3
-    assert any("another gate" in warning for warning in result.warnings)
+    assert any("a different gate" in warning for warning in result.warnings)
 
 
 def test_runs_of_the_mode_itself():
@@ -139,5 +139,5 @@ def test_a_judge_that_fails_on_every_pair_has_no_share_of_nothing():
     assert [one.name for one in result.tables] == ["failures"]
     assert rows_of(result, "failures")[0] == {"condition": "no reference (A)", "pairs": 5, "failed": 5}
     assert rows_of(result, "failures")[1]["failed"] == 0
-    assert result.findings == ("All 5 pairs failed in one of the runs or both: nothing to compare.",)
+    assert result.findings[0].startswith("All 5 pairs failed")
     assert "5 pairs failed in one of the runs" in result.warnings[0]

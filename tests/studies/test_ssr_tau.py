@@ -54,7 +54,7 @@ def test_a_tau_for_each_category_beats_one_for_all_on_the_held_out_part():
     assert chosen.tau_of("history") == chosen.common.tau
     table = held_out_table(chosen, 0.8, "wrong", Resampling(resamples=100))
     accuracy = {row[0]: row[1].value for row in table.rows}
-    assert accuracy["a tau for each category, chosen"] == 1.0
+    assert accuracy["a tau per category, chosen"] == 1.0
     assert accuracy["no reference"] == accuracy["always"] == 0.5
     assert table.rows[2][2] is None  # the fixed tau's gain over itself
     assert [row[:1] + row[2:3] for row in chosen_table(chosen).rows[1:]] == [("math", "0.4"), ("law", "never")]

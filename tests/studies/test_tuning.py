@@ -109,7 +109,9 @@ def test_the_share_of_longer_answers_counts_pairs_with_a_longer_one():
     result = tuned({"a": [1.0] * 20}, [1] * 20, longer=[1] * 10 + [-1] * 5 + [0] * 5)
     assert result.candidates["a"].longer == pytest.approx(10 / 15)
     assert result.sentences()[0] == "a was the only candidate."
-    assert result.sentences()[1].startswith("Its accuracy is 100.0 % (95 % interval 83.9 to 100.0, n = 20)")  # Wilson's
+    assert result.sentences()[1].startswith(
+        "Its accuracy on held-out questions is 100.0 % (95 % interval 83.9 to 100.0, n = 20)"
+    )  # Wilson's
 
 
 @given(st.permutations(["a", "b", "c", "d"]), st.integers(0, 5))
