@@ -1,8 +1,6 @@
-"""Calibration of a judge's probabilities, as judged and with a fitted temperature.
+"""Calibration of a judge's probabilities, before and after temperature scaling.
 
-The temperature is fitted on some of the questions and measured on the others, so that no number is of pairs that
-helped to make it. A label that is a tie takes no part: neither answer is the better one (see
-`judgelm.studies.pair_metrics`).
+The temperature is fitted on some questions and measured on the others. Labels that are ties are excluded.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -41,12 +39,12 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationOptions:
-    """Options of the calibration study.
+    """Options of the study.
 
     Attributes:
         bins: of the reliability curve and the calibration error.
-        fit_share: share of the questions that the temperature is fitted on, in [0, 1); 0 fits none.
-        resampling: seed (of the split, too) and number of resamples.
+        fit_share: share of the questions for fitting the temperature, in [0, 1); 0 fits none.
+        resampling: number of resamples, and seed (also of the split).
     """
 
     bins: int = 10
@@ -55,14 +53,14 @@ class CalibrationOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.fit_share < 1:
-            raise ConfigError(f"fit share {self.fit_share}: expected a share of the questions, 0 to below 1")
+            raise ConfigError(f"fit share: expected a number from 0 to below 1, got {self.fit_share}")
         if self.bins < 2:
-            raise ConfigError(f"bins {self.bins}: expected 2 or more")
+            raise ConfigError(f"bins: expected at least 2, got {self.bins}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """Pairs with a probability and a label that names a winner.
+    """Pairs with a probability and a label with a winner.
 
     Attributes:
         outcome: shape (n,), whether the first answer is better.
@@ -75,7 +73,7 @@ class Slice:
     clusters: Sequence[Hashable]
 
     def part(self, indices: NDArray[np.int_]) -> "Slice":
-        """Some of the pairs, by place."""
+        """Select pairs by index."""
         return Slice(
             outcome=self.outcome[indices],
             probability=self.probability[indices],
@@ -83,14 +81,14 @@ class Slice:
         )
 
     def scaled(self, temperature: float) -> "Slice":
-        """The same pairs with scaled probabilities."""
+        """Scale the probabilities."""
         scaled = scale(self.probability, temperature)
         return Slice(outcome=self.outcome, probability=scaled, clusters=self.clusters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationScores:
-    """Scores of one set of probabilities; `overconfidence` is mean winner's probability minus share right."""
+    """Scores of one set of probabilities; `overconfidence` is the winner's mean probability minus the share right."""
 
     name: str
     brier: Estimate
@@ -101,7 +99,7 @@ class CalibrationScores:
 
 
 class Gain(NamedTuple):
-    """The temperature, and the numbers with it minus those without it, over the same pairs; below 0 is better."""
+    """The temperature, and the change in scores by it on the same pairs; below 0 is better."""
 
     temperature: Estimate
     brier: Estimate
@@ -112,16 +110,15 @@ class Gain(NamedTuple):
 def calibration_study(
     judgments: Mapping[str, Judgment], labelled: LabelledSet, options: CalibrationOptions | None = None
 ) -> StudyResult:
-    """Reliability, calibration error, proper scores, and what a temperature does to them.
+    """Measure reliability, calibration error and proper scores, and the effect of a temperature.
 
     Args:
         judgments: by sample id, with `probability`.
-        labelled: labels of pairs; pairs of one question are resampled, and split, together.
-        options: the defaults when None.
+        labelled: labels of pairs; pairs of one question are split and resampled together.
+        options: see `CalibrationOptions`.
 
     Raises:
-        InputError: nothing joins, judgments are of other texts than the labels, or no joined
-            judgment has a probability and a label that is no tie.
+        InputError: nothing joins, different texts under one id, or no pair has a probability and a label with a winner.
     """
     options = options or CalibrationOptions()
     labelled, texts = match_labels(judgments, labelled, name="the labels")
@@ -164,7 +161,7 @@ def calibration_study(
 
 
 def quality(name: str, pairs: Slice, options: CalibrationOptions) -> CalibrationScores:
-    """All numbers of one set of probabilities."""
+    """Score one set of probabilities."""
     resampling = options.resampling
     edges = bin_edges(options.bins)
     brier, log_loss, overconfidence = estimate(values(pairs), means, pairs.clusters, resampling)
@@ -179,7 +176,7 @@ def quality(name: str, pairs: Slice, options: CalibrationOptions) -> Calibration
 
 
 def values(pairs: Slice) -> NDArray[np.float64]:
-    """Summands of resampling, shape (n, 4): squared error, log loss, winner's probability minus being right, 1.
+    """Return per pair: squared error, log loss, winner's probability minus being right, 1; shape (n, 4).
 
     A probability of exactly 0.5 names no winner and is half right.
     """
@@ -190,12 +187,12 @@ def values(pairs: Slice) -> NDArray[np.float64]:
 
 
 def means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means of all columns but the last, which counts."""
+    """Return the means of all columns except the last, which counts."""
     return sums[:, :-1] / sums[:, -1:]
 
 
 def gain(temperature: Estimate, before: Slice, after: Slice, options: CalibrationOptions) -> Gain:
-    """Differences resampled together."""
+    """Estimate the differences in scores, resampled together."""
     resampling = options.resampling
     losses = proper_losses(after.outcome, after.probability) - proper_losses(before.outcome, before.probability)
     counted = np.column_stack([losses, np.ones(before.outcome.size)])
@@ -211,7 +208,7 @@ def gain(temperature: Estimate, before: Slice, after: Slice, options: Calibratio
 
 
 def slice_of(rows: Sequence[JoinedPair]) -> Slice:
-    """Rows with a probability and a label that is no tie, as arrays."""
+    """Select rows with a probability and a label with a winner."""
     return Slice(
         outcome=np.array([row.truth > 0 for row in rows]),
         probability=np.array([row.judgment.probability for row in rows], dtype=np.float64),
@@ -220,11 +217,11 @@ def slice_of(rows: Sequence[JoinedPair]) -> Slice:
 
 
 FEW_PAIRS = 200
-"""Below this many pairs a bin holds some twenty, and its share is known to twenty points to either side."""
+"""With fewer pairs a bin has about twenty, and its share is known to about ±20 points."""
 
 
 def _split(pairs: Slice, options: CalibrationOptions) -> tuple[Slice | None, Slice]:
-    """The pairs to fit on and the rest, by question; None and all of them where nothing is to be fitted."""
+    """Split by question into the pairs to fit on and the rest; None and all of them if nothing is fitted."""
     if int(options.fit_share * len(set(pairs.clusters))) < 1:
         return None, pairs
     split = GroupShuffleSplit(n_splits=1, train_size=options.fit_share, random_state=options.resampling.seed)
@@ -235,10 +232,10 @@ def _split(pairs: Slice, options: CalibrationOptions) -> tuple[Slice | None, Sli
 def _nothing_to_measure(rows: Sequence[JoinedPair]) -> InputError:
     tied = sum(row.judgment.probability is not None for row in rows)
     if tied:
-        return InputError(f"calibration: the labels of all {tied} judgments with a probability are ties; others needed")
+        return InputError(f"calibration: all {tied} labels of judgments with a probability are ties; label more pairs")
     return InputError(
-        f"calibration: none of {len(rows)} labelled judgments has a probability; judge again with --distribution, on "
-        "an engine that gives probabilities"
+        f"calibration: none of the {len(rows)} labelled judgments has a probability; judge again with --distribution, "
+        "on an engine with logprobs"
     )
 
 
@@ -263,40 +260,40 @@ def _protocol(options: CalibrationOptions) -> str:
     if options.fit_share:
         fitted = f"a temperature is fitted on {100 * options.fit_share:g} % of the questions and measured on the rest"
     return (
-        f"P(first better) against labels that name a winner, in {options.bins} bins of equal width; {fitted} (seed "
-        f"{options.resampling.seed}); failures and labels that are ties are left out and counted; intervals are 95 % "
+        f"P(first better) against labels with a winner, in {options.bins} bins of equal width; {fitted} (seed "
+        f"{options.resampling.seed}); failures and tied labels are excluded and counted; intervals are 95 % "
         f"from {options.resampling.resamples} resamples of questions."
     )
 
 
 def _findings(before: CalibrationScores, change: Gain | None) -> list[str]:
     overconfidence = before.overconfidence
-    side = "not sure enough" if overconfidence.high < 0 else "neither too sure nor too unsure"
-    side = "too sure" if overconfidence.low > 0 else side
+    side = "underconfident" if overconfidence.high < 0 else "not significantly over- or underconfident"
+    side = "overconfident" if overconfidence.low > 0 else side
     lines = [
-        f"The judge is {side}: the mean probability of the winners it names minus the share of "
-        f"pairs in which it is right is {format_points(overconfidence)}.",
-        f"Its expected calibration error is {format_number(before.error.error)}; a calibrated judge with these "
-        f"probabilities would show {before.error.by_chance:.3f} by chance. Brier score {format_number(before.brier)}, "
-        "where always answering 0.5 has 0.250.",
+        f"The judge is {side}: the mean probability of its winners minus its accuracy is "
+        f"{format_points(overconfidence)}.",
+        f"Its expected calibration error is {format_number(before.error.error)}; for a calibrated judge with "
+        f"these probabilities it would be {before.error.by_chance:.3f} by chance. Its Brier score is "
+        f"{format_number(before.brier)}; always answering 0.5 gives 0.250.",
     ]
     if change is not None:
         loss = change.log_loss
-        verdict = "lowers" if loss.high < 0 else "raises" if loss.low > 0 else "does not clearly change"
+        verdict = "lowers" if loss.high < 0 else "raises" if loss.low > 0 else "does not significantly change"
         lines.append(
-            f"The best temperature is {format_number(change.temperature, '.2f')}; above 1 means too sure. On the rest "
-            f"it {verdict} the log loss: {format_number(loss, '+.3f')}."
+            f"The best temperature is {format_number(change.temperature, '.2f')}; above 1 means overconfident. On "
+            f"held-out pairs it {verdict} the log loss: {format_number(loss, '+.3f')}."
         )
     return lines
 
 
 def _unfitted(fitted: Slice | None, change: Gain | None, options: CalibrationOptions) -> list[str]:
-    """Why there is no temperature; empty where there is one, or none was asked for."""
+    """Reason for a missing temperature."""
     if fitted is None:
-        few = "There are too few questions to fit a temperature on some and measure it on others, so none is fitted."
+        few = "No temperature is fitted: there are too few questions to split."
         return [few] if options.fit_share > 0 else []
     low, high = TEMPERATURES
-    none = f"No temperature from {low:g} to {high:g} is best on the pairs it was to be fitted on, so none is used."
+    none = f"No temperature is used: the fit has no optimum from {low:g} to {high:g}."
     return [none] if change is None else []
 
 
@@ -304,12 +301,12 @@ def _warnings(before: CalibrationScores, rows: Sequence[JoinedPair]) -> list[str
     lines = [few_pairs_sentence(before.brier.n)] if before.brier.n < FEW_PAIRS else []
     rough = {shown.distribution.approximation for row in rows for shown in row.judgment.shown if shown.distribution}
     ways = sorted({kind_of_approximation(why) for why in rough - {""}})
-    lines += [f"Some probabilities are not exact: {way}." for way in ways]
+    lines += [f"Some probabilities are approximate: {way}." for way in ways]
     return lines
 
 
 def score_table(qualities: Sequence[CalibrationScores]) -> Table:
-    """Each set of probabilities by all its numbers."""
+    """Return the scores of each set of probabilities."""
     return LAYOUTS.table(
         "scores",
         [
@@ -320,13 +317,13 @@ def score_table(qualities: Sequence[CalibrationScores]) -> Table:
 
 
 def reliability_table(qualities: Sequence[CalibrationScores]) -> Table:
-    """All reliability curves."""
+    """Return all reliability curves."""
     rows = [(quality.name, bin.low, bin.high, bin.mean, bin.hits) for quality in qualities for bin in quality.bins]
     return LAYOUTS.table("reliability", rows)
 
 
 def figures(before: CalibrationScores, after: Sequence[CalibrationScores]) -> Iterator[Figure]:
-    """Reliability curves."""
+    """Yield the reliability curves."""
     yield _curve("reliability-all", [before])
     if len(after) > 1:
         yield _curve("reliability-rest", after)

@@ -1,7 +1,7 @@
-"""Elo ratings of many models by each judge, and the win rates of each two: weighted, discrete, at equal length.
+"""Leaderboard of models by each judge: Elo ratings, and win rates of each two, also at equal length.
 
-Matches are a judge's verdicts on pairs in each order shown, or AlpacaEval's annotations; a win rate counts each pair
-once. Intervals are over questions.
+Matches are verdicts in each order, or AlpacaEval's annotations; a win rate counts each pair once. Intervals are over
+questions.
 
 Source: Chatbot Arena (Chiang et al. 2024); AlpacaEval (Li et al. 2023) and Length-Controlled AlpacaEval (Dubois et al.
 2024).
@@ -44,12 +44,12 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeMatches:
-    """All matches by one judge.
+    """Matches by one judge.
 
     Attributes:
         judge: name of the run or annotator.
-        matches: a pair judged in both orders is two matches, which share a question and are resampled together.
-        comparisons: one of each pair read, without a preference where the judge failed.
+        matches: two for a pair judged in both orders; they share a question and are resampled together.
+        comparisons: one per pair, without a preference if the judge failed.
     """
 
     judge: str
@@ -58,17 +58,17 @@ class JudgeMatches:
 
     @property
     def soft(self) -> int:
-        """Matches by a probability between win, tie and loss."""
+        """Number of matches with a probability other than 0, 0.5 and 1."""
         return sum(match.preference not in (0.0, 0.5, 1.0) for match in self.matches)
 
     @property
     def failed(self) -> int:
-        """Pairs without a verdict."""
+        """Number of pairs without a verdict."""
         return sum(pair.preference is None for pair in self.comparisons)
 
     @property
     def same_model(self) -> int:
-        """Pairs with a verdict on two answers of one model."""
+        """Number of pairs with a verdict on two answers of one model."""
         return sum(pair.preference is not None and pair.model == pair.baseline for pair in self.comparisons)
 
 
@@ -79,16 +79,16 @@ def leaderboard_study(
     difficulties: Mapping[str, float] | None = None,
     notes: Sequence[str] = (),
 ) -> StudyResult:
-    """Rate the models, and compare each two, by each judge apart.
+    """Rate the models and compare each two, separately by judge.
 
     Args:
         judges: their matches.
         resampling: seed and number of resamples.
-        difficulties: of each question, by its text or index, for the length control; None leaves the term out.
-        notes: what reading the files has left out, to be shown.
+        difficulties: question text or index -> difficulty, for the length control; None leaves the term out.
+        notes: on skipped rows of the files.
 
     Raises:
-        InputError: a judge has no verdict, no two models can be rated by it, or a question's difficulty is not given.
+        InputError: a judge has no verdict, fewer than two models can be rated, or a question has no difficulty.
     """
     rated = [(judge, _ratings(judge, resampling)) for judge in judges]
     win_rates = _duels(judges, resampling, difficulties)
@@ -98,9 +98,9 @@ def leaderboard_study(
         study="leaderboard",
         title="Leaderboard",
         protocol=(
-            "Bradley-Terry ratings by maximum likelihood on P(better), a verdict without probability as 1, 0.5 (tie) "
-            "or 0; a pair judged in both orders is a verdict in each, with one effect of the first position for all. "
-            f"Where the likelihood has no finite maximum, {_PRIOR}. "
+            "Bradley-Terry ratings by maximum likelihood on P(better); a verdict without probability is 1, 0.5 (tie) "
+            "or 0; a pair judged in both orders has two verdicts; one effect of the first position for all models. "
+            f"If the likelihood has no finite maximum, {_PRIOR}. "
             f"Intervals are 95 % from {resampling.resamples} resamples of questions (seed {resampling.seed}). Failed "
             "judgments are left out and counted."
         ),
@@ -135,20 +135,20 @@ def _names(judges: Sequence[JudgeMatches]) -> Iterator[str]:
 
 
 def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mapping[str, Sample]) -> JudgeMatches:
-    """The matches of a run over pairs, with the models' names in the samples.
+    """Convert a run on pairs to matches; the samples name the models.
 
     Raises:
-        InputError: a judgment is not of a pair, or its sample does not name two models.
+        InputError: a judgment is not about a pair, or its sample does not name two models.
     """
     matches: list[Match] = []
     comparisons: list[Comparison] = []
     for key, judgment in judgments.items():
         if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
-            raise InputError(f"run {judge}: judgment {key}: mode {judgment.mode} names no winner; give runs of pairs")
+            raise InputError(f"run {judge}: judgment {key}: mode {judgment.mode} has no winner; pass runs on pairs")
         sample = samples.get(key)
         if sample is None or len(sample.answer_models) != 2:
-            finding = "it is not among the rows" if sample is None else "its row does not name two models"
-            raise InputError(f"run {judge}: judgment {key}: {finding}; give the judged pairs with --rows")
+            finding = "no row has its id" if sample is None else "its row does not name two models"
+            raise InputError(f"run {judge}: judgment {key}: {finding}; pass the judged pairs with --rows")
         comparisons.append(_comparison(judge, judgment, sample))
         if judgment.winner is not None and sample.answer_models[0] != sample.answer_models[1]:
             matches += [_match(verdict, sample) for verdict in _verdicts(judgment)]
@@ -156,7 +156,7 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
 
 
 def _comparison(judge: str, judgment: Judgment, sample: Sample) -> Comparison:
-    """The first answer is the baseline's; the preference is the probability where there is one."""
+    """The first answer counts as the baseline's."""
     preference = None if judgment.winner is None else 1 - first_better(judgment)
     return Comparison(
         instruction=sample.question,
@@ -170,7 +170,7 @@ def _comparison(judge: str, judgment: Judgment, sample: Sample) -> Comparison:
 
 
 def matches_of_comparisons(comparisons: Iterable[Comparison]) -> list[JudgeMatches]:
-    """The matches of each annotator; the order in which AlpacaEval showed the outputs is not recorded."""
+    """Group comparisons by annotator; AlpacaEval does not record the order shown."""
     groups = grouped(comparisons, lambda comparison: comparison.annotator or "annotator")
     return [_of_comparisons(annotator, group) for annotator, group in groups.items()]
 
@@ -185,11 +185,10 @@ def _of_comparisons(annotator: str, group: list[Comparison]) -> JudgeMatches:
 
 
 _Verdict = tuple[float, tuple[int, ...] | None]
-"""P(first of the sample is better) and the order shown, None where it is unknown."""
+"""P(first answer of the sample is better), and the order shown or None if unknown."""
 
 
 def _verdicts(judgment: Judgment) -> list[_Verdict]:
-    """A verdict for each order shown that has one, else the judgment's own."""
     own, shown = first_better(judgment), per_order(judgment.shown)
     if (judgment.reads_words and judgment.probability is not None) or not shown or len(shown) > 2:
         return [(own, None)]
@@ -203,7 +202,7 @@ def _verdicts(judgment: Judgment) -> list[_Verdict]:
 
 
 def _of_order(reply: Shown, label: int | None) -> _Verdict | None:
-    """None where the order failed, or its score lines have too little probability."""
+    """None if the order failed or its score lines have too little probability."""
     distribution = reply.distribution
     if distribution is None or reply.failure is not None:
         return None if label is None else ((label + 1) / 2, reply.order)
@@ -222,18 +221,18 @@ _MIN_COMMON_MODELS = 3
 _NOTE = (
     "Elo: 400 points are odds of 10 to 1; the mean of all rated models is 1000. Intervals are 95 %, from resamples of "
     "questions; rank from and to bound the rank in the same resamples. Win rate: mean P(better) over the model's own "
-    "matches, a tie is half a win; it depends on who it met. n: verdicts, two of a pair judged in both orders."
+    "matches with ties as half a win; it depends on the opponents. n: verdicts, two for a pair judged in both orders."
 )
 _PRIOR = (
-    "with one more tie of each model against a virtual player, whose strength is fitted as well, and one between equal "
-    "players for the position"
+    "with one added tie of each model against a virtual player of fitted strength, and one between equal players for "
+    "the position"
 )
 
 
 def _ratings(judge: JudgeMatches, resampling: Resampling) -> Ratings:
     if not judge.matches:
         pairs = len(judge.comparisons)
-        raise InputError(f"leaderboard: none of {pairs} pairs of {judge.judge} has a verdict on two models")
+        raise InputError(f"leaderboard: none of the {pairs} pairs of {judge.judge} has a verdict on two models")
     try:
         return bradley_terry(judge.matches, resampling)
     except ValueError as error:
@@ -266,7 +265,7 @@ def _table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
         columns("count", n="n"),
         name="leaderboard",
         title="Leaderboard",
-        note=_NOTE + " Empty: no rating; the warnings say why.",
+        note=_NOTE + " Empty: no rating; see the warnings.",
     )
 
 
@@ -279,7 +278,6 @@ def _position_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
 
 
 def _agreement_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table | None:
-    """Rank correlations of each two judges over the models that both rate; None without such a pair."""
     rows: list[Row] = []
     for (judge, ratings), (other, others) in combinations(rated, 2):
         points = {row.model: row.elo.value for row in ratings.rated}
@@ -306,14 +304,14 @@ def _forest(judge: JudgeMatches, ratings: Ratings, index: int) -> Forest:
 
 def _findings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
     best = ratings.rated[0]
-    never_lost = " It never lost, not even in part." if best.record == "unbeaten" else ""
+    never_lost = " It never lost." if best.record == "unbeaten" else ""
     lines = [f"{judge.judge}: {best.model} is first with Elo {format_number(best.elo, '.0f')}.{never_lost}"]
     level = [row.model for row in ratings.rated[1:] if row.best_rank == 1 or row.record == "unbeaten"]
     if level:
-        lines.append(f"{judge.judge}: the first rank may as well be that of {', '.join(level[:5])}.")
+        lines.append(f"{judge.judge}: not significantly lower: {', '.join(level[:5])}.")
     if isinstance(ratings.position, Estimate):
         points = format_number(ratings.position, "+.0f")
-        lines.append(f"{judge.judge}: standing first is worth {points} Elo points.")
+        lines.append(f"{judge.judge}: the first position is worth {points} Elo points.")
     return lines
 
 
@@ -322,35 +320,35 @@ def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
     if ratings.regularised:
         lines.append(
             f"{judge.judge}: the likelihood has no finite maximum: some models, or the first position, always won. "
-            f"Ratings are fitted {_PRIOR}; intervals without a limit are open."
+            f"Ratings are fitted {_PRIOR}; unbounded intervals are open."
         )
     for row in ratings.rated:
         if row.record != "mixed":
-            verb, place = ("lost", "before") if row.record == "unbeaten" else ("won", "behind")
+            verb, place = ("lost", "first") if row.record == "unbeaten" else ("won", "last")
             lines.append(
-                f"{judge.judge}: {row.model} never {verb}, not even in part, and stands {place} all others; its rating "
-                "depends on these ties."
+                f"{judge.judge}: {row.model} never {verb}, so it is ranked {place}; its rating depends on the added "
+                "ties."
             )
     if ratings.separable_resamples:
         lines.append(
             f"{judge.judge}: {ratings.separable_resamples:,} resamples have no finite maximum and are fitted {_PRIOR}."
         )
     if isinstance(ratings.position, str):
-        lines.append(f"{judge.judge}: no effect of the first position: {ratings.position}.")
+        lines.append(f"{judge.judge}: no estimate for the first position: {ratings.position}.")
     return lines
 
 
 _MAX_SENTENCES = 6
 _FAR = 0.1
-"""AlpacaEval warns of the same difference."""
-_FAR_NOTE = f"moves the win rate by more than {100 * _FAR:g} points: few answers are about as long"
+"""AlpacaEval's threshold for the same warning."""
+_FAR_NOTE = f"changes the win rate by more than {100 * _FAR:g} points: few answers have similar lengths"
 _DUEL_NOTE = (
-    "Win rate: mean probability that the model's answer is preferred to the opponent's; discrete: share of wins with "
-    "half of the ties. SE: standard error of the mean. Intervals are 95 %, from resamples of questions. "
-    "Length-controlled: what a logistic regression without penalty predicts for answers of equal length, from the "
-    "standardised difference in length (tanh), a constant{difficulty}, its interval by the delta method. AlpacaEval's "
-    "own fit is L1-penalised by cross-validation and drawn to verbose and concise versions of its baseline, so that "
-    "its figures differ. Length slope: negative where longer answers are preferred. Not judged: left out."
+    "Win rate: mean probability that the model's answer is preferred to the opponent's; discrete: share of wins plus "
+    "half the ties. SE: standard error of the mean. Intervals are 95 %, from resamples of questions. "
+    "Length-controlled: prediction of an unpenalised logistic regression at equal length, from the standardised "
+    "difference in length (tanh), a constant{difficulty}; interval by the delta method. AlpacaEval's fit is "
+    "L1-penalised by cross-validation and drawn to verbose and concise versions of its baseline, so its figures "
+    "differ. Length slope: negative if longer answers are preferred. Not judged: excluded."
 )
 
 
@@ -369,7 +367,6 @@ _DUEL_COLUMNS = (
 
 
 def _duels(judges: Iterable[JudgeMatches], resampling: Resampling, difficulties: Mapping[str, float] | None) -> Table:
-    """Win rates of each two models by each judge: the second answer's model of their first pair against the other."""
     rows = []
     for judge in judges:
         groups: dict[frozenset[str], list[Comparison]] = {}
@@ -398,7 +395,6 @@ def _turned(pair: Comparison) -> Comparison:
 def _duel(
     judge: str, group: Sequence[Comparison], resampling: Resampling, difficulties: Mapping[str, float] | None
 ) -> tuple[float, Row]:
-    """The win rate, and the row with all cells; a length-controlled rate that is missing or far off has a note."""
     judged = [(pair, pair.preference) for pair in group if pair.preference is not None]
     preferences = np.array([preference for _, preference in judged], dtype=np.float64)
     lengths = np.array([pair.lengths for pair, _ in judged], dtype=np.float64)
@@ -429,8 +425,8 @@ def _difficulty(pair: Comparison, difficulties: Mapping[str, float]) -> float:
         if name is not None and name in difficulties:
             return difficulties[name]
     raise InputError(
-        f"leaderboard: no difficulty of the instruction {pair.instruction[:80]!r} (index {pair.index}); complete the "
-        "file of --difficulty, or leave it out"
+        f"leaderboard: no difficulty for the instruction {pair.instruction[:80]!r} (index {pair.index}); add it to the "
+        "--difficulty file, or omit --difficulty"
     )
 
 
@@ -445,8 +441,8 @@ def _duel_forest(duels: Sequence[Mapping[str, Cell]]) -> Forest:
 def _duel_findings(duels: Sequence[Mapping[str, Cell]]) -> Iterator[str]:
     for duel in duels[:_MAX_SENTENCES]:
         rate, equal = duel["win_rate"], duel["length_controlled_winrate"]
-        assert isinstance(rate, Estimate), "every duel has one"
+        assert isinstance(rate, Estimate), "every duel has a win rate"
         controlled = f"; at equal length {format_share(equal)}" if isinstance(equal, Estimate) else ""
         yield f"{duel['annotator']}: {duel['model']} against {duel['baseline']}: {format_share(rate)}{controlled}."
     if len(duels) > _MAX_SENTENCES:
-        yield f"{len(duels) - _MAX_SENTENCES} more pairs of models are in the table."
+        yield f"The table has {len(duels) - _MAX_SENTENCES} more pairs of models."

@@ -1,6 +1,6 @@
-"""Effect of the order of answers on a judge's verdicts, by group of pairs such as a model's; without labels.
+"""Effect of the order of answers on verdicts, by group of pairs such as a model's; needs no labels.
 
-Source: JudgeLM, section 3.2 and Table 4, for consistency and bias; FairEval (Wang et al. 2023) for GPT-4's own.
+Source: JudgeLM, section 3.2 and Table 4, for consistency and bias; FairEval (Wang et al. 2023) for GPT-4's.
 """
 
 from collections import Counter
@@ -34,21 +34,21 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 _ALL = "all"
 _NOTE = (
-    "Consistent: both orders name the same winner, or both a tie; the others lean toward the place whose answer gains "
-    "by standing there, and delta is the size of the difference. First place's lead: score of the answer shown first "
-    "minus that of the one shown second, the mean over both orders; 0 for a judge that order does not touch. Pairs "
-    "that failed in an order are left out and counted. Empty: no pair was judged in both orders, or without scores."
+    "Consistent: both orders name the same winner, or both a tie. The other pairs favour the first or the second "
+    "position; delta is the absolute difference. First position's lead: score of the answer shown first minus the "
+    "score of the answer shown second, averaged over both orders; 0 without position bias. Pairs that failed in an "
+    "order are excluded and counted. Empty: no pair was judged in both orders, or no scores."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwiceJudged:
-    """A pair that was shown in both orders.
+    """A pair judged in both orders.
 
     Attributes:
-        given: winner when shown in the pair's own order, in that order's frame: +1, 0, -1; None where it failed.
-        swapped: the same for the other order, put back in the pair's own order.
-        leads: of the first place in each order, in score points; None where the judge wrote no scores.
+        given: winner in the given order: +1, 0, -1; None if this order failed.
+        swapped: winner in the other order, in the frame of the given order.
+        leads: of the first position in each order, in score points; None if the judge wrote no scores.
         cluster: pairs of one key, such as a question, are resampled together.
     """
 
@@ -60,12 +60,12 @@ class TwiceJudged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairGroup:
-    """Pairs that are measured together.
+    """Pairs measured together.
 
     Attributes:
-        pairs: judged in both orders, failures included.
-        alone: judgments whose other order is not there.
-        by_hand: judgments whose scores were not read off the reply's beginning.
+        pairs: judged in both orders, including failures.
+        alone: judgments without the other order.
+        by_hand: judgments whose scores are not at the beginning of the reply.
     """
 
     pairs: tuple[TwiceJudged, ...] = ()
@@ -80,8 +80,6 @@ class PairGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """A group's numbers; None where nothing could be measured."""
-
     name: str
     position: PositionEstimates | None
     lead: Estimate | None
@@ -90,23 +88,23 @@ class _Measured:
 
 
 def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
-    """Consistency, position bias and the first place's lead, for each group and for all pairs together.
+    """Measure consistency, position bias and the lead of the first position, by group and overall.
 
     Args:
-        groups: name -> its pairs.
+        groups: name -> pairs.
         resampling: seed and number of resamples.
 
     Raises:
-        InputError: a group is named `all`, or no pair at all was judged in both orders.
+        InputError: a group is named `all`, or no pair was judged in both orders.
     """
     if _ALL in groups:
-        raise InputError(f'group "{_ALL}": this is the name of all pairs together; choose another')
+        raise InputError(f'group "{_ALL}": this name is reserved for all pairs; choose another')
     everything = sum(groups.values(), PairGroup())
     whole = _measured(_ALL, everything, resampling)
     if whole.position is None:
         raise InputError(
             f"position bias: no pair was judged in both orders ({len(everything.pairs)} failed in one, "
-            f"{everything.alone} judgments lack the other order); give both orders of the same answers"
+            f"{everything.alone} judgments lack the other order); pass both orders of the same answers"
         )
     rows = [_measured(name, group, resampling) for name, group in groups.items()]
     rows += [whole] if len(rows) > 1 else []
@@ -155,7 +153,7 @@ def _table(rows: Sequence[_Measured]) -> Table:
         columns("count", n="n"),
         columns("share", consistency="consistency ↑", toward_first="bias toward 1st ↓"),
         columns("share", toward_second="bias toward 2nd ↓", delta="delta bias ↓"),
-        columns("number", lead="first place's lead, points"),
+        columns("number", lead="first position's lead, points"),
         columns("count", failed="failed", alone="without other order"),
         name="position-bias",
         title="Consistency and position bias",
@@ -174,14 +172,14 @@ def _forest(rows: Sequence[_Measured]) -> Forest:
 
 def _findings(whole: _Measured, rows: Sequence[_Measured]) -> list[str]:
     position = whole.position
-    assert position is not None, "the caller has refused groups without a pair"
+    assert position is not None, "the caller rejects groups without a pair"
     lines = [
         f"Both orders agree on {format_share(position.consistency)} of all pairs; "
-        f"{format_share(position.toward_first)} lean toward the answer shown first, "
-        f"{format_share(position.toward_second)} toward the second."
+        f"{format_share(position.toward_first)} favour the answer shown first, "
+        f"{format_share(position.toward_second)} the answer shown second."
     ]
     if whole.lead is not None:
-        lines.append(f"Standing first is worth {format_number(whole.lead, '+.2f')} points.")
+        lines.append(f"The first position is worth {format_number(whole.lead, '+.2f')} points.")
     ranked = sorted(
         (row.position.consistency.value, row.name, row.position.consistency)
         for row in rows
@@ -197,18 +195,15 @@ def _findings(whole: _Measured, rows: Sequence[_Measured]) -> list[str]:
 
 def _warnings(rows: Sequence[_Measured]) -> list[str]:
     return [
-        f"{row.name}: {row.alone:,} judgments have no partner in the other order (question and answer ids must be the "
-        "same), and take no part."
+        f"{row.name}: {row.alone:,} judgments are excluded: no judgment in the other order has the same question and "
+        "answer ids."
         for row in rows
         if row.alone and row.name != _ALL
     ]
 
 
 def pairs_of_run(judgments: Mapping[str, Judgment]) -> PairGroup:
-    """A run in both orders; a judgment that failed before its second order has failed in both.
-
-    A judgment that was asked for in one order only has no other order.
-    """
+    """Pair the orders of a run; a judgment that failed before its second order failed in both."""
     twice = any(len(judgment.compared) > 1 for judgment in judgments.values())
     pairs: list[TwiceJudged] = []
     alone = 0
@@ -227,10 +222,10 @@ def pairs_of_run(judgments: Mapping[str, Judgment]) -> PairGroup:
 
 
 def pairs_of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, PairGroup]]:
-    """Reviews with the names of their groups; a pair belongs to the group of its first review.
+    """Pair reviews of the same answers; a pair belongs to the group of its first review.
 
     Raises:
-        InputError: the same answers come twice in one order.
+        InputError: the same answers occur twice in one order.
     """
     names = {id(review): name for name, review in reviews}
     pairs, alone = match_orders(review for _, review in reviews)
@@ -248,7 +243,7 @@ def pairs_of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, P
 
 
 def merge_groups(groups: Sequence[tuple[str, PairGroup]]) -> dict[str, PairGroup]:
-    """Groups by name; those of one name become one."""
+    """Merge groups of one name."""
     merged: dict[str, PairGroup] = {}
     for name, group in groups:
         merged[name] = merged.get(name, PairGroup()) + group

@@ -1,7 +1,4 @@
-"""The study of self- and family-bias: ratings by several judges in, tables and figures out.
-
-The regressions are in `judgelm.studies.self_bias_fits`; here are the study, the summary of the ratings (means,
-coverage, agreement) and the mitigation of the bias (debiased scores, few human labels, panels of several families).
+"""Study of self- and family-bias in ratings by several judges; the regressions are in `self_bias_fits`.
 
 Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Judge (2025).
 """
@@ -52,16 +49,17 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 def study_self_bias(
     ratings: RatingTable, options: SelfBiasOptions | None = None, *, progress: Progress = lambda step: None
 ) -> StudyResult:
-    """Estimate self- and family-bias with all checks, and what follows from them.
+    """Estimate self- and family-bias with all checks.
 
     Args:
-        ratings: of the judges and of the reference.
-        options: the defaults when None.
+        ratings: of the judges and the reference.
+        options: see `SelfBiasOptions`.
         progress: called with each step in words, as it begins.
 
     Raises:
-        InputError: no judge's score has a reference, there are not more ratings than coefficients, or a column that
-            an option names is not there or not of its kind.
+        InputError: no score has a reference, there are not more ratings than coefficients, or a column named in an
+            option
+            is missing or has the wrong type.
     """
     options = options or SelfBiasOptions()
     paired = paired_ratings(ratings, options)
@@ -69,7 +67,7 @@ def study_self_bias(
         fits = fit_everything(paired, options, progress)
     except ValueError as error:
         raise InputError(f"ratings: {error}") from error
-    progress(f"means from few labels, {options.draws} draws for each judge")
+    progress(f"means from few labels, {options.draws} draws per judge")
     powered, problems = few_label_table(paired, options)
     progress("tables and their intervals")
     tables = [
@@ -95,11 +93,11 @@ def study_self_bias(
 
 
 def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = None) -> pd.DataFrame:
-    """Every judge's score that has a reference, without the bias that the main regression estimates.
+    """Return every judge's score with a reference, and the score without the estimated bias.
 
     Returns:
         Columns item, dimension, task, judge, model, `score` (as rated), `bias` (normalised), `debiased` (on the
-        dimension's own scale, which it may leave) and `reference`.
+        dimension's scale, which it can leave) and `reference`.
 
     Raises:
         InputError: as `study_self_bias`.
@@ -116,10 +114,10 @@ def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = Non
 
 
 def paired_ratings(ratings: RatingTable, options: SelfBiasOptions) -> PairedRatings:
-    """The ratings beside their reference scores, with families as the options say.
+    """Pair the ratings with reference scores and families.
 
     Raises:
-        InputError: no judge's score has a reference, or a model is in two families.
+        InputError: no score has a reference, or a model is in two families.
     """
     try:
         family_of = family_by_name if options.families is None else families_given(options.families)
@@ -135,21 +133,21 @@ def _fit_tables(paired: PairedRatings, fits: Fits) -> Iterator[Table | None]:
         "Self- and family-bias by dimension, task and other slices",
         fits.slices,
         "Play Favorites, Figure 4",
-        "Each slice is fitted by itself, in normalised score.",
+        "One fit per slice, in normalised score.",
     )
     yield bias_table(
         "checks",
         "Self- and family-bias under each robustness check",
         fits.checks,
         "Play Favorites, section 6.2, Figures 7, 9 and 10",
-        "In normalised score. Each check changes one thing of the main regression; a reference is a family's judges.",
+        "In normalised score. Each check changes the main regression in one respect; a reference is a family's judges.",
     )
     yield bias_table(
         "ordinal",
-        "Self- and family-bias by ordinal logit, each dimension by itself",
+        "Self- and family-bias by ordinal logit, per dimension",
         fits.ordinal,
         "Play Favorites, Figure 8",
-        "In log-odds of a higher rating; empty too where all such ratings are the highest or all the lowest.",
+        "In log-odds of a higher rating; also empty if all these ratings are the highest or all the lowest.",
     )
     yield length_table(paired, fits)
 
@@ -164,7 +162,7 @@ def _protocol(fit: BiasFit, options: SelfBiasOptions) -> str:
     return (
         f"Ordinary least squares of rating on {' + '.join(terms)} without a common intercept; the reference is "
         f"{options.reference}, scores are {scaling}; standard errors {fit.errors}; {100 * model.level:g} % Wald "
-        "intervals of coefficients and of means from few labels, 95 % intervals of all else."
+        "intervals for coefficients and means from few labels, 95 % intervals otherwise."
     )
 
 
@@ -189,9 +187,9 @@ def _warnings(ratings: RatingTable, paired: PairedRatings, fits: Fits, problems:
     if ratings.rejects:
         yield f"{len(ratings.rejects):,} rows could not be used: {'; '.join(RejectCounts(ratings.rejects).lines())}"
     if alone := sorted({*paired.judges, *paired.models} - paired.families.keys()):
-        yield f"No family is known of {', '.join(alone)}; they count as unrelated. Give families to change it."
+        yield f"Unknown family: {', '.join(alone)}; these count as unrelated. Pass families to change this."
     if strangers := sorted(set(paired.judges) - set(paired.models)):
-        yield f"{', '.join(strangers)} rated no completion of their own, so their self-bias is unknown."
+        yield f"{', '.join(strangers)} rated no own completions, so their self-bias is unknown."
     for fit in fits.failed:
         slice_name = f"{fit.column} {fit.name}".strip()
         yield f"No fit for {slice_name}: {fit.failure}."
@@ -199,7 +197,7 @@ def _warnings(ratings: RatingTable, paired: PairedRatings, fits: Fits, problems:
 
 
 def debiased_table(paired: PairedRatings, fit: BiasFit, resampling: Resampling) -> Table:
-    """Means of each judge for its own and its family's completions, as rated, debiased, and by the reference."""
+    """Return means of each judge for its own and its family's completions: rated, debiased, reference."""
     frame = debiased(paired, fit)
     rows: list[Row] = []
     for judge in by_family(paired, paired.judges):
@@ -213,14 +211,14 @@ def debiased_table(paired: PairedRatings, fit: BiasFit, resampling: Resampling) 
 
 
 def _ranks(frame: pd.DataFrame, judge: str) -> tuple[int, int, int]:
-    """Place of a judge's model among those it rated, by its own, the debiased and the reference scores."""
+    """Rank of a judge's model by its own, the debiased and the reference scores."""
     means = frame[frame["judge"] == judge].groupby("model")[["rating", "debiased", "reference"]].mean()
     ranks = means.rank(ascending=False, method="min").to_dict("index")[judge]
     return int(ranks["rating"]), int(ranks["debiased"]), int(ranks["reference"])
 
 
 def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Table, list[str]]:
-    """Mean human score from few labels and each judge's ratings; and what could not be computed."""
+    """Estimate the mean human score from few labels and each judge's ratings; also return failures."""
     rows: list[Row] = []
     problems: list[str] = []
     for judge in by_family(paired, paired.judges):
@@ -230,23 +228,23 @@ def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Ta
             problems.append(f"Prediction-powered inference with {judge}: {error}.")
     hidden = paired.unreferenced.empty
     sampling = (
-        f"All completions are labelled, so {100 * options.label_share:g} % of the labels of each stratum are drawn, "
-        f"{options.draws} times; the estimates are those of the first draw."
+        f"All completions are labelled, so {100 * options.label_share:g} % of the labels of each stratum are drawn "
+        f"{options.draws} times; the estimates are from the first draw."
         if hidden
-        else "Labels are those in the file, taken for a random draw within each stratum."
+        else "The labels in the file are treated as a random sample within each stratum."
     )
     few_labels = LAYOUTS.table("few-labels", rows, sampling=sampling)
     return few_labels, problems
 
 
 def few_label_means(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> Row:
-    """Means of the human scores from few labels and one judge's ratings.
+    """Estimate the mean human score from few labels and one judge's ratings.
 
     Returns:
-        From the labels alone, stratified; prediction-powered, one stratum; prediction-powered, by dimension and own
-        family; the mean of all labels, None where some are missing; the mean width of the second interval over that of
-        the first, over the draws, and of the third; and the share of the draws whose third interval holds the mean of
-        all labels, None where that is not known.
+        Three estimates: labels alone, stratified; prediction-powered, one stratum; prediction-powered, by dimension and
+            own
+        family. Then the mean of all labels (None if some are missing), the mean widths of the second and third interval
+        relative to the first, and the share of draws whose third interval contains the mean of all labels.
 
     Raises:
         TooFewLabels: a stratum has fewer than two labels.
@@ -270,7 +268,6 @@ def few_label_means(paired: PairedRatings, judge: str, options: SelfBiasOptions)
 
 
 def _three(strata: list[Stratum], level: float) -> tuple[Estimate, Estimate, Estimate]:
-    """Means from the labels alone, prediction-powered, and prediction-powered by stratum."""
     pooled = Stratum(
         name="all",
         labels=np.concatenate([stratum.labels for stratum in strata]),
@@ -282,7 +279,7 @@ def _three(strata: list[Stratum], level: float) -> tuple[Estimate, Estimate, Est
 
 
 def _strata(labelled: pd.DataFrame, rest: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
-    """Rows with and without a label of each dimension, apart for the judge's own family and for others."""
+    """Rows with and without a label by dimension, separately for the judge's own family."""
     for dimension in sorted({*labelled["dimension"], *rest["dimension"]}):
         for kin in (True, False):
             both = [
@@ -303,7 +300,7 @@ def _stratum(name: str, labelled: pd.DataFrame, rest: pd.DataFrame) -> Stratum:
 
 
 def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> Stratum:
-    """A stratum of which only a random part of the labels is shown, at least two."""
+    """Draw a random part of the labels, at least two."""
     count = min(len(rows), max(MIN_STRATUM_LABELS, round(part * len(rows))))
     shown = np.zeros(len(rows), dtype=bool)
     shown[generator.choice(len(rows), size=count, replace=False)] = True
@@ -311,7 +308,7 @@ def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> S
 
 
 def panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
-    """Judges alone, families, mixed panels and all judges."""
+    """Assess single judges, families, mixed panels and all judges."""
     rows: list[Row] = []
     for judges in usual_panels(paired):
         panel = assess_panel(paired, judges, resampling)
@@ -322,7 +319,7 @@ def panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
 
 
 def heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
-    """Mean normalised score of each judge for each model, over all dimensions and in each of several."""
+    """Return the mean normalised score of each judge for each model, overall and by dimension."""
     maps = [_heat_map(paired, paired.frame, "mean-scores", "Mean score of each judge for each model", reference)]
     if len(paired.dimensions) > 1:
         for index, name in enumerate(paired.dimensions, 1):
@@ -332,7 +329,6 @@ def heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
 
 
 def _heat_map(paired: PairedRatings, frame: pd.DataFrame, name: str, title: str, reference: str) -> HeatMap:
-    """The reference's row is over completions, each once; the judges' own completions are marked."""
     models = by_family(paired, frame["model"].unique())
     judges = by_family(paired, frame["judge"].unique())
     means = frame.groupby(["judge", "model"])["rating"].mean()
@@ -352,7 +348,7 @@ def _heat_map(paired: PairedRatings, frame: pd.DataFrame, name: str, title: str,
 
 
 def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str) -> Table:
-    """Of each judge: rows, how many have no score, and how many the regression uses."""
+    """Count the rows, missing scores and used rows of each judge."""
     judged = ratings[(ratings["check"] == "") & ~ratings["judge"].isin([reference, GOLD])]
     rows: list[Row] = []
     for judge in by_family(paired, judged["judge"].unique()):
@@ -365,7 +361,7 @@ def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str)
 
 
 def correlation_table(paired: PairedRatings, reference: str) -> Table:
-    """Tie-corrected Spearman of each judge with the reference, per dimension."""
+    """Return Spearman's tie-corrected correlation of each judge with the reference, by dimension."""
     by_judge_and_dimension = {
         (judge, dimension): rank_correlation(rows["rating"].to_numpy(), rows["reference"].to_numpy())
         for (judge, dimension), rows in paired.frame.groupby(["judge", "dimension"])
@@ -380,12 +376,12 @@ def correlation_table(paired: PairedRatings, reference: str) -> Table:
         name="correlations",
         title=f"Spearman's correlation of each judge with {reference}",
         source="Play Favorites, Figure 5",
-        note="Ties have their mean rank. Empty: fewer than four ratings, or one side is constant.",
+        note="Ties have their mean rank. Empty: fewer than four ratings, or a constant side.",
     )
 
 
 def agreement_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:
-    """Agreement of the human annotators and of them with the gold ones; None where there is one score each."""
+    """Return agreement among annotators and with gold; None if there is one score each."""
     people = ratings[(ratings["check"] == "") & (ratings["judge"] == HUMAN)]
     gold = ratings[(ratings["check"] == "") & (ratings["judge"] == GOLD)]
     if people["annotator"].nunique() < 2 and gold.empty:
@@ -412,7 +408,7 @@ def _agreement(people: pd.DataFrame, gold: pd.DataFrame, dimension: str, resampl
 
 
 def attention_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:
-    """Share of attention checks that each rater scored low; None without checks."""
+    """Return the share of attention checks that each rater scored low; None without checks."""
     checks = ratings[ratings["check"] != ""]
     if checks.empty:
         return None

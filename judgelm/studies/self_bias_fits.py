@@ -1,4 +1,4 @@
-"""All regressions of the self-bias study: the main one, by slice, and the robustness checks; their tables and words."""
+"""Regressions of the self-bias study: the main one, slices and robustness checks; their tables and findings."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,17 +31,18 @@ class SelfBiasOptions:
     """Options of the study; the defaults are the authors'.
 
     Attributes:
-        families: family -> names; None tells families by the models' names.
+        families: family -> names; None derives families from model names.
         reference: the judge whose scores are the reference.
         scaling: how scores are normalised.
         model: terms, standard errors and level of the main regression.
-        length_over: lengths are compared within a prompt or over all rows, where `model.length` asks for length.
-        by: columns to fit apart, besides dimension and task.
-        weak: models that the check without weak models leaves out; None takes the paper's two sets.
-        other_reference: the paper's alternative reference, the authors' code's, or both.
+        length_over: whether lengths are compared within a prompt or over all rows, if `model.length` includes length.
+        by: columns to fit separately, in addition to dimension and task.
+        weak: models to exclude in the check without weak models; None uses the paper's two sets.
+        other_reference: the alternative reference of the paper, of the authors' code, or both.
         checks: run the robustness checks.
-        label_share: share of human labels that prediction-powered inference is shown, in (0, 1), where all are there.
-        draws: how often these labels are drawn.
+        label_share: share of human labels shown to prediction-powered inference, in (0, 1), if all completions are
+            labelled.
+        draws: number of random draws of these labels.
         resampling: of all bootstrap intervals.
     """
 
@@ -61,15 +62,14 @@ class SelfBiasOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedFit:
-    """One regression.
+    """A regression.
 
     Attributes:
-        name: of the check or the slice's value.
-        fit: None where there are too few ratings.
-        why: the reason then.
+        name: of the check, or the slice's value.
+        fit: None if there are too few ratings; `why` has the reason.
         column: the slice's column, empty for checks.
-        group: checks that are shown together.
-        detail: what a short name leaves out.
+        group: checks shown together.
+        detail: addition to the name.
     """
 
     name: str
@@ -81,20 +81,20 @@ class NamedFit:
 
     @property
     def failure(self) -> str:
-        """Reason for missing estimates; empty where there are estimates."""
+        """Reason for missing estimates; empty if there are estimates."""
         if self.fit is None:
             return self.why
-        return "" if self.fit.converged else "the search for the estimates did not converge"
+        return "" if self.fit.converged else "the fit did not converge"
 
     def term(self, kind: TermKind, level: str) -> Term | None:
-        """The coefficient; None where the fit has no such term."""
+        """Return the coefficient; None if the fit has no such term."""
         terms = self.fit.of(kind) if self.fit else ()
         return next((term for term in terms if term.level == level), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fits:
-    """Everything fitted."""
+    """All regressions."""
 
     main: BiasFit
     slices: tuple[NamedFit, ...]
@@ -102,7 +102,7 @@ class Fits:
     ordinal: tuple[NamedFit, ...]
 
     def check(self, name: str) -> NamedFit | None:
-        """A check by its name."""
+        """Return a check by name."""
         return next((candidate for candidate in self.checks if candidate.name == name), None)
 
     @property
@@ -117,16 +117,16 @@ LENGTH_SHARED = "length, one slope for all"
 
 
 def fit_everything(paired: PairedRatings, options: SelfBiasOptions, progress: Progress = lambda step: None) -> Fits:
-    """The main regression, the slices and, where asked for, the checks.
+    """Fit the main regression, the slices and, if enabled, the checks.
 
     Args:
-        paired: the ratings beside their reference scores.
+        paired: ratings with reference scores.
         options: of the study.
         progress: called with each step in words.
 
     Raises:
-        TooFewRatings: the main regression has not more ratings than coefficients.
-        ValueError: a column that was asked for is not there.
+        TooFewRatings: the main regression does not have more ratings than coefficients.
+        ValueError: a requested column is missing.
     """
     progress("main regression")
     return Fits(
@@ -138,7 +138,6 @@ def fit_everything(paired: PairedRatings, options: SelfBiasOptions, progress: Pr
 
 
 def _counted(stage: str, fits: Iterator[NamedFit], progress: Progress) -> Iterator[NamedFit]:
-    """The fits as they come; before each, how many of its stage are done."""
     progress(stage)
     for done, fit in enumerate(fits, 1):
         progress(f"{stage}: {done} done, the last {fit.name}")
@@ -146,11 +145,11 @@ def _counted(stage: str, fits: Iterator[NamedFit], progress: Progress) -> Iterat
 
 
 def fit_main(paired: PairedRatings, options: SelfBiasOptions) -> BiasFit:
-    """The main regression.
+    """Fit the main regression.
 
     Raises:
         TooFewRatings: not more ratings than coefficients.
-        ValueError: a column that was asked for is not there.
+        ValueError: a requested column is missing.
     """
     return fit_self_bias(_prepared(paired, options), options.model)
 
@@ -160,7 +159,6 @@ def _prepared(paired: PairedRatings, options: SelfBiasOptions) -> PairedRatings:
 
 
 def _slices(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
-    """A fit for each value of each column that has several."""
     prepared = _prepared(paired, options)
     for column in ("dimension", "task", *options.by):
         values = list(slices(prepared, column))
@@ -188,7 +186,7 @@ def _other_references(paired: PairedRatings, options: SelfBiasOptions) -> Iterat
     ways = {"paper": [True], "authors": [False], "both": [True, False]}[options.other_reference]
     for completions_too in ways if len(families) > 1 else ():
         note = "" if completions_too else " (authors')"
-        detail = "" if completions_too else "(authors'): the family's completions are kept, as in the authors' code"
+        detail = "" if completions_too else "(authors'): keeps the family's completions, as in the authors' code"
         for family in families:
             replaced = family_as_reference(paired, family, completions_too=completions_too)
             yield _named(f"reference: {family}{note}", replaced, options.model, group="reference", detail=detail)
@@ -220,7 +218,6 @@ def _named(
     fit: Callable[[PairedRatings, BiasModel], BiasFit] = fit_self_bias,
     **labels: str,
 ) -> NamedFit:
-    """A fit under its name and other `labels` (column, group, detail)."""
     try:
         return NamedFit(name=name, fit=fit(paired, model), **labels)
     except TooFewRatings as error:
@@ -241,13 +238,11 @@ _TERM_COLUMNS = (
     *columns("text", term="Term", level="Judge, family or dimension"),
     *columns("number", estimate="Estimate", standard_error="Standard error", p="p"),
 )
-_UNKNOWN = (
-    "Empty: the ratings do not tell it (no such rows, or other terms could take it over). n: ratings it rests on."
-)
+_UNKNOWN = "Empty: not identified (no such rows, or collinear with other terms). n: number of ratings."
 
 
 def main_table(fit: BiasFit) -> Table:
-    """Every coefficient of the main regression."""
+    """Return every coefficient of the main regression."""
     return table(
         [_term_cells(term) for term in fit.terms],
         _TERM_COLUMNS,
@@ -259,7 +254,7 @@ def main_table(fit: BiasFit) -> Table:
 
 
 def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, note: str) -> Table:
-    """Self- and family-biases of several fits, one under another; one that failed has a row that says why."""
+    """Return self- and family-biases of several fits; a failed fit has a row with the reason."""
     rows = [
         ((f"{fit.column}: {fit.name}" if fit.column else fit.name), fit.fit.n if fit.fit else None, *cells)
         for fit in fits
@@ -279,7 +274,7 @@ def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, not
 
 
 def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
-    """Each judge's correlation of rating and length, and its slope on length beside the reference."""
+    """Return each judge's correlation of rating and length, and its coefficients of length."""
     by_prompt, overall = fits.check(LENGTH_BY_PROMPT), fits.check(LENGTH_OVERALL)
     if by_prompt is None or overall is None:
         return None
@@ -294,7 +289,7 @@ def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
 
 
 def forests(paired: PairedRatings, fits: Fits) -> list[Forest]:
-    """Self-bias and family-bias: main, by slice, over the checks, and ordinal."""
+    """Build forest plots of self-bias and family-bias: main, by slice, by check, and ordinal."""
     main = [NamedFit(name="", fit=fits.main)]
     plots = [
         _forest("self-bias", "Self-bias of each judge", main, "self", paired),
@@ -315,7 +310,7 @@ def forests(paired: PairedRatings, fits: Fits) -> list[Forest]:
 
 
 def _forest(name: str, title: str, fits: Sequence[NamedFit], kind: str, paired: PairedRatings) -> Forest:
-    """Rows by judge or family, within each one by fit; the colour is the fit, or the family where there is one fit."""
+    """Rows by judge or family, then by fit; colours by fit, or by family for a single fit."""
     usable = [fit for fit in fits if fit.fit is not None]
     terms = [(fit, term) for fit in usable if fit.fit for term in fit.fit.terms if term.kind == kind]
     levels = by_family(paired, {term.level for _, term in terms})
@@ -330,12 +325,11 @@ def _forest(name: str, title: str, fits: Sequence[NamedFit], kind: str, paired: 
 
 
 def by_family(paired: PairedRatings, names: Iterable[str]) -> list[str]:
-    """Judges or models sorted by family, then by name."""
+    """Sort judges or models by family, then by name."""
     return sorted(names, key=lambda name: (paired.families.get(name, name), name))
 
 
 def _fit_cells(named: NamedFit) -> list[Row]:
-    """The biases of a fit, or the reason for none."""
     if named.fit is None or named.failure:
         return [(f"no fit: {named.failure}", None, None, None, None)]
     return [_term_cells(term) for term in named.fit.terms if term.kind in ("self", "family", "indicator")]
@@ -353,7 +347,7 @@ _KINDS: tuple[tuple[TermKind, str], ...] = (("self", "Self-bias"), ("family", "F
 
 
 def findings(fits: Fits, powered: Table) -> Iterator[str]:
-    """The main results, then by slice, then whether the checks agree, then what labels save."""
+    """Yield the main results, slices, robustness under the checks, and the savings in labels."""
     for kind, title in _KINDS:
         yield from _signs(fits.main, kind, title, "")
     if any(fits.main.of("indicator")):
@@ -368,7 +362,6 @@ def findings(fits: Fits, powered: Table) -> Iterator[str]:
 
 
 def _signs(fit: BiasFit, kind: TermKind, title: str, where_suffix: str) -> Iterator[str]:
-    """Levels above 0, below 0, and not distinguishable from 0."""
     known = [term for term in fit.of(kind) if term.estimate is not None]
     if not known:
         return
@@ -381,13 +374,12 @@ def _signs(fit: BiasFit, kind: TermKind, title: str, where_suffix: str) -> Itera
     if below:
         parts.append(f"negative for {_listed(sorted(below, key=_value))}")
     if rest:
-        parts.append(f"not distinguishable from 0 for {', '.join(rest)}")
+        parts.append(f"not significant for {', '.join(rest)}")
     level = f"{100 * _estimate(known[0]).level:g} % intervals"
     yield f"{title}{where_suffix} is {'; '.join(parts)} ({level}, {fit.n:,} ratings)."
 
 
 def _agreeing(fits: Fits, kind: TermKind, title: str) -> Iterator[str]:
-    """Of each significant main estimate, in how many checks its sign stays, and its significance."""
     agreements = []
     for term in fits.main.of(kind):
         if not fits.checks or not term.significant:
@@ -399,7 +391,7 @@ def _agreeing(fits: Fits, kind: TermKind, title: str) -> Iterator[str]:
         strong = sum(other.significant for other in same)
         agreements.append(f"{term.level} {len(same)} of {len(others)} ({strong} significant)")
     if agreements:
-        yield f"{title} keeps its sign under the checks on rows, reference, length and errors: {', '.join(agreements)}."
+        yield f"{title} keeps its sign in the robustness checks: {', '.join(agreements)}."
 
 
 def _length(fits: Fits) -> Iterator[str]:
@@ -410,7 +402,7 @@ def _length(fits: Fits) -> Iterator[str]:
     if known:
         low, high = min(known, key=_value), max(known, key=_value)
         yield (
-            f"Beside the reference, length moves ratings by {_value(low):+.3f} ({low.level}) to {_value(high):+.3f} "
+            f"Given the reference, length changes ratings by {_value(low):+.3f} ({low.level}) to {_value(high):+.3f} "
             f"({high.level}) per unit of tanh(z)."
         )
 

@@ -242,8 +242,7 @@ _KEYS = columns("text", dataset="data set", judge="judge", method="method")
 
 
 def quality_table(answers: JudgedAnswers) -> Table:
-    """Return precision, recall and F1 of every judge, and the share of its own answers that are right (equations 3,
-    7-9)."""
+    """Return precision, recall and F1 of every judge, and its own accuracy (equations 3, 7-9)."""
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         every = answers.of(judge, method, dataset)

@@ -1,4 +1,4 @@
-"""Numbers and names in the words of findings, warnings and file names."""
+"""Formatting of numbers and names for findings, warnings and file names."""
 
 import math
 from collections.abc import Callable
@@ -9,38 +9,38 @@ _OPENING = 160
 
 
 def format_share(estimate: Estimate | None) -> str:
-    """`71.1 % (95 % interval 68.2 to 73.9, n = 300)`."""
+    """Format as `71.1 % (95 % interval 68.2 to 73.9, n = 300)`."""
     return "undefined" if estimate is None else f"{100 * estimate.value:.1f} % ({_interval(estimate, 100, '.1f')})"
 
 
 def format_points(estimate: Estimate) -> str:
-    """A difference of shares: `+3.1 points (95 % interval -0.2 to +6.4, n = 300)`."""
+    """Format a difference of shares as `+3.1 points (95 % interval -0.2 to +6.4, n = 300)`."""
     return f"{100 * estimate.value:+.1f} points ({_interval(estimate, 100, '+.1f')})"
 
 
 def format_number(estimate: Estimate | None, form: str = ".3f") -> str:
-    """`0.412 (95 % interval 0.380 to 0.447, n = 300)`."""
+    """Format as `0.412 (95 % interval 0.380 to 0.447, n = 300)`."""
     return "undefined" if estimate is None else f"{estimate.value:{form}} ({_interval(estimate, 1, form)})"
 
 
 def few_pairs_sentence(n: int, kind: str = "pairs") -> str:
-    """A warning that intervals over n pairs are wide."""
+    """Warn that intervals over n pairs are wide."""
     return f"With only {n:,} {kind}, rely on the intervals rather than on the point estimates."
 
 
 def excerpt(text: str) -> str:
-    """The first words of a text, in one line: enough to know it by."""
+    """Return the beginning of a text in one line."""
     line = " ".join(text.split())
     return line if len(line) <= _OPENING else f"{line[: _OPENING - 1]}…"
 
 
 def file_slug(group: str) -> str:
-    """The name of a grouping as part of a file's: ours are words, another's may be anything."""
+    """Convert a name to a part of a file name."""
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in group.lower())
 
 
 def format_bounds(estimate: Estimate, written: Callable[[float], str]) -> str:
-    """`0.380 to 0.447`; an infinite bound as `from 0.380, no upper bound`, an undefined one as `no interval`."""
+    """Format as `0.380 to 0.447`; an infinite bound as `from 0.380, no upper bound`, NaN as `no interval`."""
     low, high = estimate.low, estimate.high
     if math.isnan(low) or math.isnan(high):
         return "no interval"

@@ -1,4 +1,4 @@
-"""Agreement of a judge whose verdicts are controlled for style, beside what style does to judge and labels."""
+"""Agreement of verdicts controlled for style, and the effect of style on judge and labels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,7 @@ from judgelm.studies.pair_labels import by_id, join
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StyleTerm:
-    """A feature's coefficient in the judge's verdicts and in the labels; positive where more of it is preferred.
-
-    None where there is no fit.
-    """
+    """A feature's coefficient in verdicts and labels, positive if more is preferred; None without a fit."""
 
     term: str
     judge: Estimate | None
@@ -28,18 +25,18 @@ class StyleTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledAgreement:
-    """The effect of style on a run, and its agreement without that.
+    """Effect of style on a run, and its agreement without this effect.
 
     Attributes:
-        n: labelled pairs with a verdict and both answers; `without_answers` have no answers.
-        soft: P(first better) is controlled, which every pair has, else the verdict.
-        plain: agreement of the same preferences before the control, a tie within `tie_threshold` of one half.
-        controlled: agreement after it, or why there is none.
-        difference: controlled minus plain, by pair; None without a controlled agreement.
-        changed: verdicts that the control changes.
-        unadjusted: pairs that it cannot change, of models that always or never win.
-        constant: features that no pair differs in, and that have no term.
-        labels_reason: why there are no coefficients of the labels; empty where there are.
+        n: labelled pairs with a verdict and both answers; `without_answers` lack answers.
+        soft: whether P(first better) is controlled, which needs a probability for every pair, instead of the verdict.
+        plain: agreement before the control, with ties within `tie_threshold` of 0.5.
+        controlled: agreement after the control, or the reason for none.
+        difference: controlled minus plain, paired; None without a fit.
+        changed: verdicts changed by the control.
+        unadjusted: pairs that cannot be controlled, of models that always or never win.
+        constant: features without a term, since all pairs have equal values.
+        labels_reason: reason for missing coefficients of the labels.
     """
 
     control: Control
@@ -57,13 +54,13 @@ class ControlledAgreement:
     labels_reason: str
 
     def sentence(self) -> str:
-        """The effect in words."""
+        """Summarise the effect."""
         basis = "P(first better)" if self.soft else "verdicts"
         missing = f"; {self.without_answers:,} pairs have no answers in the labels file"
         left_out = missing if self.without_answers else ""
         if isinstance(self.controlled, str):
             return f"Control of {self.control}: {self.controlled} (n = {self.n:,}{left_out})."
-        unadjusted = f"; {self.unadjusted:,} of models that always or never win stay as they are"
+        unadjusted = f"; {self.unadjusted:,} of models that always or never win are unchanged"
         same = f" No pair differs in {', '.join(self.constant)}." if self.constant else ""
         return (
             f"Control of {self.control} changes {self.changed:,} of {self.n:,} verdicts (from {basis}; a tie is within "
@@ -81,10 +78,10 @@ def controlled_agreement(
     options: EvaluationOptions,
     reverse: Mapping[str, Judgment] | None = None,
 ) -> ControlledAgreement:
-    """Control the verdicts of an evaluation for style; failed judgments are left out.
+    """Control the verdicts of an evaluation for style; failed judgments are excluded.
 
     Raises:
-        InputError: no judged pair has its two answers among the samples.
+        InputError: fewer than two judged pairs have both answers among the samples.
     """
     clusters = {key: sample.question for key, sample in samples.items()}
     rule, threshold = evaluation.order_rule, options.tie_threshold
@@ -94,7 +91,7 @@ def controlled_agreement(
     if len(usable) < 2:
         raise InputError(
             f"--control {control}: {len(usable)} of {len(judged)} judged pairs have their answers in the labels file; "
-            "give labelled pairs with both answers"
+            "pass labelled pairs with both answers"
         )
     soft = all(row.judgment.probability is not None for row in usable)
     keys = [row.cluster for row in usable]
@@ -128,7 +125,7 @@ def controlled_agreement(
 
 
 def pair_styles(samples: Sequence[Sample], control: Control) -> tuple[StyleDifferences, list[tuple[str, str]] | None]:
-    """Differences in style between the answers of each pair, and the pairs' models; None where one names not two."""
+    """Return differences in style between the answers of each pair, and the models; None if any are missing."""
     differences = style_differences([(sample.answers[0], sample.answers[1]) for sample in samples], control)
     names = [sample.answer_models for sample in samples]
     return differences, [(pair[0], pair[1]) for pair in names] if all(len(pair) == 2 for pair in names) else None

@@ -1,13 +1,10 @@
-"""Truth files of `judgelm study self-reference` and `ssr`: the truth about each judged sample.
-
-Both are JSON lines, one per judged answer or pair, joined by `id`; other fields are passed over:
+"""Truth files of `judgelm study self-reference` and `ssr`: JSON lines, one per judged answer or pair, joined by `id`.
 
     {"id": "gsm8k-17/ministral", "agent": "ministral", "dataset": "GSM8K", "truth": true}
     {"id": "mmlu-17", "winner": 1, "answer": "G", "category": "math"}
 
-In both, `question` is a key that samples of one question share (they are resampled together; the id where it is not
-given), and `answer` is the right final answer as the judging mode extracts it, with which the judge's own answers in
-the run file (`solves`) are compared where `judge_correct` does not say whether they are right.
+Samples with the same `question` are resampled together (default: the id). `answer` is the right final answer in the
+form that the judging mode extracts; without `judge_correct`, the judge's self-solves are compared with it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +19,7 @@ from judgelm.parsing.short_answers import canonical
 
 
 class SampleTruth(BaseModel):
-    """The fields that the files share."""
+    """Fields shared by both files; other fields are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -32,11 +29,11 @@ class SampleTruth(BaseModel):
 
 
 class AnswerTruth(SampleTruth):
-    """One agent's answer to one question.
+    """An agent's answer to a question.
 
     Attributes:
         truth: whether the agent's answer is correct (A_i, equation 12).
-        judge_correct: whether the judge's own answer is right (G_i, equation 10), for any judge or by judge.
+        judge_correct: whether the judge's own answer is right (G_i, equation 10), for all judges or by judge.
     """
 
     agent: str
@@ -45,17 +42,18 @@ class AnswerTruth(SampleTruth):
     judge_correct: bool | Mapping[str, bool] | None = None
 
     def own(self, judge: str) -> bool | None:
-        """Whether this judge's own answer is right; None where the file does not say."""
+        """Return whether this judge's own answer is right; None if unknown."""
         return self.judge_correct.get(judge) if isinstance(self.judge_correct, Mapping) else self.judge_correct
 
 
 class PairTruth(SampleTruth):
-    """The truth about a pair.
+    """A pair.
 
     Attributes:
         winner: the better answer, 1 or 2, in sample order.
-        judge_correct: whether the majority answer is right. Where neither this nor `answer` says so, gate precision,
-            calibration and the four slices leave the pair out.
+        judge_correct: whether the majority answer is right; if unknown and without `answer`, gate precision,
+            calibration
+            and the four slices exclude the pair.
     """
 
     winner: int = Field(ge=1, le=2)
@@ -67,10 +65,10 @@ Truth = TypeVar("Truth", bound=SampleTruth)
 
 
 def truth_from_row(kind: type[Truth], row: Mapping[str, Any], location: str) -> Truth:
-    """One line of a truth file; `location` is its file and line.
+    """Parse a line; `location` is its file and line.
 
     Raises:
-        InputError: a field is missing or is not what it should be.
+        InputError: a field is missing or invalid.
     """
     try:
         return kind.model_validate(row)
@@ -79,33 +77,33 @@ def truth_from_row(kind: type[Truth], row: Mapping[str, Any], location: str) -> 
         needed = ", ".join(name for name, field in kind.model_fields.items() if field.is_required())
         raise InputError(
             f'{location}: field "{finding["loc"][0]}": {finding["msg"]}, got {row.get(str(finding["loc"][0]))!r}; '
-            f"each line needs {needed}; leave other fields out if unknown"
+            f"each line needs {needed}; omit unknown fields"
         ) from error
 
 
 def read_truths(path: Path, kind: type[Truth]) -> dict[str, Truth]:
-    """Read a truth file: truths by sample id.
+    """Read a truth file by sample id.
 
     Raises:
-        InputError: a line is not usable, or two are of one sample.
+        InputError: a line is invalid, or a sample occurs twice.
     """
     return by_sample(truth_from_row(kind, row, f"{path}:{line}") for line, row in read_jsonl(path))
 
 
 def by_sample(truths: Iterable[Truth]) -> dict[str, Truth]:
-    """Truths by sample id.
+    """Return truths by sample id.
 
     Raises:
-        InputError: two of one sample.
+        InputError: a sample occurs twice.
     """
     unique: dict[str, Truth] = {}
     for truth in truths:
         if truth.id in unique:
-            raise InputError(f"truth: sample {truth.id} appears twice; keep one of them")
+            raise InputError(f"truth: sample {truth.id} occurs twice; keep one")
         unique[truth.id] = truth
     return unique
 
 
 def same_answer(extracted: str, right: str) -> bool:
-    """True for an extracted answer that is the right one in any spelling: `1,234.0` for 1234, `(b)` for B."""
+    """True if an extracted answer equals the right one in any spelling: `1,234.0` for 1234, `(b)` for B."""
     return extracted in (right, canonical(right, "number"), canonical(right, "choice"))

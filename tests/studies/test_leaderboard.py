@@ -65,7 +65,7 @@ def test_failures_and_pairs_of_one_model_are_counted():
 
 
 def test_pairs_without_models_are_refused():
-    for rows, finding in (({"1": pair("1", ())}, "does not name two models"), ({}, "not among the rows; .* --rows")):
+    for rows, finding in (({"1": pair("1", ())}, "does not name two models"), ({}, "no row has its id; .* --rows")):
         with pytest.raises(InputError, match=finding):
             matches_of_run("judge", {"1": both("1", (8, 3), (3, 8))}, rows)
 

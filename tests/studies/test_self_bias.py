@@ -121,7 +121,7 @@ def test_slices_that_are_too_small_are_said_and_left_out():
 def test_a_fit_that_did_not_converge_is_counted_and_stands_in_the_table_without_a_number(monkeypatch):
     monkeypatch.setattr("judgelm.metrics.self_bias._MAX_STEPS", 2)
     result = study()
-    why = "the search for the estimates did not converge"
+    why = "the fit did not converge"
     assert result.counts["fits that failed"] == 2
     assert {(row["fit"], row["term"], row["estimate"]) for row in table(result, "ordinal")} == {
         (f"dimension: {name}", f"no fit: {why}", None) for name in ("Harmlessness", "Helpfulness")
@@ -134,8 +134,8 @@ def test_strangers_and_judges_without_completions_are_said():
     ratings = helm_shaped()
     frame = ratings.frame.assign(judge=ratings.frame["judge"].replace("Claude v1.3", "Prometheus"))
     result = study(RatingTable(frame=frame), checks=False)
-    assert "No family is known of Prometheus" in result.warnings[0]
-    assert "Prometheus rated no completion of their own" in result.warnings[1]
+    assert "Unknown family: Prometheus" in result.warnings[0]
+    assert "Prometheus rated no own completions" in result.warnings[1]
 
 
 @pytest.mark.parametrize(

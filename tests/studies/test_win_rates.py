@@ -82,5 +82,5 @@ def test_difficulties_are_joined_by_instruction_or_index_and_none_may_lack(tmp_p
     [row] = table["rows"]
     assert row["length_controlled_winrate"] is not None
     assert row["standard_error"] == pytest.approx(np.std([i % 7 / 7 for i in range(30)], ddof=1) / 30**0.5)
-    with pytest.raises(InputError, match="no difficulty of the instruction '29'"):
+    with pytest.raises(InputError, match="no difficulty for the instruction '29'"):
         study(tmp_path, path, "--difficulty", write_rows(tmp_path / "hard.jsonl", hard[:-1]), "--overwrite")

@@ -1,1 +1,1 @@
-"""A run of judgments by the metric of the benchmark that it judged, as the benchmark's makers take it."""
+"""Scores of a run by the benchmark's own metric."""

@@ -1,8 +1,4 @@
-"""Scores of other judges on the benchmarks, as published; `published.yaml` names the source of each.
-
-Published protocols differ in what they do not state (prompts, orders, samples drawn), so a small gap between a run and
-a published score means little.
-"""
+"""Published scores of other judges on the benchmarks; `published.yaml` has the sources."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -16,7 +12,7 @@ _SHOWN = 5
 
 
 class PublishedScore(NamedTuple):
-    """A judge's published scores by section: shares in [0, 1]."""
+    """A judge's published scores by section, in [0, 1]."""
 
     judge: str
     scores: Mapping[str, float]
@@ -25,7 +21,7 @@ class PublishedScore(NamedTuple):
 
 @cache
 def published_scores() -> dict[str, list[PublishedScore]]:
-    """Scores by benchmark; one that is not here has none that was read."""
+    """Return published scores by benchmark."""
     file = read_yaml(Path(__file__).with_suffix(".yaml"))
     return {
         name: [
@@ -41,18 +37,18 @@ def published_scores() -> dict[str, list[PublishedScore]]:
 
 
 def published_findings(benchmark: str) -> list[str]:
-    """Sentence with the highest published overall scores."""
+    """Return a sentence with the highest published overall scores."""
     judges = published_scores().get(benchmark, [])
     overall = {judge.judge: judge.scores["overall"] for judge in judges if "overall" in judge.scores}
     if not overall:
         return []
     ranked = sorted(overall.items(), key=lambda item: -item[1])[:_SHOWN]
     best = ", ".join(f"{judge} {100 * score:.1f} %" for judge, score in ranked)
-    return [f"Published overall, the highest of {len(overall)} that were read: {best}."]
+    return [f"Published overall scores, the highest of {len(overall)}: {best}."]
 
 
 def published_table(benchmark: str) -> Table | None:
-    """Published scores of judges on a benchmark; None where there are none."""
+    """Return published scores on a benchmark; None without any."""
     judges = published_scores().get(benchmark, [])
     sections = list(dict.fromkeys(section for judge in judges for section in judge.scores))
     if not sections:
@@ -64,6 +60,6 @@ def published_table(benchmark: str) -> Table | None:
         columns("text", published_in="Published in"),
         name="published",
         title="Published scores of other judges",
-        note="As printed there; empty where none is. Published protocols differ in prompts and orders from each other "
-        "and from this run, so small differences mean little.",
+        note="As published; empty if not. Published protocols differ in prompts and orders from each other and from "
+        "this run, so small differences are not meaningful.",
     )

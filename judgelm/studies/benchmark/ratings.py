@@ -1,8 +1,4 @@
-"""Benchmarks of single answers: Prometheus' grades against GPT-4's, and EVOUNA's verdicts against people's.
-
-Prometheus' rows have three scores of GPT-4 each; EVOUNA has people's verdicts on answers to open questions, which are
-also compared with lexical match.
-"""
+"""Benchmarks of single answers: Prometheus' grades against GPT-4's, EVOUNA's verdicts against annotators'."""
 
 import re
 import string
@@ -34,20 +30,19 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def _grade(joined: JoinedJudgment, wanted: str) -> float | None:
-    """The judge's grade; None where the judgment failed."""
     verdict = joined.judgment.verdict
     if verdict is None or isinstance(verdict, GradeVerdict):
         return None if verdict is None else verdict.score
-    raise InputError(f"judgment {joined.judgment.sample_id} is no grade of one {wanted}")
+    raise InputError(f"judgment {joined.judgment.sample_id}: not a grade of one {wanted}")
 
 
 def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Prometheus: correlations of a judge's grades with GPT-4's, beside those of GPT-4's gradings with each other.
+    """Correlate a judge's grades with GPT-4's (Prometheus), and GPT-4's gradings with each other.
 
-    Rows with fewer gradings than others leave the rest out.
+    The number of gradings compared is the lowest of all rows.
 
     Raises:
-        InputError: a judgment is no grade, or a row has not GPT-4's scores.
+        InputError: a judgment is not a grade, or a row lacks GPT-4's scores.
     """
     gradings = [_gpt4_scores(member) for member in joined]
     clusters = [member.cluster for member in joined]
@@ -75,7 +70,7 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
     if judge is not None:
         findings.append(f"Pearson's correlation of the judge with GPT-4 is {format_number(judge)}.")
     if itself := [pearson.value for pearson in others if pearson is not None]:
-        findings.append(f"GPT-4's own gradings correlate by {min(itself):.3f} to {max(itself):.3f}.")
+        findings.append(f"The correlation between GPT-4's gradings is {min(itself):.3f} to {max(itself):.3f}.")
     undefined = [f"{name}: no correlation ({numbers.why})." for name, numbers in correlations.items() if numbers.why]
     return Report(findings, [grade_table], warnings=undefined)
 
@@ -83,14 +78,12 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
 def _gpt4_scores(joined: JoinedJudgment) -> tuple[float, ...]:
     scores = None if joined.sample is None else joined.sample.metadata.get(SCORES_FIELD)
     if not isinstance(scores, list | tuple) or not all(isinstance(score, int | float) for score in scores):
-        raise InputError(
-            f'row {joined.label.sample_id}: no scores of GPT-4 in "{SCORES_FIELD}"; give the rows as imported'
-        )
+        raise InputError(f'row {joined.label.sample_id}: no GPT-4 scores in "{SCORES_FIELD}"; pass the imported rows')
     return tuple(float(score) for score in scores)
 
 
 class _Group(NamedTuple):
-    """The answers of one model to one data set, or all; `lexical` is None for labels without texts."""
+    """Answers of one model to one data set, or all; `lexical` is None for labels without texts."""
 
     name: str
     n: int
@@ -99,10 +92,10 @@ class _Group(NamedTuple):
 
 
 def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """EVOUNA: accuracy and F1 for each data set and model, and over all answers; a failed judgment is wrong.
+    """Compute accuracy and F1 by data set and model, and overall (EVOUNA); a failed judgment is wrong.
 
     Raises:
-        InputError: a judgment is no verdict on an answer, or a row has not the label of a person.
+        InputError: a judgment is not a verdict on an answer, or a row lacks the label of an annotator.
     """
     everything, *groups = (
         _group(name, members, resampling) for name, members in ({"all": joined} | by_subset(joined)).items()
@@ -141,7 +134,7 @@ def _group(name: str, members: Sequence[JoinedJudgment], resampling: Resampling)
 
 def _truth(joined: JoinedJudgment) -> bool:
     if joined.label.scores not in ((0.0,), (1.0,)):
-        raise InputError(f"row {joined.label.sample_id}: no verdict of a person; give the rows as imported")
+        raise InputError(f"row {joined.label.sample_id}: no verdict of an annotator; pass the imported rows")
     return joined.label.scores == (1.0,)
 
 
@@ -151,16 +144,15 @@ def _verdict(joined: JoinedJudgment) -> bool:
         return not _truth(joined)
     if not isinstance(verdict, LabelVerdict):
         raise InputError(
-            f"judgment {joined.judgment.sample_id} is no verdict on an answer; judge with judgelm-batch "
-            f"--mode qa --mode-arg judge_all=true"
+            f"judgment {joined.judgment.sample_id}: not a verdict on an answer; judge with judgelm-batch --mode qa "
+            "--mode-arg judge_all=true"
         )
     return verdict.label == "correct"
 
 
 def _lexical_match(joined: JoinedJudgment) -> bool:
-    """True if a gold answer occurs in the answer, both normalised."""
     sample = joined.sample
-    assert sample is not None, "the caller looks"
+    assert sample is not None, "the caller checks"
     golds = sample.metadata.get("references")
     texts = golds if isinstance(golds, list | tuple) else [sample.reference or ""]
     answer = _normalised(sample.answers[0])
@@ -168,5 +160,5 @@ def _lexical_match(joined: JoinedJudgment) -> bool:
 
 
 def _normalised(text: str) -> str:
-    """Lower case without punctuation, articles and further blanks, as in the authors' code."""
+    """Lower case without punctuation, articles and extra blanks, as in the authors' code."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())

@@ -1,8 +1,4 @@
-"""Scoring rule of each benchmark of pairs: credit of a judgment, sections, and the tables that its authors report.
-
-These are LLMBar's sets, Auto-J's groups, FairEval's means over both orders, and RM-Bench's difficulties (how far the
-style of an answer leads the judge away from its content).
-"""
+"""Scoring rule of each benchmark of pairs: credit of a judgment, sections, and further tables of its authors."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,15 +38,15 @@ class JoinedJudgment:
 
     @property
     def cluster(self) -> Hashable:
-        """The question, since judgments of one question are not independent."""
+        """The question: judgments of one question are not independent."""
         return self.label.sample_id if self.sample is None else self.sample.question
 
 
 def join_judgments(judgments: Mapping[str, Judgment], labelled: LabelledSet) -> list[JoinedJudgment]:
-    """The judgments that have a label.
+    """Join judgments with labels.
 
     Raises:
-        InputError: none has.
+        InputError: nothing joins.
     """
     subsets = labelled.groups.get("category", {})
     joined = [
@@ -64,15 +60,15 @@ def join_judgments(judgments: Mapping[str, Judgment], labelled: LabelledSet) -> 
         if key in labelled.labels
     ]
     if not joined:
-        raise InputError("benchmark: no judgment has a label; give the rows that were judged, as imported")
+        raise InputError("benchmark: no judgment has a label; pass the imported rows that were judged")
     return joined
 
 
 def labels_by_order(joined: JoinedJudgment) -> list[int | None]:
-    """Labels of each order in sample order; a judgment that failed before its second order has one.
+    """Return the label of each order in sample order; one for a failure before the second order.
 
     Raises:
-        InputError: the judgment has two orders without a label of each.
+        InputError: two orders without a label of each.
     """
     orders = orders_of(joined.judgment)
     if orders is None:
@@ -81,21 +77,21 @@ def labels_by_order(joined: JoinedJudgment) -> list[int | None]:
 
 
 def truth_of(joined: JoinedJudgment) -> int:
-    """The label of a pair: +1, 0, -1.
+    """Return the label of a pair: +1, 0, -1.
 
     Raises:
-        InputError: it is no pair's label.
+        InputError: the label is not a pair's.
     """
     return label_of(pair_winner(joined.label))
 
 
 def by_subset(joined: Iterable[JoinedJudgment]) -> dict[str, list[JoinedJudgment]]:
-    """The judgments of each subset, in the order met."""
+    """Group by subset, in order of first occurrence."""
     return grouped(joined, lambda member: member.subset)
 
 
 class Report(NamedTuple):
-    """What a benchmark's own rules add to a study: sentences, tables and figures."""
+    """Results of a benchmark's own rules."""
 
     findings: Sequence[str]
     tables: Sequence[Table]
@@ -107,7 +103,7 @@ _OTHER = "none of the 8 groups"
 
 
 def consistency(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Estimate | None:
-    """Share of pairs with the same label in two readable orders; None without such pairs."""
+    """Return the share of pairs with the same label in two readable orders; None without such pairs."""
     pairs = [member for member in joined if len(member.judgment.compared) == 2 and member.label.winner is not None]
     read = [(member, labels) for member in pairs if len(labels := labels_by_order(member)) == 2 and None not in labels]
     if not read:
@@ -117,12 +113,12 @@ def consistency(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Est
 
 
 def every_order_right(joined: JoinedJudgment) -> float:
-    """1 where every order gives the label, else 0."""
+    """Return 1 if every order gives the label, else 0."""
     return float(all(label == truth_of(joined) for label in labels_by_order(joined)))
 
 
 def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report | None:
-    """LLMBar's own counts for each set, and kappas; None where no pair was judged in both orders."""
+    """Return LLMBar's own counts and kappas by set; None if no pair was judged in both orders."""
     rows: list[Row] = []
     findings: list[str] = []
     for subset, members in by_subset(member for member in joined if len(member.judgment.compared) == 2).items():
@@ -133,7 +129,7 @@ def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
         kappas = (counts.kappa, counts.given_kappa, counts.swapped_kappa)
         rows.append((subset, counts.n, counts.unreadable, *shares, *kappas))
         findings.append(
-            f"{subset}: orders equal by LLMBar's count {format_share(counts.equal)}; kappa between the orders "
+            f"{subset}: equal orders by LLMBar's count {format_share(counts.equal)}; kappa between the orders "
             f"{format_number(counts.kappa)}."
         )
     if not rows:
@@ -143,7 +139,7 @@ def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
 
 
 def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Agreement and consistency of Auto-J's groups of scenarios, and overall."""
+    """Return agreement and consistency of Auto-J's groups of scenarios, and overall."""
     group_of = {scenario: group for group, scenarios in AUTO_J_GROUPS.items() for scenario in scenarios}
     named = [(group_of.get(member.subset, _OTHER), member) for member in joined]
     rows: list[Row] = []
@@ -160,14 +156,14 @@ def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
 
 
 def fair_eval_label(joined: JoinedJudgment) -> int | None:
-    """Winner by the mean score over the orders that could be read; None where none could."""
+    """Return the winner by the mean score over readable orders; None without one."""
     labels = labels_by_order(joined)
     read = [label for label in labels if label is not None]
     return pair_label(joined.judgment, "mean") if len(read) == 2 else next(iter(read), None)
 
 
 def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Accuracy and Cohen's kappa against the label of people."""
+    """Return accuracy and Cohen's kappa against annotators."""
     labels = [(fair_eval_label(member), truth_of(member), member.cluster) for member in joined]
     clusters = [cluster for *_, cluster in labels]
     accuracy = share(np.array([label == truth for label, truth, _ in labels]), clusters, resampling)
@@ -178,11 +174,11 @@ def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -
         kappa = cohens_kappa(np.array(judged), np.array(truths), keys, resampling)
     one_order = sum(sum(label is not None for label in labels_by_order(member)) == 1 for member in joined)
     people = LAYOUTS.table("people", ((len(labels), len(labels) - len(read), one_order, accuracy, kappa),))
-    return Report([f"Cohen's kappa with people is {format_number(kappa)}."], [people])
+    return Report([f"Cohen's kappa with annotators is {format_number(kappa)}."], [people])
 
 
 def style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Accuracy by difficulty, the mean over the domains."""
+    """Return accuracy by difficulty, averaged over domains (RM-Bench)."""
     scored = [
         Scored(subset=member.subset, credit=_wins(member), cluster=member.cluster)
         for member in joined
@@ -199,20 +195,20 @@ def style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Re
 
 TIES = "Ties"
 _ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")
-"""Folders of the published repository; copies of it name them Adversarial_Neighbor and so on."""
+"""Folders of the published repository; copies of it use Adversarial_Neighbor and so on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringRule:
-    """The scoring rule of a benchmark.
+    """Scoring rule of a benchmark.
 
     Attributes:
-        credit: of one judgment, in [0, 1].
-        sections: name -> subset -> weight; None: all subsets are one section, weighted by their numbers of prompts.
-        both_orders: whether each pair is to be judged in both.
-        ties: whether the subset Ties is scored by margins, and is a section of its own.
-        averaged: whether the sections' mean is the benchmark's score.
-        counts: further table that the benchmark's authors report.
+        credit: of a judgment, in [0, 1].
+        sections: name -> subset -> weight; None: one section with subsets weighted by their numbers of prompts.
+        both_orders: whether the protocol judges pairs in both orders.
+        ties: whether the subset Ties is scored by margins and is a separate section.
+        averaged: whether the benchmark's score is the mean of the sections.
+        counts: further table of the benchmark's authors.
     """
 
     credit: Callable[[JoinedJudgment], float]
@@ -226,13 +222,13 @@ class ScoringRule:
 def _half_for_ties(joined: JoinedJudgment) -> float:
     winner = joined.judgment.winner
     if winner is None and joined.judgment.verdict is not None:
-        raise InputError(f"judgment {joined.judgment.sample_id} is not of a pair; judge this benchmark with mode pair")
+        raise InputError(f"judgment {joined.judgment.sample_id}: not about a pair; judge this benchmark with mode pair")
     return 0.5 if winner in (None, "tie") else float(label_of(winner) == truth_of(joined))
 
 
 def _wins(joined: JoinedJudgment) -> float:
-    """1 where the judge's verdict is the label, a tie among them; a failure is 0."""
-    _half_for_ties(joined)  # raises where it is not of a pair
+    """A label that is a tie counts as right for a tie; a failure is wrong."""
+    _half_for_ties(joined)  # raises if the judgment is not about a pair
     winner = joined.judgment.winner
     return float(winner is not None and label_of(winner) == truth_of(joined))
 
@@ -257,21 +253,21 @@ def _best_of_four(joined: JoinedJudgment) -> float:
 
 
 def _right_places(joined: JoinedJudgment) -> list[int]:
-    """Indices of the right answers, which have the score 1 among the labels."""
+    """Indices of the right answers, whose label score is 1."""
     label, scores = joined.label.scores, joined.judgment.scores
     if label is None or (scores is not None and len(scores) != len(label)):
         raise InputError(
-            f"judgment {joined.judgment.sample_id}: not the scores of {len(label or ())} answers; judge this benchmark "
-            "with --mode multi"
+            f"judgment {joined.judgment.sample_id}: expected scores of {len(label or ())} answers; judge this "
+            "benchmark with --mode multi"
         )
     return [index for index, score in enumerate(label) if score == 1]
 
 
 def ties_prompt(joined: JoinedJudgment) -> TiesPrompt:
-    """The rows' ids are `tied:N` and `ref:N`."""
+    """Convert a judgment of the subset Ties; the row ids are `tied:N` and `ref:N`."""
     kind, colon, key = joined.label.sample_id.partition(":")
     if not colon or kind not in ("tied", "ref"):
-        raise InputError(f'row {joined.label.sample_id}: expected an id "tied:N" or "ref:N" in {TIES}; import it anew')
+        raise InputError(f'row {joined.label.sample_id}: expected an id "tied:N" or "ref:N" in {TIES}; import it again')
     right, scores = _right_places(joined), joined.judgment.scores
     if scores is None:
         return TiesPrompt(key=key, tied=kind == "tied", right=None, wrong=None)
@@ -301,4 +297,4 @@ SCORING_RULES: Mapping[str, ScoringRule] = {
     "faireval": ScoringRule(credit=_mean_right, counts=fair_eval_report),
     "rm-bench": ScoringRule(credit=_wins, sections=RM_BENCH_SECTIONS, counts=style_report),
 }
-"""The benchmarks of pairs and of best-of-n that this study measures."""
+"""Benchmarks of pairs and best-of-n that this study supports."""

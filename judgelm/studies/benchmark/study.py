@@ -1,10 +1,4 @@
-"""The study of one benchmark: scores of its subsets and sections, and its authors' further counts.
-
-`judgelm.data.sources.registry` states each protocol in words; here are those that `judgelm eval` does not take:
-RewardBench's sections, RewardBench 2's best of four and ties, RM-Bench's styles, JudgeBench's vote,
-LLMBar's and Auto-J's two orders, FairEval's means, EVOUNA's verdicts on answers, and the correlations of Prometheus'
-grades. Each result ends with published scores of other judges, where any were read.
-"""
+"""Study of one benchmark by its own rules: subsets, sections, further tables of its authors, published scores."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -38,30 +32,29 @@ _REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], 
     "prometheus": grades_report,
     "evouna": open_qa_report,
 }
-"""Benchmarks that give no credit per prompt."""
+"""Benchmarks without a credit per prompt."""
 
 
 def benchmark_study(
     name: str, judgments: Mapping[str, Judgment], labelled: LabelledSet, resampling: Resampling = DEFAULT_RESAMPLING
 ) -> StudyResult:
-    """Scores of a benchmark's subsets, of its sections, and overall, by its own rules.
+    """Score a benchmark's subsets, sections and overall, by its own rules.
 
     Args:
-        name: of the benchmark, as `judgelm data import` calls it.
+        name: of the benchmark, as in `judgelm data import`.
         judgments: by sample id.
         labelled: the imported rows; a row's category is its subset.
         resampling: seed and number of resamples.
 
     Raises:
-        ConfigError: no such benchmark, or one that `judgelm eval` measures.
-        InputError: no judgment has a label, or judgments are of other texts than the rows, or not of the kind that the
-            benchmark asks for.
+        ConfigError: unknown benchmark, or one for `judgelm eval`.
+        InputError: no judgment has a label, different texts under one id, or judgments of the wrong kind.
     """
     benchmark = get_benchmark(name)
     protocol = protocol_of(benchmark)
     if name not in SCORING_RULES and name not in _REPORTS:
         known = ", ".join([*SCORING_RULES, *_REPORTS])
-        raise ConfigError(f"{name}: measured by `judgelm eval` ({protocol.metric}) This study knows: {known}")
+        raise ConfigError(f"{name}: use `judgelm eval` ({protocol.metric}) Available in this study: {known}")
     labelled, texts = match_labels(judgments, labelled, name="the rows")
     joined, labels = join_judgments(by_id(judgments), labelled), len(labelled.labels)
     report = _REPORTS.get(name, _scored_report)(benchmark, joined, resampling)
@@ -87,7 +80,6 @@ def benchmark_study(
 
 
 def _scored_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """The report of a benchmark that gives each prompt a credit."""
     rule = SCORING_RULES[benchmark.name]
     ties = [member for member in joined if rule.ties and member.subset == TIES]
     rest = [member for member in joined if not (rule.ties and member.subset == TIES)]
@@ -112,14 +104,14 @@ def _scores(rule: ScoringRule, joined: Sequence[JoinedJudgment], resampling: Res
     if rule.sections is None:
         sections = {"all": {subset: float(others.count(subset)) for subset in dict.fromkeys(others)}}
     elif others:
-        raise InputError(f'benchmark: category "{others[0]}" is none of its subsets; give the rows as imported')
+        raise InputError(f'benchmark: category "{others[0]}" is not one of its subsets; pass the imported rows')
     return section_scores(scored, sections, resampling)
 
 
 def _overall(
     rule: ScoringRule, scores: SectionScores | None, sections: Mapping[str, Estimate], *, with_ties: bool
 ) -> Estimate | float | None:
-    """The benchmark's one score; with Ties a bare number, since the two parts are of different prompts."""
+    """The benchmark's score; without an interval if Ties, which has other prompts, is a section."""
     if not rule.averaged:
         return None
     if with_ties or scores is None:
@@ -152,8 +144,10 @@ def _findings(name: str, overall: Estimate | float | None, sections: Mapping[str
 def _warnings(name: str, joined: Sequence[JoinedJudgment], labels: int) -> list[str]:
     lines = []
     if len(joined) < labels:
-        lines.append(f"{labels - len(joined):,} of {labels:,} rows have no judgment: this is not the whole benchmark.")
+        lines.append(
+            f"{labels - len(joined):,} of {labels:,} rows have no judgment, so the scores are not comparable with published ones."
+        )
     once = sum(len(member.judgment.shown) < 2 for member in joined)
     if name in SCORING_RULES and SCORING_RULES[name].both_orders and once:
-        lines.append(f"{once:,} pairs were judged in one order; the protocol asks for both (--both-orders).")
+        lines.append(f"{once:,} pairs were judged in one order; the protocol requires both (--both-orders).")
     return lines
