@@ -1,4 +1,4 @@
-"""Texts as cells of a table: what a format cannot hold costs the cell, not the file, and is counted."""
+"""Texts as table cells: characters that a format cannot hold are replaced and counted."""
 
 import re
 from dataclasses import dataclass, field
@@ -9,32 +9,32 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 NOT_IN_PARQUET = re.compile("[\ud800-\udfff]")
 NOT_IN_CSV = re.compile("[\0\ud800-\udfff]")
 NOT_IN_XLSX = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""What XML 1.0 cannot hold. Source: its production `Char`."""
+"""Characters that XML 1.0 cannot hold. Source: its production `Char`."""
 MAX_XLSX_CELL = 32_767
 """In UTF-16 units. Source: Microsoft, "Excel specifications and limits"."""
 
 
 def is_formula(text: str) -> bool:
-    """True for a text that a spreadsheet may compute when it opens a CSV file; a number is none."""
+    """True if a spreadsheet may evaluate the text on opening a CSV file; numbers are not formulas."""
     return text.startswith(_FORMULA_STARTS) and len(text) > 1 and _NUMBER.fullmatch(text) is None
 
 
 def utf16_units(text: str) -> int:
-    """The length of a text as Excel counts it."""
+    """Return the length of a text as Excel counts it."""
     return len(text) + sum(character > "\uffff" for character in text)
 
 
 @dataclass(slots=True, kw_only=True)
 class CellTexts:
-    """Makes values fit for the cells of one table, and counts the cells that it changed.
+    """Sanitizes the cells of a table and counts the changed cells.
 
     Attributes:
         unwanted: characters that the format cannot hold; each becomes U+FFFD.
-        max_units: maximum UTF-16 units of a cell; None is no limit.
-        escape_formulas: whether an apostrophe goes before what a spreadsheet would compute.
-        replaced: cells with characters that were replaced.
-        cut: cells that were cut.
-        formulas: cells that a spreadsheet may compute, escaped or not.
+        max_units: maximum UTF-16 units of a cell; None for no limit.
+        escape_formulas: put an apostrophe before formulas.
+        replaced: cells with replaced characters.
+        cut: truncated cells.
+        formulas: cells that a spreadsheet may evaluate, escaped or not.
     """
 
     unwanted: re.Pattern[str] = field(default=NOT_IN_CSV)
@@ -45,7 +45,7 @@ class CellTexts:
     formulas: int = 0
 
     def storable(self, value: object) -> object:
-        """The value of one cell without the unwanted characters, also within lists and objects."""
+        """Replace unwanted characters, also within lists and objects."""
         if isinstance(value, str) and not self.unwanted.search(value):
             return value
         clean = self._clean(value)
@@ -62,7 +62,7 @@ class CellTexts:
         return value
 
     def fitted(self, value: object) -> object:
-        """The value of one cell; a text as `storable` makes it, cut to the max_units, with its formula escaped."""
+        """Apply `storable`, truncate and escape formulas."""
         value = self.storable(value)
         if not isinstance(value, str):
             return value
@@ -75,22 +75,22 @@ class CellTexts:
         return value
 
     def notes(self) -> list[str]:
-        """Sentences on the cells that were replaced or cut."""
+        """Return sentences on replaced and truncated cells."""
         notes = []
         if self.replaced:
-            notes.append(f"{_cells(self.replaced)} characters that the format cannot hold; they are U+FFFD there")
+            notes.append(f"{_cells(self.replaced)} characters that the format cannot hold; replaced by U+FFFD")
         if self.cut:
-            notes.append(f"{_cells(self.cut)} more than {self.max_units:,} UTF-16 units; the end is cut, and marked")
+            notes.append(f"{_cells(self.cut)} more than {self.max_units:,} UTF-16 units and are truncated")
         return notes
 
     def formula_note(self, way_out: str) -> list[str]:
-        """A sentence on cells that a spreadsheet would compute; empty where there are none or they are escaped."""
+        """Return a sentence on unescaped formulas, if any."""
         if not self.formulas or self.escape_formulas:
             return []
         begin = "begins" if self.formulas == 1 else "begin"
         cells = "1 cell" if self.formulas == 1 else f"{self.formulas:,} cells"
         return [
-            f"{cells} {begin} with =, +, -, @, a tab or a line end, which a spreadsheet reads as a formula; {way_out}"
+            f"{cells} {begin} with =, +, -, @, a tab or a newline, which spreadsheets evaluate as a formula; {way_out}"
         ]
 
 
@@ -99,7 +99,6 @@ def _cells(count: int) -> str:
 
 
 def _cut(text: str, max_units: int) -> str:
-    """The beginning of a text and its full length, within so many UTF-16 units."""
     mark = f" [... {len(text):,} characters in all]"
     encoded = text.encode("utf-16-le")[: 2 * (max_units - len(mark))]
     return encoded.decode("utf-16-le", errors="ignore") + mark

@@ -1,7 +1,7 @@
-"""One HTML file that shows a run to somebody who was not there: no server, no network, no trust in any text.
+"""A run as one self-contained HTML file.
 
-Questions, answers and replies are other people's text. Every one passes through Jinja's autoescape, and a content
-security policy forbids all scripts but the file's own, named by its hash.
+Questions, answers and replies are untrusted: Jinja's autoescape escapes them, and a content security policy allows only
+the file's own script, by its hash.
 """
 
 import base64
@@ -58,19 +58,19 @@ def render_report(
     comparison: StudyResult | None = None,
     judges: Mapping[str, object] | None = None,
 ) -> str:
-    """The report as one self-contained HTML document; the same input gives the same text.
+    """Render an evaluation as one self-contained HTML document; deterministic.
 
     Args:
         evaluation: of these judgments and labels.
-        judgments: by sample id; raw replies are shown from here.
-        samples: by id; without them the list shows replies and labels only.
+        judgments: by sample id, for the raw replies.
+        samples: by id; without them the list has only replies and labels.
         labels: by sample id.
-        manifest: the run's `OUT.run.json` as a dict; any key may be absent, and is then said to be not recorded.
+        manifest: the run's `OUT.run.json`; missing keys are shown as not recorded.
         title: plain text.
-        control: agreement controlled for style, where it was asked for.
-        claim: the win rate of two models, or why there is none; None where the pairs name no models.
+        control: agreement controlled for style.
+        claim: win rate of two models, or the reason for none; None without model names.
         comparison: `compare_judges` of this run and another judge's.
-        judges: its first table, as `judgelm.reports.study.page_table` makes it.
+        judges: its first table, from `judgelm.reports.study.page_table`.
     """
     listed = list_pairs(evaluation, judgments, samples or {}, labels)
     return render_page(
@@ -85,7 +85,7 @@ def render_report(
         throughput=throughput(manifest),
         sessions=sessions(manifest),
         label_names=plots.LABEL_NAMES,
-        # its text is ours and numbers, so the SVG is passed on as it is
+        # the SVG has no user text
         score_figure=None if evaluation.scores is None else Markup(plots.score_figure(evaluation.scores)),
         groups=[_group_table(name, rows) for name, rows in evaluation.groups.items()],
         examples=failure_examples(evaluation, judgments),
@@ -101,13 +101,13 @@ def render_report(
 
 
 def render_page(name: str, *, script: str = "", styles: Sequence[str] = ("report.css",), **content: object) -> str:
-    """A template of this folder as one self-contained page.
+    """Render a template of this package as a self-contained page.
 
     Args:
-        name: the template; it gets `policy`, `style`, `script`, and the content.
-        script: file of the one script that may run; none may without.
-        styles: files of the page's style.
-        content: what the template shows, autoescaped.
+        name: template; receives `policy`, `style`, `script` and the content.
+        script: file of the only script allowed to run.
+        styles: CSS files.
+        content: autoescaped.
     """
     code = _own_text(script) if script else Markup("")
     page = (
@@ -120,7 +120,7 @@ def render_page(name: str, *, script: str = "", styles: Sequence[str] = ("report
             **content,
         )
     )
-    return page.encode("utf-8", errors="replace").decode("utf-8")  # a lone surrogate could not be written to a file
+    return page.encode("utf-8", errors="replace").decode("utf-8")  # files cannot hold lone surrogates
 
 
 def _environment() -> Environment:
@@ -156,7 +156,6 @@ def _group_table(name: str, rows: tuple[GroupRow, ...]) -> dict[str, object]:
 
 
 def _own_text(name: str) -> Markup:
-    """A file of this package, put into the page as it is."""
     return Markup((_FOLDER / name).read_text(encoding="utf-8"))
 
 
@@ -165,14 +164,16 @@ def _digest(script: str) -> str:
 
 
 def facts(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Model, mode, template and engine by name, those that are recorded."""
-    lasting = {key: value for key, value in manifest.items() if key != "sessions"}  # they count what an engine did
+    """Return the recorded model, mode, template and engine."""
+    lasting = {
+        key: value for key, value in manifest.items() if key != "sessions"
+    }  # sessions have statistics of engines
     names = ((key, _name(look_up(lasting, key))) for key in _FACTS)
     return [(key, name) for key, name in names if name is not None]
 
 
 def throughput(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Speed as the run's last session recorded it; `not recorded` where it did not."""
+    """Return the speed of the last session, or `not recorded`."""
     rows = []
     for name, keys in _SPEEDS:
         values = [wording.number_text(look_up(manifest, key), unit) for key, unit in keys]
@@ -181,13 +182,13 @@ def throughput(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def sessions(manifest: Mapping[str, object]) -> int:
-    """Number of sessions that wrote the run, 0 where it is not recorded."""
+    """Return the number of sessions of the run; 0 if not recorded."""
     recorded = manifest.get("sessions")
     return len(recorded) if isinstance(recorded, Sequence) and not isinstance(recorded, str) else 0
 
 
 def look_up(part: object, key: str) -> object:
-    """The value of a key at the top or, failing that, within; of several sessions the last. None if nowhere."""
+    """Return the value of a key, searching nested objects; of several sessions, the last. None if missing."""
     if isinstance(part, Mapping):
         if key in part:
             return part[key]
@@ -215,13 +216,13 @@ def render_verdicts(
     title: str,
     summary: Sequence[str],
 ) -> str:
-    """The verdicts as one self-contained HTML document; the same input gives the same text.
+    """Render verdicts as one self-contained HTML document; deterministic.
 
     Args:
         judgments: of pairs, by sample id.
-        samples: by id; those that are missing are shown without question and answers.
-        labels: by sample id; may be empty.
-        manifest: the run's `OUT.run.json` as a dict; any key may be absent.
+        samples: by id; missing ones are shown without question and answers.
+        labels: by sample id; can be empty.
+        manifest: the run's `OUT.run.json`; any key can be missing.
         title: plain text.
         summary: sentences on the run.
     """

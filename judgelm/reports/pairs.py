@@ -1,4 +1,4 @@
-"""The pairs worth reading: disagreements, order flips and failures, made ready for the report's list."""
+"""Disagreements, order flips and failures for the list of pairs in the report."""
 
 import csv
 import io
@@ -20,13 +20,13 @@ KINDS = ("disagreement", "order flip", "failure")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPair:
-    """One entry; texts are raw and untrusted, the template escapes them.
+    """A listed pair; texts are untrusted and escaped by the template.
 
     Attributes:
         judged: the judge's verdict in words.
-        scores: those behind the label, in sample order; None where there are none.
-        label: None where the pair has none.
-        sample: None where it was not given.
+        scores: in sample order; None without scores.
+        label: None if the pair has none.
+        sample: None if not given.
     """
 
     kinds: tuple[str, ...]
@@ -39,7 +39,7 @@ class ListedPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairList:
-    """The entries, and per kind how many there are and how many were left out to keep the file small."""
+    """Listed pairs, and totals and omitted pairs by kind."""
 
     pairs: tuple[ListedPair, ...]
     totals: Mapping[str, int]
@@ -47,17 +47,17 @@ class PairList:
 
     @property
     def has_probabilities(self) -> bool:
-        """True if an entry has one."""
+        """True if any judgment has a probability."""
         return any(pair.judgment.probability is not None for pair in self.pairs)
 
     @property
     def has_labels(self) -> bool:
-        """True if an entry has a label."""
+        """True if any pair has a label."""
         return any(pair.label is not None for pair in self.pairs)
 
     @property
     def has_label_scores(self) -> bool:
-        """True if an entry's label has scores."""
+        """True if any label has scores."""
         return any(pair.label is not None and pair.label.scores is not None for pair in self.pairs)
 
 
@@ -68,7 +68,7 @@ def list_pairs(
     labels: Mapping[str, Label],
     cap: int = MAX_LISTED,
 ) -> PairList:
-    """At most `cap` pairs of each kind, the surest disagreements first; a pair of two kinds is one entry."""
+    """List at most `cap` pairs per kind, most confident disagreements first; a pair of two kinds is listed once."""
     wrong = [pair.sample_id for pair in evaluation.disagreements]
     members: dict[str, Sequence[str]] = {
         "disagreement": sorted(wrong, key=lambda key: -_sureness(judgments[key])),
@@ -99,7 +99,7 @@ def list_pairs(
 
 
 def _sureness(judgment: Judgment) -> float:
-    """Distance of P(first better) from 0.5; without it that of the scores, which are on one scale in a run."""
+    """Distance of P(first better) from 0.5, or else of the scores, which share a scale within a run."""
     if judgment.probability is not None:
         return abs(judgment.probability - 0.5)
     scores = judgment.scores
@@ -107,10 +107,7 @@ def _sureness(judgment: Judgment) -> float:
 
 
 def pairs_csv(listed: PairList) -> str:
-    """The table of the list as CSV with a heading line: id, kinds, verdict, scores, probability, label, question.
-
-    People open it in a spreadsheet: an apostrophe goes before what that would compute.
-    """
+    """Return the list as CSV, with formulas escaped for spreadsheets."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     texts = CellTexts(escape_formulas=True)
@@ -128,7 +125,7 @@ def pairs_csv(listed: PairList) -> str:
 def list_verdicts(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], labels: Mapping[str, Label], cap: int = MAX_LISTED
 ) -> PairList:
-    """The first `cap` pairs of a run, whatever their verdict; their labels, where there are any."""
+    """List the first `cap` pairs of a run."""
     listed: list[ListedPair] = []
     for name, judgment in list(judgments.items())[:cap]:
         label = labels.get(name)
@@ -154,12 +151,12 @@ def list_verdicts(
 
 
 def score_text(scores: Sequence[float] | None) -> str:
-    """(8.0, 6.504) -> `8 : 6.5`, in one piece; a dash where there are none."""
+    """Format scores as `8 : 6.5`; a dash without scores."""
     return "–" if scores is None else "\u00a0:\u00a0".join(f"{round(score, 2):g}" for score in scores)
 
 
 def clipped(text: str, cap: int = MAX_TEXT) -> str:
-    """The text, or its first `cap` characters and how much of it is missing."""
+    """Truncate a text after `cap` characters and append the number of omitted ones."""
     left = len(text) - cap
     return text if left <= 0 else f"{text[:cap]}\n[… {left:,} more characters are not shown]"
 
@@ -167,7 +164,7 @@ def clipped(text: str, cap: int = MAX_TEXT) -> str:
 def failure_examples(
     evaluation: Evaluation, judgments: Mapping[str, Judgment], each: int = 3
 ) -> dict[str, list[tuple[str, str]]]:
-    """By failure code, up to `each` pairs' ids and what the judge (or the engine) said."""
+    """Return up to `each` ids and texts by failure code."""
     examples: dict[str, list[tuple[str, str]]] = {code: [] for code in evaluation.failure_codes}
     for key in (*evaluation.failed, *evaluation.half_failed):
         judgment = judgments[key]
@@ -178,10 +175,9 @@ def failure_examples(
 
 
 def reply_words(shown: Shown) -> dict[str, str | None]:
-    """One raw reply: which answers stood first and second, what the judge wrote, and what went wrong.
+    """Describe a raw reply: order shown, text, scores, failures.
 
-    `distribution` and `repaired` are sentences, empty where there is nothing to say; `reason` is None where there is
-    none or the text holds it already, and `reason_failure` says why, or what it lacks.
+    `distribution` and `repaired` can be empty; `reason` is None if missing or contained in the text.
     """
     order = ", then ".join(f"answer {index + 1}" for index in shown.order)
     repaired = f"parsed after a constrained retry; before, {_failure_text(shown.repaired)}"
@@ -198,7 +194,6 @@ def reply_words(shown: Shown) -> dict[str, str | None]:
 
 
 def _failure_text(failure: Unparsed | None) -> str:
-    """`code: why`, or the engine's words where there is no why; empty without a failure."""
     if failure is None:
         return ""
     why = failure.why or (failure.text if failure.code == "engine" else "")
@@ -206,7 +201,6 @@ def _failure_text(failure: Unparsed | None) -> str:
 
 
 def _distribution_text(distribution: PairDistribution) -> str:
-    """Expected scores, P(the one shown first is better) and what no score line covers."""
     rest = f"{100 * distribution.unassigned:.1f}\u00a0% on other replies"
     if math.isnan(distribution.first_better):
         return rest

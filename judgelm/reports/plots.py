@@ -1,8 +1,7 @@
-"""Figures of runs and of studies as SVG: no script, no outside reference, the same bytes for the same numbers.
+"""Figures of runs and studies as deterministic SVG and PNG, without scripts or external references.
 
-Colours are Okabe and Ito's (readable with any colour vision); every figure stands on a white card, in dark mode too.
-Names in a study's data (judges, categories) are other people's text. They are shortened, stripped of control characters
-and never read as mathematics; a figure says how many rows it leaves out.
+Colours are Okabe and Ito's, readable with any colour vision, on white also in dark mode. Names in data are untrusted:
+they are shortened, stripped of control characters and not parsed as mathematics.
 """
 
 import io
@@ -50,7 +49,7 @@ _Look = dict[str, Any]
 
 
 def score_figure(scores: ScoreHistogram) -> str:
-    """Histogram of scores for the answer shown first and the answer shown second."""
+    """Draw a histogram of scores by position of the answer."""
     first, second = f"shown first (mean {scores.mean_first:.2f})", f"shown second (mean {scores.mean_second:.2f})"
     with mpl.rc_context(STYLE):
         figure = Canvas(figsize=(4.6, 2.9), layout="constrained")
@@ -59,11 +58,11 @@ def score_figure(scores: ScoreHistogram) -> str:
         rest = f"\n{scores.not_finite} replies with a non-finite score are left out" if scores.not_finite else ""
         axes.set(xlabel=f"Score (points on the judge's scale){rest}", ylabel="Answers scored (count)")
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
-        return svg(figure, "Histogram of the judge's scores by the place an answer was shown at")
+        return svg(figure, "Histogram of the judge's scores by position of the answer")
 
 
 def score_bars(axes: Axes, edges: NDArray[np.float64], places: Mapping[str, ArrayLike]) -> None:
-    """Bars side by side of the scores at two places, by the place's name in the legend."""
+    """Draw grouped bars of scores at two positions; keys of `places` are the legend."""
     centres, width = (edges[:-1] + edges[1:]) / 2, 0.4 * (edges[1] - edges[0])
     looks: tuple[_Look, ...] = ({"color": BLUE}, {"color": ORANGE, "hatch": "//"})
     for side, look, (name, heights) in zip((-0.5, 0.5), looks, places.items(), strict=True):
@@ -74,7 +73,7 @@ def score_bars(axes: Axes, edges: NDArray[np.float64], places: Mapping[str, Arra
 
 
 def svg(figure: Canvas, description: str) -> str:
-    """The bare <svg> element for use inside HTML; `description` is our own text, never a user's."""
+    """Return the <svg> element for HTML; `description` must be trusted."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return inline_svg(out.getvalue(), description)
@@ -82,15 +81,15 @@ def svg(figure: Canvas, description: str) -> str:
 
 _REMOVED: Sequence[str] = (
     r"<metadata>.*?</metadata>",
-    r"<style[^>]*>.*?</style>",  # a stylesheet inside inline SVG would apply to the whole page
+    r"<style[^>]*>.*?</style>",  # would apply to the whole page
     r"<!--.*?-->",
     r"font-family:[^;\"]*;?\s?",  # the page's own font
-    r'\sxmlns(?::\w+)?="[^"]*"',  # HTML knows the namespaces
+    r'\sxmlns(?::\w+)?="[^"]*"',  # implied in HTML
 )
 
 
 def inline_svg(document: str, description: str) -> str:
-    """An SVG document as an element of an HTML page: no prologue, no metadata, only ids that are referred to."""
+    """Strip an SVG document to an element for HTML: no prologue, metadata or unused ids."""
     element = document[document.index("<svg") :]
     for pattern in _REMOVED:
         element = re.sub(pattern, "", element, flags=re.DOTALL)
@@ -102,11 +101,11 @@ def inline_svg(document: str, description: str) -> str:
 
 VERMILION, PURPLE, SKY = "#D55E00", "#CC79A7", "#56B4E9"
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK)
-"""Okabe and Ito's, without yellow, which white paper swallows; marker, dash and hatch tell apart what shares one."""
+"""Okabe and Ito's without yellow, which is faint on white; markers, dashes and hatches extend the palette."""
 
 DOTS_PER_INCH = 150
 MAX_DRAWN_ROWS = 80
-"""Rows of a forest or a heat map and categories of bars that are drawn; the figure says how many are not."""
+"""Maximum rows of a forest plot or heat map and categories of bars; the figure states how many are omitted."""
 
 _MAX_LABELS = 60
 _MAX_NAME = 38
@@ -122,12 +121,12 @@ _DIVERGING = LinearSegmentedColormap.from_list("orange-white-blue", [VERMILION, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """One figure in the forms it is written in.
+    """A rendered figure.
 
     Attributes:
-        svg: a document of its own.
-        inline: the same as an element of a page.
-        wide: it can be read only across the whole page.
+        svg: a document.
+        inline: the same as an HTML element.
+        wide: needs the whole width of the page.
     """
 
     svg: str
@@ -137,7 +136,7 @@ class Drawn:
 
 
 def draw(figure: Figure) -> Drawn:
-    """A figure as SVG and PNG; the same data gives the same bytes."""
+    """Render a figure as SVG and PNG; deterministic."""
     with mpl.rc_context(STYLE), _without_glyph_warnings():
         match figure:
             case Lines():
@@ -163,7 +162,7 @@ def draw(figure: Figure) -> Drawn:
 
 @contextmanager
 def _without_glyph_warnings() -> Iterator[None]:
-    """Without matplotlib's warning for each letter that the PNG's font lacks; the SVG and the tables hold the text."""
+    """Ignore warnings for characters missing in the PNG's font; SVG and tables have the text."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support", category=UserWarning)
@@ -192,7 +191,6 @@ def _lines(figure: Lines) -> Canvas:
 
 
 def _point_labels(axes: Axes, series: Series, y: NDArray[np.float64]) -> None:
-    """Names beside points, as many as can be read."""
     for index, (x, height, label) in enumerate(zip(series.x, y, series.labels, strict=False)):
         if index < _MAX_LABELS and np.isfinite(height):
             axes.annotate(_short(label), (x, float(height)), xytext=(5, 4), textcoords="offset points", fontsize=7.5)
@@ -231,7 +229,7 @@ def _bars(figure: Bars) -> Canvas:
 def _draw_bars(
     axes: Axes, at: NDArray[np.float64], values: Sequence[Value], look: _Look, width: float, *, flat: bool
 ) -> None:
-    """One group's bars with whiskers, and a word where one is undefined: no bar at all reads as one of height 0."""
+    """An undefined value is marked by a word: a missing bar looks like 0."""
     heights, errors = _with_errors(values)
     lengths = np.nan_to_num(heights)
     whiskers: _Look = {"fmt": "none", "ecolor": INK, "capsize": 2.5, "elinewidth": 1}
@@ -335,7 +333,7 @@ def _legend(canvas: Canvas, axes: Axes) -> None:
 
 
 def _with_errors(values: Sequence[Value]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Heights, NaN where undefined, and the whiskers' lengths, None where nothing has an interval."""
+    """Heights, NaN if undefined, and lengths of the whiskers, None without intervals."""
     points = [value.value if isinstance(value, Estimate) else value for value in values]
     heights = np.array([np.nan if point is None else point for point in points], dtype=np.float64)
     bounds = [(bounded.low, bounded.high) if isinstance(bounded, Estimate) else (np.nan, np.nan) for bounded in values]
@@ -343,11 +341,10 @@ def _with_errors(values: Sequence[Value]) -> tuple[NDArray[np.float64], NDArray[
         return heights, None
     low, high = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
     lengths = np.stack([heights - low, high - heights])
-    return heights, np.clip(np.where(np.isinf(lengths), 0, lengths), 0, None)  # a forest draws open ends as arrows
+    return heights, np.clip(np.where(np.isinf(lengths), 0, lengths), 0, None)  # forests draw infinite bounds
 
 
 def _named(name: str, values: Sequence[Value]) -> str:
-    """A series' name with its n: one number, or the smallest and largest of its points."""
     counts = [value.n for value in values if isinstance(value, Estimate)]
     if not counts:
         return _short(name)
@@ -363,20 +360,18 @@ def _with_level(label: str, values: Iterable[Value]) -> str:
 
 
 def _wrapped(label: str, axes: Axes) -> str:
-    """An upright axis's label in lines that its figure has the height for."""
     width = int(8 * axes.figure.get_figheight())  # type: ignore[union-attr]
     return "\n".join(fill(line, width) for line in label.splitlines())
 
 
 def _drawn(names: Sequence[str]) -> tuple[list[str], str]:
-    """The names that are drawn, and a line that says how many are not."""
     left_out = len(names) - MAX_DRAWN_ROWS
     remark = f"\n(the first {MAX_DRAWN_ROWS} of {len(names):,}; study.json has all)" if left_out > 0 else ""
     return [_short(name) for name in names[:MAX_DRAWN_ROWS]], remark
 
 
 def _number(value: float, *, fine: bool = False) -> str:
-    """`fine` gives numbers below 1 a third decimal, where there is room for it."""
+    """`fine` gives numbers below 1 a third decimal."""
     size = abs(value)
     if fine and size < 1:
         return f"{value:.3f}"
@@ -389,5 +384,5 @@ def _short(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """One line without control characters and lone surrogates, which an SVG file cannot hold."""
+    """One line without control characters and lone surrogates, which SVG cannot hold."""
     return "".join(letter if letter.isprintable() else " " for letter in " ".join(text.split()))

@@ -1,9 +1,9 @@
-"""A study's result as a folder: everything as JSON, each table as CSV, each figure as SVG and PNG, and one page.
+"""A study's result as a folder.
 
-FOLDER/study.json          all numbers, `StudyResult.to_json`; a folder holds a study when it holds this file
-FOLDER/report.html         the page: findings, figures, tables that sort and filter; it loads nothing
-FOLDER/tables/NAME.csv     one file for each table
-FOLDER/figures/NAME.svg    one for each figure, and NAME.png at 150 dots per inch
+FOLDER/study.json          all numbers (`StudyResult.to_json`), written last
+FOLDER/report.html         self-contained page
+FOLDER/tables/NAME.csv     one per table
+FOLDER/figures/NAME.svg    one per figure, and NAME.png at 150 dots per inch
 """
 
 import csv
@@ -36,23 +36,21 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -> list[Path]:
-    """Write everything that a study found into a folder.
+    """Write a study into a folder; other files in it are kept.
 
-    All files are made in a draft folder beside their places and then moved, `study.json` last: a folder with that file
-    holds a whole study. Files of others in the folder stay.
+    Files are written to a draft folder and then moved, `study.json` last, so a folder with that file is complete.
 
     Args:
         result: what to write.
-        folder: made where it is not there.
-        overwrite: replace the study that the folder holds; tables and figures that it alone has are removed.
+        folder: created if missing.
+        overwrite: replace the study in the folder, including its other tables and figures.
 
     Returns:
         The files written, page and `study.json` first.
 
     Raises:
-        RunError: the folder holds a study, or a file of a name that is needed, and `overwrite` is False; or it
-            cannot be written.
-        ValueError: a table or figure has a name that is no file's: lower case letters, digits, hyphens.
+        RunError: the folder has a study or one of the files and `overwrite` is False, or it is not writable.
+        ValueError: a table or figure name is not lower case letters, digits, hyphens.
     """
     files = study_files(result)
     try:
@@ -74,7 +72,7 @@ def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -
 
 
 def study_files(result: StudyResult) -> dict[str, bytes]:
-    """The files of a study by their path in its folder, page and `study.json` first.
+    """Return the files of a study by path in its folder, page and `study.json` first.
 
     Raises:
         ValueError: as `write_study`.
@@ -107,7 +105,7 @@ def _page(result: StudyResult, drawn: list[tuple[Figure, Drawn]]) -> str:
 
 
 def _page_figure(figure: Figure, pictures: Drawn) -> dict[str, Any]:
-    """A figure for the template. matplotlib has escaped the text inside, so the SVG is passed on as it is."""
+    """The SVG is passed unescaped: matplotlib has escaped its texts."""
     return {
         "name": figure.name,
         "title": figure.title,
@@ -123,18 +121,18 @@ def _table_path(name: str) -> str:
 
 def _check_free(folder: Path, names: list[str], overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder}: is a file; give a folder with -o")
+        raise RunError(f"{folder}: is a file; pass a folder with -o")
     if overwrite:
         return
     if (folder / STUDY_FILE).exists():
-        raise RunError(f"{folder}: holds a study; choose another -o, or pass --overwrite to replace it")
+        raise RunError(f"{folder}: already contains a study; choose another -o, or pass --overwrite to replace it")
     taken = next((name for name in names if (folder / name).exists()), None)
     if taken is not None:
-        raise RunError(f"{folder}: holds {taken} already; choose another -o, or pass --overwrite to replace it")
+        raise RunError(f"{folder}: already contains {taken}; choose another -o, or pass --overwrite to replace it")
 
 
 def _remove_study(folder: Path) -> None:
-    """Remove the study in the folder, its `study.json` first; an unreadable one names no other files."""
+    """`study.json` goes first: without it the folder is not a study if removal is interrupted."""
     mark = folder / STUDY_FILE
     try:
         study = parse_json(mark.read_text(encoding="utf-8"))
@@ -157,19 +155,18 @@ def _is_name(name: object) -> bool:
 
 
 def _bytes(text: str) -> bytes:
-    r"""UTF-8; a lone surrogate becomes `\udXXX`, which is also how JSON writes it."""
+    r"""UTF-8; a lone surrogate becomes `\udXXX`, as in JSON."""
     return text.encode("utf-8", errors="backslashreplace")
 
 
 def _plain(value: Any) -> Any:
-    """Convert a numpy scalar for `json`."""
     if hasattr(value, "item"):
         return value.item()
-    raise TypeError(f"a study's result holds {type(value).__name__}, which is not JSON")
+    raise TypeError(f"a study's result has a value of type {type(value).__name__}, which is not JSON")
 
 
 MAX_PAGE_ROWS = 2000
-"""Rows of a table that its page holds; its CSV file has all."""
+"""Maximum rows of a table on the page; the CSV file has all."""
 
 UNDEFINED = "–"
 _SMALL = 0.0005
@@ -178,7 +175,7 @@ _PARTS = ("low", "high", "n", "level")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownCell:
-    """A cell as text, the small print under it, and what it sorts by: a number, or None for its text."""
+    """A cell as text, with small print, and the number it sorts by (None: its text)."""
 
     text: str
     small: str = ""
@@ -187,10 +184,11 @@ class ShownCell:
 
 
 def table_csv(table: Table, texts: CellTexts | None = None) -> str:
-    """A table as CSV with a heading line; `texts` counts the cells that a spreadsheet may compute.
+    """Return a table as CSV; `texts` counts formulas.
 
-    A column that holds an estimate becomes five: its value under the column's key, and `_low`, `_high`, `_n`, `_level`
-    (of the interval, 0.95 for instance). Shares stay in [0, 1]. What is undefined is an empty cell.
+    A column with estimates becomes five: its key, and `_low`, `_high`, `_n`, `_level` (of the interval, for example
+    0.95).
+    Shares are in [0, 1]; undefined cells are empty.
     """
     estimated = [any(isinstance(row[index], Estimate) for row in table.rows) for index in range(len(table.columns))]
     out = io.StringIO()
@@ -207,7 +205,7 @@ def table_csv(table: Table, texts: CellTexts | None = None) -> str:
 
 
 def table_notes(result: StudyResult) -> list[str]:
-    """Sentences on cells of the CSV files that were replaced, or that a spreadsheet may compute."""
+    """Return sentences on cells of the CSV files that were replaced or look like formulas."""
     texts = CellTexts()
     for table in result.tables:
         table_csv(table, texts)
@@ -215,7 +213,7 @@ def table_notes(result: StudyResult) -> list[str]:
 
 
 def page_table(table: Table, path: str) -> dict[str, Any]:
-    """A table for the page's template; `path` is its CSV file's, relative to the page."""
+    """Convert a table for the page's template; `path` is its CSV file relative to the page."""
     kinds = [column.kind for column in table.columns]
     rows = [[shown(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in table.rows[:MAX_PAGE_ROWS]]
     return {
@@ -233,7 +231,7 @@ def page_table(table: Table, path: str) -> dict[str, Any]:
 
 
 def shown(cell: Cell, kind: Kind) -> ShownCell:
-    """A cell as its column's kind writes it."""
+    """Format a cell by the kind of its column."""
     is_number = kind != "text"
     if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
         return ShownCell(text=UNDEFINED, is_number=is_number)

@@ -4,7 +4,7 @@
   const FEW = 8;
   const compare = new Intl.Collator(undefined, { numeric: true }).compare;
 
-  // An item is a row, or in a grouped table a body whose first row holds what the headings name.
+  // An item is a row, or in a grouped table a body whose first row has the cells for the headings.
   const prepare = (table) => {
     const controls = table.closest("section").querySelector(".controls");
     const grouped = table.classList.contains("grouped");
@@ -57,7 +57,7 @@
       return { item, number, text: cell.textContent, none: cell.textContent === "–" || cell.textContent === "" };
     };
 
-    // Upwards, downwards, and back to the order of the file.
+    // Ascending, descending, then the original order.
     const sort = (column) => {
       const way = { ascending: "descending", descending: null }[heads[column].getAttribute("aria-sort")];
       for (const head of heads) head.removeAttribute("aria-sort");
@@ -67,7 +67,7 @@
         heads[column].setAttribute("aria-sort", way ?? "ascending");
         const keyed = items.map((item) => keyOf(item, column));
         keyed.sort((a, b) => {
-          if (a.none !== b.none) return a.none ? 1 : -1; // what is undefined stands last either way
+          if (a.none !== b.none) return a.none ? 1 : -1; // undefined values are always last
           const both = a.number !== null && b.number !== null;
           const found = both ? a.number - b.number : compare(a.text, b.text);
           return way === "descending" ? -found : found;

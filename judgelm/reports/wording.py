@@ -1,4 +1,4 @@
-"""Sentences on an evaluation: each number with its n, its interval and its baseline."""
+"""Sentences on an evaluation, each number with its n, interval and baseline."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates
 from judgelm.studies.sentences import few_pairs_sentence
 
 FEW_PAIRS = 100
-"""Below this many pairs the headline warns of wide intervals: they then reach some ten points to either side."""
+"""With fewer pairs the headline warns of wide intervals (about ±10 points)."""
 
 WINNER_NAMES: dict[Winner, str] = {1: "first better", "tie": "tie", 2: "second better"}
 
@@ -28,22 +28,22 @@ FAILURE_NAMES: dict[str, str] = {
 
 
 def percent(share: float) -> str:
-    """0.7107 -> `71.1 %`, with a space that does not break."""
+    """Format 0.7107 as `71.1 %`, with a no-break space."""
     return f"{100 * share:.1f}\u00a0%"
 
 
 def points(difference: float) -> str:
-    """0.238 -> `+23.8 points`; differences of shares are not shares."""
+    """Format a difference of shares: 0.238 as `+23.8 points`."""
     return f"{100 * difference:+.1f}\u00a0points"
 
 
 def bounds(estimate: Estimate) -> str:
-    """The 95 % interval in percent: `68.2 to 73.9`."""
+    """Format the interval in percent: `68.2 to 73.9`."""
     return f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
 
 
 def number_text(value: object, unit: str = "") -> str:
-    """A figure of the manifest to three digits, or `not recorded`; never a 0 that nobody measured."""
+    """Format a figure of the manifest to three digits, or as `not recorded`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "not recorded"
     digits = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -51,7 +51,7 @@ def number_text(value: object, unit: str = "") -> str:
 
 
 def headline(evaluation: Evaluation) -> list[str]:
-    """The verdict of a run in a few sentences, the most important first."""
+    """Summarise a run, most important first."""
     shown = evaluation.headline
     if shown is None or evaluation.counts.judged == 0:
         return [
@@ -77,7 +77,7 @@ def headline(evaluation: Evaluation) -> list[str]:
 
 
 def position_sentence(position: PositionEstimates) -> str:
-    """Consistency, and which position the inconsistent pairs favour."""
+    """Describe consistency and bias."""
     first, second = percent(position.toward_first.value), percent(position.toward_second.value)
     return (
         f"In {percent(position.consistency.value)} of {position.consistency.n:,} pairs the verdict is the same in both "
@@ -87,7 +87,7 @@ def position_sentence(position: PositionEstimates) -> str:
 
 
 def human_sentence(humans: HumanAgreement) -> str:
-    """Agreement among annotators beside that of the judge with annotators, over the same pairs."""
+    """Compare agreement among annotators with the judge's, on the same pairs."""
     low, high = humans.difference.low, humans.difference.high
     if low > 0:
         verdict = "the judge agrees with annotators more often than they agree with each other"
@@ -103,7 +103,6 @@ def human_sentence(humans: HumanAgreement) -> str:
 
 
 def _rule_words(evaluation: Evaluation) -> str:
-    """The order rule behind the agreement; empty where no two orders were judged."""
     return "" if evaluation.as_tie.position is None else f"; order rule: {RULE_NAMES[evaluation.order_rule]}"
 
 
@@ -127,7 +126,6 @@ def _tie_sentence(shown: PairMetrics) -> Iterator[str]:
 
 
 def _other_rules(evaluation: Evaluation) -> Iterator[str]:
-    """The agreement under each other rule."""
     for rule, agreement in evaluation.other_rules.items():
         accuracy = agreement.excluded if evaluation.failures == "excluded" else agreement.as_tie
         if accuracy is not None:

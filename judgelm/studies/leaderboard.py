@@ -381,7 +381,7 @@ def _duels(judges: Iterable[JudgeMatches], resampling: Resampling, difficulties:
         rows,
         _DUEL_COLUMNS,
         name="win-rates",
-        title="Win rates of each two models",
+        title="Win rates by pair of models",
         source="AlpacaEval's leaderboard",
         note=_DUEL_NOTE.format(difficulty="" if difficulties is None else " and the instruction's difficulty"),
     )

@@ -306,7 +306,7 @@ def f1_at(threshold: float) -> Labelling:
 def human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
     """Compare judges, EM and F1 at 0.5 with annotators, by answering model (Table 2)."""
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in runs}
-    labellings |= {"EM": lambda answer: answer.gate.exact, "F1 ≥ 0.5": f1_at(0.5)}
+    labellings |= {"EM": lambda answer: answer.gate.exact, "F1 of 0.5 and more": f1_at(0.5)}
     return _table(
         {name: correlations(answers, labelling, counting) for name, labelling in labellings.items()},
         name="human-correlation",

@@ -56,7 +56,7 @@ def test_compare_judges(study, files):
     assert (files / "out" / "tables" / "flips.csv").read_text().count("\n") == 3
     assert (files / "out" / "figures" / "agreement.png").is_file()
     code, _, err = study("compare-judges", "a.jsonl", "b.jsonl")
-    assert (code, "holds a study" in err) == (1, True)
+    assert (code, "already contains a study" in err) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_the_list_is_there_as_csv_and_its_surest_disagreement_is_linked_at_the_t
     rows = list(csv.DictReader(io.StringIO(base64.b64decode(coded).decode())))
     assert [(row["id"], row["kinds"]) for row in rows] == [("b", "disagreement; order flip"), ("d", "failure")]
     assert (rows[0]["judge"], rows[0]["label"]) == ("first better", "second better")
-    assert re.search(r'surest against the label in\s*<a href="#pair-1"><bdi>b</bdi></a>\.', html)
+    assert re.search(r'Most confident disagreements:\s*<a href="#pair-1"><bdi>b</bdi></a>\.', html)
     assert '<tbody id="pair-1"' in html
 
 
@@ -82,7 +82,7 @@ def test_without_failures_a_figure_stands_once(run, without_failures):
 
 def test_cap_is_stated_in_the_report(many_failures):
     html = many_failures.html()
-    assert "2 of 502 failures are not listed: the list holds 500 of each kind." in html
+    assert "2 of 502 failures are not listed: the limit is 500 per kind." in html
     assert html.count('<details class="pair"') == 500
 
 

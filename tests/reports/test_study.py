@@ -84,7 +84,7 @@ def test_cells_as_the_page_shows_them(cell, kind, text, small):
 def test_a_study_is_not_written_over_unless_that_is_said(tmp_path):
     write_study(RESULT, tmp_path)
     before = (tmp_path / "study.json").read_bytes()
-    with pytest.raises(RunError, match="holds a study; choose another -o, or pass --overwrite"):
+    with pytest.raises(RunError, match="already contains a study; .*--overwrite"):
         write_study(replace(RESULT, title="Other"), tmp_path)
     assert (tmp_path / "study.json").read_bytes() == before
 
@@ -157,7 +157,7 @@ def test_the_page_says_what_it_holds():
     assert NASTY not in html
     assert html.count("&lt;script&gt;") >= 4  # title twice, warning, cell
     nothing = render_study(StudyResult(study="demo", title="Nothing", protocol="None."))
-    assert "Nothing that could be said" in nothing
+    assert "See the tables." in nothing
 
 
 def test_a_long_table_is_cut_on_the_page_and_whole_in_its_file():

@@ -222,7 +222,7 @@ def test_samples_of_other_shapes_are_refused(tmp_path):
     found = by_id(judge([pair], Pairwise(), ScriptedEngine({"*": "8 6\n"})))
     with pytest.raises(InputError, match='id "1": the number of answers differs'):
         benchmark_study("rewardbench-2", found, labelled, HOW)
-    with pytest.raises(InputError, match="not the scores of 4 answers"):
+    with pytest.raises(InputError, match="expected scores of 4 answers"):
         benchmark_study("rewardbench-2", {"1": replace(found["1"], hashes=None)}, labelled, HOW)
 
 
@@ -256,7 +256,7 @@ def test_rm_benchs_scores_are_those_of_its_readme(tmp_path):
 
 
 def test_what_it_does_not_measure_it_says_who_does():
-    with pytest.raises(ConfigError, match=r"pandalm: measured by `judgelm eval` .* knows: rewardbench"):
+    with pytest.raises(ConfigError, match=r"pandalm: use `judgelm eval` .*: rewardbench"):
         benchmark_study("pandalm", {}, None)
 
 

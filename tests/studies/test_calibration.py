@@ -67,7 +67,7 @@ def test_an_even_probability_names_no_winner_and_is_half_right():
 
 def test_a_judge_that_is_too_sure_is_told_so_and_mended():
     found = study(*too_sure())
-    assert "too sure" in found.findings[0]
+    assert "overconfident" in found.findings[0]
     [gain] = table(found, "gains")
     assert gain["temperature"].low > 1.5
     assert gain["log_loss"].high < 0

@@ -67,7 +67,7 @@ def test_a_failure_as_a_tie_is_right_where_the_label_is_one():
 def test_pairs_that_one_judge_lacks_are_not_compared():
     found = study({"a": "1111", "b": "11.."}, "1122")
     assert table(found, "differences")[0]["difference"].n == 2
-    assert any("from 2 to 4" in one for one in found.warnings)
+    assert any("2 to 4" in one for one in found.warnings)
 
 
 def test_flips_are_listed_with_what_everybody_says():
@@ -105,12 +105,12 @@ def test_both_orders_are_put_side_by_side():
         rows = {row["judge"]: row for row in table(result, "judges")}
         assert (rows["steady"]["consistency"].value, rows["leaning"]["toward_first"].value) == (1, 1)
         assert (rows["steady"]["common"].value, rows["leaning"]["common"].value) == (1.0, agreement)
-    assert result.tables[0].note.startswith("Agreement, kappa and F1 of pairs judged in both orders: given order.")
+    assert "both orders: given order" in result.tables[0].note
 
 
 @pytest.mark.parametrize(
     ("judges", "finding"),
-    [({"a": "11"}, "two or more"), ({"a": "1.", "b": ".1"}, "in common"), ({"a": "xx", "b": "11"}, "in common")],
+    [({"a": "11"}, "at least two"), ({"a": "1.", "b": ".1"}, "from all of a, b"), ({"a": "xx", "b": "11"}, "a: 2 of 2")],
 )
 def test_what_cannot_be_compared(judges, finding):
     with pytest.raises(InputError, match=finding):

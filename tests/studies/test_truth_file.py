@@ -27,7 +27,7 @@ def test_a_bad_field_names_place_and_way_out(kind, row, message):
 def test_further_fields_are_passed_over_and_two_truths_of_one_sample_refused():
     full = ANSWER | {"question": "q", "judge_correct": {"big": False}, "answer": "18"}
     assert truth_from_row(AnswerTruth, full | {"more": 1}, "t.jsonl:1") == AnswerTruth(**full)
-    with pytest.raises(InputError, match="appears twice"):
+    with pytest.raises(InputError, match="occurs twice"):
         by_sample([PairTruth(**PAIR)] * 2)
 
 

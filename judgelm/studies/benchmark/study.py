@@ -145,7 +145,7 @@ def _warnings(name: str, joined: Sequence[JoinedJudgment], labels: int) -> list[
     lines = []
     if len(joined) < labels:
         lines.append(
-            f"{labels - len(joined):,} of {labels:,} rows have no judgment, so the scores are not comparable with published ones."
+            f"{labels - len(joined):,} of {labels:,} rows have no judgment: the scores are of a part of the benchmark."
         )
     once = sum(len(member.judgment.shown) < 2 for member in joined)
     if name in SCORING_RULES and SCORING_RULES[name].both_orders and once:
