@@ -1,6 +1,7 @@
-"""Agreement of a judge with labels, with annotators, with another judge, and between the two orders.
+"""Agreement of a judge with labels, annotators and other judges, and between two orders.
 
-Labels are +1 (first answer better), 0 (tie) and -1 (second better). Callers decide how to treat failed judgments.
+Labels are +1 (first answer better), 0 (tie) and -1 (second better), in arrays of shape (n,). Functions raise
+`ValueError` for other labels, different shapes and n = 0. `clusters` are as in `resampling.bootstrap_sums`.
 """
 
 import warnings
@@ -38,40 +39,25 @@ LABELS = (1, 0, -1)
 
 
 def confusion(truth: Ints, predicted: Ints) -> Ints:
-    """Count each combination of true and predicted label.
-
-    Returns:
-        shape (3, 3): row i is the truth `LABELS[i]`, column j the prediction `LABELS[j]`.
-
-    Raises:
-        ValueError: shapes differ, a value is not a label, or n is 0.
-    """
+    """Count labels by true and predicted label, shape (3, 3): row i is the truth `LABELS[i]`."""
     _check_labels(truth, predicted)
     return np.asarray(confusion_matrix(truth, predicted, labels=LABELS), dtype=np.int_)
 
 
 def confusion_cells(truth: Ints, predicted: Ints) -> Floats:
-    """One-hot encode each pair's cell of the flattened confusion matrix, for resampling.
-
-    Returns:
-        shape (n, 9); the column sums are `confusion(...)`, row by row.
-    """
+    """One-hot encode the cell of each pair in the flattened confusion matrix, shape (n, 9)."""
     _check_labels(truth, predicted)
     return np.asarray(np.eye(9)[3 * (1 - truth) + (1 - predicted)], dtype=np.float64)
 
 
 def scores_of_confusion(matrices: Floats) -> Floats:
-    """Accuracy and macro precision, recall and F1 of many confusion matrices.
+    """Return accuracy and macro precision, recall and F1 of m confusion matrices, shape (m, 4).
 
-    The values equal scikit-learn's. Macro means run over the labels that occur in the truth or the prediction. A label
-    that is never predicted has precision 0; one that never occurs in the truth has recall 0. JudgeLM calls accuracy
-    "agreement".
+    Equal to scikit-learn's. Macro means are over the labels that occur in truth or prediction. A label that is never
+    predicted has precision 0; one that never occurs in the truth has recall 0. JudgeLM calls accuracy "agreement".
 
     Args:
         matrices: shape (m, 3, 3), rows are the truth; each has at least one count.
-
-    Returns:
-        shape (m, 4): accuracy, precision, recall, F1.
     """
     hits = np.diagonal(matrices, axis1=1, axis2=2)
     in_truth, in_prediction = matrices.sum(axis=2), matrices.sum(axis=1)
@@ -118,16 +104,9 @@ class HumanAgreement:
 def human_agreement(
     judged: Sequence[int], votes: Sequence[Sequence[int]], clusters: Clusters, resampling: Resampling
 ) -> HumanAgreement:
-    """Mean pairwise agreement between annotators, and of the judge with single annotators.
+    """Return mean pairwise agreement among annotators, and of the judge with single annotators.
 
-    Args:
-        judged: n labels of the judge.
-        votes: n lists of at least two labels.
-        clusters: as in `resampling.bootstrap_sums`.
-        resampling: seed and number of resamples.
-
-    Raises:
-        ValueError: n is 0, the lengths differ, or a pair has fewer than two votes.
+    `votes` has two or more labels per pair.
     """
     if not votes or min(map(len, votes)) < 2:
         raise ValueError("votes: expected at least one pair, with two or more votes each")
@@ -167,8 +146,9 @@ class McNemar:
     """Counts of pairs that both, one, or neither of two judges gets right.
 
     Attributes:
-        p_value: two-sided exact binomial test; 1 if no pair separates the judges. The test assumes independent pairs,
-            so prefer the clustered interval if questions repeat.
+        p_value: two-sided exact binomial test of independent pairs; 1 without discordant pairs. If questions repeat,
+            use
+            the clustered interval of the difference.
     """
 
     both: int
@@ -179,22 +159,9 @@ class McNemar:
 
 
 def paired_difference(first: Flags, second: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
-    """Share of hits of the first judge minus the second's, over the same pairs.
+    """Return the share of hits of the first judge minus the second's, in [-1, 1].
 
-    If every pair has the same difference, resampling cannot vary it. The interval then has the width of Wilson's
-    interval for 0 discordant pairs.
-
-    Args:
-        first: shape (n,), whether the first judge is right.
-        second: shape (n,), whether the second judge is right.
-        clusters: as in `resampling.bootstrap_sums`.
-        resampling: seed and number of resamples.
-
-    Returns:
-        A difference of shares, in [-1, 1].
-
-    Raises:
-        ValueError: shapes differ, or n is 0.
+    If all pairs have the same difference, the interval has the width of Wilson's interval for 0 discordant pairs.
     """
     _check_shapes("judges", first, second)
     values = first.astype(np.float64) - second
@@ -210,13 +177,6 @@ def paired_difference(first: Flags, second: Flags, clusters: Clusters, resamplin
 def mcnemar(first: Flags, second: Flags) -> McNemar:
     """Test whether two judges are right equally often.
 
-    Args:
-        first: shape (n,), whether the first judge is right.
-        second: shape (n,), whether the second judge is right.
-
-    Raises:
-        ValueError: shapes differ, or n is 0.
-
     Source: McNemar (1947), Note on the sampling error of the difference between correlated proportions or percentages.
     """
     _check_shapes("judges", first, second)
@@ -227,20 +187,9 @@ def mcnemar(first: Flags, second: Flags) -> McNemar:
 
 
 def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resampling) -> Estimate | None:
-    """Agreement of two judges beyond chance.
+    """Return unweighted agreement beyond chance, in [-1, 1]; None if all labels are the same.
 
-    Args:
-        first: shape (n,), labels +1, 0, -1.
-        second: shape (n,), labels of the same pairs.
-        clusters: as in `resampling.bootstrap_sums`.
-        resampling: seed and number of resamples.
-
-    Returns:
-        In [-1, 1], unweighted; None if both sides use one and the same label. The interval leaves out resamples where
-            that happens, and is NaN if they exceed 5 %.
-
-    Raises:
-        ValueError: shapes differ, a value is not a label, or n is 0.
+    The interval excludes resamples where all labels are the same, and is NaN if they exceed 5 %.
 
     Source: Cohen (1960), A coefficient of agreement for nominal scales.
     """
@@ -255,21 +204,11 @@ def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resa
 
 
 def position_cells(given: Ints, swapped: Ints) -> Floats:
-    """One-hot encode each pair as consistent, toward first or toward second.
+    """One-hot encode each pair as consistent, toward first or toward second, shape (n, 3).
 
-    A pair leans toward the first position if its answer does better when shown first: tie to win counts like loss to
+    A pair leans toward the first position if its answer does better when shown first; tie to win counts like loss to
     win.
-
-    Args:
-        given: shape (n,), +1 first answer wins, 0 tie, -1 second wins.
-        swapped: shape (n,), the same pairs shown in reverse, in sample order; an order-blind judge has `given ==
-            swapped`.
-
-    Returns:
-        shape (n, 3).
-
-    Raises:
-        ValueError: shapes differ, or n is 0.
+    `swapped` is in sample order: an unbiased judge has `given == swapped`.
 
     Source: JudgeLM, section 3.2 and Table 4. The original code compares in the reversed order's frame, r = -swapped
     with e = -given: its `perfer_before_rate` = mean(r > e) = mean(swapped < given) is the mean of column 1.
@@ -279,31 +218,25 @@ def position_cells(given: Ints, swapped: Ints) -> Floats:
 
 
 def first_place_leads(leads: Floats) -> Floats:
-    """Score advantage of the first position, for each pair.
+    """Return the score advantage of the first position, averaged over both orders, shape (n,).
 
     Args:
         leads: shape (n, 2), score of the answer shown first minus the other's, one column per order.
-
-    Returns:
-        shape (n,), the mean over both orders; 0 if order has no effect.
     """
     return np.asarray(leads.mean(axis=1), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoOrders:
-    """Counts over both orders of n pairs; an unreadable order is wrong in the first four shares, over all pairs.
+    """Counts over both orders of n pairs; an unreadable order is wrong in the first four shares.
 
     Attributes:
         unreadable: orders without a verdict, of 2 n.
-        given_right: share of pairs judged right as given.
-        swapped_right: share judged right with the answers exchanged.
-        both_right: share judged right in both orders.
-        equal: LLMBar's count: both orders agree; two unreadable orders agree too.
-        agree: share of agreement over pairs readable in both orders; None without such pairs.
-        kappa: Cohen's kappa between the orders, over the same pairs; None if undefined.
-        given_kappa: Cohen's kappa with the labels, as given.
-        swapped_kappa: Cohen's kappa with the labels, swapped.
+        given_right: share of pairs judged right as given; likewise `swapped_right` and `both_right`.
+        equal: LLMBar's count of agreeing orders; two unreadable orders agree.
+        agree: agreement on pairs readable in both orders; None without any.
+        kappa: Cohen's kappa between the orders on these pairs; None if undefined.
+        given_kappa: Cohen's kappa with the labels; likewise `swapped_kappa`.
     """
 
     n: int
@@ -325,20 +258,13 @@ def two_orders(
     clusters: Sequence[Hashable],
     resampling: Resampling,
 ) -> TwoOrders:
-    """LLMBar's counts over both orders, and kappas over readable verdicts.
+    """Return LLMBar's counts over both orders, and kappas over readable verdicts.
 
-    LLMBar's published `kappa_False` and `kappa_True` write a winner of 2 and an unreadable reply as 0, so that a
-    correct 2 never agrees. Its `kappa_agreement` is correct if every reply is readable.
-
-    Args:
-        given: n labels, +1, 0, -1, or None for an unreadable order.
-        swapped: n labels of the exchanged answers, in sample order.
-        truth: n labels.
-        clusters: n keys; pairs of one key are resampled together.
-        resampling: seed and number of resamples.
-
-    Raises:
-        ValueError: n is 0, or the lengths differ.
+    `given` and `swapped` are in sample order, None if unreadable. LLMBar's published `kappa_False` and `kappa_True`
+    code a
+    winner of 2 and an unreadable reply as 0, so a correct 2 never agrees; its `kappa_agreement` is right if all replies
+    are
+    readable.
 
     Source: Zeng et al. 2024, LLMBar, LLMEvaluator/evaluate.py.
     """

@@ -17,22 +17,15 @@ _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
 
 
 def right_by_vote(labels: Sequence[int | None], truth: int) -> bool:
-    """JudgeBench's rule: an order that names the right answer counts +1, the wrong answer -1, otherwise 0.
+    """Apply JudgeBench's rule: each order votes +1 for the right answer, -1 for the wrong one, otherwise 0.
 
-    Args:
-        labels: of each order in sample order: +1, 0, -1; None if it failed.
-        truth: +1 or -1.
+    `labels` of each order are in sample order, None for a failure; `truth` is +1 or -1.
     """
     return sum((label == truth) - (label == -truth) for label in labels if label is not None) > 0
 
 
 def first_place_share(scores: Sequence[float], right: int) -> float:
-    """RewardBench 2's best-of-n credit: 1 if the right answer alone is best, 1/k if k answers share first place.
-
-    Args:
-        scores: one per answer.
-        right: index of the right answer.
-    """
+    """Return RewardBench 2's best-of-n credit: 1/k if the right answer shares first place with k - 1 others."""
     best = max(scores)
     return 1 / sum(score == best for score in scores) if scores[right] == best else 0.0
 
@@ -48,9 +41,9 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionScores:
-    """Weighted means; subsets without prompts and sections without subsets are left out.
+    """Weighted means; empty subsets and sections are omitted.
 
-    A resample can miss a small subset. The interval then covers the resamples that contain it.
+    If a resample lacks a small subset, the subset's interval excludes the resample.
 
     Attributes:
         subsets: mean credit of each subset.
@@ -66,15 +59,10 @@ class SectionScores:
 def section_scores(
     scored: Sequence[Scored], sections: Mapping[str, Mapping[str, float]], resampling: Resampling
 ) -> SectionScores:
-    """Score subsets, sections (weighted means of subsets) and the mean of the sections.
-
-    Args:
-        scored: all prompts.
-        sections: name -> subset -> weight.
-        resampling: seed and number of resamples.
+    """Score subsets, sections (name -> subset -> weight) and the mean of the sections.
 
     Raises:
-        ValueError: there is no prompt, or a subset is in no section.
+        ValueError: no prompt, or a subset is in no section.
     """
     present = {prompt.subset for prompt in scored}
     known = {subset: weight for weights in sections.values() for subset, weight in weights.items()}
@@ -110,13 +98,10 @@ def section_scores(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiesPrompt:
-    """Scores of a question's right and wrong answers; None if the judge gave no scores.
+    """Scores of a question's right and wrong answers (at least one each); None without scores.
 
     Attributes:
         key: shared by a tied prompt (several right answers) and its reference prompt (one).
-        tied: True for the tied prompt.
-        right: scores of the right answers, at least one.
-        wrong: scores of the wrong answers, at least one.
     """
 
     key: str
@@ -126,7 +111,7 @@ class TiesPrompt:
 
 
 def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimate:
-    """RewardBench 2's score of its subset Ties: right answers above wrong ones, and by margins.
+    """Score RewardBench 2's subset Ties: right answers above wrong ones, and by margins; n is the number of keys.
 
     The gap is the worst right score minus the best wrong score; the spread is the range of the right scores. The score
     sums, with weights:
@@ -136,17 +121,11 @@ def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimat
     - 0.2: the same with the smaller gap of both prompts;
     - 0.01: mean of tanh(smaller gap / spread - 1).
 
-    A prompt without scores counts 0 in each term. The score can exceed 1, as published.
-
-    Args:
-        prompts: tied and reference prompts; the last of each key and kind counts.
-        resampling: seed and number of resamples; prompts of one key are resampled together.
-
-    Returns:
-        The estimate; n is the number of keys.
+    A prompt without scores counts 0 in each term. The score can exceed 1, as published. Of duplicate prompts the last
+    counts. Prompts of one key are resampled together.
 
     Raises:
-        ValueError: there is no prompt.
+        ValueError: no prompt.
     """
     if not prompts:
         raise ValueError("ties: expected at least one prompt")
@@ -164,7 +143,7 @@ def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimat
 
 
 def _ties_row(tied: TiesPrompt | None, reference: TiesPrompt | None) -> list[float]:
-    """Hits, then counts: tied, reference, margin kept, kept with the reference, margin size; tied, reference, both."""
+    """Hits (tied, reference, margin kept, kept with reference, margin size), then counts (tied, reference, both)."""
     both = tied is not None and reference is not None
     gap, spread = _gap(tied), _spread(tied)
     least = None if gap is None or (other := _gap(reference)) is None else min(gap, other)

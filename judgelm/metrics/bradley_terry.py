@@ -1,7 +1,7 @@
 """Bradley-Terry ratings from soft verdicts on pairs, with an effect of the first position.
 
 P(i, shown first, beats j) = expit(strength_i - strength_j + position). A tie (0.5) is half a win for each. The fit is
-an unpenalised logistic regression on counts of equal matches, so that each resample of questions is fast.
+an unpenalised logistic regression on counts of equal matches, so resampling is fast.
 
 If the likelihood has no finite maximum (a model never lost, or the first answer always won), the fit is regularised:
 each model gets one more tie against a virtual player at strength 0, and the position one tie between equal players.
@@ -37,11 +37,11 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """One verdict on answers of two models.
+    """A verdict on answers of two models.
 
     Attributes:
         first: model whose answer was shown first, if `ordered`.
-        preference: probability that the first model's answer is better; 0.5 for a tie.
+        preference: P(first model's answer is better); 0.5 for a tie.
         question: cluster key.
         ordered: False if the order is unknown or both orders were averaged.
     """
@@ -55,14 +55,13 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """Rating of one model.
+    """Rating of a model.
 
     Attributes:
-        elo: Elo points, 1000 is the mean of all rated models; interval over questions. `low` is -inf or `high` inf if
-            the matches do not bound it.
+        elo: Elo points; 1000 is the mean of all rated models. `low` is -inf or `high` inf if the matches do not bound
+            it.
         rank: 1 is the strongest or unbeaten.
-        best_rank: lower bound of the 95 % interval of the rank.
-        worst_rank: upper bound of the same interval.
+        best_rank: 95 % interval of the rank, with `worst_rank`.
         record: `unbeaten` or `winless` if the model never lost or never won, not even in part.
     """
 
@@ -80,10 +79,10 @@ class Ratings:
 
     Attributes:
         rated: strongest first.
-        unrated: models that are not connected to the rated ones, with the reason.
-        position: advantage of the first position in Elo points, or why it has no estimate.
+        unrated: models not connected to the rated ones, with the reason.
+        position: advantage of the first position in Elo points, or the reason for no estimate.
         regularised: the likelihood has no finite maximum, so all fits are regularised.
-        separable_resamples: number of resamples without a finite maximum; their fits are regularised.
+        separable_resamples: number of regularised resamples.
     """
 
     rated: tuple[Rating, ...]
@@ -97,7 +96,7 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
     """Rate the largest set of models that are connected by matches.
 
     Raises:
-        ValueError: there is no match.
+        ValueError: no match.
     """
     if not matches:
         raise ValueError("expected at least one match")
@@ -133,7 +132,7 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
 
 
 def comparable_models(verdicts: Sequence[tuple[str, str, float]]) -> tuple[list[str], dict[str, str]]:
-    """Largest set of models in which each beat every other through some chain (Ford's condition).
+    """Return the largest set of models in which each beat every other through some chain (Ford's condition).
 
     Args:
         verdicts: (model, other model, preference for the former); at least one.
@@ -205,8 +204,7 @@ def _data(matches: Sequence[Match], models: Sequence[str]) -> tuple[_Data, str |
 def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str | None]:
     """One row per kind, one column per model, and the position's if it is identified.
 
-    It is identified if some two models met in both orders: the position then adds to the rank of a design with a free
-    effect for each two models.
+    It is identified if some two models met in both orders.
     """
     index = {name: column for column, name in enumerate(models)}
     design = np.zeros((len(kinds), len(models) + 1))
@@ -281,8 +279,9 @@ def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
 def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: Floats) -> Floats:
     """Intervals, open for models without a bound relative to the largest group whose models beat each other.
 
-    The finite bound is at least so far away that the model would win (or lose) all of these matches with probability
-    2.5 %, because resamples of matches that were all won show no spread. A question counts once.
+    Resamples of matches that were all won show no spread, so the finite bound is at least so far away that the model
+    would
+    win (or lose) all of these matches with probability 2.5 %. A question counts once.
     """
     reaches = np.isfinite(shortest_path(wins.astype(float), unweighted=True))
     together = reaches & reaches.T

@@ -1,7 +1,7 @@
-"""Calibration of a judge's probabilities, and temperature scaling.
+"""Calibration of probabilities, and temperature scaling.
 
-A calibrated judge is right in 80 % of the pairs to which it assigns probability 0.8. Calibration alone is not accuracy:
-always predicting the base rate is calibrated. Read it with the proper scores.
+`outcome` and `probability` (of the outcome, in [0, 1]) have shape (n,). Functions raise `ValueError` for other shapes,
+n = 0 and other probabilities. Calibration is not accuracy: always predicting the base rate is calibrated.
 
 Source: Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks (expected calibration error,
 temperature).
@@ -45,8 +45,9 @@ class CalibrationError:
     """Expected calibration error, in [0, 1].
 
     Attributes:
-        error: mean distance between a bin's mean probability and its share of hits, weighted by pairs. Never negative,
-            so chance alone raises it, and its percentile interval even more.
+        error: mean distance of a bin's mean probability from its share of hits, weighted by pairs. Chance raises it,
+            and
+            its interval even more.
         by_chance: expected error of a perfectly calibrated judge with the same probabilities.
     """
 
@@ -67,20 +68,9 @@ def bin_edges(bins: int) -> Floats:
 def reliability(
     outcome: Flags, probability: Floats, edges: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> tuple[Bin, ...]:
-    """Reliability curve, as scikit-learn's `calibration_curve`, with n and an interval per bin.
+    """Compute the reliability curve with n and an interval per non-empty bin, lowest first.
 
-    Args:
-        outcome: shape (n,).
-        probability: shape (n,), of the outcome, in [0, 1].
-        edges: from `bin_edges`.
-        clusters: n keys, as in `resampling.bootstrap_sums`.
-        resampling: seed and number of resamples.
-
-    Returns:
-        The non-empty bins, lowest first.
-
-    Raises:
-        ValueError: shapes differ, n is 0, or a probability is outside [0, 1].
+    Same values as scikit-learn's `calibration_curve`.
     """
     _check(outcome, probability)
     indices = _bin_indices(probability, edges)
@@ -102,7 +92,7 @@ def reliability(
 def calibration_error(
     outcome: Flags, probability: Floats, edges: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> CalibrationError:
-    """Expected calibration error over fixed bins; arguments and errors as in `reliability`.
+    """Compute the expected calibration error over fixed bins.
 
     Source: Guo et al. (2017), equation 3, over P(outcome) instead of the winner's probability.
     """
@@ -118,7 +108,7 @@ def calibration_error(
 
 
 def error_cells(outcome: Flags, probability: Floats, edges: Floats) -> Floats:
-    """Cells for resampling, shape (n, bins + 1): outcome minus probability in its bin's column, then 1."""
+    """Return outcome minus probability in the column of its bin, then 1; shape (n, bins + 1)."""
     cells = np.zeros((outcome.size, len(edges)))
     cells[np.arange(outcome.size), _bin_indices(probability, edges)] = outcome - probability
     cells[:, -1] = 1
@@ -126,7 +116,7 @@ def error_cells(outcome: Flags, probability: Floats, edges: Floats) -> Floats:
 
 
 def errors_of_sums(sums: Floats) -> Floats:
-    """Expected calibration errors, shape (m,), from column sums of `error_cells`, shape (m, bins + 1)."""
+    """Return expected calibration errors, shape (m,), from column sums of `error_cells`, shape (m, bins + 1)."""
     return np.asarray(np.abs(sums[:, :-1]).sum(axis=1) / sums[:, -1], dtype=np.float64)
 
 
@@ -138,20 +128,11 @@ def log_odds(probability: Floats) -> Floats:
 def fit_temperature(
     outcome: Flags, probability: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> Estimate | None:
-    """Temperature with the lowest log loss; above 1 the judge is overconfident.
+    """Fit the temperature with the lowest log loss; above 1 the judge is overconfident.
 
-    Args:
-        outcome: shape (n,).
-        probability: shape (n,), of the outcome, in [0, 1].
-        clusters: n keys, resampled for the interval.
-        resampling: seed and number of resamples.
-
-    Returns:
-        None without an optimum inside `TEMPERATURES`: the probabilities are all on the right side, or no better than a
-            coin. Resamples without an optimum count as the end of the range.
-
-    Raises:
-        ValueError: as in `reliability`.
+    None without an optimum inside `TEMPERATURES`: the probabilities are all on the right side, or no better than
+    chance.
+    Resamples without an optimum count as the end of the range.
     """
     _check(outcome, probability)
     lead = np.where(outcome, 1.0, -1.0) * log_odds(probability)

@@ -1,7 +1,8 @@
-"""Metrics of correctness judgments, split by whether the judge can answer the question, and of the self-reference gate.
+"""Metrics of correctness judgments, split by whether the judge can answer the question; gate metrics.
 
-All numbers depend only on counts of eight cells: the judge's own answer right or wrong, the agent's answer right or
-wrong, judged right or wrong. Callers leave out failed judgments. The values equal scikit-learn's.
+Arrays have shape (n,); different shapes raise `ValueError`. `clusters` and `questions` are n keys; rows of one key are
+resampled together. Failed judgments must be excluded. All values depend only on counts of eight cells (own answer right
+or wrong, agent's answer right or wrong, judged right or wrong), and equal scikit-learn's.
 """
 
 from collections.abc import Hashable, Sequence
@@ -18,7 +19,7 @@ class GateScores:
 
     Attributes:
         rate: share of items with the gate on (Gate-On Rate).
-        precision: share of those whose majority answer is right (Gate Precision).
+        precision: share of these whose majority answer is right (Gate Precision).
     """
 
     rate: Estimate | None
@@ -26,14 +27,11 @@ class GateScores:
 
 
 def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resampling: Resampling) -> GateScores:
-    """Gate-on rate and gate precision.
+    """Compute gate-on rate and gate precision.
 
-    Args:
-        on: shape (n,), whether the gate is on: the agreement of the self-solves is at least tau.
-        right: shape (n,), whether the majority answer is right; ignored unless `known`.
-        known: shape (n,), whether `right` is known.
-        clusters: n keys; items of one key are resampled together.
-        resampling: seed and number of resamples.
+    The gate is `on` if the agreement of the self-solves is at least tau. `right` tells whether the majority answer is
+    right;
+    it is ignored unless `known`.
 
     Source: SSR-Judge, section 4.1 (metrics) and Table 1.
     """
@@ -48,16 +46,13 @@ def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resam
 def accuracies(
     credits: Floats, differences: Sequence[tuple[int, int]], clusters: Clusters, resampling: Resampling
 ) -> tuple[list[Estimate | None], list[Estimate | None]]:
-    """PreferenceAcc of several conditions over the same items, and their differences, resampled together.
+    """Compute PreferenceAcc of c conditions and their differences, resampled together; None if no item counts.
 
     Args:
-        credits: shape (n, c), credit in [0, 1] per item and condition; NaN leaves the item out.
+        credits: shape (n, c), in [0, 1]; NaN excludes the item.
         differences: pairs of conditions; (2, 0) is condition 2 minus condition 0.
-        clusters: n keys; items of one key are resampled together.
+        clusters: n keys.
         resampling: seed and number of resamples.
-
-    Returns:
-        c accuracies, and the differences; None if no item counts.
     """
     counted = ~np.isnan(credits)
     width = credits.shape[1]
@@ -85,13 +80,7 @@ class LevelScores:
 def calibration_curve(
     agreement: Floats, right: Flags, clusters: Clusters, resampling: Resampling
 ) -> tuple[LevelScores, ...]:
-    """Share of right majority answers at each level of agreement, lowest first.
-
-    Args:
-        agreement: shape (n,), in [0, 1]; only items whose `right` is known.
-        right: shape (n,).
-        clusters: n keys; items of one key are resampled together.
-        resampling: seed and number of resamples.
+    """Compute the share of right majority answers at each level of agreement, lowest first.
 
     Source: SSR-Judge, section 4.4 and Figure 3.
     """
@@ -156,12 +145,13 @@ class SplitQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FourWayCell:
-    """One cell of the four-way split; all its answers have the same true label.
+    """A cell of the four-way split, whose answers have one true label.
 
     Attributes:
         accuracy: share judged right.
-        own_class_f1: F1 of the cell's true label, since equation 9 gives 0 or 0/0 for incorrect answers. Precision is
-            1, so it is 2a / (1 + a) for accuracy a.
+        own_class_f1: F1 of the cell's true label, 2a / (1 + a) for accuracy a since precision is 1. Equation 9 gives 0
+            or
+            0/0 for incorrect answers.
     """
 
     n: int
@@ -187,16 +177,9 @@ class SplitChange:
 
 
 def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> CorrectnessScores:
-    """Precision, recall and F1 of `correct`, accuracy, and F1 of `incorrect`.
+    """Compute precision, recall and F1 of `correct`, accuracy, and F1 of `incorrect`.
 
-    Args:
-        truth: shape (n,), whether the agent's answer is correct (A_i, equation 12).
-        judged: shape (n,), whether it was judged correct.
-        clusters: n keys (questions); rows of one key are resampled together.
-        resampling: seed and number of resamples.
-
-    Raises:
-        ValueError: shapes differ.
+    `truth` is whether the agent's answer is correct (A_i, equation 12), `judged` whether it was judged correct.
 
     Source: Self-Reference, equations 7-9.
     """
@@ -215,17 +198,7 @@ def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampl
 
 
 def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> SplitQuality:
-    """F1 on D_J+ and D_J-, and their gap, resampled together.
-
-    Args:
-        own: shape (n,), whether the judge's own answer is right (G_i, equation 10).
-        truth: shape (n,), A_i.
-        judged: shape (n,), whether the agent's answer was judged correct.
-        clusters: as in `quality`.
-        resampling: as in `quality`.
-
-    Raises:
-        ValueError: shapes differ.
+    """Compute F1 on D_J+ and D_J-, and their gap; `own` is whether the judge's own answer is right (G_i, equation 10).
 
     Source: Self-Reference, Table 1.
     """
@@ -243,7 +216,7 @@ def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, r
 def four_way(
     own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling
 ) -> tuple[FourWayCell, ...]:
-    """Accuracy and own-class F1 in each of `FOUR_WAYS`; arguments and errors as in `split_quality`.
+    """Compute accuracy and own-class F1 in each of `FOUR_WAYS`; arguments as in `split_quality`.
 
     Source: Self-Reference, section 4.2 and Figure 2.
     """
@@ -266,17 +239,9 @@ def own_class_f1(accuracy: Estimate) -> Estimate:
 def split_change(
     own: Flags, truth: Flags, judged: tuple[Flags, Flags], clusters: Clusters, resampling: Resampling
 ) -> SplitChange:
-    """Change of F1 and of the four accuracies by a second method on the same answers.
+    """Compute the change of F1 and of the four accuracies by a second method on the same answers.
 
-    Args:
-        own: as in `split_quality`.
-        truth: as in `split_quality`.
-        judged: by the first method and by the second.
-        clusters: as in `quality`.
-        resampling: as in `quality`.
-
-    Raises:
-        ValueError: shapes differ.
+    `judged` has the labels by the first and the second method; other arguments are as in `split_quality`.
 
     Source: Self-Reference, appendix C.5 and Figures 15-17.
     """
@@ -299,9 +264,7 @@ def split_change(
 
 
 def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> Estimate | None:
-    """Share judged correct minus share correct, in [-1, 1]; None without answers.
-
-    Over several data sets together, it is their mean weighted by numbers of answers.
+    """Compute share judged correct minus share correct, in [-1, 1]; None without answers.
 
     Source: Self-Reference, Table 2.
     """
@@ -312,12 +275,9 @@ def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: 
 
 
 def generation_accuracy(own: Flags, questions: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
-    """Share of questions that the judge answers right; None without questions.
+    """Compute the share of questions that the judge answers right; None without questions.
 
-    Args:
-        own: shape (n,), G_i, one row per agent that answered the question.
-        questions: n keys. A question counts once, by the mean of its rows.
-        resampling: seed and number of resamples.
+    `own` (G_i) has a row per agent; a question counts once, by the mean of its rows.
 
     Source: Self-Reference, equation 3.
     """

@@ -1,10 +1,10 @@
-"""Correlations of generation with judgment, of a judge's labels with annotators', and of grades with reference grades.
+"""Correlations of generation with judgment, of labels with annotators', and of grades with reference grades.
 
-A correlation with a constant is 0/0: it is None, with the reason in the result (Self-Reference prints 0.0000, QA-Judge
-NaN). Pearson's correlation of binary variables is the phi coefficient.
-
-Resamples are tables of counts or sums of moments, so that 2,000 of them take milliseconds. The point estimates are
-scipy's and scikit-learn's.
+Arrays have shape (n,); different shapes raise `ValueError`. A correlation with a constant is undefined: it is None,
+with
+the reason in the result (Self-Reference prints 0.0000, QA-Judge NaN). For binary variables Pearson's correlation is
+phi.
+Point estimates equal scipy's and scikit-learn's; resamples are tables of counts or sums of moments, for speed.
 
 Source: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7 and 10.
 """
@@ -46,11 +46,11 @@ class Correlation:
     """A correlation in [-1, 1] with two intervals.
 
     Attributes:
-        estimate: with the bootstrap percentile interval, which has no width at 1 and -1; None if undefined.
-        fisher: with the interval of Fisher's z, which assumes independent rows; None if undefined, if n is too small,
-            or at 1 and -1.
+        estimate: with the bootstrap percentile interval, of zero width at 1 and -1; None if undefined.
+        fisher: with Fisher's interval, which assumes independent rows; None if undefined, n is too small, or at 1 and
+            -1.
         why: reason if undefined, else empty.
-        undefined_resamples: share of resamples left out of the interval because it is undefined there.
+        undefined_resamples: share of resamples excluded from the interval.
     """
 
     estimate: Estimate | None
@@ -81,16 +81,13 @@ def band(value: float) -> Band:
 
 
 def fisher_interval(value: float, n: int, controlled: int = 0, variance: float = 1.0) -> Estimate | None:
-    """A correlation with the interval of Fisher's z.
+    """Return a correlation with Fisher's z interval; None if n - 3 - controlled is below 1, or at 1 and -1.
 
     Args:
         value: in [-1, 1].
         n: rows.
-        controlled: variables held fixed.
+        controlled: number of controlled variables.
         variance: of z, times n - 3 - controlled; 1.06 for Spearman's (Fieller, Hartley and Pearson, 1957).
-
-    Returns:
-        None if n - 3 - controlled is below 1, or the value is 1 or -1.
 
     Source: Fisher (1924), The distribution of the partial correlation coefficient.
     """
@@ -104,17 +101,14 @@ def fisher_interval(value: float, n: int, controlled: int = 0, variance: float =
 def generation_judgment(
     g: Floats, j: Floats, a: Floats, clusters: Clusters, resampling: Resampling
 ) -> GenerationJudgment:
-    """The three pairwise correlations, and that of G and J given A.
+    """Compute the three pairwise correlations, and that of G and J given A.
 
     Args:
-        g: shape (n,), 1 if the judge's own answer is right, else 0.
-        j: shape (n,), 1 if the judgment is right.
-        a: shape (n,), 1 if the agent's answer is right.
+        g: 1 if the judge's own answer is right, else 0.
+        j: 1 if the judgment is right.
+        a: 1 if the agent's answer is right.
         clusters: n keys (questions); rows of one key are resampled together.
         resampling: seed and number of resamples.
-
-    Raises:
-        ValueError: shapes differ.
 
     Source: Self-Reference, equations 13 and 14.
     """
@@ -144,13 +138,9 @@ def partial_change(
     clusters: Clusters,
     resampling: Resampling,
 ) -> Estimate | None:
-    """Increase of r_GJ|A by a second method on the same answers; None if either is undefined.
+    """Return the increase of r_GJ|A by a second method on the same answers; None if either is undefined.
 
-    Args:
-        first: G, J, A, each of shape (n,).
-        second: the same rows, judged by the second method.
-        clusters: as in `generation_judgment`.
-        resampling: as in `generation_judgment`.
+    `first` and `second` are G, J and A by method.
 
     Source: Self-Reference, Table 4.
     """
@@ -219,8 +209,8 @@ class Rated:
     """Labels of the same answers by annotators and by a judge or metric.
 
     Attributes:
-        human: shape (n,), whether annotators call the answer correct.
-        judged: shape (n,), whether the judge or metric does.
+        human: whether annotators call the answer correct.
+        judged: whether the judge or metric does.
         questions: n keys; answers to one question are resampled together.
     """
 
@@ -250,15 +240,7 @@ class MeanCorrelation:
 
 
 def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
-    """Pearson's correlation, in [-1, 1]; None with fewer than two values or a constant side.
-
-    Args:
-        first: shape (n,), finite.
-        second: shape (n,), finite.
-
-    Raises:
-        ValueError: shapes differ.
-    """
+    """Return Pearson's correlation of finite values; None with fewer than two or a constant side."""
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"correlation: expected two arrays of one shape (n,), got {x.shape} and {y.shape}")
@@ -268,10 +250,7 @@ def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
 
 
 def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
-    """Pearson's correlation with its percentile interval; None if undefined.
-
-    Resamples with a constant side are left out of the interval.
-    """
+    """Return Pearson's correlation with its interval, which excludes undefined resamples; None if undefined."""
     observed = pearson(rated.human, rated.judged)
     if observed is None:
         return None
@@ -280,13 +259,9 @@ def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
 
 
 def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> MeanCorrelation:
-    """Mean of the correlations of groups (answering models), equally weighted, as in Table 7.
+    """Return the mean of the correlations of groups (answering models), equally weighted, as in Table 7.
 
-    Undefined correlations are left out, as in Table 2. Questions are resampled with all groups' answers.
-
-    Args:
-        groups: by name.
-        resampling: seed and number of resamples.
+    Undefined correlations are excluded, as in Table 2. Questions are resampled with all groups' answers.
     """
     observed = {name: pearson(rated.human, rated.judged) for name, rated in groups.items()}
     defined = {name: value for name, value in observed.items() if value is not None}
@@ -316,9 +291,9 @@ class GradeCorrelation:
     """Correlations and agreement of two sets of grades; None if undefined.
 
     Attributes:
-        n: answers behind every number.
-        kendall: tau-b, corrected for ties.
-        spearman: ties get their mean rank.
+        n: number of answers.
+        kendall: tau-b.
+        spearman: ties have their mean rank.
         kappa: Cohen's, unweighted; also None if a grade is not an integer.
         weighted_kappa: with quadratic weights.
         why: reason if all are undefined, else empty.
@@ -340,18 +315,14 @@ def grade_correlation(
     clusters: Clusters,
     resampling: Resampling,
 ) -> GradeCorrelation:
-    """Correlations of grades with reference grades, and kappa with reference categories.
+    """Correlate grades with reference grades, and compute kappa with reference categories.
 
     Args:
         grades: n grades.
         reference: n numbers, such as the mean of several gradings.
         categories: n integer grades for kappa, because a mean is not a category; `reference` if None.
         clusters: n keys; answers of one key are resampled together. None resamples single answers.
-        resampling: seed and number of resamples. Undefined resamples are left out; the interval is NaN if they exceed 5
-            %.
-
-    Raises:
-        ValueError: the lengths differ.
+        resampling: intervals exclude undefined resamples, and are NaN if these exceed 5 %.
 
     Source: prometheus-eval, eval/utils.py (Pearson, Kendall, Spearman of mean scores); Cohen (1960, 1968) for kappa.
     """
@@ -404,15 +375,9 @@ def _resampled(
 
 
 def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
-    """Pearson's correlation of many tables of counts; NaN if a side is constant.
+    """Return Pearson's correlation of m tables of counts, shape (m, a, b); NaN for a constant side.
 
-    Args:
-        tables: shape (m, a, b).
-        rows: shape (a,) or (m, a), the value of each row.
-        columns: shape (b,) or (m, b).
-
-    Returns:
-        shape (m,).
+    `rows`, of shape (a,) or (m, a), and `columns` have the values.
     """
     total = tables.sum(axis=(1, 2))
     x, y = np.broadcast_to(rows, tables.shape[:2]), np.broadcast_to(columns, tables.shape[::2])

@@ -1,8 +1,8 @@
-"""Ordered (cumulative) logit by maximum likelihood: Newton steps on the exact gradient and Hessian.
+"""Ordered (cumulative) logit by maximum likelihood with exact Newton steps.
 
-statsmodels' `OrderedModel` lacks an exact gradient (its `score_obs_` omits the thresholds). Its optimisers stop up to
-0.008 log-odds from the maximum and report convergence. With untransformed thresholds the log-likelihood is concave, so
-Newton steps that never decrease it reach its only maximum.
+statsmodels' `OrderedModel` omits the thresholds from its gradient, and its optimisers stop up to 0.008 log-odds from
+the
+maximum. With untransformed thresholds the log-likelihood is concave, so Newton steps reach its only maximum.
 """
 
 from typing import NamedTuple
@@ -24,8 +24,9 @@ class OrderedLogit(NamedTuple):
         errors: shape (columns,), standard errors from the inverse observed information; NaN if undefined.
         thresholds: shape (levels - 1,), ascending.
         log_likelihood: at the estimates.
-        converged: the last Newton step moved no parameter by more than 1e-8. Do not use the estimates if False: the
-            steps ran out, or a column separates the levels.
+        converged: the last step moved no parameter by more than 1e-8. If False (too few steps, or a column separates
+            the
+            levels), do not use the estimates.
         steps: Newton steps taken.
     """
 

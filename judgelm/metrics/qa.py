@@ -41,15 +41,10 @@ _NOTHING_IN_COMMON = TokenF1(0.0, 0.0, 0.0)
 
 
 def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
-    """Best exact match and best F1 over the gold answers, each by itself.
+    """Return the best exact match and the best F1 over the gold answers, independently.
 
-    DROP's and Quoref's rules skip gold answers whose first span is blank. If none is left, both scores are 0, as in the
-    original code.
-
-    Args:
-        predicted: the answer, one span.
-        golds: validated answers, at least one.
-        rules: matching rules; `strict` uses HotpotQA's F1.
+    DROP's and Quoref's rules skip gold answers whose first span is blank; if none is left, both scores are 0, as in the
+    original code. `strict` uses HotpotQA's F1.
 
     Raises:
         ValueError: no gold answer, or one without a span.
@@ -70,7 +65,7 @@ def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
 
 
 def token_f1(predicted: str, gold: str) -> TokenF1:
-    """F1, precision and recall over multisets of normalised tokens.
+    """Compute F1, precision and recall over multisets of normalised tokens.
 
     All are 0 without a common token (also if both sides are empty), and if one side is `yes`, `no` or `noanswer` and
     the other differs.
@@ -89,17 +84,10 @@ def token_f1(predicted: str, gold: str) -> TokenF1:
 
 
 def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
-    """F1 of a predicted and a gold answer, both as spans.
+    """Compute F1 of two answers as spans, in [0, 1], rounded to two decimals like the official script.
 
     Spans are matched one to one to maximise the sum of F1 over token *sets*; the sum is divided by the larger number of
     spans. F1 is 0 if the gold span has numbers and the prediction has none of them.
-
-    Args:
-        predicted: at least one span.
-        gold: at least one span.
-
-    Returns:
-        In [0, 1], rounded to two decimals like the official script.
 
     Raises:
         ValueError: a side has no span.
@@ -132,13 +120,13 @@ PREFERENCE_THRESHOLDS = (1.0, 5 / 6, 4 / 6)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preference:
-    """Share of answers that one judge alone calls correct.
+    """Share of answers that only one judge calls correct.
 
     Attributes:
         threshold: minimum share of the other judges that say incorrect, in (0, 1].
         needed: the same as a number of judges.
         others: number of other judges.
-        share: of the answers without an exact match; None if there are none.
+        share: of the answers without an exact match; None without such answers.
     """
 
     threshold: float
@@ -154,14 +142,14 @@ def preferences(
     resampling: Resampling,
     thresholds: Sequence[float] = PREFERENCE_THRESHOLDS,
 ) -> tuple[Preference, ...]:
-    """Share of answers that only the own judge calls correct, at each threshold.
+    """Compute the share of answers that only the own judge calls correct, at each threshold in (0, 1].
 
     Args:
         own: shape (n,), whether the own judge calls the answer correct; only answers without an exact match.
         others: shape (n, k), the same for k other judges.
         questions: n keys; answers to one question are resampled together.
         resampling: seed and number of resamples.
-        thresholds: each in (0, 1].
+        thresholds: minimum shares of the other judges that say incorrect.
 
     Raises:
         ValueError: shapes do not fit, there is no other judge, or a threshold is out of range.

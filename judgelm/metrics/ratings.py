@@ -43,15 +43,17 @@ class RatingScale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedRatings:
-    """One row per judge's score that has a reference.
+    """One row per judge's score with a reference.
 
     Attributes:
-        frame: columns `item`, `dimension`, `task`, `judge`, `model`, `length`; `rating` and `reference` normalised;
-            `rating_raw` and `reference_raw` as given; `own` the judge's name if it rates itself, else empty; `family`
-            the family's name if the judge rates another model of its family, else empty; and extra columns.
+        frame: columns `item`, `dimension`, `task`, `judge`, `model`, `length`; `rating` and `reference`, normalised,
+            and
+            as given with suffix `_raw`; `own`, the judge's name if it rates itself, else empty; `family`, the family's
+            name
+            if the judge rates another model of its family, else empty; extra columns.
         scales: per dimension.
         families: of every judge and model with a known family.
-        unreferenced: scored rows without a reference; same columns, without the reference's.
+        unreferenced: scored rows without a reference.
         unscored: number of judges' rows without a score.
     """
 
@@ -84,16 +86,10 @@ class PairedRatings:
 def pair_with_reference(
     ratings: pd.DataFrame, family_of: FamilyOf, *, reference: str = "human", scaling: Scaling = "maximum"
 ) -> PairedRatings:
-    """Join each judge's score with the completion's reference score, and normalise both.
+    """Join each judge's score with the completion's mean reference score, and normalise both.
 
-    The reference is the mean over the reference judge's scored rows. Attention checks (`check` not empty) and rows of
-    judge `gold` are left out, unless `gold` is the reference.
-
-    Args:
-        ratings: long format (see `judgelm.data.sources.rating_tables`).
-        family_of: family by name.
-        reference: judge whose scores are the reference.
-        scaling: see `Scaling`; the range covers judges' and reference scores.
+    Excludes attention checks (`check` not empty), and rows of judge `gold` unless it is the reference. The range of the
+    scaling covers judges' and reference scores.
 
     Raises:
         ValueError: no judge's score has a reference.
@@ -201,14 +197,12 @@ def without_models(paired: PairedRatings, models: Collection[str], *, judges_too
 def family_as_reference(paired: PairedRatings, family: str, *, completions_too: bool = True) -> PairedRatings:
     """Use the mean score by one family's judges as the reference, and drop those judges.
 
-    Args:
-        paired: all ratings.
-        family: family whose judges are the reference.
-        completions_too: also drop the family's completions, as in section 6.2. The authors' code keeps them, which
-            biases the reference.
+    `completions_too` also drops the family's completions, as in section 6.2. The authors' code keeps them, which biases
+    the
+    reference.
 
     Raises:
-        ValueError: no judge belongs to that family.
+        ValueError: no judge is in the family.
     """
     related = paired.frame["judge"].map(dict(paired.families)) == family
     if not related.any():
@@ -256,14 +250,16 @@ class AnnotatorAgreement:
 def annotator_agreement(
     ratings: Floats, resampling: Resampling, *, measurement: Measurement = "ordinal"
 ) -> AnnotatorAgreement:
-    """Krippendorff's alpha, and the share of completions on which all agree.
+    """Compute Krippendorff's alpha, and the share of completions on which all annotators agree.
 
-    The package `krippendorff` gives the same values; it is GPL, so only the tests use it.
+    The paper does not state its distance between levels; its scales are ordinal. The package `krippendorff` gives the
+    same
+    values; since it is GPL, only the tests use it.
 
     Args:
-        ratings: shape (completions, annotators), NaN if missing; rows with fewer than two ratings are left out.
+        ratings: shape (completions, annotators), NaN if missing; rows with fewer than two ratings are excluded.
         resampling: completions are resampled for both intervals.
-        measurement: distance between levels. The paper does not say which it used; its scales are ordinal.
+        measurement: distance between levels.
 
     Raises:
         ValueError: no completion has two ratings.
@@ -310,12 +306,9 @@ def _alphas(coincidences: Floats, values: Floats, measurement: Measurement) -> F
 
 
 def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampling) -> Estimate | None:
-    """Share of ratings within the range of gold scores of their completion; None without such ratings.
+    """Compute the share of ratings within the range of gold scores of their completion; None without any.
 
-    Args:
-        ratings: annotators' rows, in long format; rows without a score or a gold range are left out.
-        gold: the experts' rows.
-        resampling: ratings of one item are resampled together.
+    Both frames are in long format; rows of one item are resampled together.
 
     Source: Play Favorites, appendix B (human agreement on the gold dataset).
     """
@@ -327,14 +320,9 @@ def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampl
 
 
 def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampling) -> Estimate | None:
-    """Share of scored attention checks rated below the middle of the scale; None without any.
+    """Compute the share of scored attention checks rated below the middle of the scale; None without any.
 
-    The paper does not state which ratings pass; this threshold is ours.
-
-    Args:
-        checks: rows of one rater and dimension, in long format.
-        middle: of the dimension's scale ('neutral').
-        resampling: checks of one item are resampled together.
+    The threshold is ours: the paper does not state which ratings pass. Checks of one item are resampled together.
     """
     scored = checks[checks["score"].notna()]
     if scored.empty:
@@ -343,16 +331,9 @@ def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampli
 
 
 def rank_correlation(judged: Floats, reference: Floats) -> Estimate | None:
-    """Spearman's correlation, ties at their mean rank, with a 95 % interval.
+    """Compute Spearman's correlation, ties at their mean rank; None with fewer than four rows or a constant side.
 
-    The interval uses Fisher's z with Bonett and Wright's standard error sqrt((1 + r^2 / 2) / (n - 3)).
-
-    Args:
-        judged: shape (n,).
-        reference: shape (n,).
-
-    Returns:
-        None with fewer than four rows or a constant side.
+    The 95 % interval uses Fisher's z with Bonett and Wright's standard error sqrt((1 + r^2 / 2) / (n - 3)).
 
     Source: Play Favorites, Figure 5; Bonett and Wright, Sample size requirements for correlations (2000).
     """
@@ -378,10 +359,10 @@ class JudgePanel:
         families: number of families; a judge of unknown family is a family.
         completions: completions rated by every member.
         correlation: Spearman's, with the reference; None if undefined.
-        unevenness: root mean square over models of the centred difference between mean panel score and mean reference
-            score. 0 favours no model; noise only increases it.
-        favour: mean centred difference of models of the members' families minus that of the others; None without
-            either.
+        unevenness: root mean square over models of the centred difference between mean panel and reference score. 0
+            favours
+            no model; noise only increases it.
+        favour: mean centred difference of models of the members' families minus the others; None without either.
     """
 
     judges: tuple[str, ...]
@@ -393,16 +374,7 @@ class JudgePanel:
 
 
 def assess_panel(paired: PairedRatings, judges: Sequence[str], resampling: Resampling) -> JudgePanel | None:
-    """Compare the members' mean score with the reference, over completions that all of them rated.
-
-    Args:
-        paired: all ratings.
-        judges: the members.
-        resampling: completions of one item are resampled together.
-
-    Returns:
-        None if no completion is rated by all members.
-    """
+    """Compare the mean score of `judges` with the reference, on completions that all rated; None without any."""
     of_members = paired.frame[paired.frame["judge"].isin(judges)]
     groups = of_members.groupby(COMPLETION, sort=False)
     both = groups.agg(rating=("rating", "mean"), reference=("reference", "first"), n=("judge", "nunique"))
@@ -426,10 +398,7 @@ def assess_panel(paired: PairedRatings, judges: Sequence[str], resampling: Resam
 
 
 def usual_panels(paired: PairedRatings) -> list[tuple[str, ...]]:
-    """Each judge, the judges of each family, one judge per family in all combinations, and all judges.
-
-    The combinations are left out if there are more than 64.
-    """
+    """Return each judge, the judges of each family, one judge per family (up to 64 combinations), and all judges."""
     by_family: dict[str, list[str]] = {}
     for judge in paired.judges:
         by_family.setdefault(_kin(paired, judge), []).append(judge)

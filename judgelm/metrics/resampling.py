@@ -1,8 +1,7 @@
 """Bootstrap intervals for statistics that are functions of sums over pairs.
 
-Accuracy, macro F1 and consistency depend on the pairs only through sums. Clusters with equal sums are interchangeable,
-so a resample is one multinomial draw of how often each kind occurs: 2,000 resamples of 1,000 pairs take milliseconds.
-`scipy.stats.bootstrap` does not support clusters.
+Clusters with equal sums are interchangeable, so a resample is one multinomial draw of how often each kind occurs: 2,000
+resamples of 1,000 pairs take milliseconds. `scipy.stats.bootstrap` does not support clusters.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -53,15 +52,12 @@ class Resampling:
 
 
 def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -> Floats:
-    """Column sums of `values` over bootstrap samples of its rows or clusters.
+    """Return column sums of `values` over bootstrap samples, shape (resamples, k).
 
     Args:
         values: shape (n, k), one row per pair.
         clusters: n keys; rows of one key are drawn together. None draws single rows.
         resampling: seed and number of resamples.
-
-    Returns:
-        shape (resamples, k).
 
     Raises:
         ValueError: n is 0, or `clusters` has another length.
@@ -87,13 +83,9 @@ def interval(samples: Floats, level: float = LEVEL) -> tuple[float, float]:
 
 
 def estimate_of(value: float, samples: Floats, n: int, max_undefined: float = 1.0) -> Estimate:
-    """A number with the interval of its resamples, without undefined (NaN) ones.
+    """Return a number with the interval of its resamples, without undefined (NaN) ones.
 
-    Args:
-        value: the number.
-        samples: its bootstrap values, shape (resamples,).
-        n: rows behind it.
-        max_undefined: share of undefined resamples above which the bounds are NaN.
+    The bounds are NaN if the share of undefined resamples exceeds `max_undefined`.
     """
     defined = samples[~np.isnan(samples)]
     enough = defined.size and np.isnan(samples).mean() <= max_undefined
@@ -104,16 +96,9 @@ def estimate_of(value: float, samples: Floats, n: int, max_undefined: float = 1.
 def estimate(
     values: Floats, statistic: Callable[[Floats], Floats], clusters: Clusters, resampling: Resampling
 ) -> list[Estimate]:
-    """Several statistics with intervals from one set of resamples.
+    """Return s statistics with intervals from one set of resamples.
 
-    Args:
-        values: shape (n, k), one row per pair.
-        statistic: maps column sums, shape (m, k), to statistics, shape (m, s).
-        clusters: as in `bootstrap_sums`.
-        resampling: seed and number of resamples.
-
-    Returns:
-        s estimates.
+    `statistic` maps column sums, shape (m, k), to statistics, shape (m, s).
     """
     observed = statistic(values.sum(axis=0, keepdims=True))[0]
     samples = statistic(bootstrap_sums(values, clusters, resampling))
@@ -127,12 +112,7 @@ def normal_estimate(value: float, error: float, n: int, level: float = LEVEL) ->
 
 
 def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
-    """Share of hits with its interval; Wilson's interval over the clusters if the share is 0 or 1.
-
-    Args:
-        hits: shape (n,).
-        clusters: as in `bootstrap_sums`.
-        resampling: seed and number of resamples.
+    """Return the share of hits; Wilson's interval over the clusters if it is 0 or 1.
 
     Raises:
         ValueError: n is 0.
@@ -180,12 +160,12 @@ BasisKind = Literal["share", "f1", "other"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """Data behind one number.
+    """Data behind a number.
 
     Attributes:
         rows: shape (n,), the rows counted in the estimate's n.
-        kind: a `share` or `f1` of exactly 0 or 1 gets Wilson's interval; `other` keeps the interval without width.
-        decided: shape (n,), for an `f1`: rows truly of its class or named so; else None.
+        kind: a `share` or `f1` of exactly 0 or 1 gets Wilson's interval; `other` keeps zero width.
+        decided: shape (n,), for an `f1`: rows that are of its class or named so; else None.
     """
 
     rows: Flags
@@ -207,17 +187,9 @@ def defined_estimates(
     clusters: Clusters,
     resampling: Resampling,
 ) -> list[Estimate | None]:
-    """Several statistics with intervals from one set of resamples; None if undefined.
+    """As `estimate`, for statistics that can be undefined (NaN): those are None.
 
-    Args:
-        values: shape (n, k), one row per judgment.
-        statistic: maps column sums, shape (m, k), to statistics, shape (m, s), NaN if undefined.
-        bases: s bases.
-        clusters: n keys; rows of one key are resampled together. None resamples single rows.
-        resampling: seed and number of resamples.
-
-    Returns:
-        s estimates; intervals are over the resamples in which the statistic is defined.
+    Intervals are over the resamples in which the statistic is defined. `bases` has an entry per statistic.
     """
     if len(values) == 0:
         return [None] * len(bases)

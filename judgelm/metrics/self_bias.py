@@ -74,13 +74,10 @@ class Design:
 def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True) -> Design:
     """Build the columns of `model`.
 
-    Args:
-        frame: of `PairedRatings`.
-        model: the terms.
-        intercepts: one per judge; False leaves out the first judge's, for models with thresholds.
+    `intercepts` is one per judge; False omits the first judge's, for models with thresholds.
 
     Raises:
-        ValueError: there are no rows, a column is missing, or an indicator is not 0 or 1.
+        ValueError: no rows, a column is missing, or an indicator is not 0 or 1.
     """
     if frame.empty:
         raise ValueError("self-bias: no ratings to fit")
@@ -105,14 +102,7 @@ def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True)
 
 
 def unidentified(matrix: Floats) -> Flags:
-    """Mark columns that are zero or linearly dependent on others.
-
-    Args:
-        matrix: shape (rows, columns).
-
-    Returns:
-        shape (columns,).
-    """
+    """Mark columns of a matrix that are zero or linearly dependent on others."""
     lengths = np.linalg.norm(matrix, axis=0)
     scaled = matrix / np.where(lengths > 0, lengths, 1.0)
     _, sizes, directions = np.linalg.svd(np.linalg.qr(scaled, mode="r"))
@@ -123,11 +113,9 @@ def unidentified(matrix: Floats) -> Flags:
 
 
 def redundant(matrix: Floats, *, constant: bool = False) -> Flags:
-    """Mark columns to leave out so that the others are independent; identified coefficients do not change.
+    """Mark columns to omit so that the others are independent (also of a constant, if `constant`).
 
-    Args:
-        matrix: shape (rows, columns).
-        constant: the others must also be independent of a constant.
+    Identified coefficients do not change.
     """
     lengths = np.linalg.norm(matrix, axis=0)
     rest = matrix - matrix.mean(axis=0) if constant else matrix
@@ -251,14 +239,11 @@ class BiasFit:
 
 
 def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
-    """Ordinary least squares with robust standard errors and Wald intervals (normal quantiles).
+    """Fit ordinary least squares with robust standard errors and Wald intervals (normal quantiles).
 
-    Coefficients that are not identified (a judge that never rates itself, a constant reference) have no estimate. All
-    others equal statsmodels' for the authors' formula.
-
-    Args:
-        paired: with `length_feature` if the model has a length term.
-        model: the authors' if None.
+    Coefficients that are not identified (a judge that never rates itself, a constant reference) have no estimate. The
+    others
+    equal statsmodels' for the authors' formula.
 
     Raises:
         TooFewRatings: not more rows than coefficients.
@@ -286,14 +271,9 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
 
 
 def wald_terms(design: Design, coefficients: Floats, errors: Floats, unknown: Flags, level: float) -> tuple[Term, ...]:
-    """Terms with Wald intervals and two-sided p-values of the normal distribution.
+    """Return terms with Wald intervals and two-sided p-values of the normal distribution.
 
-    Args:
-        design: the columns.
-        coefficients: shape (columns,).
-        errors: shape (columns,), standard errors; NaN if undefined.
-        unknown: shape (columns,), True if the coefficient is not identified.
-        level: of the intervals.
+    All arrays have shape (columns,); `unknown` marks coefficients that are not identified.
     """
     rows = (design.matrix != 0).sum(axis=0)
     terms: list[Term] = []
@@ -317,14 +297,11 @@ def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
 
 
 def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
-    """Add `bias`, `debiased` (both normalised) and `debiased_raw` (on the dimension's own scale).
+    """Add `bias`, `debiased` (both normalised) and `debiased_raw` (on the dimension's scale).
 
-    A row's bias is the judge's self-bias for its own completions, the family-bias for its relatives', else 0; missing
-    estimates count as 0. Debiased scores can leave the scale, because clipping would bias their means.
-
-    Args:
-        paired: the ratings; they can differ from those of `fit`.
-        fit: a linear fit (`unit` "normalised score").
+    The bias is the judge's self-bias for its own completions, the family-bias for its relatives', else 0; missing
+    estimates
+    count as 0. Debiased scores can leave the scale, because clipping would bias their means.
 
     Raises:
         ValueError: the fit is in log-odds.
@@ -344,11 +321,7 @@ def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
 
 
 def mean_of(frame: pd.DataFrame, column: str, resampling: Resampling) -> Estimate:
-    """Mean of a column with its interval; rows of one item are drawn together.
-
-    Raises:
-        ValueError: there are no rows.
-    """
+    """Return the mean of a column, with rows of one item resampled together."""
     return mean(frame[column].to_numpy(float), list(frame["item"]), resampling)
 
 

@@ -47,18 +47,10 @@ class TooFewLabels(ValueError):  # noqa: N818 - a finding that callers report, n
 
 
 def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True) -> Estimate:
-    """Mean human score of all completions of the strata.
+    """Estimate the mean human score of all completions; n is the number of labels.
 
-    Strata are weighted by their share of the completions, and their variances add up. Labels must be a random draw
-    within each stratum.
-
-    Args:
-        strata: at least one.
-        level: of the normal interval.
-        powered: use the judge's ratings; False is the classical estimate from the labels alone.
-
-    Returns:
-        The estimate; n is the number of labels.
+    Strata are weighted by their share of the completions. Labels must be a random draw within each stratum. If not
+    `powered`, only the labels are used (the classical estimate).
 
     Raises:
         TooFewLabels: a stratum has fewer than two labels.
@@ -90,15 +82,12 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
 
 
 def power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> float:
-    """Weight of the judge's ratings with the lowest variance of the estimate, clipped to [0, 1].
+    """Return the weight of the judge's ratings with the lowest variance of the estimate, clipped to [0, 1].
 
-    Args:
-        labels: shape (n,), human scores.
-        rated: shape (n,), the judge's scores of the same items.
-        rated_only: shape (m,), its scores of other items, not empty; ratings must vary.
+    `labels` and `rated` have shape (n,); `rated_only`, shape (m,), is not empty, and ratings must vary.
 
     Source: PPI++ (2023), section 6, in the form of the package `ppi-python` 0.2.3: the covariance divides by n, and the
-    variance is that of all ratings and divides by n + m - 1.
+    variance is over all ratings and divides by n + m - 1.
     """
     n, m = len(labels), len(rated_only)
     spread = np.var(np.concatenate([rated, rated_only]), ddof=1)
@@ -139,7 +128,7 @@ class JudgedPairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeError:
-    """The judge's errors on the labelled pairs, for the outcome `win` or `loss`.
+    """The judge's errors on the labelled pairs for the outcome `win` or `loss`.
 
     Attributes:
         sensitivity: share of pairs with the outcome that the judge assigns it; None without such pairs.
@@ -208,17 +197,10 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
 
 
 def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
-    """Number of labels for a PPI++ interval of at most this width, estimated from the current labels.
-
-    Args:
-        pairs: at least `MIN_LABELS` with a label.
-        width: from lower to upper bound, above 0.
-
-    Returns:
-        None if labels on all pairs are not enough.
+    """Estimate the number of labels for a PPI++ interval of at most `width`; None if all pairs are not enough.
 
     Raises:
-        ValueError: there are too few labels, or the width is not positive.
+        ValueError: fewer than `MIN_LABELS` labels, or the width is not positive.
     """
     known = pairs.labelled
     if known.sum() < MIN_LABELS or width <= 0:
@@ -304,15 +286,10 @@ def _judge_error(pairs: JudgedPairs, clusters: Sequence[Hashable], name: str, ou
 def _interval(
     value: float, linear: Floats, clusters: Sequence[Hashable], counted: Flags, *, lost: int
 ) -> Estimate | str:
-    """Interval of an estimate whose error is the mean of linearised values; all within [0, 1].
+    """Interval, within [0, 1], of an estimate whose error is the mean of linearised values (of mean 0).
 
-    Args:
-        value: the estimate.
-        linear: shape (m,), of mean 0.
-        clusters: m keys.
-        counted: shape (m,), pairs that determine the precision: those with a label if labels carry most of the error.
-            Their clusters give the degrees of freedom.
-        lost: degrees of freedom used by the estimate.
+    `counted` are the pairs that determine the precision: those with a label if labels carry most of the error. Their
+    clusters give the degrees of freedom, minus `lost`.
     """
     if not linear.any():
         return "all values are equal, so their spread is unknown"

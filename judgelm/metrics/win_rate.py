@@ -42,10 +42,8 @@ class FractionalLogit:
 def fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable]) -> FractionalLogit | str:
     """Fit P = expit(design @ coefficients) without penalty; return the reason if there is no fit.
 
-    Args:
-        preferences: shape (n,), in [0, 1].
-        design: shape (n, k), including a constant if needed.
-        clusters: n keys; rows of one key are not independent.
+    `preferences` are in [0, 1]; `design` has shape (n, k) and needs its own constant; rows of one cluster are
+    dependent.
     """
     if np.linalg.matrix_rank(design) < design.shape[1]:
         return "the terms of the regression depend on each other"
@@ -103,12 +101,7 @@ class LengthControlled:
 
 
 def weighted(preferences: Floats, clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
-    """Mean of the preferences.
-
-    Args:
-        preferences: shape (n,), probability that the model wins, in [0, 1].
-        clusters: n instructions, resampled as wholes.
-        resampling: seed and number of resamples.
+    """Return the mean of the preferences (P(the model wins), in [0, 1]); instructions are resampled.
 
     Raises:
         ValueError: n is 0.
@@ -127,20 +120,18 @@ def discrete(preferences: Floats, clusters: Sequence[Hashable], resampling: Resa
 def length_controlled(
     preferences: Floats, lengths: Floats, clusters: Sequence[Hashable], difficulty: Floats | None = None
 ) -> LengthControlled | str:
-    """Win rate at equal length, by a logistic regression.
+    """Estimate the win rate at equal length by a logistic regression, or return the reason for none.
 
     The terms are AlpacaEval's: tanh of the standardised difference in length, a constant, and optionally the
     instruction's difficulty. AlpacaEval's fit is L1-penalised by five-fold cross-validation and drawn to verbose and
-    concise versions of its baseline. This fit has no penalty, so the figures differ.
+    concise versions of its baseline. This fit has no penalty, so the figures differ. The 95 % interval is on the logit
+    scale.
 
     Args:
         preferences: shape (n,), in [0, 1].
         lengths: shape (n, 2), of the baseline's and the model's answers.
         clusters: n instructions; comparisons of one are not independent.
         difficulty: shape (n,); None leaves the term out.
-
-    Returns:
-        The estimate with a 95 % interval (on the logit scale), or the reason for none.
     """
     n = len(preferences)
     if n < MIN_PAIRS:
@@ -248,11 +239,8 @@ def control_style(
 ) -> StyleControl | str:
     """Remove the effect of style from preferences; return the reason if that is impossible.
 
-    Args:
-        preferences: shape (n,), that the first answer is better, in [0, 1].
-        differences: of the same pairs.
-        clusters: n keys; pairs of one question are not independent.
-        models: models of both answers; None fits one constant instead.
+    `preferences` are P(first answer is better); pairs of one cluster are not independent. Without `models` one constant
+    replaces their strengths.
     """
     if not differences.terms:
         return f"no pair differs in {', '.join(differences.constant)}, or all differ by the same amount"
