@@ -225,13 +225,12 @@ def four_way(
     bases = [Basis(rows=mask, kind="share") for mask in masks]
     accuracies = defined_estimates(_split_cells(own, truth, judged), _four_accuracies, bases, clusters, resampling)
     return tuple(
-        FourWayCell(n=int(mask.sum()), accuracy=accuracy, own_class_f1=accuracy and own_class_f1(accuracy))
+        FourWayCell(n=int(mask.sum()), accuracy=accuracy, own_class_f1=accuracy and _own_class_f1(accuracy))
         for mask, accuracy in zip(masks, accuracies, strict=True)
     )
 
 
-def own_class_f1(accuracy: Estimate) -> Estimate:
-    """F1 of a cell's only true class from its accuracy: precision is 1, recall the accuracy."""
+def _own_class_f1(accuracy: Estimate) -> Estimate:
     value, low, high = (2 * a / (1 + a) for a in (accuracy.value, accuracy.low, accuracy.high))
     return replace(accuracy, value=value, low=low, high=high)
 

@@ -258,7 +258,7 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
     gone = redundant(design.matrix)
     identified = design.without(gone)
     fitted: Any = sm.OLS(paired.frame["rating"].to_numpy(), identified.matrix).fit(**_covariance(paired, model))
-    known = iter(wald_terms(identified, fitted.params, fitted.bse, unidentified(design.matrix)[~gone], model.level))
+    known = iter(_wald_terms(identified, fitted.params, fitted.bse, unidentified(design.matrix)[~gone], model.level))
     return BiasFit(
         terms=tuple(
             Term(kind=kind, level=level, estimate=None) if gone[i] else next(known)
@@ -270,11 +270,8 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
     )
 
 
-def wald_terms(design: Design, coefficients: Floats, errors: Floats, unknown: Flags, level: float) -> tuple[Term, ...]:
-    """Return terms with Wald intervals and two-sided p-values of the normal distribution.
-
-    All arrays have shape (columns,); `unknown` marks coefficients that are not identified.
-    """
+def _wald_terms(design: Design, coefficients: Floats, errors: Floats, unknown: Flags, level: float) -> tuple[Term, ...]:
+    """Wald intervals and two-sided p-values; `unknown` marks coefficients that are not identified."""
     rows = (design.matrix != 0).sum(axis=0)
     terms: list[Term] = []
     for i, (kind, name) in enumerate(design.terms):
@@ -356,7 +353,7 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
     design = used.without(gone)
     fitted = _maximised(design, levels[~rows])
     known = np.zeros(len(design.terms), dtype=bool)
-    known_terms = iter(wald_terms(design, fitted.coefficients, fitted.errors, known, model.level))
+    known_terms = iter(_wald_terms(design, fitted.coefficients, fitted.errors, known, model.level))
     hidden = unidentified(np.column_stack([used.matrix, np.ones(len(used.matrix))]))[:-1]
     terms = [
         Term(kind=kind, level=level, estimate=None) if gone[i] else next(known_terms)

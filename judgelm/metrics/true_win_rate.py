@@ -75,13 +75,13 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
     if not useful:
         n = len(stratum.labels)
         return float(stratum.labels.mean()), float(stratum.labels.std() / np.sqrt(n))
-    weight = power_tuned_weight(stratum.labels, stratum.rated, stratum.rated_only)
+    weight = _power_tuned_weight(stratum.labels, stratum.rated, stratum.rated_only)
     rectified, imputed = stratum.labels - weight * stratum.rated, weight * stratum.rated_only
     error = np.sqrt(rectified.var() / len(rectified) + imputed.var() / len(imputed))
     return float(rectified.mean() + imputed.mean()), float(error)
 
 
-def power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> float:
+def _power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> float:
     """Return the weight of the judge's ratings with the lowest variance of the estimate, clipped to [0, 1].
 
     `labels` and `rated` have shape (n,); `rated_only`, shape (m,), is not empty, and ratings must vary.
@@ -231,7 +231,7 @@ def _ppi(pairs: JudgedPairs) -> tuple[Estimate | str, float | None]:
     if not len(others) or np.ptp(pairs.proxy) == 0:
         return ("every pair has a label" if not len(others) else "the judge gives every pair one value"), None
     n, m = len(labels), len(others)
-    weight = power_tuned_weight(labels, on_labelled, others)
+    weight = _power_tuned_weight(labels, on_labelled, others)
     rectified = labels - weight * on_labelled
     value = float(rectified.mean() + weight * others.mean())
     linear = np.zeros(n + m)

@@ -32,19 +32,13 @@ from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Resamplin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FractionalLogit:
-    """A fit: `coefficients` of shape (k,), their cluster-robust `covariance` of shape (k, k)."""
-
+class _FractionalLogit:
     coefficients: Floats
     covariance: Floats
 
 
-def fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable]) -> FractionalLogit | str:
-    """Fit P = expit(design @ coefficients) without penalty; return the reason if there is no fit.
-
-    `preferences` are in [0, 1]; `design` has shape (n, k) and needs its own constant; rows of one cluster are
-    dependent.
-    """
+def _fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable]) -> _FractionalLogit | str:
+    """Fit P = expit(design @ coefficients) without penalty; return the reason if there is no fit."""
     if np.linalg.matrix_rank(design) < design.shape[1]:
         return "the terms of the regression depend on each other"
     groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]
@@ -63,7 +57,7 @@ def fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable])
     coefficients, covariance = np.asarray(fit.params), np.asarray(fit.cov_params())
     if not np.isfinite(covariance).all() or np.abs(design @ coefficients).max() > MAX_LOGIT:
         return "the regression has no finite solution (its terms separate the preferences)"
-    return FractionalLogit(coefficients=coefficients, covariance=covariance)
+    return _FractionalLogit(coefficients=coefficients, covariance=covariance)
 
 
 MIN_PAIRS = 10
@@ -142,7 +136,7 @@ def length_controlled(
         return "all answers differ in length by the same amount"
     constant = [np.ones(n)] if difficulty is None else [np.ones(n), difficulty]
     design = np.column_stack([np.tanh(deltas / spread), *constant])
-    fit = fit_logit(preferences, design, clusters)
+    fit = _fit_logit(preferences, design, clusters)
     return fit if isinstance(fit, str) else _at_equal_length(fit.coefficients, fit.covariance, design)
 
 
@@ -250,7 +244,7 @@ def control_style(
         return f"{n} pairs are fewer than {MIN_PAIRS}"
     design = np.column_stack([strengths, differences.values[fitted]])
     keys = list(compress(clusters, fitted))
-    fit = fit_logit(preferences[fitted], design, keys)
+    fit = _fit_logit(preferences[fitted], design, keys)
     if isinstance(fit, str):
         return fit
     first_term = strengths.shape[1]
@@ -289,5 +283,5 @@ def _strengths(preferences: Floats, models: Sequence[tuple[str, str]] | None) ->
     return fitted, full
 
 
-def _coefficient(fit: FractionalLogit, index: int, n: int) -> Estimate:
+def _coefficient(fit: _FractionalLogit, index: int, n: int) -> Estimate:
     return normal_estimate(float(fit.coefficients[index]), float(np.sqrt(fit.covariance[index, index])), n)

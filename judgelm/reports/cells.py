@@ -14,13 +14,12 @@ MAX_XLSX_CELL = 32_767
 """In UTF-16 units. Source: Microsoft, "Excel specifications and limits"."""
 
 
-def is_formula(text: str) -> bool:
-    """True if a spreadsheet may evaluate the text on opening a CSV file; numbers are not formulas."""
+def _is_formula(text: str) -> bool:
+    """A spreadsheet evaluates such texts on opening a CSV file."""
     return text.startswith(_FORMULA_STARTS) and len(text) > 1 and _NUMBER.fullmatch(text) is None
 
 
-def utf16_units(text: str) -> int:
-    """Return the length of a text as Excel counts it."""
+def _utf16_units(text: str) -> int:
     return len(text) + sum(character > "\uffff" for character in text)
 
 
@@ -66,10 +65,10 @@ class CellTexts:
         value = self.storable(value)
         if not isinstance(value, str):
             return value
-        if self.max_units is not None and len(value) > self.max_units // 2 and utf16_units(value) > self.max_units:
+        if self.max_units is not None and len(value) > self.max_units // 2 and _utf16_units(value) > self.max_units:
             self.cut += 1
             value = _cut(value, self.max_units)
-        if is_formula(value):
+        if _is_formula(value):
             self.formulas += 1
             return f"'{value}" if self.escape_formulas else value
         return value

@@ -54,15 +54,14 @@ def score_figure(scores: ScoreHistogram) -> str:
     with mpl.rc_context(STYLE):
         figure = Canvas(figsize=(4.6, 2.9), layout="constrained")
         axes = figure.add_subplot()
-        score_bars(axes, np.array(scores.edges), {first: scores.first, second: scores.second})
+        _score_bars(axes, np.array(scores.edges), {first: scores.first, second: scores.second})
         rest = f"\n{scores.not_finite} replies with a non-finite score are left out" if scores.not_finite else ""
         axes.set(xlabel=f"Score (points on the judge's scale){rest}", ylabel="Answers scored (count)")
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         return svg(figure, "Histogram of the judge's scores by position of the answer")
 
 
-def score_bars(axes: Axes, edges: NDArray[np.float64], places: Mapping[str, ArrayLike]) -> None:
-    """Draw grouped bars of scores at two positions; keys of `places` are the legend."""
+def _score_bars(axes: Axes, edges: NDArray[np.float64], places: Mapping[str, ArrayLike]) -> None:
     centres, width = (edges[:-1] + edges[1:]) / 2, 0.4 * (edges[1] - edges[0])
     looks: tuple[_Look, ...] = ({"color": BLUE}, {"color": ORANGE, "hatch": "//"})
     for side, look, (name, heights) in zip((-0.5, 0.5), looks, places.items(), strict=True):

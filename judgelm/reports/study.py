@@ -174,8 +174,8 @@ _PARTS = ("low", "high", "n", "level")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownCell:
-    """A cell as text, with small print, and the number it sorts by (None: its text)."""
+class _ShownCell:
+    """Text, small print, and the number to sort by (None: the text)."""
 
     text: str
     small: str = ""
@@ -230,23 +230,23 @@ def page_table(table: Table, path: str) -> dict[str, Any]:
     }
 
 
-def shown(cell: Cell, kind: Kind) -> ShownCell:
+def shown(cell: Cell, kind: Kind) -> _ShownCell:
     """Format a cell by the kind of its column."""
     is_number = kind != "text"
     if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
-        return ShownCell(text=UNDEFINED, is_number=is_number)
+        return _ShownCell(text=UNDEFINED, is_number=is_number)
     if isinstance(cell, Estimate):
         if not math.isfinite(cell.value):
-            return ShownCell(text=UNDEFINED, small=f"n = {cell.n:,}", is_number=True)
-        return ShownCell(
+            return _ShownCell(text=UNDEFINED, small=f"n = {cell.n:,}", is_number=True)
+        return _ShownCell(
             text=_written(cell.value, kind),
             small=f"{_bounds(cell, kind)}, n = {cell.n:,}",
             order=cell.value,
             is_number=True,
         )
     if isinstance(cell, str):
-        return ShownCell(text=cell, is_number=is_number)
-    return ShownCell(text=_written(cell, kind), order=float(cell), is_number=is_number)
+        return _ShownCell(text=cell, is_number=is_number)
+    return _ShownCell(text=_written(cell, kind), order=float(cell), is_number=is_number)
 
 
 def _written(value: float, kind: Kind) -> str:

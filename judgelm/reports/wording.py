@@ -70,14 +70,13 @@ def headline(evaluation: Evaluation) -> list[str]:
     if shown.n < FEW_PAIRS:
         sentences.append(few_pairs_sentence(shown.n))
     if shown.position is not None:
-        sentences.append(position_sentence(shown.position))
+        sentences.append(_position_sentence(shown.position))
     if evaluation.humans is not None:
         sentences.append(human_sentence(evaluation.humans))
     return [*sentences, *evaluation.notes]
 
 
-def position_sentence(position: PositionEstimates) -> str:
-    """Describe consistency and bias."""
+def _position_sentence(position: PositionEstimates) -> str:
     first, second = percent(position.toward_first.value), percent(position.toward_second.value)
     return (
         f"In {percent(position.consistency.value)} of {position.consistency.n:,} pairs the verdict is the same in both "

@@ -59,36 +59,31 @@ class CalibrationOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class _Slice:
     """Pairs with a probability and a label with a winner.
 
-    Attributes:
-        outcome: shape (n,), whether the first answer is better.
-        probability: shape (n,), P(first better).
-        clusters: n keys.
+    `outcome` (first answer is better) and `probability` have shape (n,).
     """
 
     outcome: NDArray[np.bool_]
     probability: NDArray[np.float64]
     clusters: Sequence[Hashable]
 
-    def part(self, indices: NDArray[np.int_]) -> "Slice":
-        """Select pairs by index."""
-        return Slice(
+    def part(self, indices: NDArray[np.int_]) -> "_Slice":
+        return _Slice(
             outcome=self.outcome[indices],
             probability=self.probability[indices],
             clusters=[self.clusters[index] for index in indices],
         )
 
-    def scaled(self, temperature: float) -> "Slice":
-        """Scale the probabilities."""
+    def scaled(self, temperature: float) -> "_Slice":
         scaled = scale(self.probability, temperature)
-        return Slice(outcome=self.outcome, probability=scaled, clusters=self.clusters)
+        return _Slice(outcome=self.outcome, probability=scaled, clusters=self.clusters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationScores:
-    """Scores of one set of probabilities; `overconfidence` is the winner's mean probability minus the share right."""
+class _CalibrationScores:
+    """`overconfidence` is the mean probability of the predicted winner minus accuracy."""
 
     name: str
     brier: Estimate
@@ -98,8 +93,8 @@ class CalibrationScores:
     bins: tuple[Bin, ...]
 
 
-class Gain(NamedTuple):
-    """The temperature, and the change in scores by it on the same pairs; below 0 is better."""
+class _Gain(NamedTuple):
+    """Temperature and changes in scores; below 0 is better."""
 
     temperature: Estimate
     brier: Estimate
@@ -127,17 +122,17 @@ def calibration_study(
     used = [row for row in rows if row.judgment.probability is not None and row.truth != 0]
     if not used:
         raise _nothing_to_measure(rows)
-    everything = slice_of(used)
+    everything = _slice_of(used)
     fitted, rest = _split(everything, options)
-    before = quality("as judged, all pairs", everything, options)
+    before = _quality("as judged, all pairs", everything, options)
     after, change = [], None
     if fitted is not None:
-        after.append(quality("as judged, rest", rest, options))
+        after.append(_quality("as judged, rest", rest, options))
         temperature = fit_temperature(fitted.outcome, fitted.probability, fitted.clusters, options.resampling)
         if temperature is not None:
             scaled = rest.scaled(temperature.value)
-            after.append(quality("temperature, rest", scaled, options))
-            change = gain(temperature, rest, scaled, options)
+            after.append(_quality("temperature, rest", scaled, options))
+            change = _gain(temperature, rest, scaled, options)
     sides = {} if fitted is None else {"fitted_on": fitted.outcome.size, "rest": rest.outcome.size}
     return StudyResult(
         study="calibration",
@@ -146,11 +141,11 @@ def calibration_study(
         findings=tuple(_findings(before, change)),
         counts=_counts(judgments, labelled, rows, used) | sides,
         tables=(
-            score_table([before, *after]),
+            _score_table([before, *after]),
             *([] if change is None else [LAYOUTS.table("gains", [(*change,)])]),
-            reliability_table([before, *after]),
+            _reliability_table([before, *after]),
         ),
-        figures=tuple(figures(before, after)),
+        figures=tuple(_figures(before, after)),
         warnings=(
             *_warnings(before, rows),
             *_unfitted(fitted, change, options),
@@ -160,12 +155,11 @@ def calibration_study(
     )
 
 
-def quality(name: str, pairs: Slice, options: CalibrationOptions) -> CalibrationScores:
-    """Score one set of probabilities."""
+def _quality(name: str, pairs: _Slice, options: CalibrationOptions) -> _CalibrationScores:
     resampling = options.resampling
     edges = bin_edges(options.bins)
-    brier, log_loss, overconfidence = estimate(values(pairs), means, pairs.clusters, resampling)
-    return CalibrationScores(
+    brier, log_loss, overconfidence = estimate(values(pairs), _means, pairs.clusters, resampling)
+    return _CalibrationScores(
         name=name,
         brier=brier,
         log_loss=log_loss,
@@ -175,7 +169,7 @@ def quality(name: str, pairs: Slice, options: CalibrationOptions) -> Calibration
     )
 
 
-def values(pairs: Slice) -> NDArray[np.float64]:
+def values(pairs: _Slice) -> NDArray[np.float64]:
     """Return per pair: squared error, log loss, winner's probability minus being right, 1; shape (n, 4).
 
     A probability of exactly 0.5 names no winner and is half right.
@@ -186,17 +180,15 @@ def values(pairs: Slice) -> NDArray[np.float64]:
     return np.column_stack([losses, sure - right, np.ones(pairs.outcome.size)])
 
 
-def means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the means of all columns except the last, which counts."""
+def _means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums[:, :-1] / sums[:, -1:]
 
 
-def gain(temperature: Estimate, before: Slice, after: Slice, options: CalibrationOptions) -> Gain:
-    """Estimate the differences in scores, resampled together."""
+def _gain(temperature: Estimate, before: _Slice, after: _Slice, options: CalibrationOptions) -> _Gain:
     resampling = options.resampling
     losses = proper_losses(after.outcome, after.probability) - proper_losses(before.outcome, before.probability)
     counted = np.column_stack([losses, np.ones(before.outcome.size)])
-    brier, log_loss = estimate(counted, means, before.clusters, resampling)
+    brier, log_loss = estimate(counted, _means, before.clusters, resampling)
     cells = [error_cells(side.outcome, side.probability, bin_edges(options.bins)) for side in (before, after)]
     width = cells[0].shape[1]
 
@@ -204,12 +196,11 @@ def gain(temperature: Estimate, before: Slice, after: Slice, options: Calibratio
         return (errors_of_sums(sums[:, width:]) - errors_of_sums(sums[:, :width]))[:, None]
 
     [error] = estimate(np.hstack(cells), difference, before.clusters, resampling)
-    return Gain(temperature, brier, log_loss, error)
+    return _Gain(temperature, brier, log_loss, error)
 
 
-def slice_of(rows: Sequence[JoinedPair]) -> Slice:
-    """Select rows with a probability and a label with a winner."""
-    return Slice(
+def _slice_of(rows: Sequence[JoinedPair]) -> _Slice:
+    return _Slice(
         outcome=np.array([row.truth > 0 for row in rows]),
         probability=np.array([row.judgment.probability for row in rows], dtype=np.float64),
         clusters=[row.cluster for row in rows],
@@ -220,7 +211,7 @@ FEW_PAIRS = 200
 """With fewer pairs a bin has about twenty, and its share is known to about ±20 points."""
 
 
-def _split(pairs: Slice, options: CalibrationOptions) -> tuple[Slice | None, Slice]:
+def _split(pairs: _Slice, options: CalibrationOptions) -> tuple[_Slice | None, _Slice]:
     """Split by question into the pairs to fit on and the rest; None and all of them if nothing is fitted."""
     if int(options.fit_share * len(set(pairs.clusters))) < 1:
         return None, pairs
@@ -266,7 +257,7 @@ def _protocol(options: CalibrationOptions) -> str:
     )
 
 
-def _findings(before: CalibrationScores, change: Gain | None) -> list[str]:
+def _findings(before: _CalibrationScores, change: _Gain | None) -> list[str]:
     overconfidence = before.overconfidence
     side = "underconfident" if overconfidence.high < 0 else "not significantly over- or underconfident"
     side = "overconfident" if overconfidence.low > 0 else side
@@ -287,7 +278,7 @@ def _findings(before: CalibrationScores, change: Gain | None) -> list[str]:
     return lines
 
 
-def _unfitted(fitted: Slice | None, change: Gain | None, options: CalibrationOptions) -> list[str]:
+def _unfitted(fitted: _Slice | None, change: _Gain | None, options: CalibrationOptions) -> list[str]:
     """Reason for a missing temperature."""
     if fitted is None:
         few = "No temperature is fitted: there are too few questions to split."
@@ -297,7 +288,7 @@ def _unfitted(fitted: Slice | None, change: Gain | None, options: CalibrationOpt
     return [none] if change is None else []
 
 
-def _warnings(before: CalibrationScores, rows: Sequence[JoinedPair]) -> list[str]:
+def _warnings(before: _CalibrationScores, rows: Sequence[JoinedPair]) -> list[str]:
     lines = [few_pairs_sentence(before.brier.n)] if before.brier.n < FEW_PAIRS else []
     rough = {shown.distribution.approximation for row in rows for shown in row.judgment.shown if shown.distribution}
     ways = sorted({kind_of_approximation(why) for why in rough - {""}})
@@ -305,8 +296,7 @@ def _warnings(before: CalibrationScores, rows: Sequence[JoinedPair]) -> list[str
     return lines
 
 
-def score_table(qualities: Sequence[CalibrationScores]) -> Table:
-    """Return the scores of each set of probabilities."""
+def _score_table(qualities: Sequence[_CalibrationScores]) -> Table:
     return LAYOUTS.table(
         "scores",
         [
@@ -316,20 +306,18 @@ def score_table(qualities: Sequence[CalibrationScores]) -> Table:
     )
 
 
-def reliability_table(qualities: Sequence[CalibrationScores]) -> Table:
-    """Return all reliability curves."""
+def _reliability_table(qualities: Sequence[_CalibrationScores]) -> Table:
     rows = [(quality.name, bin.low, bin.high, bin.mean, bin.hits) for quality in qualities for bin in quality.bins]
     return LAYOUTS.table("reliability", rows)
 
 
-def figures(before: CalibrationScores, after: Sequence[CalibrationScores]) -> Iterator[Figure]:
-    """Yield the reliability curves."""
+def _figures(before: _CalibrationScores, after: Sequence[_CalibrationScores]) -> Iterator[Figure]:
     yield _curve("reliability-all", [before])
     if len(after) > 1:
         yield _curve("reliability-rest", after)
 
 
-def _curve(name: str, qualities: Sequence[CalibrationScores]) -> Lines:
+def _curve(name: str, qualities: Sequence[_CalibrationScores]) -> Lines:
     return Lines(
         **LAYOUTS.figure(name),
         diagonal=True,

@@ -23,7 +23,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPair:
+class _ModelPair:
     """A judged pair; `first` is True if the model wrote the first answer."""
 
     id: str
@@ -32,64 +32,48 @@ class ModelPair:
     first: bool
 
     def side(self, first_better: float) -> float:
-        """Convert P(first better) to P(the model's answer is better)."""
         return first_better if self.first else 1 - first_better
 
     @property
     def won(self) -> float:
-        """1 if the judge prefers the model's answer, 0.5 for a tie; only for pairs with a verdict."""
         return self.side(first_better(self.judgment, soft=False))
 
     @property
     def probability(self) -> float:
-        """The judge's P(the model's answer is better); only for pairs with a probability."""
         return self.side(first_better(self.judgment))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
-    """Pairs of one model.
+class _Sides:
+    """Pairs of a model, including failures; `opponent` is None for several.
 
-    Attributes:
-        opponent: None for several.
-        pairs: of the model and its opponents, including failures.
-        unnamed: judgments without model names in a run where others have them.
-        soft: whether every verdict of the run has a probability.
+    `unnamed` counts judgments without model names in a run where others have them; `soft` is True if all verdicts have
+    a
+    probability.
     """
 
     model: str
     opponent: str | None
-    pairs: tuple[ModelPair, ...]
+    pairs: tuple[_ModelPair, ...]
     unnamed: int
     soft: bool
 
     @property
-    def judged(self) -> tuple[ModelPair, ...]:
-        """Pairs with a verdict."""
+    def judged(self) -> tuple[_ModelPair, ...]:
         return tuple(pair for pair in self.pairs if pair.judgment.winner is not None)
 
 
-def model_sides(
+def _model_sides(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], model: str | None, against: str | None
-) -> Sides:
-    """Select the pairs of a model; without model names, all pairs as seen by the first answer.
-
-    Args:
-        judgments: of pairs, by sample id.
-        samples: by id.
-        model: None selects the first of two models.
-        against: only pairs against this model; None for all.
-
-    Raises:
-        InputError: more than two models and none is selected, or a selected model has no pair.
-    """
+) -> _Sides:
+    """Pairs of a model; without model names, all pairs as seen by the first answer."""
     named = {key: samples[key].answer_models for key in judgments if key in samples and samples[key].answer_models}
     soft = all(judgment.probability is not None for judgment in judgments.values() if judgment.winner is not None)
     if not named:
         if model is not None or against is not None:
             raise InputError("win rate: the pairs have no model names; omit --model and --against")
         pairs = tuple(_pair(judgment, samples.get(key), True) for key, judgment in judgments.items())
-        return Sides(model="answer 1", opponent="answer 2", pairs=pairs, unnamed=0, soft=soft)
+        return _Sides(model="answer 1", opponent="answer 2", pairs=pairs, unnamed=0, soft=soft)
     model = _chosen(named, model, against)
     opponents = {key: set(names) - {model} for key, names in named.items() if model in names}
     chosen = [key for key, others in opponents.items() if len(others) == 1 and (against is None or against in others)]
@@ -98,7 +82,7 @@ def model_sides(
     met = set().union(*(opponents[key] for key in chosen))
     pairs = tuple(_pair(judgments[key], samples[key], named[key][0] == model) for key in chosen)
     opponent, unnamed = met.pop() if len(met) == 1 else None, len(judgments) - len(named)
-    return Sides(model=model, opponent=opponent, pairs=pairs, unnamed=unnamed, soft=soft)
+    return _Sides(model=model, opponent=opponent, pairs=pairs, unnamed=unnamed, soft=soft)
 
 
 def _chosen(named: Mapping[str, tuple[str, ...]], model: str | None, against: str | None) -> str:
@@ -112,9 +96,9 @@ def _chosen(named: Mapping[str, tuple[str, ...]], model: str | None, against: st
     return model or next((name for name in models if name != against), models[0])
 
 
-def _pair(judgment: Judgment, sample: Sample | None, first: bool) -> ModelPair:
+def _pair(judgment: Judgment, sample: Sample | None, first: bool) -> _ModelPair:
     question = judgment.sample_id if sample is None else sample.question
-    return ModelPair(id=judgment.sample_id, judgment=judgment, question=question, first=first)
+    return _ModelPair(id=judgment.sample_id, judgment=judgment, question=question, first=first)
 
 
 _SIGNIFICANT = 0.01
@@ -230,7 +214,7 @@ def claim_win_rate(
     Raises:
         InputError: no verdict, more than two models and none is selected, or a control without answers.
     """
-    sides = model_sides(judgments, samples, options.model, options.against)
+    sides = _model_sides(judgments, samples, options.model, options.against)
     if not sides.judged:
         raise InputError(f"win rate of {sides.model}: none of {len(sides.pairs)} judgments has a verdict on a pair")
     columns = _judged_pairs(sides, labels, {})
@@ -255,7 +239,7 @@ def claim_win_rate(
     )
 
 
-def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], sides: Sides) -> ClaimCounts:
+def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], sides: _Sides) -> ClaimCounts:
     used = {pair.id for pair in sides.judged}
     failed = {pair.id for pair in sides.pairs} - used
     return ClaimCounts(
@@ -270,7 +254,7 @@ def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], side
     )
 
 
-def _judged_pairs(sides: Sides, labels: Mapping[str, Label], adjusted: Mapping[str, float]) -> JudgedPairs:
+def _judged_pairs(sides: _Sides, labels: Mapping[str, Label], adjusted: Mapping[str, float]) -> JudgedPairs:
     pairs = sides.judged
     verdicts = np.array([pair.won for pair in pairs])
     proxy = np.array([pair.probability for pair in pairs], dtype=np.float64) if sides.soft else verdicts
@@ -286,7 +270,7 @@ def _judged_pairs(sides: Sides, labels: Mapping[str, Label], adjusted: Mapping[s
 
 
 def _control(
-    judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], sides: Sides, control: Control
+    judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], sides: _Sides, control: Control
 ) -> tuple[StyleControl | str, dict[str, float]]:
     """Fit the control on all judged pairs, including other models'; return it with P(first better) by id."""
     missing = next((pair.id for pair in sides.judged if not _has_answers(samples.get(pair.id))), None)

@@ -58,16 +58,8 @@ DEFAULT_OPTIONS = CompareOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeAgreement:
-    """Agreement of a judge with the labels.
-
-    Attributes:
-        judged: judged pairs with a label, including failures.
-        read_anywhere: of these, pairs whose scores only the parser `anywhere` found.
-        alone: metrics on its own pairs; None if all failed.
-        common: agreement on the pairs with a verdict from every judge.
-        kappa: Cohen's kappa with the labels on the common pairs; None if undefined.
-    """
+class _JudgeAgreement:
+    """Agreement of a judge with the labels; `alone` is on its own pairs, `common` and `kappa` on the common pairs."""
 
     name: str
     judged: int
@@ -79,15 +71,11 @@ class JudgeAgreement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairedComparison:
+class _PairedComparison:
     """Two judges on the pairs that both labelled.
 
-    Attributes:
-        difference: agreement of the first minus the second.
-        same: share of pairs with the same verdict.
-        kappa: Cohen's kappa between the judges; None if undefined.
-        test: McNemar's exact test; `holm` is its p-value corrected for all tests of this study.
-        verdicts: shape (3, 3), counts; rows are the first judge, columns the second, as `agreement.LABELS`.
+    `holm` is the p-value of `test` corrected for all tests; rows of `verdicts` are the first judge's, as
+    `agreement.LABELS`.
     """
 
     first: str
@@ -101,14 +89,10 @@ class PairedComparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlignedVotes:
+class _AlignedVotes:
     """Labels of every judge by sample id: +1 first better, 0 tie, -1 second better.
 
-    Attributes:
-        rows: judge -> sample id -> joined judgment and label.
-        judged: judge -> sample id -> the judge's label; without excluded failures.
-        common: ids with a label from every judge, in the first judge's order.
-        resampling: seed and number of resamples.
+    `judged` omits excluded failures; `common` ids have a label from every judge, in the first judge's order.
     """
 
     rows: Mapping[str, Mapping[str, JoinedPair]]
@@ -119,27 +103,21 @@ class AlignedVotes:
     resampling: Resampling
 
     def labels(self, judge: str, ids: Sequence[str]) -> NDArray[np.int_]:
-        """Return a judge's labels, shape (n,)."""
         return np.array([self.judged[judge][key] for key in ids], dtype=np.int_)
 
     def right(self, judge: str, ids: Sequence[str]) -> NDArray[np.bool_]:
-        """Return whether a judge's labels are right, shape (n,)."""
         return np.asarray(self.labels(judge, ids) == self.truths(ids), dtype=np.bool_)
 
     def truths(self, ids: Sequence[str]) -> NDArray[np.int_]:
-        """Return the true labels, shape (n,)."""
         return np.array([self.truth[key] for key in ids], dtype=np.int_)
 
     def members(self, ids: Sequence[str]) -> list[Hashable]:
-        """Return the clusters of the pairs."""
         return [self.clusters[key] for key in ids]
 
     def agreement(self, judge: str, ids: Sequence[str]) -> Estimate:
-        """Return the share of pairs judged right."""
         return share(self.right(judge, ids), self.members(ids), self.resampling)
 
     def difference(self, first: str, second: str, ids: Sequence[str]) -> Estimate:
-        """Return the agreement of the first judge minus the second, paired."""
         return paired_difference(self.right(first, ids), self.right(second, ids), self.members(ids), self.resampling)
 
 
@@ -158,10 +136,10 @@ def compare_judges(
             apply, or different texts under one id.
     """
     labels, texts = match_labels_of_runs(judges, labels, name="the labels")
-    votes = align_votes(judges, labels, options)
-    results = judge_agreements(votes, options.failures)
+    votes = _align_votes(judges, labels, options)
+    results = _judge_agreements(votes, options.failures)
     names = [result.name for result in results]
-    comparisons = paired_comparisons(votes, names)
+    comparisons = _paired_comparisons(votes, names)
     return StudyResult(
         study="compare-judges",
         title=f"{' and '.join(names) if len(names) == 2 else f'{len(names)} judges'} on the same pairs",
@@ -169,25 +147,20 @@ def compare_judges(
         findings=tuple(_findings(votes, results, comparisons)),
         counts=_counts(votes, labels, results),
         tables=(
-            judge_table(results, options.order_rule),
-            difference_table(comparisons),
-            verdict_table(comparisons),
-            *group_tables(votes, names, labels.groups),
-            flip_table(votes, names, labels.samples),
+            _judge_table(results, options.order_rule),
+            _difference_table(comparisons),
+            _verdict_table(comparisons),
+            *_group_tables(votes, names, labels.groups),
+            _flip_table(votes, names, labels.samples),
         ),
-        figures=tuple(figures(votes, results, comparisons, labels.groups)),
+        figures=tuple(_figures(votes, results, comparisons, labels.groups)),
         warnings=(*_warnings(judges, votes, results), *labels.notes(), *texts.notes()),
     )
 
 
-def align_votes(
+def _align_votes(
     judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions
-) -> AlignedVotes:
-    """Join the judgments of all judges with the labels.
-
-    Raises:
-        InputError: fewer than two judges, a judge without labelled pairs, or no common pair.
-    """
+) -> _AlignedVotes:
     if len(judges) < 2:
         raise InputError(f"compare-judges: expected at least two files of judgments, got {len(judges)}")
     questions = questions_of(labels)
@@ -205,7 +178,7 @@ def align_votes(
         failed = "; ".join(f"{name}: {_failures(rows)}" for name, rows in joined.items())
         finding = f"no labelled pair has a verdict from all of {', '.join(judges)}"
         raise InputError(f"compare-judges: {finding} (failed: {failed})")
-    return AlignedVotes(
+    return _AlignedVotes(
         rows={name: {row.id: row for row in rows} for name, rows in joined.items()},
         judged=judged,
         common=common,
@@ -222,12 +195,11 @@ def _failures(rows: Sequence[JoinedPair]) -> str:
     return f"{codes.total()} of {len(rows)}{f' ({named})' if named else ''}"
 
 
-def judge_agreements(votes: AlignedVotes, failures: FailureHandling) -> list[JudgeAgreement]:
-    """Return the agreement of every judge, the best on the common pairs first."""
+def _judge_agreements(votes: _AlignedVotes, failures: FailureHandling) -> list[_JudgeAgreement]:
     failure = 0 if failures == "as_tie" else None
     truths, clusters = votes.truths(votes.common), votes.members(votes.common)
     results = [
-        JudgeAgreement(
+        _JudgeAgreement(
             name=name,
             judged=len(rows),
             failed=sum(row.judged is None for row in rows.values()),
@@ -241,14 +213,13 @@ def judge_agreements(votes: AlignedVotes, failures: FailureHandling) -> list[Jud
     return sorted(results, key=lambda result: -result.common.value)
 
 
-def paired_comparisons(votes: AlignedVotes, names: Sequence[str]) -> list[PairedComparison]:
-    """Compare each two judges, in the order of `names`, on all pairs that both labelled."""
+def _paired_comparisons(votes: _AlignedVotes, names: Sequence[str]) -> list[_PairedComparison]:
     comparisons = []
     for first, second in combinations(names, 2):
         ids = [key for key in votes.judged[first] if key in votes.judged[second]]
         labels, clusters = (votes.labels(first, ids), votes.labels(second, ids)), votes.members(ids)
         comparisons.append(
-            PairedComparison(
+            _PairedComparison(
                 first=first,
                 second=second,
                 difference=votes.difference(first, second, ids),
@@ -277,7 +248,7 @@ def _protocol(options: CompareOptions) -> str:
     )
 
 
-def _counts(votes: AlignedVotes, labels: LabelledSet, results: Sequence[JudgeAgreement]) -> dict[str, int]:
+def _counts(votes: _AlignedVotes, labels: LabelledSet, results: Sequence[_JudgeAgreement]) -> dict[str, int]:
     counts = {"labels": len(labels.labels), "judges": len(results), "common_pairs": len(votes.common)}
     for result in results:
         counts |= {f"judged by {result.name}": result.judged, f"failed by {result.name}": result.failed}
@@ -287,7 +258,7 @@ def _counts(votes: AlignedVotes, labels: LabelledSet, results: Sequence[JudgeAgr
 
 
 def _findings(
-    votes: AlignedVotes, results: Sequence[JudgeAgreement], comparisons: Sequence[PairedComparison]
+    votes: _AlignedVotes, results: Sequence[_JudgeAgreement], comparisons: Sequence[_PairedComparison]
 ) -> list[str]:
     lines = [
         f"On the {len(votes.common):,} pairs with a verdict from every judge, agreement with the labels is "
@@ -313,7 +284,7 @@ def _findings(
 
 
 def _warnings(
-    judges: Mapping[str, Mapping[str, Judgment]], votes: AlignedVotes, results: Sequence[JudgeAgreement]
+    judges: Mapping[str, Mapping[str, Judgment]], votes: _AlignedVotes, results: Sequence[_JudgeAgreement]
 ) -> list[str]:
     lines = []
     if len(votes.common) < FEW_PAIRS:
@@ -337,12 +308,11 @@ _MAX_BARS = 12
 _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 
 
-def judge_table(results: Sequence[JudgeAgreement], rule: LabelRule) -> Table:
-    """Return one row per judge; `rule` merged the orders."""
+def _judge_table(results: Sequence[_JudgeAgreement], rule: LabelRule) -> Table:
     return LAYOUTS.table("judges", [_judge_row(result) for result in results], rule=RULE_NAMES[rule])
 
 
-def _judge_row(result: JudgeAgreement) -> Row:
+def _judge_row(result: _JudgeAgreement) -> Row:
     alone = result.alone
     own = (None, None) if alone is None else (alone.accuracy, alone.f1)
     orders = _order_shares(None if alone is None else alone.position)
@@ -353,18 +323,16 @@ def _order_shares(position: PositionEstimates | None) -> tuple[Estimate | None, 
     return (None,) * 3 if position is None else (position.consistency, position.toward_first, position.toward_second)
 
 
-def difference_table(comparisons: Sequence[PairedComparison]) -> Table:
-    """Return one row per two judges."""
+def _difference_table(comparisons: Sequence[_PairedComparison]) -> Table:
     return LAYOUTS.table("differences", [_difference_row(pair, pair.test) for pair in comparisons])
 
 
-def _difference_row(pair: PairedComparison, test: McNemar) -> Row:
+def _difference_row(pair: _PairedComparison, test: McNemar) -> Row:
     counts = (test.both, test.only_first, test.only_second, test.neither)
     return (pair.first, pair.second, pair.difference, *counts, test.p_value, pair.holm, pair.same, pair.kappa)
 
 
-def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
-    """Return a confusion matrix per two judges."""
+def _verdict_table(comparisons: Sequence[_PairedComparison]) -> Table:
     return LAYOUTS.table(
         "verdicts",
         [
@@ -375,8 +343,9 @@ def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
     )
 
 
-def group_tables(votes: AlignedVotes, names: Sequence[str], groups: Mapping[str, Mapping[str, str]]) -> Iterator[Table]:
-    """Yield one table per grouping: agreement of each judge by value, and the difference from the best judge."""
+def _group_tables(
+    votes: _AlignedVotes, names: Sequence[str], groups: Mapping[str, Mapping[str, str]]
+) -> Iterator[Table]:
     best = names[0]
     for group, members in groups.items():
         rows: list[Row] = []
@@ -394,8 +363,7 @@ def group_tables(votes: AlignedVotes, names: Sequence[str], groups: Mapping[str,
         )
 
 
-def flip_table(votes: AlignedVotes, names: Sequence[str], samples: Mapping[str, Sample]) -> Table:
-    """Return the pairs on which judges differ."""
+def _flip_table(votes: _AlignedVotes, names: Sequence[str], samples: Mapping[str, Sample]) -> Table:
     rows: list[Row] = []
     for key in votes.common:
         labels = [votes.judged[name][key] for name in names]
@@ -415,13 +383,12 @@ def flip_table(votes: AlignedVotes, names: Sequence[str], samples: Mapping[str, 
     )
 
 
-def figures(
-    votes: AlignedVotes,
-    results: Sequence[JudgeAgreement],
-    comparisons: Sequence[PairedComparison],
+def _figures(
+    votes: _AlignedVotes,
+    results: Sequence[_JudgeAgreement],
+    comparisons: Sequence[_PairedComparison],
     groups: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Figure]:
-    """Yield agreements, differences, and agreement by group."""
     truths = votes.truths(votes.common).tolist()
     commonest = max(truths.count(label) for label in _VERDICTS) / len(truths)
     agreements = [(result.name, result.common) for result in results]
@@ -438,7 +405,7 @@ def figures(
 
 
 def _group_bars(
-    votes: AlignedVotes,
+    votes: _AlignedVotes,
     names: Sequence[str],
     group: str,
     values: Sequence[tuple[str, list[str]]],

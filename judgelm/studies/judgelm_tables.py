@@ -84,9 +84,7 @@ class TableRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableLayout:
-    """Title, leading columns and metrics of a table of the paper."""
-
+class _TableLayout:
     title: str
     heads: Mapping[str, str]
     measures: tuple[str, ...]
@@ -116,21 +114,21 @@ _PANDALM_NOTE = (
 _POSITION = ("consistency", "toward_first", "toward_second", "delta")
 _SCALING = ("agreement", *_POSITION, "agreement_by_mean")
 
-LAYOUTS: Mapping[int, TableLayout] = {
-    1: TableLayout(
+LAYOUTS: Mapping[int, _TableLayout] = {
+    1: _TableLayout(
         title="Main results",
         heads={"reference": "judged with reference?", "method": "method"},
         measures=("agreement", "precision", "recall", "f1", "consistency", "agreement_by_mean"),
     ),
-    2: TableLayout(
+    2: _TableLayout(
         title="Against people (PandaLM's test set)",
         heads={"method": "method"},
         measures=("accuracy", "precision", "recall", "f1"),
     ),
-    3: TableLayout(title="Efficiency", heads={"method": "method", "model_size": "model size"}, measures=()),
-    4: TableLayout(title="Scaling", heads={"judge_size": "judge size", "data_scale": "data scale"}, measures=_SCALING),
-    5: TableLayout(title="Swap augmentation", heads={"method": "method"}, measures=_SCALING),
-    6: TableLayout(
+    3: _TableLayout(title="Efficiency", heads={"method": "method", "model_size": "model size"}, measures=()),
+    4: _TableLayout(title="Scaling", heads={"judge_size": "judge size", "data_scale": "data scale"}, measures=_SCALING),
+    5: _TableLayout(title="Swap augmentation", heads={"method": "method"}, measures=_SCALING),
+    6: _TableLayout(
         title="Reference support and reference drop",
         heads={"method": "method", "trained": "fine-tuned with ref?", "tested": "tested with ref?"},
         measures=_SCALING,
@@ -222,7 +220,7 @@ def _measured(table_number: int, rows: Sequence[TableRun]) -> Table:
         (
             *(run.heads[key] for key in layout.heads),
             _COUNTINGS[counted] if table_number != 2 else counted,
-            *(metric_value(run, name, counted) for name in layout.measures),
+            *(_metric_value(run, name, counted) for name in layout.measures),
             *_counts(run, counted),
         )
         for run in rows
@@ -248,8 +246,7 @@ def _counts(run: TableRun, counted: Counted) -> tuple[int, int, int]:
     return counts.joined if counted == "ties" else counts.judged, counts.failed, counts.failed_orders
 
 
-def metric_value(run: TableRun, name: str, counted: Counted = "ties") -> Estimate | None:
-    """Return a metric by its name in the tables; None if undefined."""
+def _metric_value(run: TableRun, name: str, counted: Counted = "ties") -> Estimate | None:
     if name == "agreement_by_mean":
         other = run.evaluation.other_rules.get("mean")
         return None if other is None or counted == "ties" else other.excluded
@@ -271,7 +268,7 @@ def _unreadable(table_number: int, run: TableRun) -> list[str]:
     judge, theirs, ours, warnings = _name(table_number, run), run.authors.counts, run.evaluation.counts, []
     if theirs.failed_orders or ours.failed_orders:
         name = LAYOUTS[table_number].measures[0]
-        ties, left_out = metric_value(run, name), metric_value(run, name, "left out")
+        ties, left_out = _metric_value(run, name), _metric_value(run, name, "left out")
         without = "undefined without the latter" if left_out is None else f"{format_share(left_out)} without the latter"
         assert ties is not None, "ties include every pair"
         reader = "PandaLM's protocol" if table_number == 2 else "the authors' code"
@@ -389,7 +386,7 @@ def _scaling(rows: Sequence[TableRun]) -> Lines:
             Series(
                 name=size,
                 x=tuple(at[run.heads["data_scale"]] for run in runs),
-                y=tuple(metric_value(run, "agreement") for run in runs),
+                y=tuple(_metric_value(run, "agreement") for run in runs),
             )
             for size, runs in by_size.items()
         ),
@@ -408,7 +405,7 @@ def _number(text: str) -> float | None:
 
 def _best(table_number: int, rows: Sequence[TableRun]) -> str:
     name = LAYOUTS[table_number].measures[0]
-    measured = [(estimate, run) for run in rows if (estimate := metric_value(run, name)) is not None]
+    measured = [(estimate, run) for run in rows if (estimate := _metric_value(run, name)) is not None]
     estimate, run = max(measured, key=lambda pair: pair[0].value)
     unreadable = run.authors.counts.failed
     ties = f", {unreadable:,} of its replies unreadable and counted as ties" if unreadable else ""

@@ -201,8 +201,8 @@ class ScoreHistogram:
     not_finite: int = 0
 
 
-def score_edges(lowest: float, highest: float) -> NDArray[np.float64]:
-    """Return edges of bins of width 1 around whole scores, halves rounding up; twenty bins on a scale above 50."""
+def _score_edges(lowest: float, highest: float) -> NDArray[np.float64]:
+    """Edges of bins of width 1 around whole scores, halves rounding up; twenty bins on a scale above 50."""
     low, high = np.floor(lowest + 0.5) - 0.5, np.floor(highest + 0.5) + 0.5
     return np.arange(low, high + 1) if high - low <= 50 else np.linspace(low, high, 21)
 
@@ -219,7 +219,7 @@ def score_histogram(judgments: Sequence[Judgment]) -> ScoreHistogram | None:
     scores = written[np.isfinite(written).all(axis=1)]
     if not len(scores):
         return None
-    edges = score_edges(scores.min(), scores.max())
+    edges = _score_edges(scores.min(), scores.max())
     first, second = (np.histogram(scores[:, position], bins=edges)[0].tolist() for position in (0, 1))
     mean_first, mean_second = scores.mean(axis=0).tolist()
     return ScoreHistogram(

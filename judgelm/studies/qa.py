@@ -87,8 +87,8 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     types = _types_judge(answers, main, options, counting if people else None)
     tables = [score_table(answers, main, counting), judged_everywhere_table(answers, runs, counting)]
     if people:
-        tables.append(human_table(answers, main, counting))
-        tables += [threshold_table(answers, counting), prompt_table(answers, runs, counting)]
+        tables.append(_human_table(answers, main, counting))
+        tables += [_threshold_table(answers, counting), _prompt_table(answers, runs, counting)]
     by_type, type_bars = _types(answers, types, counting, people=people)
     own, siblings = _preferences(answers, main, options, counting)
     tables.append(by_type)
@@ -98,7 +98,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
         included = "includes" if options.sibling_others else "excludes"
         note = f"A sibling is compared with all other judges, which {included} the answering model's own."
         tables.append(preference_table(siblings, kind="sibling", source="QA-Judge, Table 13", note=note))
-    tables += [judge_table(answers, runs), authors_table(answers, runs, counting, people=people)]
+    tables += [judge_table(answers, runs), _authors_table(answers, runs, counting, people=people)]
     return StudyResult(
         study="qa",
         title="Short answers: exact match, F1, judges and annotators",
@@ -132,13 +132,13 @@ def _types_judge(
         return next(run for run in main if run.judge == options.types_judge)
     if counting is None:
         return main[0]
-    means = [correlations(answers, run.cascade_label, counting).average.mean for run in main]
+    means = [_correlations(answers, run.cascade_label, counting).average.mean for run in main]
     return max(zip(means, main, strict=True), key=lambda pair: -2 if pair[0] is None else pair[0].value)[1]
 
 
 def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Bars]:
     shares = type_shares(answers, run, counting)
-    agreed = type_correlations(answers, run, counting) if people else {}
+    agreed = _type_correlations(answers, run, counting) if people else {}
     types = LAYOUTS.table(
         "types",
         [(name, n, false, share, agreed.get(name)) for name, (n, false, share) in shares.items()],
@@ -201,7 +201,7 @@ def _agreement_sentences(answers: Sequence[QaAnswer], main: Sequence[QaRun], cou
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in main}
     sentences = []
     for name, labelling in (labellings | {"Exact match": lambda answer: answer.gate.exact}).items():
-        average = correlations(answers, labelling, counting).average
+        average = _correlations(answers, labelling, counting).average
         if average.mean is None:
             sentences.append(f"{name}: the correlation with annotators is undefined for every answering model.")
             continue
@@ -265,31 +265,22 @@ UNDEFINED = (
 )
 
 
-class Correlations(NamedTuple):
-    """Correlations by answering model, and their average."""
-
+class _Correlations(NamedTuple):
     by_model: dict[str, Estimate | None]
     average: MeanCorrelation
 
 
-def correlations(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> Correlations:
-    """Return Pearson's correlation with human labels for each answering model, and the average.
-
-    Args:
-        answers: those without a human label are ignored.
-        labelling: an answer's label; None is treated according to `counting`.
-        counting: treatment of failures, and resampling.
-    """
+def _correlations(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> _Correlations:
+    """Pearson's with human labels by answering model, and the average."""
     models = dict.fromkeys(answer.model for answer in answers if answer.human is not None)
     groups = {
-        model: rated([answer for answer in answers if answer.model == model], labelling, counting) for model in models
+        model: _rated([answer for answer in answers if answer.model == model], labelling, counting) for model in models
     }
     by_answering_model = {model: correlation(group, counting.resampling) for model, group in groups.items()}
-    return Correlations(by_answering_model, mean_correlation(groups, counting.resampling))
+    return _Correlations(by_answering_model, mean_correlation(groups, counting.resampling))
 
 
-def rated(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> Rated:
-    """Return the answers that have a human label and a label that counts."""
+def _rated(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> Rated:
     counted = counting.counted([answer for answer in answers if answer.human is not None], labelling)
     return Rated(
         human=np.array([answer.human for answer, _ in counted], dtype=bool),
@@ -298,31 +289,31 @@ def rated(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting)
     )
 
 
-def f1_at(threshold: float) -> Labelling:
-    """Count an F1 of at least the threshold as correct; by the gate's rules, as in the original code."""
+def _f1_at(threshold: float) -> Labelling:
+    """By the gate's rules, as in the original code."""
     return lambda answer: answer.gate.f1 >= threshold
 
 
-def human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
-    """Compare judges, EM and F1 at 0.5 with annotators, by answering model (Table 2)."""
+def _human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
+    """Table 2."""
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in runs}
-    labellings |= {"EM": lambda answer: answer.gate.exact, "F1 of 0.5 and more": f1_at(0.5)}
+    labellings |= {"EM": lambda answer: answer.gate.exact, "F1 of 0.5 and more": _f1_at(0.5)}
     return _table(
-        {name: correlations(answers, labelling, counting) for name, labelling in labellings.items()},
+        {name: _correlations(answers, labelling, counting) for name, labelling in labellings.items()},
         name="human-correlation",
         title="Correlation with human labels",
         source="QA-Judge, Table 2",
     )
 
 
-def threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> Table:
-    """Compare F1 at six thresholds with annotators (Table 10)."""
-    by_threshold = {f"F1 ≥ {cut:g}": correlations(answers, f1_at(cut), counting) for cut in F1_THRESHOLDS}
+def _threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> Table:
+    """Table 10."""
+    by_threshold = {f"F1 ≥ {cut:g}": _correlations(answers, _f1_at(cut), counting) for cut in F1_THRESHOLDS}
     title = "Correlation of F1 with human labels"
     return _table(by_threshold, name="f1-thresholds", title=title, source="QA-Judge, Table 10")
 
 
-def _table(by_labelling: Mapping[str, Correlations], *, name: str, title: str, source: str) -> Table:
+def _table(by_labelling: Mapping[str, _Correlations], *, name: str, title: str, source: str) -> Table:
     models = list(dict.fromkeys(model for correlation in by_labelling.values() for model in correlation.by_model))
     rows: list[Row] = [(model, *(each.by_model.get(model) for each in by_labelling.values())) for model in models]
     rows.append(("average", *(each.average.mean for each in by_labelling.values())))
@@ -338,14 +329,14 @@ def _table(by_labelling: Mapping[str, Correlations], *, name: str, title: str, s
     )
 
 
-def prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
-    """Return the average correlation per prompt with maximum, mean and variance (Table 7); None for one prompt."""
+def _prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
+    """Table 7."""
     variants = list(dict.fromkeys(run.variant for run in runs))
     judges = list(dict.fromkeys(run.judge for run in runs))
     if len(variants) < 2:
         return None
     averages = {
-        (run.judge, run.variant): correlations(answers, run.cascade_label, counting).average.mean for run in runs
+        (run.judge, run.variant): _correlations(answers, run.cascade_label, counting).average.mean for run in runs
     }
     rows: list[Row] = []
     for judge in judges:
@@ -372,30 +363,29 @@ def prompt_spread(values: Sequence[float]) -> tuple[float | None, float | None, 
     return max(values), statistics.fmean(values), statistics.variance(values) if len(values) > 1 else None
 
 
-def authors_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting, *, people: bool) -> Table:
-    """Count failures by both rules of the authors' code, next to judgelm's own."""
+def _authors_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting, *, people: bool) -> Table:
     rules: dict[AuthorsRule, str] = {"first": "first tags, or all", "last_on_line": "last tags on a line (Mistral)"}
     rows: list[Row] = []
     for run in runs:
         unlabelled = sum(run.label(answer) is None for answer in answers if answer.id in run.judgments)
-        own = correlations(answers, run.cascade_label, counting).average.mean if people else None
+        own = _correlations(answers, run.cascade_label, counting).average.mean if people else None
         score = counting.share(answers, run.cascade_label)
         for rule, words in rules.items():
             labelling = partial(run.authors_label, rule=rule)
             read = Counter(run.authors_reading(answer, rule) for answer in answers)
-            theirs = correlations(answers, labelling, counting).average.mean if people else None
+            theirs = _correlations(answers, labelling, counting).average.mean if people else None
             counts = (read.total() - read[None], read["correct"], read["incorrect"], read["neither"], unlabelled)
             share = counting.share(answers, labelling)
             rows.append((run.judge, run.variant, words, *counts, share, score, theirs, own))
     return LAYOUTS.table("authors-failures", rows, undefined=UNDEFINED)
 
 
-def type_correlations(answers: Sequence[QaAnswer], run: QaRun, counting: Counting) -> dict[str, Estimate | None]:
-    """Return the correlation with annotators by answer type, over all answering models (Table 4)."""
+def _type_correlations(answers: Sequence[QaAnswer], run: QaRun, counting: Counting) -> dict[str, Estimate | None]:
+    """Table 4."""
     types = dict.fromkeys(answer.answer_type for answer in answers)
     return {
         name: correlation(
-            rated([answer for answer in answers if answer.answer_type == name], run.cascade_label, counting),
+            _rated([answer for answer in answers if answer.answer_type == name], run.cascade_label, counting),
             counting.resampling,
         )
         for name in types

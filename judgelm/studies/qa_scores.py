@@ -210,15 +210,14 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def by_model(answers: Sequence[QaAnswer]) -> dict[tuple[str, str], list[QaAnswer]]:
-    """Group answers by data set and answering model, in order of first occurrence."""
+def _by_model(answers: Sequence[QaAnswer]) -> dict[tuple[str, str], list[QaAnswer]]:
     return grouped(answers, lambda answer: (answer.data_set, answer.model))
 
 
 def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
     """Return EM, F1 and the share that each judge calls correct, exact matches included (Table 3)."""
     rows: list[Row] = []
-    for (data_set, model), members in by_model(answers).items():
+    for (data_set, model), members in _by_model(answers).items():
         questions = [answer.question for answer in members]
         exact = share(np.array([answer.own.exact for answer in members]), questions, counting.resampling)
         f1 = mean(np.array([answer.own.f1 for answer in members]), questions, counting.resampling)
@@ -243,32 +242,30 @@ def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Co
     )
 
 
-class Gap(NamedTuple):
-    """A judge's score minus EM, on answers with a label."""
-
+class _Gap(NamedTuple):
     judge: str
     data_set: str
     model: str
     points: Estimate
 
 
-def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> list[Gap]:
+def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> list[_Gap]:
     """Return the gap of every judge, data set and answering model, widest first; paired by answer."""
     gaps = []
     for run in runs:
-        for (data_set, model), members in by_model(answers).items():
+        for (data_set, model), members in _by_model(answers).items():
             counted = counting.counted(members, run.cascade_label)
             if counted:
                 gains = np.array([float(label) - float(answer.own.exact) for answer, label in counted])
                 points = mean(gains, [answer.question for answer, _ in counted], counting.resampling)
-                gaps.append(Gap(run.name, data_set, model, points))
+                gaps.append(_Gap(run.name, data_set, model, points))
     return sorted(gaps, key=lambda gap: -gap.points.value)
 
 
 def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
     """Compare judging only answers with EM 0 with judging all (Table 11); None if no run judged all."""
     rows: list[Row] = []
-    groups = by_model(answers)
+    groups = _by_model(answers)
     for run in (run for run in runs if run.judged_all(answers)):
         for (data_set, model), members in groups.items():
             everywhere = {answer.id: label for answer, label in counting.counted(members, run.label)}

@@ -62,23 +62,23 @@ def study_self_bias(
             is missing or has the wrong type.
     """
     options = options or SelfBiasOptions()
-    paired = paired_ratings(ratings, options)
+    paired = _paired_ratings(ratings, options)
     try:
         fits = fit_everything(paired, options, progress)
     except ValueError as error:
         raise InputError(f"ratings: {error}") from error
     progress(f"means from few labels, {options.draws} draws per judge")
-    powered, problems = few_label_table(paired, options)
+    powered, problems = _few_label_table(paired, options)
     progress("tables and their intervals")
     tables = [
         *_fit_tables(paired, fits),
-        debiased_table(paired, fits.main, options.resampling),
+        _debiased_table(paired, fits.main, options.resampling),
         powered,
-        panel_table(paired, options.resampling),
-        correlation_table(paired, options.reference),
-        agreement_table(ratings.frame, options.resampling),
-        attention_table(ratings.frame, options.resampling),
-        coverage_table(ratings.frame, paired, options.reference),
+        _panel_table(paired, options.resampling),
+        _correlation_table(paired, options.reference),
+        _agreement_table(ratings.frame, options.resampling),
+        _attention_table(ratings.frame, options.resampling),
+        _coverage_table(ratings.frame, paired, options.reference),
     ]
     return StudyResult(
         study="self-bias",
@@ -87,7 +87,7 @@ def study_self_bias(
         findings=tuple(findings(fits, powered)),
         counts=_counts(ratings, paired, options.reference) | {"fits that failed": len(fits.failed)},
         tables=tuple(table for table in tables if table is not None and table.rows),
-        figures=(*forests(paired, fits), *heat_maps(paired, options.reference)),
+        figures=(*forests(paired, fits), *_heat_maps(paired, options.reference)),
         warnings=tuple(_warnings(ratings, paired, fits, problems)),
     )
 
@@ -103,7 +103,7 @@ def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = Non
         InputError: as `study_self_bias`.
     """
     options = options or SelfBiasOptions()
-    paired = paired_ratings(ratings, options)
+    paired = _paired_ratings(ratings, options)
     try:
         frame = debiased(paired, fit_main(paired, options))
     except ValueError as error:
@@ -113,12 +113,7 @@ def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = Non
     return frame[columns].rename(columns=names)
 
 
-def paired_ratings(ratings: RatingTable, options: SelfBiasOptions) -> PairedRatings:
-    """Pair the ratings with reference scores and families.
-
-    Raises:
-        InputError: no score has a reference, or a model is in two families.
-    """
+def _paired_ratings(ratings: RatingTable, options: SelfBiasOptions) -> PairedRatings:
     try:
         family_of = family_by_name if options.families is None else families_given(options.families)
         return pair_with_reference(ratings.frame, family_of, reference=options.reference, scaling=options.scaling)
@@ -196,8 +191,7 @@ def _warnings(ratings: RatingTable, paired: PairedRatings, fits: Fits, problems:
     yield from problems
 
 
-def debiased_table(paired: PairedRatings, fit: BiasFit, resampling: Resampling) -> Table:
-    """Return means of each judge for its own and its family's completions: rated, debiased, reference."""
+def _debiased_table(paired: PairedRatings, fit: BiasFit, resampling: Resampling) -> Table:
     frame = debiased(paired, fit)
     rows: list[Row] = []
     for judge in by_family(paired, paired.judges):
@@ -217,13 +211,12 @@ def _ranks(frame: pd.DataFrame, judge: str) -> tuple[int, int, int]:
     return int(ranks["rating"]), int(ranks["debiased"]), int(ranks["reference"])
 
 
-def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Table, list[str]]:
-    """Estimate the mean human score from few labels and each judge's ratings; also return failures."""
+def _few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Table, list[str]]:
     rows: list[Row] = []
     problems: list[str] = []
     for judge in by_family(paired, paired.judges):
         try:
-            rows.append((judge, *few_label_means(paired, judge, options)))
+            rows.append((judge, *_few_label_means(paired, judge, options)))
         except TooFewLabels as error:
             problems.append(f"Prediction-powered inference with {judge}: {error}.")
     hidden = paired.unreferenced.empty
@@ -237,17 +230,10 @@ def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Ta
     return few_labels, problems
 
 
-def few_label_means(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> Row:
-    """Estimate the mean human score from few labels and one judge's ratings.
+def _few_label_means(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> Row:
+    """The cells after the judge in the table of few labels.
 
-    Returns:
-        Three estimates: labels alone, stratified; prediction-powered, one stratum; prediction-powered, by dimension and
-            own
-        family. Then the mean of all labels (None if some are missing), the mean widths of the second and third interval
-        relative to the first, and the share of draws whose third interval contains the mean of all labels.
-
-    Raises:
-        TooFewLabels: a stratum has fewer than two labels.
+    The mean is known if every completion is labelled; widths are means over draws.
     """
     labelled = paired.frame[paired.frame["judge"] == judge]
     rest = paired.unreferenced[paired.unreferenced["judge"] == judge]
@@ -307,8 +293,7 @@ def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> S
     return _stratum("drawn", rows[shown], rows[~shown])
 
 
-def panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
-    """Assess single judges, families, mixed panels and all judges."""
+def _panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
     rows: list[Row] = []
     for judges in usual_panels(paired):
         panel = assess_panel(paired, judges, resampling)
@@ -318,8 +303,7 @@ def panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
     return LAYOUTS.table("panels", rows)
 
 
-def heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
-    """Return the mean normalised score of each judge for each model, overall and by dimension."""
+def _heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
     maps = [_heat_map(paired, paired.frame, "mean-scores", "Mean score of each judge for each model", reference)]
     if len(paired.dimensions) > 1:
         for index, name in enumerate(paired.dimensions, 1):
@@ -347,8 +331,7 @@ def _heat_map(paired: PairedRatings, frame: pd.DataFrame, name: str, title: str,
     )
 
 
-def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str) -> Table:
-    """Count the rows, missing scores and used rows of each judge."""
+def _coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str) -> Table:
     judged = ratings[(ratings["check"] == "") & ~ratings["judge"].isin([reference, GOLD])]
     rows: list[Row] = []
     for judge in by_family(paired, judged["judge"].unique()):
@@ -360,8 +343,7 @@ def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str)
     return LAYOUTS.table("coverage", rows)
 
 
-def correlation_table(paired: PairedRatings, reference: str) -> Table:
-    """Return Spearman's tie-corrected correlation of each judge with the reference, by dimension."""
+def _correlation_table(paired: PairedRatings, reference: str) -> Table:
     by_judge_and_dimension = {
         (judge, dimension): rank_correlation(rows["rating"].to_numpy(), rows["reference"].to_numpy())
         for (judge, dimension), rows in paired.frame.groupby(["judge", "dimension"])
@@ -380,8 +362,7 @@ def correlation_table(paired: PairedRatings, reference: str) -> Table:
     )
 
 
-def agreement_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:
-    """Return agreement among annotators and with gold; None if there is one score each."""
+def _agreement_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:
     people = ratings[(ratings["check"] == "") & (ratings["judge"] == HUMAN)]
     gold = ratings[(ratings["check"] == "") & (ratings["judge"] == GOLD)]
     if people["annotator"].nunique() < 2 and gold.empty:
@@ -407,8 +388,7 @@ def _agreement(people: pd.DataFrame, gold: pd.DataFrame, dimension: str, resampl
     yield rank_correlation(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy())
 
 
-def attention_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:
-    """Return the share of attention checks that each rater scored low; None without checks."""
+def _attention_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:
     checks = ratings[ratings["check"] != ""]
     if checks.empty:
         return None

@@ -64,7 +64,7 @@ _FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeQuality:
+class _JudgeQuality:
     """Generation accuracy and F1 of a judge on one data set with one method, in [0, 1]."""
 
     judge: str
@@ -73,7 +73,7 @@ class JudgeQuality:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crossover:
+class _Crossover:
     """Generation accuracy from which self-reference is better than CoT, in [0, 1].
 
     Attributes:
@@ -109,7 +109,7 @@ def self_reference_study(
         {f"{run.judge}, {method}": judgments for run in runs for method in METHODS if (judgments := run.of(method))}
     )
     answers = join_answers(runs, truths, resampling)
-    correlated, gained = correlations(answers), gains(answers)
+    correlated, gained = _correlations(answers), _gains(answers)
     counts = count_answers(runs, truths, answers)
     change = change_table(answers) if gained else None
     return StudyResult(
@@ -124,19 +124,18 @@ def self_reference_study(
     )
 
 
-def judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> list[JudgeQuality]:
-    """Return the judges with both numbers defined, in the order given."""
+def _judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> list[_JudgeQuality]:
     results = []
     for judge in answers.judges:
         rows = answer_arrays(answers.of(judge, method, dataset), own_known=False)
         f1 = quality(rows.truth, rows.judged[0], rows.questions, answers.resampling).f1
         generation = own_accuracy(answers, judge, dataset)
         if f1 is not None and generation is not None:
-            results.append(JudgeQuality(judge=judge, generation=generation.value, f1=f1))
+            results.append(_JudgeQuality(judge=judge, generation=generation.value, f1=f1))
     return results
 
 
-def crossover(points: list[tuple[float, float]]) -> Crossover:
+def crossover(points: list[tuple[float, float]]) -> _Crossover:
     """Find where the gains start, from (generation accuracy, gain in F1) of each judge.
 
     Source: Self-Reference, section 5.2 and Figure 4 (about 50 % on MMLU-Pro).
@@ -144,7 +143,7 @@ def crossover(points: list[tuple[float, float]]) -> Crossover:
     losing = [accuracy for accuracy, gain in points if gain <= 0]
     last = max(losing, default=None)
     above = [accuracy for accuracy, gain in points if gain > 0 and (last is None or accuracy > last)]
-    return Crossover(
+    return _Crossover(
         n=len(points),
         gaining=sum(gain > 0 for _, gain in points),
         from_accuracy=min(above, default=None),
@@ -153,8 +152,8 @@ def crossover(points: list[tuple[float, float]]) -> Crossover:
     )
 
 
-def crossover_table(answers: JudgedAnswers) -> Table:
-    """Figure 4 as a table: the generation accuracy from which self-reference is better, by data set."""
+def _crossover_table(answers: JudgedAnswers) -> Table:
+    """Figure 4 as a table."""
     rows: list[Row] = []
     for dataset in answers.datasets:
         points = []
@@ -167,7 +166,7 @@ def crossover_table(answers: JudgedAnswers) -> Table:
     return LAYOUTS.table("crossover", rows)
 
 
-def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
+def rank_correlation(results: list[_JudgeQuality]) -> Estimate | None:
     """Return Spearman's correlation of generation accuracy and F1 over judges, with Fieller's interval.
 
     None with fewer than five judges, a constant side, or a correlation of 1 or -1 (no width).
@@ -176,18 +175,17 @@ def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
     return None if value is None or len(results) < 5 else fisher_interval(value, len(results), variance=_FIELLER)
 
 
-def selection_table(answers: JudgedAnswers) -> Table:
-    """Return the cost of choosing the judge that answers best instead of the best judge."""
+def _selection_table(answers: JudgedAnswers) -> Table:
     rows: list[Row] = []
     for dataset in answers.datasets:
         for method in answers.methods:
-            results = judge_qualities(answers, dataset, method)
+            results = _judge_qualities(answers, dataset, method)
             if len(results) < 2:
                 continue
             chosen = max(results, key=lambda result: result.generation)
             best = max(results, key=lambda result: result.f1.value)
             rank = 1 + sum(result.f1.value > chosen.f1.value for result in results)
-            regret = f1_regret(answers, dataset, method, (chosen.judge, best.judge))
+            regret = _f1_regret(answers, dataset, method, (chosen.judge, best.judge))
             keys = (dataset, METHOD_NAMES[method], len(results), chosen.judge, best.judge)
             mean = sum(result.f1.value for result in results) / len(results)
             rows.append((*keys, chosen.f1, best.f1, regret, mean, rank, _spearman(results), rank_correlation(results)))
@@ -209,8 +207,9 @@ def selection_table(answers: JudgedAnswers) -> Table:
     )
 
 
-def f1_regret(answers: JudgedAnswers, dataset: str, method: Method, judges: tuple[str, str]) -> Estimate | float | None:
-    """Return the second judge's F1 minus the first's on the answers that both judged; 0 for the same judge."""
+def _f1_regret(
+    answers: JudgedAnswers, dataset: str, method: Method, judges: tuple[str, str]
+) -> Estimate | float | None:
     if judges[0] == judges[1]:
         return 0.0
     both = answer_arrays(*(answers.of(judge, method, dataset) for judge in judges), own_known=False)
@@ -218,7 +217,7 @@ def f1_regret(answers: JudgedAnswers, dataset: str, method: Method, judges: tupl
     return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, answers.resampling).f1
 
 
-def _spearman(results: list[JudgeQuality]) -> float | None:
+def _spearman(results: list[_JudgeQuality]) -> float | None:
     generation, f1 = [result.generation for result in results], [result.f1.value for result in results]
     if len(results) < 3 or len(set(generation)) < 2 or len(set(f1)) < 2:
         return None
@@ -235,15 +234,14 @@ def _root(points: list[tuple[float, float]]) -> float | None:
     return float(-line.intercept / line.slope)
 
 
-Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
+_Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
 """(data set, judge, method) -> correlations."""
 
-Gains = Mapping[tuple[str, str], Estimate | None]
+_Gains = Mapping[tuple[str, str], Estimate | None]
 """(data set, judge) -> gain in the partial correlation by self-reference."""
 
 
-def correlations(answers: JudgedAnswers) -> Correlations:
-    """Compute equations 13 and 14 for every data set, judge and method."""
+def _correlations(answers: JudgedAnswers) -> _Correlations:
     results = {}
     for dataset, judge, method in answers.runs():
         arrays = answer_arrays(answers.of(judge, method, dataset))
@@ -251,14 +249,12 @@ def correlations(answers: JudgedAnswers) -> Correlations:
     return results
 
 
-def band_counts(results: Correlations, method: Method) -> Counter[str]:
-    """Count a method's cases by strength: weak (below 0.3), moderate, strong (0.5 or more) or undefined."""
+def _band_counts(results: _Correlations, method: Method) -> Counter[str]:
     values = [result.g_j_given_a.estimate for (_, _, judged_with), result in results.items() if judged_with == method]
     return Counter("undefined" if value is None else band(value.value) for value in values)
 
 
-def correlation_table(results: Correlations) -> Table:
-    """Return all four correlations, both intervals of the partial correlation, and its strength."""
+def _correlation_table(results: _Correlations) -> Table:
     rows: list[Row] = []
     for (dataset, judge, method), result in results.items():
         partial = result.g_j_given_a
@@ -270,8 +266,7 @@ def correlation_table(results: Correlations) -> Table:
     return LAYOUTS.table("partial-correlation", rows)
 
 
-def gains(answers: JudgedAnswers) -> Gains:
-    """Return the gain in r_GJ|A by self-reference on the answers that both methods judged."""
+def _gains(answers: JudgedAnswers) -> _Gains:
     changes = {}
     for dataset, judge in answers.cells():
         both = answers.both(judge, dataset)
@@ -280,8 +275,7 @@ def gains(answers: JudgedAnswers) -> Gains:
     return changes
 
 
-def gain_table(results: Correlations, gained: Gains) -> Table:
-    """Table 4: r_GJ|A under both methods and the gain."""
+def _gain_table(results: _Correlations, gained: _Gains) -> Table:
     rows: list[Row] = []
     for (dataset, judge), gain in gained.items():
         cot, guided = (results[dataset, judge, method].g_j_given_a.estimate for method in ("cot", "guided"))
@@ -290,8 +284,7 @@ def gain_table(results: Correlations, gained: Gains) -> Table:
     return LAYOUTS.table("partial-correlation-gain", rows)
 
 
-def mean_gain(gained: Gains) -> tuple[float, int] | None:
-    """Return mean and number of the defined gains; None without any (section 5.2: 0.35)."""
+def _mean_gain(gained: _Gains) -> tuple[float, int] | None:
     values = [gain.value for gain in gained.values() if gain is not None]
     return (sum(values) / len(values), len(values)) if values else None
 
@@ -304,14 +297,14 @@ def _remark(correlation: Correlation) -> str:
     return ""
 
 
-def _tables(answers: JudgedAnswers, correlated: Correlations, gained: Gains, change: Table | None) -> Iterator[Table]:
+def _tables(answers: JudgedAnswers, correlated: _Correlations, gained: _Gains, change: Table | None) -> Iterator[Table]:
     yield from (quality_table(answers), split_table(answers), four_way_table(answers))
     yield from (overconfidence_table(answers, method) for method in answers.methods)
-    yield correlation_table(correlated)
+    yield _correlation_table(correlated)
     if change is not None:
-        yield from (gain_table(correlated, gained), change, crossover_table(answers))
+        yield from (_gain_table(correlated, gained), change, _crossover_table(answers))
     if len(answers.judges) > 1:
-        yield selection_table(answers)
+        yield _selection_table(answers)
 
 
 def _protocol(answers: JudgedAnswers) -> str:
@@ -323,16 +316,18 @@ def _protocol(answers: JudgedAnswers) -> str:
     )
 
 
-def _findings(answers: JudgedAnswers, correlated: Correlations, gained: Gains, change: Table | None) -> tuple[str, ...]:
+def _findings(
+    answers: JudgedAnswers, correlated: _Correlations, gained: _Gains, change: Table | None
+) -> tuple[str, ...]:
     sentences = []
     for method in answers.methods:
-        bands = band_counts(correlated, method)
+        bands = _band_counts(correlated, method)
         sentences.append(
             f"{METHOD_NAMES[method]}: the partial correlation of answering and judging is weak in {bands['weak']}, "
             f"moderate in {bands['moderate']} and strong in {bands['strong']} of {bands.total()} cases, undefined in "
             f"{bands['undefined']}."
         )
-    if mean := mean_gain(gained):
+    if mean := _mean_gain(gained):
         sentences.append(
             f"Self-reference raises the partial correlation by {mean[0]:.3f} on average, over n = {mean[1]} cases "
             "(a plain mean of cases)."
@@ -370,7 +365,7 @@ def _warnings(answers: JudgedAnswers, counts: Mapping[str, int]) -> tuple[str, .
     return tuple(warnings)
 
 
-def _figures(answers: JudgedAnswers, results: Correlations) -> tuple[Figure, ...]:
+def _figures(answers: JudgedAnswers, results: _Correlations) -> tuple[Figure, ...]:
     drawn: list[Figure] = []
     for index, dataset in enumerate(answers.datasets, 1):
         drawn.append(_scatter(answers, dataset, index))
@@ -390,7 +385,7 @@ def _scatter(answers: JudgedAnswers, dataset: str, index: int) -> Lines:
     """Figures 1, 12 and 4."""
 
     def series(method: Method) -> Series:
-        results = judge_qualities(answers, dataset, method)
+        results = _judge_qualities(answers, dataset, method)
         x, y = tuple(result.generation for result in results), tuple(result.f1 for result in results)
         return Series(name=METHOD_NAMES[method], x=x, y=y, labels=tuple(result.judge for result in results))
 

@@ -312,28 +312,21 @@ NEVER = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TauChoice:
-    """The tau with the highest accuracy on the calibration part; the highest of equal ones."""
-
+class _TauChoice:
     tau: float
     accuracy: float
     n: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenTaus:
-    """Taus chosen on the calibration part, and the held-out part.
+class _ChosenTaus:
+    """Categories without calibration items use the common choice."""
 
-    Attributes:
-        by_category: categories without items in the calibration part use the common choice.
-    """
-
-    common: TauChoice
-    by_category: Mapping[str, TauChoice]
+    common: _TauChoice
+    by_category: Mapping[str, _TauChoice]
     held_out: SsrItems
 
     def tau_of(self, category: str) -> float:
-        """Return the tau of a category."""
         return self.by_category.get(category, self.common).tau
 
 
@@ -357,18 +350,18 @@ def split_items(items: SsrItems, seed: int, share: float = 0.5) -> tuple[SsrItem
     return items.where(inside), items.where(~inside)
 
 
-def choose_tau(items: SsrItems, taus: tuple[float, ...], rule: SplitRule) -> TauChoice | None:
+def choose_tau(items: SsrItems, taus: tuple[float, ...], rule: SplitRule) -> _TauChoice | None:
     """Return the best of these taus and of never showing a reference; None if no item counts."""
-    best: TauChoice | None = None
+    best: _TauChoice | None = None
     for tau in (NEVER, *sorted(taus, reverse=True)):
         column = items.credits(rule, tau)[:, 2]
         counted = column[~np.isnan(column)]
         if counted.size and (best is None or counted.mean() > best.accuracy + 1e-12):
-            best = TauChoice(tau=tau, accuracy=float(counted.mean()), n=counted.size)
+            best = _TauChoice(tau=tau, accuracy=float(counted.mean()), n=counted.size)
     return best
 
 
-def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5) -> ChosenTaus | None:
+def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5) -> _ChosenTaus | None:
     """Choose on the calibration part; None if a part is empty."""
     calibration, held_out = split_items(items, seed, share)
     taus = all_taus(items)
@@ -379,17 +372,17 @@ def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5)
     for category, part in by_category(calibration).items():
         if (choice := choose_tau(part, taus, rule)) is not None:
             choices[category] = choice
-    return ChosenTaus(common=common, by_category=choices, held_out=held_out)
+    return _ChosenTaus(common=common, by_category=choices, held_out=held_out)
 
 
-def chosen_table(chosen: ChosenTaus) -> Table:
+def chosen_table(chosen: _ChosenTaus) -> Table:
     """Return the chosen tau of each category and its number of items."""
     rows: list[Row] = [("all", chosen.common.n, _shown(chosen.common.tau), chosen.common.accuracy)]
     rows += [(name, choice.n, _shown(choice.tau), choice.accuracy) for name, choice in chosen.by_category.items()]
     return LAYOUTS.table("chosen-tau", rows)
 
 
-def held_out_table(chosen: ChosenTaus, fixed: float, rule: SplitRule, resampling: Resampling) -> Table:
+def held_out_table(chosen: _ChosenTaus, fixed: float, rule: SplitRule, resampling: Resampling) -> Table:
     """Return the held-out accuracy of every way to set tau, and its gain over the fixed tau."""
     items = chosen.held_out
     names = ("no reference", "always", f"tau = {fixed:g}", "one tau, chosen", "a tau per category, chosen")

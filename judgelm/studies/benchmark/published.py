@@ -11,21 +11,19 @@ from judgelm.yaml_files import read_yaml
 _SHOWN = 5
 
 
-class PublishedScore(NamedTuple):
-    """A judge's published scores by section, in [0, 1]."""
-
+class _PublishedScore(NamedTuple):
     judge: str
     scores: Mapping[str, float]
     source: str
 
 
 @cache
-def published_scores() -> dict[str, list[PublishedScore]]:
+def published_scores() -> dict[str, list[_PublishedScore]]:
     """Return published scores by benchmark."""
     file = read_yaml(Path(__file__).with_suffix(".yaml"))
     return {
         name: [
-            PublishedScore(
+            _PublishedScore(
                 row["judge"],
                 {key: round(value / 100, 6) for key, value in row["scores"].items()},
                 file["sources"][row["source"]],

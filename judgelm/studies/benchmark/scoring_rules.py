@@ -64,24 +64,14 @@ def join_judgments(judgments: Mapping[str, Judgment], labelled: LabelledSet) -> 
     return joined
 
 
-def labels_by_order(joined: JoinedJudgment) -> list[int | None]:
-    """Return the label of each order in sample order; one for a failure before the second order.
-
-    Raises:
-        InputError: two orders without a label of each.
-    """
+def _labels_by_order(joined: JoinedJudgment) -> list[int | None]:
     orders = orders_of(joined.judgment)
     if orders is None:
         raise InputError(f"judgment {joined.judgment.sample_id}: two orders without a label of each")
     return order_labels(orders)
 
 
-def truth_of(joined: JoinedJudgment) -> int:
-    """Return the label of a pair: +1, 0, -1.
-
-    Raises:
-        InputError: the label is not a pair's.
-    """
+def _truth_of(joined: JoinedJudgment) -> int:
     return label_of(pair_winner(joined.label))
 
 
@@ -105,25 +95,23 @@ _OTHER = "none of the 8 groups"
 def consistency(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Estimate | None:
     """Return the share of pairs with the same label in two readable orders; None without such pairs."""
     pairs = [member for member in joined if len(member.judgment.compared) == 2 and member.label.winner is not None]
-    read = [(member, labels) for member in pairs if len(labels := labels_by_order(member)) == 2 and None not in labels]
+    read = [(member, labels) for member in pairs if len(labels := _labels_by_order(member)) == 2 and None not in labels]
     if not read:
         return None
     alike = np.array([labels[0] == labels[1] for _, labels in read])
     return share(alike, [member.cluster for member, _ in read], resampling)
 
 
-def every_order_right(joined: JoinedJudgment) -> float:
-    """Return 1 if every order gives the label, else 0."""
-    return float(all(label == truth_of(joined) for label in labels_by_order(joined)))
+def _every_order_right(joined: JoinedJudgment) -> float:
+    return float(all(label == _truth_of(joined) for label in _labels_by_order(joined)))
 
 
-def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report | None:
-    """Return LLMBar's own counts and kappas by set; None if no pair was judged in both orders."""
+def _llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report | None:
     rows: list[Row] = []
     findings: list[str] = []
     for subset, members in by_subset(member for member in joined if len(member.judgment.compared) == 2).items():
-        given, swapped = zip(*(labels_by_order(member) for member in members), strict=True)
-        truth, clusters = zip(*((truth_of(member), member.cluster) for member in members), strict=True)
+        given, swapped = zip(*(_labels_by_order(member) for member in members), strict=True)
+        truth, clusters = zip(*((_truth_of(member), member.cluster) for member in members), strict=True)
         counts = two_orders(given, swapped, truth, clusters, resampling)
         shares = (counts.given_right, counts.swapped_right, counts.both_right, counts.equal, counts.agree)
         kappas = (counts.kappa, counts.given_kappa, counts.swapped_kappa)
@@ -138,15 +126,14 @@ def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
     return Report(findings, [orders])
 
 
-def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Return agreement and consistency of Auto-J's groups of scenarios, and overall."""
+def _auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
     group_of = {scenario: group for group, scenarios in AUTO_J_GROUPS.items() for scenario in scenarios}
     named = [(group_of.get(member.subset, _OTHER), member) for member in joined]
     rows: list[Row] = []
     for group in (*AUTO_J_GROUPS, _OTHER, "Overall"):
         members = [member for name, member in named if group in (name, "Overall")]
         if members:
-            right = np.array([every_order_right(member) == 1 for member in members])
+            right = np.array([_every_order_right(member) == 1 for member in members])
             agreement = share(right, [member.cluster for member in members], resampling)
             scenarios = len({member.subset for member in members})
             rows.append((group, scenarios, agreement, consistency(members, resampling)))
@@ -155,16 +142,15 @@ def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
     return Report([f"Agreement by group: {by_group}."], [groups])
 
 
-def fair_eval_label(joined: JoinedJudgment) -> int | None:
-    """Return the winner by the mean score over readable orders; None without one."""
-    labels = labels_by_order(joined)
+def _fair_eval_label(joined: JoinedJudgment) -> int | None:
+    """Winner by the mean score over readable orders; None without one."""
+    labels = _labels_by_order(joined)
     read = [label for label in labels if label is not None]
     return pair_label(joined.judgment, "mean") if len(read) == 2 else next(iter(read), None)
 
 
-def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Return accuracy and Cohen's kappa against annotators."""
-    labels = [(fair_eval_label(member), truth_of(member), member.cluster) for member in joined]
+def _fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    labels = [(_fair_eval_label(member), _truth_of(member), member.cluster) for member in joined]
     clusters = [cluster for *_, cluster in labels]
     accuracy = share(np.array([label == truth for label, truth, _ in labels]), clusters, resampling)
     read = [(label, truth, cluster) for label, truth, cluster in labels if label is not None]
@@ -172,13 +158,13 @@ def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -
     if read:
         judged, truths, keys = zip(*read, strict=True)
         kappa = cohens_kappa(np.array(judged), np.array(truths), keys, resampling)
-    one_order = sum(sum(label is not None for label in labels_by_order(member)) == 1 for member in joined)
+    one_order = sum(sum(label is not None for label in _labels_by_order(member)) == 1 for member in joined)
     people = LAYOUTS.table("people", ((len(labels), len(labels) - len(read), one_order, accuracy, kappa),))
     return Report([f"Cohen's kappa with annotators is {format_number(kappa)}."], [people])
 
 
-def style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Return accuracy by difficulty, averaged over domains (RM-Bench)."""
+def _style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    """RM-Bench: accuracy by difficulty, averaged over domains."""
     scored = [
         Scored(subset=member.subset, credit=_wins(member), cluster=member.cluster)
         for member in joined
@@ -223,26 +209,26 @@ def _half_for_ties(joined: JoinedJudgment) -> float:
     winner = joined.judgment.winner
     if winner is None and joined.judgment.verdict is not None:
         raise InputError(f"judgment {joined.judgment.sample_id}: not about a pair; judge this benchmark with mode pair")
-    return 0.5 if winner in (None, "tie") else float(label_of(winner) == truth_of(joined))
+    return 0.5 if winner in (None, "tie") else float(label_of(winner) == _truth_of(joined))
 
 
 def _wins(joined: JoinedJudgment) -> float:
     """A label that is a tie counts as right for a tie; a failure is wrong."""
     _half_for_ties(joined)  # raises if the judgment is not about a pair
     winner = joined.judgment.winner
-    return float(winner is not None and label_of(winner) == truth_of(joined))
+    return float(winner is not None and label_of(winner) == _truth_of(joined))
 
 
 def _vote(joined: JoinedJudgment) -> float:
-    return float(right_by_vote(labels_by_order(joined), truth_of(joined)))
+    return float(right_by_vote(_labels_by_order(joined), _truth_of(joined)))
 
 
 def _each_order(joined: JoinedJudgment) -> float:
-    return float(np.mean([label == truth_of(joined) for label in labels_by_order(joined)]))
+    return float(np.mean([label == _truth_of(joined) for label in _labels_by_order(joined)]))
 
 
 def _mean_right(joined: JoinedJudgment) -> float:
-    return float(fair_eval_label(joined) == truth_of(joined))
+    return float(_fair_eval_label(joined) == _truth_of(joined))
 
 
 def _best_of_four(joined: JoinedJudgment) -> float:
@@ -291,10 +277,10 @@ SCORING_RULES: Mapping[str, ScoringRule] = {
             "Adversarial": dict.fromkeys((*_ADVERSARIAL, *(f"Adversarial_{name}" for name in _ADVERSARIAL)), 1.0),
         },
         averaged=False,
-        counts=llmbar_report,
+        counts=_llmbar_report,
     ),
-    "auto-j": ScoringRule(credit=every_order_right, counts=auto_j_report),
-    "faireval": ScoringRule(credit=_mean_right, counts=fair_eval_report),
-    "rm-bench": ScoringRule(credit=_wins, sections=RM_BENCH_SECTIONS, counts=style_report),
+    "auto-j": ScoringRule(credit=_every_order_right, counts=_auto_j_report),
+    "faireval": ScoringRule(credit=_mean_right, counts=_fair_eval_report),
+    "rm-bench": ScoringRule(credit=_wins, sections=RM_BENCH_SECTIONS, counts=_style_report),
 }
 """Benchmarks of pairs and best-of-n that this study supports."""
