@@ -64,7 +64,7 @@ _FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _JudgeQuality:
+class JudgeQuality:
     """Generation accuracy and F1 of a judge on one data set with one method, in [0, 1]."""
 
     judge: str
@@ -124,14 +124,14 @@ def self_reference_study(
     )
 
 
-def _judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> list[_JudgeQuality]:
+def _judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> list[JudgeQuality]:
     results = []
     for judge in answers.judges:
         rows = answer_arrays(answers.of(judge, method, dataset), own_known=False)
         f1 = quality(rows.truth, rows.judged[0], rows.questions, answers.resampling).f1
         generation = own_accuracy(answers, judge, dataset)
         if f1 is not None and generation is not None:
-            results.append(_JudgeQuality(judge=judge, generation=generation.value, f1=f1))
+            results.append(JudgeQuality(judge=judge, generation=generation.value, f1=f1))
     return results
 
 
@@ -166,7 +166,7 @@ def _crossover_table(answers: JudgedAnswers) -> Table:
     return LAYOUTS.table("crossover", rows)
 
 
-def rank_correlation(results: list[_JudgeQuality]) -> Estimate | None:
+def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
     """Return Spearman's correlation of generation accuracy and F1 over judges, with Fieller's interval.
 
     None with fewer than five judges, a constant side, or a correlation of 1 or -1 (no width).
@@ -217,7 +217,7 @@ def _f1_regret(
     return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, answers.resampling).f1
 
 
-def _spearman(results: list[_JudgeQuality]) -> float | None:
+def _spearman(results: list[JudgeQuality]) -> float | None:
     generation, f1 = [result.generation for result in results], [result.f1.value for result in results]
     if len(results) < 3 or len(set(generation)) < 2 or len(set(f1)) < 2:
         return None
