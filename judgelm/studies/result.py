@@ -95,15 +95,15 @@ class Layouts:
         content: dict[str, Any] = read_yaml(self._path)
         return content
 
-    def table(self, name: str, rows: Iterable[Row], /, **words: object) -> Table:
-        """Build the table of a layout; `words` fill the fields of its texts."""
+    def table(self, name: str, rows: Iterable[Row], /, *computed: Column, **words: object) -> Table:
+        """Build the table of a layout, with `computed` columns last; `words` fill the fields of its texts."""
         layout = {"name": name} | self._file["tables"][name]
         groups = (
             columns(kind, [(key, heading.format(**words)) for key, heading in headings.items()])
             for group in layout.pop("columns")
             for kind, headings in group.items()
         )
-        return table(rows, *groups, **{key: text.format(**words) for key, text in layout.items()})
+        return table(rows, *groups, computed, **{key: text.format(**words) for key, text in layout.items()})
 
     def figure(self, name: str, /, **words: object) -> dict[str, Any]:
         """Return name, title and labels of a figure."""

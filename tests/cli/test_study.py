@@ -65,7 +65,7 @@ def test_compare_judges(study, files):
         (["a.jsonl", "a.jsonl"], ["one", "two"], ""),
         (["a.jsonl", "a.jsonl"], [], "name each file with --name"),
         (["a.jsonl", "a.jsonl"], ["one"], "got 1 for 2 files"),
-        (["a.jsonl"], [], "two or more are compared"),
+        (["a.jsonl"], [], "expected at least two files"),
     ],
 )
 def test_judges_are_told_apart_by_names(study, files, runs, names, finding):
