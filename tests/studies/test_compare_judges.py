@@ -110,7 +110,11 @@ def test_both_orders_are_put_side_by_side():
 
 @pytest.mark.parametrize(
     ("judges", "finding"),
-    [({"a": "11"}, "at least two"), ({"a": "1.", "b": ".1"}, "from all of a, b"), ({"a": "xx", "b": "11"}, "a: 2 of 2")],
+    [
+        ({"a": "11"}, "at least two"),
+        ({"a": "1.", "b": ".1"}, "from all of a, b"),
+        ({"a": "xx", "b": "11"}, "a: 2 of 2"),
+    ],
 )
 def test_what_cannot_be_compared(judges, finding):
     with pytest.raises(InputError, match=finding):
