@@ -84,7 +84,7 @@ def test_cells_as_the_page_shows_them(cell, kind, text, small):
 def test_a_study_is_not_written_over_unless_that_is_said(tmp_path):
     write_study(RESULT, tmp_path)
     before = (tmp_path / "study.json").read_bytes()
-    with pytest.raises(RunError, match="already contains a study; .*--overwrite"):
+    with pytest.raises(RunError, match=r"already contains a study; .*--overwrite"):
         write_study(replace(RESULT, title="Other"), tmp_path)
     assert (tmp_path / "study.json").read_bytes() == before
 

@@ -90,7 +90,7 @@ def test_the_control_is_fitted_on_all_pairs_and_takes_length_out():
     assert claim.control.terms["length"].low > 0
     assert [name.partition(", ")[2] for name, _ in claim.rows()[:2]] == ["not controlled", "controlled"]
     assert "adjusted" not in claim.to_json()["control"]
-    with pytest.raises(InputError, match="pair 0 has no answers.*--samples"):
+    with pytest.raises(InputError, match=r"pair 0 has no answers.*--samples"):
         claim_win_rate(judged, {}, {"0": sample("0", answers=())}, ClaimOptions(control="length"))
 
 
