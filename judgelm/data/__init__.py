@@ -1,1 +1,1 @@
-"""Files in, records out: readers, formats, labels, foreign results and review tables."""
+"""Data: readers of files, label codes, published sources, labelled sets and the data builder."""

@@ -1,18 +1,10 @@
-"""Answers of many models to questions: their generators, and the pairs and rows to judge that are made of them.
+"""Answers of models to questions, and the pairs and rows to judge that are made from them.
 
-Answers of models, with the reference answer, make a question's answer set; pairs are drawn from it at random. A row of
-one answer has the question's id in `metadata["source_id"]`, so that a judge's own answers to the questions
-(`--self-answers`) are found; an answer is right where its final answer is the reference, and wrong without one.
+The answers of all models, with the reference answer, form a question's answer set; pairs are drawn from it at random. A
+row with one answer has the question's id in `metadata["source_id"]`, where `--self-answers` looks it up. An answer is
+correct if its final answer equals the reference.
 
-Source: JudgeLM, section 3.1; Self-Reference, section 4 (agents' answers judged one by one); QA-Judge, section 4.2 (the
-answer in the tags).
-
-A generator is a model with its ways to draw an answer, from YAML or a command line:
-
-name: vicuna-7b                      in one text: name=vicuna-7b,model=lmsys/vicuna-7b-v1.5,temperature=0.7,seed=1
-model: lmsys/vicuna-7b-v1.5
-decodings: [{}, {temperature: 0.7, seed: 1}]
-dtype: bfloat16                      any field of `EngineOptions`; in one text, engine_args.base_url=... as well
+Source: JudgeLM, section 3.1; Self-Reference, section 4 (one answer per row); QA-Judge, section 4.2 (answer in tags).
 """
 
 import random
@@ -39,11 +31,11 @@ T = TypeVar("T")
 
 
 REFERENCE_MODEL = "reference"
-"""Model name of a reference that is used as an answer."""
+"""Model name of a reference used as an answer."""
 
 _QUESTION_NEEDS = "question_body, or question"
 _QUESTION_TEXTS = ("question_body", "question", "instruction", "prompt", "turns")
-"""JudgeLM's, plain, AlpacaEval's, Arena-Hard's and MT-bench's; of several turns the first is the question."""
+"""Question fields of JudgeLM, plain rows, AlpacaEval, Arena-Hard and MT-bench (first turn)."""
 _ANSWER_NEEDS = "question_id, model, text"
 _ANSWER_MODELS, _ANSWER_TEXTS = ("model", "model_id", "generator"), ("text", "output")
 _IDS = ("question_id", "id", "idx", "uid")
@@ -60,14 +52,13 @@ def read_questions(
     columns: Mapping[str, str] | None = None,
     sheet: str | None = None,
 ) -> list[Sample]:
-    """Questions as samples without answers: `question_body` or `question`, and an id, reference, category if any.
+    """Read questions as samples without answers, from JudgeLM, plain, AlpacaEval, MT-bench or Arena-Hard rows.
 
-    Questions of AlpacaEval (`instruction`), MT-bench and Arena-Hard (`turns`, `prompt`; the first turn) are read too.
-    All other fields are kept as metadata, such as `options` and `context`. A row of two answers asks which is better:
-    they are its `pair`, and its winner (A, B, or C for a tie) is the reference.
+    Other fields become metadata, such as `options` and `context`. A row of two answers asks which one is better: they
+    become its `pair`, and the winner (A, B, or C for a tie) its reference.
 
     Raises:
-        InputError: the file cannot be read, or holds no question.
+        InputError: the file cannot be read, or has no question.
     """
     read = unique(_question, attrgetter("id"))
     rows = read_rows(path, columns=columns, sheet=sheet)
@@ -103,10 +94,7 @@ def _first_of(row: Row, names: Sequence[str], otherwise: str) -> str:
 
 
 def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
-    """An answer as a line of its model's run file, in the fields of JudgeLM's answer files.
-
-    Tasks whose replies end in an answer have it beside the text.
-    """
+    """Return an answer as a row of its model's run file, in the fields of JudgeLM's answer files."""
     question, failure = answer.draw.question, answer.failure
     return {
         "id": answer.draw.id,
@@ -126,7 +114,7 @@ def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "questi
 
 
 class Candidate(NamedTuple):
-    """An answer that a pair may use; candidates are sorted by these fields before the draw."""
+    """An answer that a pair may use. Candidates are sorted by these fields before the draw."""
 
     model: str
     decoding: str
@@ -134,10 +122,7 @@ class Candidate(NamedTuple):
 
 
 class CollectedAnswer(NamedTuple):
-    """A line of a file of answers; `text` is None for a failure, `final` where no final answer was extracted.
-
-    `question` is the text that was asked, where the line has it.
-    """
+    """A row of a file of answers. `text` is None for a failure, `final` if no final answer was extracted."""
 
     model: str
     decoding: str
@@ -149,13 +134,14 @@ class CollectedAnswer(NamedTuple):
 
 
 def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
-    """The answers of files of `judgelm data answers collect` by question; of two with one id the later counts.
+    """Read files of answers by question; if two rows have the same model and decoding, the later one counts.
 
-    Outputs of AlpacaEval are read too, under the id of a question without one, and the first turns of MT-bench's and
-    Arena-Hard's answers.
+    Also reads AlpacaEval outputs (questions without id get a hash) and the first turns of MT-bench and Arena-Hard
+    answers.
 
     Raises:
-        InputError: a file cannot be read, a row is no answer, or an instruction without id has two outputs of a model.
+        InputError: a file cannot be read, a row is not an answer, or an instruction without id has two outputs of a
+            model.
     """
     answers: dict[str, dict[tuple[str, str], CollectedAnswer]] = {}
     for path in paths:
@@ -163,7 +149,7 @@ def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
             by_model = answers.setdefault(question, {})
             earlier = by_model.setdefault((answer.model, answer.decoding), answer)
             if earlier.text != answer.text and question == content_id(answer.question or "", (), None):
-                finding = f"{answer.model} has two outputs to the instruction {describe(answer.question)}"
+                finding = f"{answer.model} has two outputs for the instruction {describe(answer.question)}"
                 raise InputError(f"{path}: {finding}; keep one, or give each row a question_id")
             by_model[answer.model, answer.decoding] = answer
     return {
@@ -173,7 +159,7 @@ def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
 
 
 def answers_to(question: Sample, answers: Mapping[str, T]) -> T | None:
-    """The answers to a question, by its id; those without id by its text."""
+    """Return the answers to a question, by its id or by its text."""
     return answers.get(question.id) or answers.get(content_id(question.question, (), None))
 
 
@@ -197,7 +183,7 @@ def _collected(row: Row) -> tuple[str, CollectedAnswer]:
 
 
 def _with_first_answer(row: Row) -> Row:
-    """The row with the text of the first turn of MT-bench's `choices` or Arena-Hard's `messages`."""
+    """Add the text of the first turn of MT-bench's `choices` or Arena-Hard's `messages`."""
     choices, messages = row.data.get("choices"), row.data.get("messages")
     with suppress(KeyError, IndexError, TypeError):
         if isinstance(choices, list):
@@ -213,47 +199,43 @@ def _with_first_answer(row: Row) -> Row:
 
 
 def read_model_answers(path: str) -> tuple[str, dict[str, CollectedAnswer]]:
-    """The one model of a file of answers, and its answer to each question by the question's id.
+    """Return the model of a file of answers, and its answers by question id.
 
     Raises:
-        InputError: the file cannot be read, or has several models, or several answers to a question.
+        InputError: the file cannot be read, or has several models or several answers to a question.
     """
     by_question = read_collected([path])
     models = sorted({answer.model for answers in by_question.values() for answer in answers})
     if len(models) > 1:
-        raise InputError(f"{path}: answers of {', '.join(models)}; expected those of one model: give a file for each")
+        raise InputError(f"{path}: answers of several models ({', '.join(models)}); give one file per model")
     for question, answers in by_question.items():
         if len(answers) > 1:
             ways = ", ".join(answer.decoding or "greedy" for answer in answers)
-            raise InputError(
-                f"{path}: {len(answers)} answers to question {question} ({ways}); one is compared: keep one of each"
-            )
+            raise InputError(f"{path}: {len(answers)} answers to question {question} ({ways}); keep one per question")
     return models[0], {question: answers[0] for question, answers in by_question.items()}
 
 
 def pair_of_models(
     questions: Sequence[Sample], names: tuple[str, str], paths: tuple[str, str], counts: Counter[str]
 ) -> list[Sample]:
-    """A pair of each question that both models answered, the first model's answer first; equal answers are a pair too.
+    """Return a pair for each question that both models answered, in the order of `names`; equal answers are kept.
 
     Args:
-        questions: to compare the models on.
-        names: of the models, in their pairs.
-        paths: of their answers.
-        counts: counts answers that failed and answers at their token limit, by model.
+        questions: questions to compare the models on.
+        names: names of the models in the pairs.
+        paths: files of their answers.
+        counts: receives the number of failed and truncated answers by model.
 
     Raises:
-        InputError: a file lacks a question, or has an answer to another question of its id.
+        InputError: a file lacks a question, or answers another question under its id.
     """
     pairs, sides = {question.id: replace(question, answer_models=names) for question in questions}, []
     for name, path in zip(names, paths, strict=True):
         given = read_model_answers(path)[1]
         answers = {question.id: answer for question in questions if (answer := answers_to(question, given)) is not None}
         if missing := [question.id for question in questions if question.id not in answers]:
-            raise InputError(
-                f"{path}: no answer to {len(missing):,} of {len(questions):,} questions (the first: {missing[0]}; "
-                f"{_keys(given)}); give the questions that were answered, or answer them"
-            )
+            counted = f"{len(missing):,} of {len(questions):,} questions (first: {missing[0]}; {_keys(given)})"
+            raise InputError(f"{path}: no answer to {counted}; give only answered questions, or answer the rest")
         for question in questions:
             answer = answers[question.id]
             if answer.question not in (None, question.question):
@@ -270,21 +252,16 @@ def pair_of_models(
 
 
 def _keys(answers: Mapping[str, CollectedAnswer]) -> str:
-    """How a file's answers name their questions."""
     key, answer = next(iter(answers.items()))
     by_text = answer.question is not None and key == content_id(answer.question, (), None)
-    return "its answers have no ids and join by their instruction" if by_text else f"its answers have ids such as {key}"
+    return "the answers have no ids and join by instruction" if by_text else f"the answers have ids such as {key}"
 
 
 class AnswerSet:
-    """The answers of several files by question; a later answer of one model and decoding replaces an earlier one."""
+    """The answers of several files by question."""
 
     def __init__(self, paths: Sequence[str], *, drop_truncated: bool = False) -> None:
-        """Read the files.
-
-        Raises:
-            InputError: a file cannot be read, or a row is no answer.
-        """
+        """Read the files; `drop_truncated` skips answers cut off at the token limit."""
         self._answers = read_collected(paths)
         self._drop_truncated = drop_truncated
 
@@ -297,11 +274,11 @@ class AnswerSet:
 
     @property
     def left_out(self) -> int:
-        """Number of answers that no pair may use: failed, or truncated where those are dropped."""
+        """Number of answers that no pair may use: failed, or truncated if those are dropped."""
         return sum(len(answers) - len(self._usable(answers)) for answers in self._answers.values())
 
     def of(self, question: Sample, *, with_reference: bool = False) -> list[Candidate]:
-        """A question's answers, sorted, whatever the order of files; with the reference where requested."""
+        """Return a question's answers, sorted; optionally with the reference as an answer."""
         candidates = self._usable(answers_to(question, self._answers) or ())
         if with_reference and question.reference is not None:
             candidates.append(Candidate(REFERENCE_MODEL, "", question.reference))
@@ -313,9 +290,9 @@ class PairSampler:
     """Draws pairs from the answers of a question.
 
     Attributes:
-        pairs: most pairs of a question.
-        seed: with the question's id, it decides the pairs and the order of their answers.
-        same_model: pair two answers of one model as well.
+        pairs: maximum pairs per question.
+        seed: with the question's id, determines the pairs and the order of their answers.
+        same_model: whether to pair two answers of one model.
     """
 
     pairs: int = 1
@@ -323,7 +300,7 @@ class PairSampler:
     same_model: bool = False
 
     def __call__(self, question_id: str, answers: Sequence[Candidate]) -> list[tuple[Candidate, Candidate]]:
-        """At most `pairs` different pairs of different texts; more pairs begin with those of fewer."""
+        """Return up to `pairs` pairs of different texts. A larger number extends the pairs of a smaller one."""
         rng = random.Random(f"{self.seed}:{question_id}")
         possible = [
             (first, second)
@@ -342,9 +319,9 @@ def pair_rows(
     with_reference: bool = False,
     counts: Counter[str],
 ) -> Iterator[dict[str, Any]]:
-    """JudgeLM rows without scores: the first pair of every question, then the second, ...
+    """Yield JudgeLM rows without scores: the first pair of every question, then the second, ...
 
-    So a run with more pairs per question appends to the same file, and judgments that a teacher has made stay valid.
+    A run with more pairs per question therefore only appends, and existing judgments stay valid.
     """
     drawn = [draw(question.id, answers.of(question, with_reference=with_reference)) for question in questions]
     for pairs in drawn:
@@ -372,7 +349,7 @@ _UNKNOWN_SET = "not given"
 
 
 class JudgedRow(NamedTuple):
-    """A row to judge, and its line of a truth file; None where the truth is not known."""
+    """A row to judge, and its truth row; None if the truth is unknown."""
 
     row: dict[str, object]
     truth: dict[str, object] | None
@@ -381,16 +358,10 @@ class JudgedRow(NamedTuple):
 def judged_rows(
     questions: Sequence[Sample], answers: dict[str, list[CollectedAnswer]], task: QuestionTask, *, counts: Counter[str]
 ) -> Iterator[JudgedRow]:
-    """One row for each answer, in the order of the questions.
-
-    Args:
-        questions: with their references, where the truth is to be known.
-        answers: by question, see `read_collected`.
-        task: of the answers: `qa` rows hold the answer in the tags, all others the whole text.
-        counts: counts rows, and answers that are left out, by reason.
+    """Yield a row for each answer, in the order of the questions; `counts` receives rows and skipped answers.
 
     Raises:
-        InputError: a reference is no answer of the task.
+        InputError: a reference is not an answer of the task.
     """
     several = _models_with_several(answers)
     for question in questions:
@@ -414,7 +385,6 @@ def judged_rows(
 
 
 def _models_with_several(answers: dict[str, list[CollectedAnswer]]) -> set[str]:
-    """The models with more than one answer to a question, whose rows need the decoding in their id."""
     return {
         model
         for collected in answers.values()
@@ -430,7 +400,7 @@ def _truth(
         return None
     gold = canonical(question.reference, task)
     if gold is None:
-        raise InputError(f"question {question.id}: its reference is no answer of task {task}; give the right one")
+        raise InputError(f"question {question.id}: the reference is not an answer of task {task}; correct it")
     final = answer.final
     if answer.task != task:
         letters = question_of(question).letters

@@ -1,15 +1,9 @@
-"""Swap augmentation, reference support and reference drop: training rows made of clean pairs, which never change.
+"""Swap augmentation, reference support and reference drop: training rows made from clean pairs.
 
-Every draw depends on (seed, id, epoch) alone, so a pair comes out the same in every order and on any number of
-workers, and one epoch's pair never touches another's. A row's id says where the row comes from: `17`, `17:swapped`
-(written in both orders), `17:e1` (the second epoch), `17:c1` (the second copy of a resampled pair).
+Every draw depends only on (seed, id, epoch), not on the order of rows or the number of workers. The id tells how a row
+was made: `17`, `17:swapped` (both orders written), `17:e1` (second epoch), `17:c1` (second copy of a resampled pair).
 
-Rows for other tasks (one answer, three or four answers, chat) are derived from the same pairs. No teacher judges again,
-so a row holds no more information than its pairs. Those of one answer and of several are plain rows, which training
-reads beside those of pairs; chat rows are for other trainers.
-
-Source: JudgeLM, section 5 (swap augmentation 5.1, reference support 5.2, reference drop 5.3), Figures 5 (a single
-answer), 6 (multiple answers), 15 and 16.
+Source: JudgeLM, section 5 (swap augmentation 5.1, reference support 5.2, reference drop 5.3), Figures 15 and 16.
 """
 
 import re
@@ -29,12 +23,7 @@ _NUMBERED = re.compile(r"((?:answer|response|output|model|generator)_?)([12])(?=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwappedPair:
-    """A pair with its answers swapped, and the ambiguous reasons.
-
-    Attributes:
-        pair: the new pair, or the old one where the swap was not possible.
-        ambiguous: one finding for each ambiguous reason.
-    """
+    """A swapped pair (or the original if the swap was not possible), and a finding for each ambiguous reason."""
 
     pair: LabelledPair
     ambiguous: tuple[Ambiguous, ...] = ()
@@ -43,11 +32,7 @@ class SwappedPair:
 def swap_answers(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> SwappedPair:
     """Swap answers, models, scores, winner, votes, preference (p becomes 1 - p) and the names in both reasons.
 
-    Swapping what was swapped gives the pair back, unless a reason was dropped.
-
-    Args:
-        pair: a pair of two answers.
-        on_ambiguous: treatment of a reason that does not say clearly which answer it is about.
+    Swapping twice returns the original pair, unless a reason was dropped.
     """
     sample = pair.sample
     quotable = (*sample.answers, sample.question, *([sample.reference] if sample.reference is not None else []))
@@ -71,15 +56,14 @@ def swap_answers(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> Swap
 
 
 def should_swap(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> bool:
-    """True if this epoch shows the pair with its answers swapped."""
+    """Return True if this epoch shows the pair with swapped answers."""
     return uniform_hash(seed, pair.sample.id, "swap", epoch) < probability
 
 
 def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> LabelledPair:
-    """One of the two judgments that a pair with a reference carries, prompt and target chosen together.
+    """Keep one of the two judgments of a pair with a reference: prompt and target are drawn together.
 
-    With `probability` the reference and the judgment made with it are dropped; otherwise the judgment made without it.
-    A pair that has only one of them keeps that one.
+    With `probability` the judgment without reference is kept. A pair with only one judgment keeps it.
     """
     if pair.referenced is None:
         return pair.without_reference()
@@ -89,14 +73,13 @@ def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: 
 
 
 def replace_reference(pair: LabelledPair, reference: str) -> LabelledPair:
-    """The pair with another reference, without the judgment that was made with the old one (Figure 16)."""
+    """Replace the reference and drop the judgment made with the old one (Figure 16)."""
     if reference == pair.sample.reference:
         return pair
     return replace(pair, sample=replace(pair.sample, reference=reference), referenced=None)
 
 
 def _mirrored(label: Label | None, quotable: tuple[str, ...]) -> tuple[Label | None, Ambiguous | None]:
-    """The label of the swapped answers; an ambiguous reason is dropped and its finding returned."""
     if label is None:
         return None, None
     assert label.winner is not None, "a pair's label names its winner"
@@ -116,7 +99,6 @@ def _mirrored(label: Label | None, quotable: tuple[str, ...]) -> tuple[Label | N
 
 
 def _swapped_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
-    """Metadata with `answer1_metadata` and similar keys under the other number."""
     swapped = {}
     for key, value in metadata.items():
         match = _NUMBERED.fullmatch(key)
@@ -125,14 +107,7 @@ def _swapped_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: BuildCounts) -> Iterator[LabelledPair]:
-    """The rows of a pair in one epoch of the training set.
-
-    Args:
-        pair: a clean pair; it is not changed.
-        options: probabilities of the draws.
-        epoch: from 0.
-        counts: the outcomes are added here.
-    """
+    """Yield the rows of a clean pair in one epoch of the training set; outcomes are added to `counts`."""
     for copy in range(_copies(pair, options, epoch)):
         current = pair.with_id(f"{pair.sample.id}:c{copy}") if copy else pair  # each copy draws for itself
         swaps = options.swap == "both" or (
@@ -152,7 +127,6 @@ def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: Build
 
 
 def _copies(pair: LabelledPair, options: BuildOptions, epoch: int) -> int:
-    """Number of copies of a pair in an epoch: one, or as its winner is resampled."""
     assert pair.label is not None, "a clean pair has a judgment"
     share = next((share for winner, share in options.resample.items() if winner == str(pair.label.winner)), 1.0)
     whole = int(share)
@@ -160,7 +134,6 @@ def _copies(pair: LabelledPair, options: BuildOptions, epoch: int) -> int:
 
 
 def _swapped(pair: LabelledPair, options: BuildOptions, counts: BuildCounts) -> LabelledPair | None:
-    """The swapped pair, or None where its reason is ambiguous."""
     result = swap_answers(pair, options.ambiguous)
     for problem in result.ambiguous:
         counts.ambiguous[problem.code] += 1

@@ -1,4 +1,4 @@
-"""Files of rows that `datasets` loads, JSONL or Parquet; each file appears complete or not at all."""
+"""Files of rows for `datasets`, as JSONL or Parquet; each file is written completely or not at all."""
 
 import hashlib
 import os
@@ -20,15 +20,15 @@ class DatasetFiles:
 
     Args:
         folder: an existing folder.
-        kind: of all files.
-        inputs: files that the rows are read from, which no set may replace.
+        kind: format of all files.
+        inputs: files being read, which no output may replace.
 
     Attributes:
-        rows: how many rows each file has, by its name.
+        rows: number of rows by file name.
 
     Raises:
         OSError: a file cannot be written; then no file is renamed.
-        ConfigError: a set would replace an input.
+        ConfigError: an output would replace an input.
     """
 
     def __init__(self, folder: Path, kind: FileFormat, *, inputs: Iterable[str] = ()) -> None:
@@ -39,7 +39,7 @@ class DatasetFiles:
         self.rows: dict[str, int] = {}
 
     def write(self, name: str, row: Mapping[str, Any]) -> None:
-        """Append a row to a set: of pairs, or of the kind behind the name's hyphen (`train-single`)."""
+        """Append a row to a set. A suffix such as `train-single` selects other columns."""
         file = f"{name}.{self._kind}"
         if file not in self._writers:
             check_no_input([self._folder / file], self._inputs)
@@ -100,12 +100,10 @@ _FIELDS: dict[str, dict[str, str]] = {
     "multi": {**dict.fromkeys(("id", "question"), "text"), "answers": "texts", "scores": "scores", **_ANSWERS},
     "chat": {"prompt": "messages", "completion": "messages"},
 }
-"""Columns of the other sets, by the kind of row in the set's name."""
+"""Columns of the other sets, by the suffix of their name."""
 
 
 class _ParquetWriter:
-    """Row groups of `_GROUP_ROWS`."""
-
     def __init__(self, path: Path, fields: Mapping[str, str]) -> None:
         import pyarrow
         import pyarrow.parquet
@@ -142,13 +140,13 @@ class _ParquetWriter:
 
 
 def file_sha256(path: str | Path) -> str:
-    """Hex sha256 of a file's bytes."""
+    """Return the hex SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:
-    r"""Write a small text file completely or not at all; a lone surrogate becomes `\udXXX`.
+    r"""Write a text file atomically; a lone surrogate becomes `\udXXX`.
 
     Raises:
         RunError: it cannot be written.

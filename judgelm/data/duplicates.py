@@ -1,23 +1,17 @@
-"""Exact and near duplicates among rows and among questions, and overlap of test files with training files.
+"""Exact and near duplicates of rows, texts and questions.
 
-Texts are compared normalised (`normalised`). *Exact* means equal after that. *Near* means that the sets of word
-n-grams (shingles) overlap: their Jaccard similarity, estimated by MinHash, is at least a threshold. The estimate rests
-on 128 permutations of which one byte each is kept, so its standard error is sqrt(s * (1 - s) / 128), 0.027 at s = 0.9.
-Pairs are looked up by bands of the sketch; a pair at the threshold is looked at with probability 0.95, one above it
-more surely, and then goes by its estimate: a near duplicate can be missed, an exact one cannot.
+Texts are normalised first (`normalised`). *Exact* duplicates are then equal. *Near* duplicates have an estimated
+Jaccard similarity of their word n-grams (shingles) of at least a threshold. MinHash estimates it from 128 permutations,
+one byte each; the standard error is sqrt(s * (1 - s) / 128), 0.027 at s = 0.9. Candidates come from bands of the
+sketch: a pair at the threshold is found with probability 0.95, more similar pairs with a higher one.
 
-Near duplicates are defined for longer texts only: one replaced word changes n shingles. With 3-grams and a
-threshold of 0.9 an answer needs 59 words to survive one replaced word, with 2-grams and 0.7 a question needs 13. Texts
-below `least_words`, and text in scripts without blanks between words, are compared exactly.
-
-Overlap: each test question counts once, as **exact** (equal after normalisation), else **near** (from a threshold on,
-by word pairs, for 10 words and more), else **passage** (a run of words in common, of 13 words unless told otherwise;
-Brown et al. 2020, appendix C). Answers are compared by word triples and without passages; those below 10 words are
-passed over, since `Yes.` answers many questions.
+One replaced word changes n shingles, so short texts (below `min_words`) and scripts without spaces are compared
+exactly. With 3-grams and a threshold of 0.9 an answer needs 59 words to survive one replaced word; with 2-grams and 0.7
+a question needs 13.
 
 Source: Broder, On the Resemblance and Containment of Documents (1997), for shingles and MinHash; Li, Koenig, b-Bit
-Minwise Hashing (2010), for keeping one byte; Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, section 3.4, for
-bands.
+Minwise Hashing (2010), for one byte per permutation; Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, section
+3.4, for bands.
 """
 
 import math
@@ -48,11 +42,10 @@ _NOT_IN_NUMBERS = re.compile(r"[-.,:](?!\d)")
 
 
 def normalised(text: str) -> str:
-    """The words of a text, case-folded (NFC), with one blank between them.
+    """Return the words of a text, case-folded (NFC) and separated by single spaces.
 
-    Punctuation of prose and Markdown goes. Other symbols (`+ < = / % $ #`) stay, and `-`, `.`, `,` and `:` before a
-    digit do, so that 5 and -5, or 3.5 and 35, differ; `!x` and `x`, or `-x` and `x`, do not. A text of punctuation
-    alone stays as it is, but for blanks at its ends.
+    Punctuation of prose and Markdown is removed. Other symbols (`+ < = / % $ #`) stay, and so do `-`, `.`, `,` and `:`
+    before a digit: 5 and -5 differ, `!x` and `x` do not. A text of punctuation only is stripped and kept.
     """
     folded = unicodedata.normalize("NFC", text).casefold()
     return " ".join(_NOT_IN_NUMBERS.sub(" ", folded).translate(_PUNCTUATION).split()) or folded.strip()
@@ -60,11 +53,11 @@ def normalised(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """An earlier row that this row repeats.
+    """An earlier row that a row repeats.
 
     Attributes:
         of: id of the earlier row.
-        similarity: in [0, 1]; 1 where exact, else the estimate for the least similar of the three texts.
+        similarity: 1 for exact duplicates, else the lowest estimate among the three texts, in [0, 1].
     """
 
     kind: Literal["exact", "near"]
@@ -78,21 +71,21 @@ class _Text(NamedTuple):
 
 
 class _Sketcher:
-    """Turns texts into digests and sketches; `width` is how many of a sketch's bytes make one of its `BANDS` bands."""
+    """Turns texts into digests and sketches. `width` is the number of a sketch's bytes per band."""
 
-    def __init__(self, threshold: float, shingle: int, least_words: int) -> None:
+    def __init__(self, threshold: float, shingle: int, min_words: int) -> None:
         from datasketch import MinHash  # it loads scipy, and batch runs and makers of rows import this module
 
         if not 0.7 <= threshold <= 1:
             raise ConfigError(f"threshold {threshold:g}: expected 0.7 to 1; 1 finds exact duplicates only")
-        if not 1 <= shingle <= least_words:
-            raise ConfigError(f"shingle {shingle}, least_words {least_words}: expected 1 <= shingle <= least_words")
+        if not 1 <= shingle <= min_words:
+            raise ConfigError(f"shingle {shingle}, min_words {min_words}: expected 1 <= shingle <= min_words")
         self.threshold = threshold
         widest = PERMUTATIONS // BANDS
         least_share = 1 - (1 - _FOUND_AT_THRESHOLD) ** (1 / BANDS)  # of a band's matches, for 0.95 over all bands
         self.width = widest if threshold == 1 else min(widest, int(math.log(least_share) / math.log(threshold)))
         self._shingle = shingle
-        self._least_words = least_words
+        self._least_words = min_words
         self._minhash = MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=xxh32_intdigest)
 
     def text(self, text: str) -> _Text:
@@ -109,7 +102,6 @@ class _Sketcher:
         return sketch
 
     def bands(self, sketch: NDArray[np.uint32] | None) -> list[bytes]:
-        """The bands of a sketch, each with its number before it; none without a sketch."""
         if sketch is None:
             return []
         packed = _low_bytes(sketch)
@@ -117,41 +109,39 @@ class _Sketcher:
 
 
 def _similarity(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Estimated Jaccard similarity along the last axis; the share of bytes that agree by chance is taken out."""
+    """Estimate Jaccard similarities along the last axis, corrected for bytes that match by chance."""
     agreeing = np.count_nonzero(first == second, axis=-1) / PERMUTATIONS
     similarity: NDArray[np.float64] = np.maximum(0.0, (agreeing - _CHANCE) / (1 - _CHANCE))
     return similarity
 
 
 class Duplicates:
-    """Finds the rows of a stream that repeat an earlier row; the first one stays.
+    """Finds rows of a stream that repeat an earlier row.
 
-    Rows are duplicates where their questions are and their answers are, one by one, in either order: a swapped copy
-    is one, another pair of answers to the same question is not, nor is a pair of which only one answer differs.
-    A row is compared with at most `BANDS` earlier ones, the first that had each of its bands, so that time does not
-    grow with the data; among thousands of rows that are nearly near, one that is near may be missed for that. A row
-    takes about 2 KB of memory.
+    Two rows are duplicates if their questions match and both answers match, in either order. A row is compared with at
+    most `BANDS` earlier rows, the first with each of its bands, so time per row is constant; some near duplicates among
+    thousands of similar rows are missed. Memory: about 2 KB per row.
     """
 
-    def __init__(self, *, threshold: float = 0.9, shingle: int = 3, least_words: int = 10) -> None:
+    def __init__(self, *, threshold: float = 0.9, shingle: int = 3, min_words: int = 10) -> None:
         """Start with no rows.
 
         Args:
-            threshold: similarity in [0.7, 1] from which each of the three texts must be near; 1 finds exact ones only.
+            threshold: similarity in [0.7, 1] that each of the three texts must reach; 1 finds exact duplicates only.
             shingle: words per shingle.
-            least_words: a text of fewer normalised words must be equal, exactly.
+            min_words: texts with fewer normalised words must be equal.
 
         Raises:
-            ConfigError: a value out of its range.
+            ConfigError: a value is out of range.
         """
-        self._sketcher = _Sketcher(threshold, shingle, least_words)
+        self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._ids: list[str] = []
         self._texts: list[tuple[bytes, ...]] = []
         self._exact: dict[int, int] = {}
         self._bands: dict[bytes, int] = {}
 
     def seen(self, row_id: str, question: str, answers: tuple[str, str]) -> Duplicate | None:
-        """The earlier row that this one repeats, or None for a new row, which is remembered."""
+        """Return the earlier row that this row repeats, or None after remembering a new row."""
         texts = [self._sketcher.text(text) for text in (question, *answers)]
         key = xxh3_64_intdigest(texts[0].digest + b"".join(sorted(text.digest for text in texts[1:])))
         if (same := self._exact.get(key)) is not None:
@@ -171,7 +161,6 @@ class Duplicates:
         return None
 
     def _bands_of(self, texts: list[_Text]) -> list[bytes]:
-        """Bands of the three texts' union, which no order of the answers changes."""
         sketches = [text.sketch for text in texts if text.sketch is not None]
         return self._sketcher.bands(np.minimum.reduce(sketches) if sketches else None)
 
@@ -180,24 +169,14 @@ class Duplicates:
 
 
 class TextIndex:
-    """Finds exact and near copies of a text among the texts that were added.
+    """Finds exact and near copies of a text among the added texts.
 
-    A text is compared with at most the first `_NEIGHBOURS` that share each of its bands. About 0.8 KB of memory per
-    distinct text.
+    A text is compared with at most the first `_NEIGHBOURS` texts of each of its bands. Memory: about 0.8 KB per text.
     """
 
-    def __init__(self, *, threshold: float = 0.7, shingle: int = 2, least_words: int = 10) -> None:
-        """Start with no texts.
-
-        Args:
-            threshold: similarity in [0.7, 1] from which two texts are near copies; 1 finds exact ones only.
-            shingle: words per shingle.
-            least_words: a text of fewer normalised words must be equal.
-
-        Raises:
-            ConfigError: a value out of its range.
-        """
-        self._sketcher = _Sketcher(threshold, shingle, least_words)
+    def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:
+        """Start with no texts; see `Duplicates` for the arguments."""
+        self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._names: list[str] = []
         self._sketches: list[bytes] = []
         self._exact: dict[bytes, int] = {}
@@ -217,7 +196,7 @@ class TextIndex:
                 sharing.append(index)
 
     def find(self, text: str) -> Duplicate | None:
-        """The added text that equals this one, else the most similar one from the threshold on; None without either."""
+        """Return the equal text, else the most similar one above the threshold, else None."""
         digest, sketch = self._sketcher.text(text)
         if (same := self._exact.get(digest)) is not None:
             return Duplicate(kind="exact", of=self._names[same], similarity=1.0)
@@ -244,7 +223,6 @@ def _row_similarity(row: tuple[bytes, ...], other: tuple[bytes, ...]) -> float:
 
 
 def _text_similarity(first: bytes, second: bytes) -> float:
-    """Of two packed texts: 16 bytes of digest, then the sketch where the text has enough words."""
     if first[:16] == second[:16]:
         return 1.0
     if len(first) == 16 or len(second) == 16:
@@ -253,33 +231,32 @@ def _text_similarity(first: bytes, second: bytes) -> float:
 
 
 class QuestionGroups:
-    """Groups of questions that are equal when normalised, or near each other, directly or through others.
+    """Groups of questions that are equal or near duplicates, directly or through other questions.
 
-    Add every question, then ask for groups. They depend on the set of questions alone, not on their order or on how
-    often each comes. Near questions that form a chain make one group, though its ends may differ much: `sizes` shows
-    it. About 0.8 KB of memory per distinct question.
+    Add all questions, then ask for groups. Groups depend only on the set of questions, not on their order or frequency.
+    A chain of near questions is one group even if its ends differ. Memory: about 0.8 KB per distinct question.
 
-    Among more than 64 questions that share a band (a template filled in thousands of ways) only those that stand
-    within 64 places of each other are compared; the rest are grouped through them.
+    If more than 64 questions share a band (a template filled in thousands of ways), only questions within 64 positions
+    of each other are compared; the rest are grouped through them.
     """
 
-    def __init__(self, *, threshold: float = 0.7, shingle: int = 2, least_words: int = 10) -> None:
+    def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:
         """Start with no questions.
 
         Args:
-            threshold: similarity in [0.7, 1] from which two questions share a group; 1 groups equal ones only.
+            threshold: similarity in [0.7, 1] from which two questions share a group; 1 groups equal questions only.
             shingle: words per shingle.
-            least_words: a question of fewer normalised words is grouped with its equals only.
+            min_words: questions with fewer normalised words are grouped only if equal.
 
         Raises:
-            ConfigError: a value out of its range.
+            ConfigError: a value is out of range.
         """
-        self._sketcher = _Sketcher(threshold, shingle, least_words)
+        self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._sketches: dict[bytes, bytes] = {}
         self._keys: dict[bytes, bytes] | None = None
 
     def add(self, question: str) -> bytes:
-        """Take note of a question and give its digest; one that came before costs its normalisation only."""
+        """Add a question and return its digest."""
         plain = normalised(question).encode()
         digest = xxh3_128_digest(plain)
         if digest not in self._sketches:
@@ -289,7 +266,7 @@ class QuestionGroups:
         return digest
 
     def group(self, question: str | bytes) -> str:
-        """The key of the group of a question or of its digest: 32 hexadecimal digits, those of its least member.
+        """Return the group key of a question or digest: the hex digest of the group's smallest member.
 
         Raises:
             ValueError: the question was not added.
@@ -301,7 +278,7 @@ class QuestionGroups:
         return key.hex()
 
     def sizes(self) -> dict[str, int]:
-        """Number of distinct questions of each group, largest group first."""
+        """Return the number of distinct questions by group, largest group first."""
         return {key.hex(): count for key, count in sorted(Counter(self._grouped().values()).items(), key=_largest)}
 
     def _grouped(self) -> dict[bytes, bytes]:
@@ -323,7 +300,7 @@ def _largest(group: tuple[bytes, int]) -> tuple[int, bytes]:
 
 
 def _near_groups(sketches: NDArray[np.uint8], sketcher: _Sketcher) -> NDArray[np.intp]:
-    """Label of the group of each row of `sketches`, shape (n, 128); which number a group has means nothing."""
+    """Return a group label for each row of `sketches`, shape (n, 128)."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -339,7 +316,6 @@ def _near_groups(sketches: NDArray[np.uint8], sketcher: _Sketcher) -> NDArray[np
 
 
 def _sharing_a_band(sketches: NDArray[np.uint8], width: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Pairs of rows with a band in common, a chunk at a time, nearest neighbours first."""
     weights = np.array([pow(_MIXER, power, 1 << 64) for power in range(width)], dtype=np.uint64)
     for band in range(BANDS):
         keys = sketches[:, band * width : (band + 1) * width].astype(np.uint64) @ weights

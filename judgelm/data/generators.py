@@ -1,4 +1,9 @@
-"""Generators."""
+"""Generators: models that answer questions, with their decodings, from YAML or one option.
+
+name: vicuna-7b              as an option: name=vicuna-7b,model=lmsys/vicuna-7b-v1.5,temperature=0.7,seed=1 model:
+lmsys/vicuna-7b-v1.5 decodings: [{}, {temperature: 0.7, seed: 1}] dtype: bfloat16              any field of
+`EngineOptions`; as an option also engine_args.base_url=...
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +19,7 @@ from judgelm.modes.generation import AnswerMode, Decoding, QuestionTask
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 Form = Literal["auto", "chat", "plain"]
-"""Form of a question: chat, plain text, or (`auto`) chat where the model's tokenizer has a chat template."""
+"""Prompt form of a question; `auto` is chat if the model's tokenizer has a chat template."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OWN, _ASKING, _DECODING = (
@@ -29,11 +34,11 @@ class AnswerGenerator:
     """A model that answers questions, with its prompt form and decodings.
 
     Attributes:
-        name: as answer rows have it in `model`; also the name of its file.
-        options: options of the engine.
-        form: form of the questions.
-        decodings: decodings of each question.
-        asking: prompt options; its `chat` counts only where `form` is not `auto`.
+        name: value of `model` in answer rows, and name of the model's file.
+        options: engine options.
+        form: prompt form.
+        decodings: each question is answered once with each.
+        asking: prompt options; its `chat` counts only if `form` is not `auto`.
     """
 
     name: str
@@ -52,10 +57,10 @@ class AnswerGenerator:
 
 
 def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
-    """A generator from a mapping; unknown keys are errors.
+    """Build a generator from a mapping.
 
     Raises:
-        ConfigError: an unknown key, a value of the wrong type, or `name` or `model` missing.
+        ConfigError: a key is unknown, a value has the wrong type, or `name` or `model` is missing.
     """
     rest = dict(settings)
     label = f"generator {rest.get('name', f'of {len(settings)} settings')}"
@@ -66,22 +71,22 @@ def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
     decodings = rest.pop("decodings", None)
     alone = {name: rest.pop(name) for name in _DECODING if name in rest}
     if decodings is not None and alone:
-        raise ConfigError(f"{label}: give temperature and seed in decodings or beside them, not both")
+        raise ConfigError(f"{label}: give temperature and seed either in decodings or separately, not both")
     if decodings is not None and not (isinstance(decodings, list) and decodings):
-        raise ConfigError(f"{label}: decodings is a list, such as [{{}}, {{temperature: 0.7, seed: 1}}]")
+        raise ConfigError(f"{label}: decodings: expected a list, such as [{{}}, {{temperature: 0.7, seed: 1}}]")
     return AnswerGenerator(
         **own | {"name": str(own["name"])},
-        options=_checked(EngineOptions, rest, label, beside=(*_OWN, *_ASKING, "decodings", *_DECODING)),
+        options=_checked(EngineOptions, rest, label, more=(*_OWN, *_ASKING, "decodings", *_DECODING)),
         decodings=tuple(_checked(Decoding, decoding, f"{label}: decodings") for decoding in decodings or [alone]),
         asking=_checked(AnswerMode, asking, label),
     )
 
 
 def read_generators(path: Path | None) -> list[AnswerGenerator]:
-    """The generators of a YAML file: a list under the single key `generators`; none without a file.
+    """Read the list `generators` of a YAML file; empty without a file.
 
     Raises:
-        ConfigError: the file cannot be read or has another shape, or a generator in it is wrong.
+        ConfigError: the file cannot be read or has another structure, or a generator is invalid.
     """
     if path is None:
         return []
@@ -92,10 +97,10 @@ def read_generators(path: Path | None) -> list[AnswerGenerator]:
 
 
 def parse_generator(text: str) -> AnswerGenerator:
-    """`name=a,model=b,temperature=0.7,engine_args.base_url=...`: values are YAML.
+    """Parse `name=a,model=b,temperature=0.7,engine_args.base_url=...`; values are YAML.
 
     Raises:
-        ConfigError: as `build_generator`, or a part that cannot be read.
+        ConfigError: a part cannot be read; see `build_generator`.
     """
     settings: dict[str, Any] = {}
     for part in text.split(","):
@@ -103,64 +108,64 @@ def parse_generator(text: str) -> AnswerGenerator:
         into, _, inner = name.strip().rpartition(".")
         if not equals or into not in ("", "engine_args"):
             finding = f"expected NAME=VALUE,NAME=VALUE,..., got {name!r}"
-            raise ConfigError(f"--generator: {finding}; values that hold commas go into a --config file")
+            raise ConfigError(f"--generator: {finding}; put values with commas into a --config file")
         target = settings.setdefault(into, {}) if into else settings
         try:
             target[inner] = value if inner in ("name", "model") else parse_yaml(value)
-        except ConfigError as error:  # without the value, which may hold a password
-            raise ConfigError(f"--generator {name}=...: the value is no YAML ({error}); quote it") from error
+        except ConfigError as error:  # the value may contain a password
+            raise ConfigError(f"--generator {name}=...: invalid YAML ({error}); quote the value") from error
     return build_generator(settings)
 
 
 def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenerator]:
-    """One entry for each name, with all its decodings, so that each model is loaded once.
+    """Merge entries of one name and their decodings, so that each model is loaded once.
 
     Raises:
-        ConfigError: two entries of one name that differ in more than their decodings, or name a decoding twice.
+        ConfigError: two entries of one name differ in more than their decodings, or repeat a decoding.
     """
     by_name: dict[str, AnswerGenerator] = {}
     for generator in generators:
         earlier = by_name.get(generator.name)
         if earlier is not None and replace(earlier, decodings=generator.decodings) != generator:
-            raise ConfigError(f"generator {generator.name} is given twice, with other settings; rename one")
+            raise ConfigError(f"generator {generator.name} is defined twice with different settings; rename one")
         by_name[generator.name] = (
             generator if earlier is None else replace(generator, decodings=earlier.decodings + generator.decodings)
         )
     for generator in by_name.values():
         if len({decoding.name for decoding in generator.decodings}) < len(generator.decodings):
-            raise ConfigError(f"generator {generator.name} has a decoding twice; give each another temperature or seed")
+            raise ConfigError(f"generator {generator.name} repeats a decoding; use different temperatures or seeds")
     return list(by_name.values())
 
 
 def for_task(generator: AnswerGenerator, task: QuestionTask) -> AnswerGenerator:
-    """The generator with another task.
+    """Return the generator with another task.
 
     Raises:
-        ConfigError: it has a prompt of its own, and the task has the paper's.
+        ConfigError: it has its own prompt, but the task uses the paper's.
     """
     return replace(generator, asking=replace(generator.asking, task=task))
 
 
 def with_samples(generator: AnswerGenerator, count: int, temperature: float) -> AnswerGenerator:
-    """The generator with `count` answers to each question, in place of its own decodings.
+    """Return the generator with `count` sampled answers per question instead of its decodings.
 
     Raises:
-        ConfigError: no answer, or several at temperature 0, which would all be the same.
+        ConfigError: `count` is below 1, or above 1 at temperature 0.
     """
     if count < 1:
-        raise ConfigError(f"--samples {count}: it must be 1 or more")
+        raise ConfigError(f"--samples {count}: must be 1 or more")
     if count > 1 and temperature == 0:
-        raise ConfigError(f"--samples {count}: at temperature 0 they are all the same; set --temperature above 0")
+        raise ConfigError(f"--samples {count}: samples at temperature 0 are identical; set --temperature above 0")
     return replace(generator, decodings=tuple(Decoding(temperature=temperature, seed=seed) for seed in range(count)))
 
 
-def _checked(kind: Any, values: Any, label: str, beside: Sequence[str] = ()) -> Any:
-    """A dataclass from a mapping; `beside` are names that may stand next to its own."""
+def _checked(kind: Any, values: Any, label: str, more: Sequence[str] = ()) -> Any:
+    """Build a dataclass from a mapping; `more` are other available names, for the error."""
     known = [option.name for option in fields(kind)]
     if not isinstance(values, Mapping):
         raise ConfigError(f"{label}: expected names and values ({', '.join(known)}), got {type(values).__name__}")
     if unknown := values.keys() - set(known):
-        available = ", ".join(dict.fromkeys((*beside, *known)))
+        available = ", ".join(dict.fromkeys((*more, *known)))
         raise ConfigError(f"{label}: {', '.join(sorted(map(str, unknown)))} not found; available: {available}")
     try:
         return TypeAdapter(kind).validate_python(dict(values))

@@ -1,10 +1,8 @@
-"""Hashes of the texts of a sample, and joins of judgments with rows by id, in which these hashes are compared.
+"""Hashes of a sample's texts, and joins of judgments with rows by id that compare these hashes.
 
-A sample is hashed as it was read, before anything is sanitized or truncated; run files keep the hashes. The hash of a
-text is xxh3-64 of its UTF-8 bytes, in 16 hex digits; that of several texts is of their JSON list.
-
-A row with the same answers as judged, in another order, is turned to the order judged; other texts are refused. Rows
-without texts and judgments without hashes join by id alone, and are counted.
+Samples are hashed as read, before sanitizing or truncation. The hash of a text is the xxh3-64 of its UTF-8 bytes in 16
+hex digits; several texts are hashed as a JSON list. A row with the judged answers in another order is reordered; other
+texts are an error. Rows without texts and judgments without hashes join by id alone and are counted.
 """
 
 import json
@@ -25,12 +23,12 @@ from judgelm.modes import shown_fields
 from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Judgment, Label, Sample, TextHashes
 
-EXCHANGED = "the order of the answers"
+REORDERED = "the order of the answers"
 """The `difference` between samples with the same answers in another order."""
 
 
 def text_hashes(sample: Sample) -> TextHashes:
-    """The hashes of a sample as it was read; an image that cannot be read has none."""
+    """Hash a sample as read; unreadable images have no hash."""
     metadata = sample.metadata
     turns = metadata.get("turns")
     questions, answers = [sample.question], [[answer] for answer in sample.answers]
@@ -51,15 +49,15 @@ def text_hashes(sample: Sample) -> TextHashes:
 
 
 def digest_of(hashes: TextHashes) -> int:
-    """All hashes of a sample in one number of 64 bits, never 0."""
+    """Combine all hashes of a sample into a nonzero 64-bit number."""
     parts = (hashes.question, *hashes.answers, str(hashes.images), str(hashes.context))
     return xxh3_64_intdigest(" ".join(parts).encode(errors="surrogatepass")) or 1
 
 
 def difference(judged: TextHashes, other: TextHashes) -> str:
-    """The part in which other texts differ from those judged; empty where they are the same.
+    """Name the part that differs from the judged texts; empty if they are equal.
 
-    Images are compared where both have some; what is shown beside question and answers is not.
+    Images are compared only if both have some; metadata shown in the prompt is not compared.
     """
     if judged.question != other.question:
         return "the question"
@@ -70,7 +68,7 @@ def difference(judged: TextHashes, other: TextHashes) -> str:
     if len(judged.answers) != len(other.answers):
         return "the number of answers"
     if sorted(judged.answers) == sorted(other.answers):
-        return EXCHANGED
+        return REORDERED
     pairs = zip(judged.answers, other.answers, strict=True)
     return f"answer {next(index for index, (first, second) in enumerate(pairs, 1) if first != second)}"
 
@@ -87,7 +85,6 @@ def _hash_of_images(sources: Sequence[str]) -> str | None:
 
 
 def _hash_of_image(source: str) -> str | None:
-    """Of the bytes of a file or a `data:` URL, of a URL's text; None where the image cannot be read."""
     if source.startswith(("http://", "https://")):
         return _hash([source])
     try:
@@ -107,14 +104,8 @@ def _hash_of_file(source: str, mtime_ns: int, size: int) -> str:
     return xxh3_64_hexdigest(image_bytes(source))
 
 
-def turned_label(label: Label, sample: Sample, order: tuple[int, ...]) -> Label:
-    """The label of a sample whose answers are put into another order; an unclear reason is dropped.
-
-    Args:
-        label: of the sample.
-        sample: in its own order.
-        order: the indices of its answers in the new order, not the old one.
-    """
+def reordered_label(label: Label, sample: Sample, order: tuple[int, ...]) -> Label:
+    """Return the label for the answers in another order (old indices in their new order); drops an ambiguous reason."""
     if len(order) == 2 and label.winner is not None:
         turned = swap_answers(LabelledPair(sample=sample, plain=label, referenced=None), "drop_reason").pair.plain
         assert turned is not None, "a label stays a label"
@@ -123,8 +114,8 @@ def turned_label(label: Label, sample: Sample, order: tuple[int, ...]) -> Label:
     return replace(label, scores=None if scores is None else tuple(scores[index] for index in order), reason=None)
 
 
-def turned_sample(sample: Sample, order: tuple[int, ...]) -> Sample:
-    """The sample with its answers, their models and a dialogue's turns in another order; see `turned_label`."""
+def reordered_sample(sample: Sample, order: tuple[int, ...]) -> Sample:
+    """Return the sample with answers, models and dialogue turns in another order; see `reordered_label`."""
     metadata = dict(sample.metadata)
     if isinstance(turns := metadata.get("turns"), list) and len(turns) > 1:
         metadata["turns"] = [{**turn, "answers": [turn["answers"][index] for index in order]} for turn in turns]
@@ -144,7 +135,7 @@ _SHOWN_TEXT = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextComparison:
-    """Judgments that join a row by id: of the same texts, of a row turned round, not compared; without row."""
+    """Numbers of judgments joined by id: same texts, reordered rows, texts not compared, no row."""
 
     same: int = 0
     turned: int = 0
@@ -152,7 +143,7 @@ class TextComparison:
     without_row: int = 0
 
     def notes(self) -> list[str]:
-        """Notes on the comparison, in sentences; none where all texts are the same."""
+        """Return notes for the user; empty if all texts are equal."""
         total = self.same + self.turned + self.not_compared
         notes = []
         if self.turned:
@@ -168,29 +159,21 @@ class TextComparison:
 def match_samples(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], *, name: str
 ) -> tuple[dict[str, Sample], TextComparison]:
-    """The samples with their answers in the order that was judged.
-
-    Args:
-        judgments: by sample id.
-        samples: by id; those without a judgment stay as they are.
-        name: of the samples' file, for errors.
+    """Return the samples with their answers in the judged order; `name` is their file in errors.
 
     Raises:
-        InputError: a judgment is of other texts than the sample of its id, or none has a sample.
+        InputError: a judgment has other texts than the sample of its id, or no judgment has a sample.
     """
     orders, comparison = judged_orders(judgments, samples, name)
-    matched = dict(samples) | {key: turned_sample(samples[key], order) for key, order in orders.items()}
+    matched = dict(samples) | {key: reordered_sample(samples[key], order) for key, order in orders.items()}
     return matched, comparison
 
 
 def check_same_texts(runs: Mapping[str, Mapping[str, Judgment]]) -> None:
-    """Refuse runs that judged other texts, or the answers in another order, under the same ids.
-
-    Args:
-        runs: judgments by sample id, by the name of the run; those without hashes are not compared.
+    """Check that runs (by name) judged the same texts in the same order under the same ids.
 
     Raises:
-        InputError: names both runs, the number of such ids and one of them.
+        InputError: they differ; gives both runs, the number of ids and an example.
     """
     first: dict[str, tuple[str, TextHashes]] = {}
     for name, judgments in runs.items():
@@ -219,7 +202,7 @@ def check_reversed(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judg
             continue
         shared += 1
         if part := difference(replace(judged, answers=judged.answers[::-1]), other):
-            same = part == EXCHANGED
+            same = part == REORDERED
             different.append(f"id {_quoted(key)}: {'the answers have the same order' if same else f'{part} differs'}")
     if different:
         raise _other_texts(f"reversed judgments: {len(different):,} of {shared:,}", sorted(different))
@@ -252,7 +235,7 @@ def judged_orders(
             continue
         hashes = text_hashes(samples[key])
         part = difference(judged, hashes)
-        if part == EXCHANGED and len(set(hashes.answers)) == len(hashes.answers):
+        if part == REORDERED and len(set(hashes.answers)) == len(hashes.answers):
             orders[key] = tuple(hashes.answers.index(answer) for answer in judged.answers)
         elif part:
             different.append(f"id {_quoted(key)}: {part} differs{_text_of(samples[key], part)}")
@@ -278,7 +261,6 @@ def check_common_ids(judgments: Mapping[str, Judgment], others: Mapping[str, obj
 
 
 def _text_of(sample: Sample, part: str) -> str:
-    """The row's text of the part that differs."""
     _, _, index = part.partition("answer ")
     if part != "the question" and not index:
         return ""

@@ -1,7 +1,8 @@
-"""Label codes: the meaning of the values in a file's label fields.
+"""Label codes: the meaning of the values in a file's label fields, checked over the whole file.
 
-Words such as `model_a` and `tie (bothbad)` mean the same everywhere. Numbers do not: 0 is the first answer in one
-file and a tie in another.
+Words such as `model_a`, `Tie` and `tie (bothbad)` mean the same everywhere. Numbers do not: 0 is the first answer in
+one file, a tie in another, the second answer in a third. Numbers are read by the code that the layout or the user
+states. Without one, only 1 and 2 are read; any other number makes the whole file unreadable.
 """
 
 import json
@@ -19,14 +20,14 @@ from judgelm.errors import ConfigError, LabelCodeError
 from judgelm.records import Winner
 
 Values = Mapping[str, Winner | None]
-"""Value of a label field, as `label_text` writes it -> winner; None where it says that there is no label."""
+"""Value of a label field, as `label_text` writes it -> winner; None means no label."""
 
 FROM_ONE: Values = {"1": 1, "2": 2}
 ZERO_IS_TIE: Values = {"0": "tie", "1": 1, "2": 2}
 FROM_ZERO: Values = {"0": 1, "1": 2}
 
 Soft = Literal["probability", "alpaca_eval"]
-"""P(first answer is better), 0 to 1; or AlpacaEval's 1 (first) to 2 (second), and 0 for a tie."""
+"""P(first answer is better) in [0, 1]; or AlpacaEval's 1 (first) to 2 (second), and 0 for a tie."""
 
 _NAMES: Mapping[str, Winner | None] = {"first": 1, "second": 2, "tie": "tie", "none": None}
 _MEANINGS: Mapping[Winner | None, str] = {winner: name for name, winner in _NAMES.items()}
@@ -46,7 +47,7 @@ WORDS: Mapping[str, Winner] = {
     **dict.fromkeys(("response b", "answer b"), 2),
     **dict.fromkeys(("tie", "tie (bothbad)", "tie (inconsistent)", "both_bad", "a=b", "[[c]]", "draw"), "tie"),
 }
-"""Published spellings of a winner, without case and surrounding blanks.
+"""Published spellings of a winner, in lower case.
 
 Source: LMSYS's arena (`model_a`, `tie (bothbad)`, `both_bad`), FastChat (`model_1`, `[[A]]`, `tie (inconsistent)`),
 JudgeBench and Arena-Hard (`A>B`, `A>>B`), Label Studio (`left`).
@@ -54,7 +55,7 @@ JudgeBench and Arena-Hard (`A>B`, `A>>B`), Label Studio (`left`).
 
 
 def label_text(value: object) -> str:
-    """A label value as codes are written: text without case and surrounding blanks, 1.0 as 1."""
+    """Normalise a label value: lower case, single spaces, 1.0 as 1."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return json.dumps(value, ensure_ascii=False, default=str)
     text = " ".join(str(value).split()).casefold()
@@ -62,15 +63,15 @@ def label_text(value: object) -> str:
 
 
 def is_missing(value: object) -> bool:
-    """True for null, NaN and blank text."""
+    """Return True for null, NaN and blank text."""
     return value is None or (isinstance(value, str) and not value.strip()) or value != value
 
 
 def winner_field(row: Row, name: str = "winner") -> Winner:
-    """The winner that a field names by 1, 2 or a published spelling, as all layouts read it whose code is not stated.
+    """Read a winner as 1, 2 or a published spelling.
 
     Raises:
-        InputError: another value, or the name of the other side's model.
+        InputError: the value is unknown, or is the name of the other side's model.
     """
     value = row.data[name]
     text = label_text(value)
@@ -82,20 +83,16 @@ def winner_field(row: Row, name: str = "winner") -> Winner:
 
 
 def majority(votes: tuple[Winner, ...]) -> Winner | None:
-    """The strict majority of the votes, or None."""
+    """Return the strict majority of the votes, or None."""
     winner, count = Counter(votes).most_common(1)[0] if votes else (None, 0)
     return winner if 2 * count > len(votes) else None
 
 
 def check_side(row: Row, name: str, value: object, winner: Winner) -> None:
-    """Refuse a side's name that is also the name of the other side's model.
-
-    Raises:
-        InputError: it is.
-    """
+    """Reject a side's name that is also the name of the other side's model."""
     others = [row.data.get(side[1 if winner == 1 else 0]) for side in _SIDES]
     if isinstance(value, str) and winner != "tie" and value in others:
-        raise row.field_error(name, f"{describe(value)} names one side and the other side's model; write 1 or 2")
+        raise row.field_error(name, f"{describe(value)} is a side and the other side's model; write 1 or 2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +100,9 @@ class FieldCode:
     """The code of one or more label fields.
 
     Attributes:
-        fields: names; one that ends in `*` matches any number in its place (`annotator1`).
-        values: of its numbers; None where the layout does not state them, so that only 1 and 2 are read.
-        if_alone: the field is a label only in rows without another one, and where its words name winners.
+        fields: names; a final `*` stands for any number (`annotator1`).
+        values: meaning of numbers; None if the layout does not state it, so that only 1 and 2 are read.
+        if_alone: the field is a label only in rows without another one, and if its words name winners.
     """
 
     fields: tuple[str, ...]
@@ -113,7 +110,7 @@ class FieldCode:
     if_alone: bool = False
 
     def names(self, row: Row) -> Iterator[str]:
-        """The row's fields of this code."""
+        """Yield the row's fields of this code."""
         for name in self.fields:
             if not name.endswith("*"):
                 if name in row.data:
@@ -123,23 +120,23 @@ class FieldCode:
 
 
 WINNER_CODE = (FieldCode(fields=("winner", "votes")),)
-"""The code of layouts that do not state it."""
+"""For layouts that do not state a code."""
 
 PAIR_CODE = (
     *WINNER_CODE,
     FieldCode(fields=("label",), if_alone=True),
     FieldCode(fields=("annotator*",), values=ZERO_IS_TIE),
 )
-"""The code of layouts whose rows may have any of the documented label fields."""
+"""For layouts whose rows may have any documented label field."""
 
 LLMBAR_CODE = (FieldCode(fields=("label",), values=FROM_ONE),)
 
 
 def parse_label_code(text: str) -> Values:
-    """The code in an option such as `0=first,1=tie,2=second`.
+    """Parse an option such as `0=first,1=tie,2=second`.
 
     Raises:
-        ConfigError: the option is not of this form, or gives a value two meanings.
+        ConfigError: the option has another form, or gives a value two meanings.
     """
     values: dict[str, Winner | None] = {}
     for part in text.split(","):
@@ -155,12 +152,12 @@ def parse_label_code(text: str) -> Values:
 
 @dataclass(slots=True, kw_only=True)
 class LabelDecoder:
-    """Decodes the label fields of one file's rows, and refuses the file where a value contradicts their code.
+    """Decodes the label fields of one file, and rejects the file if a value contradicts their code.
 
     Attributes:
-        codes: of the layout.
-        stated: the user's code, which replaces the layout's; None without one.
-        soft: meaning of numbers in `preference`; None where the layout does not state it.
+        codes: codes of the layout.
+        stated: the user's code, which replaces them.
+        soft: meaning of numbers in `preference`; None if the layout does not state it.
         counts: values so far by field.
     """
 
@@ -175,11 +172,11 @@ class LabelDecoder:
     _unread: dict[str, Counter[str]] = field(default_factory=dict)
 
     def decode(self, row: Row) -> Row:
-        """The row with 1, 2 and "tie" in its label fields.
+        """Return the row with 1, 2 and "tie" in its label fields.
 
         Raises:
-            LabelCodeError: a number that the code does not explain. Count the file's other rows, then raise `error`.
-            InputError: a word that means no winner; other rows can be read.
+            LabelCodeError: a number has no meaning in the code. Count the file's other rows, then raise `error`.
+            InputError: a word names no winner; other rows may be readable.
         """
         decoded: dict[str, object] = {}
         for name, value, code in self._labels(row):
@@ -192,7 +189,6 @@ class LabelDecoder:
         return row.with_data({**row.data, **decoded}) if decoded else row
 
     def _labels(self, row: Row) -> Iterator[tuple[str, object, FieldCode]]:
-        """The row's label fields, with their values and codes."""
         for code in self.codes:
             if code.if_alone and any(not is_missing(row.data.get(name)) for name in _OTHER_LABELS):
                 continue
@@ -220,10 +216,10 @@ class LabelDecoder:
         self._unread.setdefault(name, Counter())[text] += 1
         example = f"--label-code {shlex.quote(example_code([text]))}"
         finding = f"expected {self._expected(code)}, got {describe(value)}"
-        raise row.field_error(name, f"{finding}; state what it means, such as {example}")
+        raise row.field_error(name, f"{finding}; state its meaning, such as {example}")
 
     def _soft(self, row: Row, decoded: Mapping[str, object]) -> dict[str, object]:
-        """A stated code applied to `preference`; values of rows without another label are kept for `finish`."""
+        """Apply a stated code to `preference`; keep the values of rows without another label for `finish`."""
         text = label_text(row.data["preference"])
         if self.stated is not None and text in self.stated:
             winner = self.stated[text]
@@ -236,13 +232,11 @@ class LabelDecoder:
         return {}
 
     def finish(self) -> None:
-        """Refuse values that two codes explain, and a field that is a label in some rows only.
-
-        To be called at the end of the file.
+        """Check at the end of the file that values have one meaning and that a field is a label in all rows.
 
         Raises:
-            LabelCodeError: 0 and 1 alone in `preference` are P(first answer is better), AlpacaEval's tie and first, or
-                an index of the better answer (0.5 is not an index); or only some of a field's words name winners.
+            LabelCodeError: `preference` has only 0 and 1, which may be P(first answer is better), AlpacaEval's tie and
+                first, or an index of the better answer; or only some words of a field name winners.
         """
         field = self._without_winner
         if field is not None and any(text in WORDS or text in FROM_ONE for text in self.counts[field]):
@@ -258,12 +252,12 @@ class LabelDecoder:
             raise self.error()
 
     def unread(self) -> LabelCodeError | None:
-        """The error of a field whose words name no winner, where the file has no other label."""
+        """Return the error for a field whose words name no winner, if the file has no other label."""
         self._contradicted = self._without_winner
         return None if self._without_winner is None else self.error()
 
     def count(self, row: Row) -> None:
-        """Count the values of a row that is not decoded any more."""
+        """Count the values of a row without decoding it."""
         for name, value, _ in self._labels(row):
             for each in value if isinstance(value, list) else [value]:
                 if not is_missing(each):
@@ -272,7 +266,7 @@ class LabelDecoder:
             self._count("preference", label_text(row.data["preference"]))
 
     def unread_error(self, file: str) -> LabelCodeError | None:
-        """The error of a file none of whose labels can be read, with a code filled in as far as it can be guessed."""
+        """Return the error for a file without a readable label, with a guessed code."""
         if not self._unread:
             return None
         name, counts = next(iter(self._unread.items()))
@@ -280,7 +274,7 @@ class LabelDecoder:
         more = f" and {len(counts) - _SHOWN_VALUES} more" if len(counts) > _SHOWN_VALUES else ""
         example = shlex.quote(example_code([text for text, _ in counts.most_common(_SHOWN_VALUES)]))
         return LabelCodeError(
-            f'{file}: field "{name}" holds the values {values}{more}, which name no winner; state what each means, '
+            f'{file}: field "{name}" has the values {values}{more}, which name no winner; state their meaning, '
             f"such as --label-code {example} (in a build's configuration label_code); this example is a guess"
         )
 
@@ -289,7 +283,7 @@ class LabelDecoder:
         counts[text if text in counts or len(counts) < 1000 else "..."] += 1
 
     def error(self) -> LabelCodeError:
-        """The error of the file, with its values so far and the ways out."""
+        """Return the error for the file, with its values so far."""
         name, row = self._contradicted or "", self._first
         counts = self.counts[name]
         values = ", ".join(f"{_shown(text)} ({n:,} times)" for text, n in counts.most_common(_SHOWN_VALUES))
@@ -298,19 +292,19 @@ class LabelDecoder:
         stated = f"--label-code says {_in_words(self.stated)}" if self.stated is not None else code
         location = "" if row is None else f"{row.file}:{row.line}: "
         return LabelCodeError(
-            f'{location}field "{name}" holds the values {values}{more}, and {stated}; no row is read by guess. State '
-            f"what each value means with --label-code (in a build's configuration label_code), such as {_KNOWN}"
+            f'{location}field "{name}" has the values {values}{more}, but {stated}. State the meaning of each value '
+            f"with --label-code (in a build's configuration label_code), such as {_KNOWN}"
         )
 
     def _code(self, name: str) -> str:
         if name == "preference":
-            return "two codes explain these: P(first answer is better), and an index of the better answer"
+            return "they may be P(first answer is better) or an index of the better answer"
         code = next(
             (code for code in self.codes if name in code.fields or name.rstrip("0123456789") + "*" in code.fields), None
         )
         if code is not None and code.values is not None:
-            return f"this layout's code is {_in_words(code.values)}"
-        return "without a stated code only 1=first, 2=second and words such as model_a and tie are read"
+            return f"the code of this layout is {_in_words(code.values)}"
+        return "without a stated code judgelm reads only 1=first, 2=second and words such as model_a and tie"
 
     def _expected(self, code: FieldCode) -> str:
         if self.stated is not None:
@@ -324,7 +318,7 @@ _SECOND_WORDS = frozenset({"b", "2", "second", "right", "rechts", "zweite", "two
 
 
 def example_code(values: Sequence[str]) -> str:
-    """A code that gives each value a meaning: by a word in it, else the next one that no value has; a guess."""
+    """Guess a code for the values, by their words, else in order."""
     meanings: dict[str, str] = {}
     for value in values:
         words = set(re.findall(r"\w+", value.casefold()))

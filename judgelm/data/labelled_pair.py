@@ -1,8 +1,6 @@
-"""A labelled pair, its row in JudgeLM's training format, and preferences as training targets.
+"""Labelled pairs, their rows in JudgeLM's training format, and preferences as training targets.
 
-A preference is P(first answer is better), a number in [0, 1]: 1 means that the first answer is better, 0 the second,
-0.5 a tie. A hard label is 1, 0 or 0.5; a teacher that gives probabilities has anything between. Swapping the answers
-turns p into 1 - p.
+A preference is P(first answer is better) in [0, 1]: 1 for the first answer, 0 for the second, 0.5 for a tie.
 """
 
 import hashlib
@@ -17,15 +15,15 @@ from judgelm.records import Label, Sample, Winner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledPair:
-    """One question, its two answers, and the labels of a teacher or of people.
+    """A question, two answers, and the labels of a teacher or of people.
 
     Attributes:
-        sample: question, answers, reference; `metadata` holds further fields of the source.
-        plain: the judgment made without the reference.
-        referenced: the judgment made with it; None wherever the sample has no reference.
-        source: which input it comes from.
+        sample: question, answers and reference; `metadata` has further fields of the source.
+        plain: judgment made without the reference.
+        referenced: judgment made with it; None if the sample has no reference.
+        source: name of the input.
         swapped: whether the answers are in another order than in the source.
-        epoch: which passage through the data it was derived for, from 0.
+        epoch: pass over the data it was made for, from 0.
     """
 
     sample: Sample
@@ -36,36 +34,35 @@ class LabelledPair:
     epoch: int = 0
 
     def with_id(self, pair_id: str) -> "LabelledPair":
-        """The same pair under another id."""
+        """Return the pair under another id."""
         return replace(self, sample=replace(self.sample, id=pair_id))
 
     def without_reference(self) -> "LabelledPair":
-        """The pair without its reference and what was judged by it."""
+        """Return the pair without its reference and the judgment made with it."""
         return replace(self, sample=replace(self.sample, reference=None), referenced=None)
 
     @property
     def label(self) -> Label | None:
-        """The judgment that the pair is grouped by: the plain one where there is one."""
+        """The judgment without reference if there is one, else the judgment with it."""
         return self.plain or self.referenced
 
     @property
     def winner(self) -> Winner | None:
-        """That judgment's winner."""
+        """The winner of `label`."""
         return None if self.label is None else self.label.winner
 
 
 def uniform_hash(seed: int, sample_id: str, purpose: str, epoch: int = 0) -> float:
-    """A number in [0, 1) that depends on seed, sample, purpose and epoch alone, never on a row's place."""
+    """Return a number in [0, 1) that depends only on the arguments."""
     text = f"{seed}:{purpose}:{epoch}:{sample_id}" if epoch else f"{seed}:{purpose}:{sample_id}"
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
 def judgelm_row(pair: LabelledPair) -> dict[str, Any]:
-    """The pair as a JudgeLM training row. Every row has the same fields, null where there is nothing.
+    """Return the pair as a JudgeLM training row, with null for missing fields.
 
-    The score line of each text is written anew from the numbers. A judgment without scores has its `winner` (and
-    what people voted) alone, with its `preference`, P(first answer is better), where the source has one.
+    Score lines are rebuilt from the scores. A judgment without scores has its `winner`, `votes` and `preference`.
     """
     sample = pair.sample
     winner_only = pair.plain is not None and pair.plain.scores is None
@@ -87,7 +84,7 @@ def judgelm_row(pair: LabelledPair) -> dict[str, Any]:
 
 
 def pair_fields(sample: Sample) -> dict[str, Any]:
-    """A pair's id, question, answers and models in JudgeLM's fields."""
+    """Return id, question, answers and models in JudgeLM's fields."""
     models = sample.answer_models if len(sample.answer_models) == 2 else (None, None)
     return {
         "question_id": sample.id,
@@ -100,7 +97,7 @@ def pair_fields(sample: Sample) -> dict[str, Any]:
 
 
 def score_line(scores: tuple[float, ...]) -> str:
-    """`8 6`: whole numbers without a point."""
+    """Return `8 6`: whole numbers without a decimal point."""
     return " ".join(f"{score:g}" for score in scores)
 
 
@@ -117,7 +114,7 @@ def _text(label: Label | None) -> str | None:
 
 
 def scores_of_winner(winner: Winner | None, scores: Sequence[float]) -> tuple[float, float]:
-    """The scores that stand for a winner, of those of the winner, the loser and both in a tie."""
+    """Return the scores for a winner, given the scores of the winner, the loser, and both in a tie."""
     win, lose, tie = scores
     assert winner is not None, "a pair's label names its winner"
     return {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[winner]
@@ -129,22 +126,22 @@ _HARD: dict[Winner, float] = {1: 1.0, 2: 0.0, "tie": 0.5}
 
 
 def swapped_preference(preference: float) -> float:
-    """1 - p, to nine decimals, as preferences are read, so that swapping twice gives p back."""
+    """Return 1 - p to nine decimals, so that swapping twice returns p."""
     return rounded_preference(1 - preference)
 
 
 def rounded_preference(preference: float) -> float:
-    """The preference to nine decimals."""
+    """Round to nine decimals."""
     return round(preference, _DECIMALS)
 
 
 def winner_by_preference(preference: float) -> Winner:
-    """The better answer: the first above 0.5, the second below, a tie at exactly 0.5."""
+    """Return the first answer above 0.5, the second below, a tie at exactly 0.5."""
     return "tie" if preference == 0.5 else 1 if preference > 0.5 else 2
 
 
 def preference_of(label: Label) -> float | None:
-    """The target of a pair's label: its preference, else 1, 0 or 0.5 by its winner; None without a winner."""
+    """Return the label's preference, else 1, 0 or 0.5 by its winner; None without a winner."""
     if label.preference is not None or label.winner is None:
         return label.preference
     return _HARD[label.winner]
@@ -157,9 +154,9 @@ def scores_by_preference(
 
     The difference of the scores is proportional to |2 p - 1|, rounded to whole steps, around the middle of the scale. A
     sure preference gets two thirds of the scale's width and not all of it: it says which answer is better and not that
-    the two are as good and as bad as answers can be. Any preference but 0.5 gets at least one step, so that the
-    scores name the same winner; a tie gets equal scores. 1 - p gives the same scores in the other order, and with
-    rising p the first score never falls and the second never rises.
+    the two are as good and as bad as answers can be. Any preference but 0.5 gets at least one step, so that the scores
+    name the same winner; a tie gets equal scores. 1 - p gives the same scores in the other order, and with rising p the
+    first score never falls and the second never rises.
 
     Args:
         preference: P(first answer is better), in [0, 1].

@@ -1,7 +1,4 @@
-"""Labelled files: what humans or a teacher concluded, with the samples and the groups to split results by.
-
-The rows of one id are votes: their majority is the label, whatever their order in the file.
-"""
+"""Labelled files: the labels of people or a teacher, with samples and groups. Rows with the same id are votes."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from judgelm.data.judged_texts import (
-    EXCHANGED,
+    REORDERED,
     TextComparison,
     check_same_texts,
     difference,
     judged_orders,
+    reordered_label,
+    reordered_sample,
     text_hashes,
-    turned_label,
-    turned_sample,
 )
 from judgelm.data.label_codes import majority
 from judgelm.data.labelled_pair import LabelledPair, rounded_preference, winner_by_preference
@@ -32,17 +29,17 @@ from judgelm.records import Judgment, Label, Sample, TextHashes, Winner, winner_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledSet:
-    """The labels of a file, by sample id.
+    """The labels of a file by sample id.
 
     Attributes:
-        samples: by id, in file order, those without label too; empty for a file of labels alone.
-        labels: by id. Scores are on whatever scale the file has.
-        groups: group name (`category`, `kind`, `vice`) -> id -> value; a name is there when some row has it.
-        unlabelled: rows that carry no label.
-        rejected: rows that could not be used.
+        samples: all samples by id in file order; empty for a file of only labels.
+        labels: by id, with scores on the file's scale.
+        groups: group name (`category`, `kind`, `vice`) -> id -> value.
+        unlabelled: rows without a label.
+        rejected: unusable rows.
         read: all rows.
-        voted: ids with the labels of several rows.
-        split: votes of the ids among them without a majority, which have no label.
+        voted: ids with labels in several rows.
+        split: votes of ids without a majority; these have no label.
     """
 
     samples: Mapping[str, Sample]
@@ -55,22 +52,22 @@ class LabelledSet:
     split: Mapping[str, tuple[Winner, ...]] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
-        """Notes on models' names that are nearly alike and on labels in several rows, in sentences."""
+        """Return notes on similar model names and on labels in several rows."""
         names = similar_names_notes(name for sample in self.samples.values() for name in sample.answer_models)
         if not self.voted:
             return names
         ids = "1 id has" if self.voted == 1 else f"{self.voted:,} ids have"
         split = f"; {len(self.split):,} without a majority have no label" if self.split else ""
-        return [*names, f"{ids} labels in several rows, which are votes: the majority is the label{split}."]
+        return [*names, f"{ids} labels in several rows; the majority is the label{split}."]
 
 
 def read_labels(
     path: str, *, with_reference: bool = False, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
 ) -> LabelledSet:
-    """Read the labels of a file, and its samples where it has them; as `read_labelled_set`.
+    """Read a file's labels, and its samples if it has them; see `read_labelled_set`.
 
     Raises:
-        InputError: as there, or no row carries a label.
+        InputError: no row has a label.
     """
     labelled, stream = _read(path, with_reference, on_reject, reading)
     if not labelled.labels and not labelled.split:
@@ -81,17 +78,17 @@ def read_labels(
 def read_labelled_set(
     path: str, *, with_reference: bool = False, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
 ) -> LabelledSet:
-    """Read the samples of a file, and the labels of those that have some; rows of one id are votes.
+    """Read the samples of a file and their labels, if any.
 
     Args:
-        path: a file of any known format, or of rows with an id and a label.
+        path: any known format, or rows of an id and a label.
         with_reference: read the label made with a reference (`score_w_reference`, `text_w_reference`).
-        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+        on_reject: called with each unusable row; by default the first one raises an error.
         reading: the user's column names and label code.
 
     Raises:
-        InputError: the file cannot be read, no row can be used, rows of one id have other texts, or a label contradicts
-            the code.
+        InputError: the file cannot be read, no row is usable, rows of one id have different texts, or a label
+            contradicts the code.
     """
     return _read(path, with_reference, on_reject, reading)[0]
 
@@ -136,11 +133,7 @@ def _read(path: str, with_reference: bool, on_reject: OnReject, reading: Reading
 def _as_in_first_row(
     row: Row, sample: Sample, first: Sample | None, label: Label | None
 ) -> tuple[Label | None, Sample]:
-    """A label with its sample; of a later row of the same id, the first row's sample and the label turned to it.
-
-    Raises:
-        InputError: the rows have other texts.
-    """
+    """Return the label in the answer order of the first row with this id, and that row's sample."""
     if first is None or not sample.answers:
         return label, first or sample
     if not first.answers:
@@ -149,19 +142,19 @@ def _as_in_first_row(
     part = difference(hashes, own)
     if not part:
         return label, first
-    if part != EXCHANGED or len(set(own.answers)) < len(own.answers):
+    if part != REORDERED or len(set(own.answers)) < len(own.answers):
         name = json.dumps(sample.id, ensure_ascii=False)
         finding = f"{part} differs from an earlier row with id {name}"
-        raise row.error(f"{finding}; rows of one id are votes on the same texts: give other texts another id")
+        raise row.error(f"{finding}; rows with one id are votes on the same texts, so use different ids")
     order = tuple(own.answers.index(answer) for answer in hashes.answers)
-    return None if label is None else turned_label(label, sample, order), first
+    return None if label is None else reordered_label(label, sample, order), first
 
 
 def majority_label(labels: Sequence[Label]) -> Label:
-    """The label of several rows on one sample, whatever their order; each row is one vote.
+    """Return the label of several rows on one sample; each row is a vote.
 
-    The winner is that of more than half of the votes, or None. Scores and preference are means, of all labels that have
-    some, and left out where they contradict the winner; without winners (one answer, or three and more) scores alone.
+    The winner needs more than half of the votes. Scores and preference are means over all labels; they are dropped if
+    some label has none or if they contradict the winner.
     """
     votes = tuple(label.winner for label in labels if label.winner is not None)
     winner = majority(votes)
@@ -183,7 +176,6 @@ def _mean_scores(labels: Sequence[Label]) -> tuple[float, ...] | None:
 
 
 def _is_split(label: Label) -> bool:
-    """True for votes without a majority."""
     return bool(label.votes) and label.winner is None
 
 
@@ -192,24 +184,18 @@ def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> In
         return error
     expected = "score_w_reference or text_w_reference" if with_reference else "a label"
     label_fields = stream.source.fields.get("label")
-    read_as = f"with labels in {label_fields}" if label_fields else "and has no field that holds labels"
-    finding = f"none of its {stream.read} rows has {expected} that can be used"
+    read_as = f"with labels in {label_fields}" if label_fields else "which has no label field"
+    finding = f"none of {stream.read} rows has {expected} that is usable"
     return InputError(f"{path}: {finding}; it was read as {stream.source.name}, {read_as}")
 
 
 def read_labelled(
     path: str, *, source: str, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
 ) -> Iterator[LabelledPair]:
-    """Every pair of a labelled file, in any format that judgelm recognises.
-
-    Args:
-        path: the file.
-        source: its name in what is built.
-        on_reject: gets the rows that hold no pair, or a label that cannot be read.
-        reading: the user's column names and label code.
+    """Yield the pairs of a labelled file in any known format; `source` names the file in what is built.
 
     Raises:
-        InputError: the file cannot be read, its format is not recognised, or none of its rows can be used.
+        InputError: the file cannot be read, its format is unknown, or no row is usable.
     """
     use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
     stream = SampleStream([path], on_reject=use.reject, answers=(2, 2), reading=reading)
@@ -220,10 +206,9 @@ def read_labelled(
 
 
 def groups_of(samples: Mapping[str, Sample]) -> dict[str, dict[str, str]]:
-    """The groups that samples fall into: their category, and their metadata's `kind` and `vices`.
+    """Return the groups of samples: category, and `kind` and `vices` of the metadata.
 
-    The vices of the two answers make one group, whichever answer has which: `blunt / wordy`; an answer without
-    vice is `none`.
+    The vices of two answers form one group in either order, such as `blunt / wordy`; `none` is an answer without vice.
     """
     groups: dict[str, dict[str, str]] = {}
     known: dict[str, str] = {}  # a text for each value, not for each sample
@@ -239,19 +224,14 @@ def groups_of(samples: Mapping[str, Sample]) -> dict[str, dict[str, str]]:
 
 
 class Turned(Mapping[str, Sample]):
-    """Samples, some with their answers in another order, which are turned at each look-up.
-
-    Args:
-        samples: by id.
-        orders: as `turned_sample` takes them, by id.
-    """
+    """Samples of which some are reordered on look-up; `orders` as `reordered_sample` takes them."""
 
     def __init__(self, samples: Mapping[str, Sample], orders: Mapping[str, tuple[int, ...]]) -> None:
         self._samples, self._orders = samples, orders
 
     def __getitem__(self, key: str) -> Sample:
         sample = self._samples[key]
-        return turned_sample(sample, self._orders[key]) if key in self._orders else sample
+        return reordered_sample(sample, self._orders[key]) if key in self._orders else sample
 
     def __contains__(self, key: object) -> bool:
         return key in self._samples
@@ -266,19 +246,19 @@ class Turned(Mapping[str, Sample]):
 def match_labels(
     judgments: Mapping[str, Judgment], labelled: LabelledSet, *, name: str
 ) -> tuple[LabelledSet, TextComparison]:
-    """The labels and samples with their answers in the order that was judged; as `match_samples`.
+    """Return labels and samples with the answers in the judged order; see `match_samples`.
 
     Raises:
-        InputError: a judgment is of other texts than the row of its id, or none has a row.
+        InputError: a judgment has other texts than the row of its id, or no judgment has a row.
     """
     orders, comparison = judged_orders(judgments, labelled.samples, name)
     samples, labels, split = Turned(labelled.samples, orders), dict(labelled.labels), dict(labelled.split)
     for key, order in orders.items():
         if key in labels:
-            labels[key] = turned_label(labels[key], labelled.samples[key], order)
+            labels[key] = reordered_label(labels[key], labelled.samples[key], order)
         if key in split:
             votes = Label(sample_id=key, winner="tie", votes=split[key])
-            split[key] = turned_label(votes, labelled.samples[key], order).votes
+            split[key] = reordered_label(votes, labelled.samples[key], order).votes
     matched = replace(labelled, samples=samples, labels=labels, split=split)
     without_texts = len((judgments.keys() & labelled.labels.keys()) - labelled.samples.keys())
     return matched, replace(comparison, not_compared=comparison.not_compared + without_texts, without_row=0)
@@ -287,10 +267,10 @@ def match_labels(
 def match_labels_of_runs(
     runs: Mapping[str, Mapping[str, Judgment]], labelled: LabelledSet, *, name: str
 ) -> tuple[LabelledSet, TextComparison]:
-    """As `match_labels`, for several runs over the same input.
+    """Match labels to several runs over the same input; see `match_labels`.
 
     Raises:
-        InputError: as there, or the runs judged other texts under one id.
+        InputError: the runs judged different texts under one id.
     """
     check_same_texts(runs)
     together: dict[str, Judgment] = {}
@@ -302,7 +282,7 @@ def match_labels_of_runs(
 
 
 def hashes_in_row(row: Row) -> TextHashes | None:
-    """Of the texts judged, where a row of results holds them."""
+    """Hash the texts of a row of results; None if it has none."""
     with suppress(InputError):
         source = recognise(row, label_rows=True)
         sample = None if source.sample is None else source.sample(row)

@@ -1,4 +1,9 @@
-"""Overlap."""
+"""Overlap of test files with training files.
+
+Each distinct test question counts once: **exact** (equal after normalisation), else **near** (similar word pairs, for
+10 words or more), else **passage** (a shared run of words, 13 by default; Brown et al. 2020, appendix C). Answers are
+compared by word triples and without passages. Answers below 10 words are skipped: `Yes.` answers many questions.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,20 +20,20 @@ from judgelm.errors import InputError
 
 OverlapKind = Literal["exact", "near", "passage"]
 
-_LEAST_WORDS = 10
+_MIN_WORDS = 10
 _QUESTION_FIELDS = ("question", "prompt", "instruction", "turns", "text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapExample:
-    """A test text with its counterpart.
+    """A test text and its counterpart.
 
     Attributes:
         part: `question` or `answer`.
-        kind: of the overlap.
-        text: of the test file.
-        of: id of the training row that has it; the passage itself where a passage is shared.
-        similarity: 1 where exact, the estimate where near, None of a passage.
+        kind: kind of overlap.
+        text: text of the test file.
+        of: id of the training row, or the shared passage.
+        similarity: 1 if exact, the estimate if near, None for a passage.
     """
 
     part: Literal["question", "answer"]
@@ -43,15 +48,15 @@ class Overlap:
     """The overlap of one test file.
 
     Attributes:
-        path: the file.
-        rows: read.
-        rejected: rows that could not be used.
-        questions: distinct ones.
-        answers: distinct ones of 10 words and more.
-        question_overlaps: questions by kind.
-        answer_overlaps: answers by kind.
+        path: the test file.
+        rows: rows read.
+        rejected: unusable rows.
+        questions: distinct questions.
+        answers: distinct answers of 10 words or more.
+        question_overlaps: overlapping questions by kind.
+        answer_overlaps: overlapping answers by kind.
         rows_with_question: rows whose question overlaps.
-        examples: the first ones of each part and kind.
+        examples: the first examples of each part and kind.
     """
 
     path: str
@@ -66,20 +71,20 @@ class Overlap:
 
     @property
     def clean(self) -> bool:
-        """True where nothing overlaps."""
+        """True if nothing overlaps."""
         return not (self.question_overlaps.total() or self.answer_overlaps.total())
 
 
 class IndexedTexts:
-    """The texts of a file, to look others up in.
+    """The questions and answers of a file, indexed for look-up.
 
     Args:
-        path: in any format of samples, or rows with a question alone.
+        path: any sample format, or rows with only a question.
         threshold: similarity in [0.7, 1] from which texts are near copies.
-        words: length of a shared passage; 0 looks for none.
+        words: length of a shared passage; 0 disables passages.
 
     Attributes:
-        rows: read.
+        rows: rows read.
 
     Raises:
         InputError: the file cannot be read, or its fields are not recognised.
@@ -90,7 +95,7 @@ class IndexedTexts:
         self.rows = 0
         self._words = words
         self._questions = TextIndex(threshold=threshold)
-        self._answers = TextIndex(threshold=threshold, shingle=3, least_words=_LEAST_WORDS)
+        self._answers = TextIndex(threshold=threshold, shingle=3, min_words=_MIN_WORDS)
         self._passages: set[int] = set()
         for name, question, answers in _texts(path, Overlap(path=path)):
             self.rows += 1
@@ -103,8 +108,8 @@ class IndexedTexts:
         """Look up all texts of a test file.
 
         Args:
-            path: in any format of samples, or rows with a question alone.
-            examples: how many to keep of each part and kind.
+            path: any sample format, or rows with only a question.
+            examples: examples to keep of each part and kind.
 
         Raises:
             InputError: the file cannot be read.
@@ -120,14 +125,14 @@ class IndexedTexts:
             result.rows_with_question += known[key]
             for answer in answers:
                 key = ("answer", normalised(answer))
-                if key not in known and len(key[1].split()) >= _LEAST_WORDS:
+                if key not in known and len(key[1].split()) >= _MIN_WORDS:
                     result.answers += 1
                     copy = _example("answer", answer, self._answers.find(answer))
                     known[key] = self._count(result, copy, result.answer_overlaps, examples)
         return result
 
     def find_question(self, question: str) -> OverlapExample | None:
-        """The question of the file that equals this one, is near it or shares a passage with it; None without any."""
+        """Return the indexed question that equals this one, is similar, or shares a passage; else None."""
         copy = _example("question", question, self._questions.find(question))
         if copy is not None:
             return copy
@@ -137,7 +142,6 @@ class IndexedTexts:
         return OverlapExample(part="question", kind="passage", text=question, of=shared.decode(), similarity=None)
 
     def _passages_of(self, text: str) -> Iterator[bytes]:
-        """Every run of so many words."""
         words = normalised(text).encode().split()
         if self._words:
             for start in range(len(words) - self._words + 1):
@@ -154,10 +158,10 @@ class IndexedTexts:
 
 
 class ExcludedQuestions:
-    """The questions of test files, which training pairs must not ask.
+    """Questions of test files that training pairs must not ask.
 
     Args:
-        paths: in any format of samples, or rows with a question alone.
+        paths: any sample format, or rows with only a question.
 
     Raises:
         InputError: a file cannot be read, or its fields are not recognised.
@@ -168,7 +172,7 @@ class ExcludedQuestions:
         self._results: dict[str, str] = {}
 
     def find(self, question: str) -> str:
-        """The file that asks the question, and how near: `test.jsonl: exact 17`; empty where none does."""
+        """Return the file and kind of overlap, such as `test.jsonl: exact 17`; empty if no file asks the question."""
         if question not in self._results:
             copies = ((path, texts.find_question(question)) for path, texts in self._files)
             copy = next(((path, copy) for path, copy in copies if copy is not None), None)
@@ -183,15 +187,7 @@ def _example(part: Literal["question", "answer"], text: str, copy: Duplicate | N
 
 
 def _texts(path: str, counts: Overlap) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Id, question and answers of each row; a file without answers gives its questions, of dialogues each turn.
-
-    Args:
-        path: of any format of samples, or rows with a question alone.
-        counts: receives the number of rejected rows.
-
-    Raises:
-        InputError: the file cannot be read, or none of its rows has a question.
-    """
+    """Yield id, question and answers of each row; a dialogue without answers yields each of its turns."""
     usable = False
     try:
         for sample in SampleStream([path], on_reject=lambda _: _reject(counts)):
@@ -223,7 +219,6 @@ def _has_questions(path: str) -> bool:
 
 
 def _questions(row: Row) -> list[str]:
-    """The questions of a row without answers."""
     value = next((row.data[name] for name in _QUESTION_FIELDS if row.data.get(name)), None)
     texts = value if isinstance(value, list) else [value]
     return [text for text in texts if isinstance(text, str)]

@@ -7,12 +7,12 @@ from judgelm.records import Label, Sample
 
 
 def json_scores(scores: tuple[float, ...]) -> list[float]:
-    """Scores as files hold them: 8, not 8.0, where they are whole."""
+    """Return scores for JSON: whole numbers as integers."""
     return [int(score) if score.is_integer() else score for score in scores]
 
 
 def plain_row(sample: Sample, label: Label | None = None) -> dict[str, object]:
-    """A sample and its label as a plain row, without the fields that have nothing in them."""
+    """Return a sample and its label as a plain row, without empty fields."""
     row: dict[str, object] = {"id": sample.id, "question": sample.question}
     if len(sample.answers) == 2:
         row |= {"answer_1": sample.answers[0], "answer_2": sample.answers[1]}
@@ -38,7 +38,7 @@ def plain_row(sample: Sample, label: Label | None = None) -> dict[str, object]:
 
 
 def _in_json(value: object) -> object:
-    """The value for JSON: NaN (an empty cell of a table) becomes null, a date its text."""
+    """Return the value for JSON: null for NaN (an empty table cell), text for dates."""
     if isinstance(value, Mapping):
         return {str(name): _in_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,10 +1,4 @@
-"""The stream of samples that a run or a training reads: rows checked, ids unique, references settled.
-
-`draw_subset` is a seeded sample of a file's rows: at most so many for each value of a field. A row is drawn by a hash
-of its id and the seed, so that the draw depends on neither the file's order nor its other rows, and a larger sample
-contains the smaller one. Source: Self-Reference and SSR-Judge (100 questions of each category of MMLU-Pro), QA-Judge,
-section 3 (about 1,000 questions of a data set).
-"""
+"""Samples for runs and training: rows are checked, ids are unique, references are resolved."""
 
 import json
 import re
@@ -38,27 +32,25 @@ from judgelm.parsing.scores import parse_pair_original
 from judgelm.records import Label, Sample, Unparsed, winner_of
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
-"""`auto`: where a row has a reference. `use`: a row without one is a reject. `ignore`: references are dropped."""
+"""`auto`: use a reference if the row has one. `use`: reject rows without one. `ignore`: drop references."""
 
-_MOST_NUMBERED = 26
+_MAX_NUMBERED = 26
 _NUMBERED_NEED = re.compile(r"(\D*)(?:1(\D*)|(?<=_)a)")
 
 
 def _fields(source: Source) -> set[str]:
-    """The fields that a layout reads: those that it lists, and the numbered ones among them to 26."""
     listed = {name for names in source.fields.values() for part in names.split(" / ") for name in part.split(", ")}
     numbered = (pattern for name in listed if (pattern := _pattern(name)) and "1" in name)
-    return listed | {pattern.format(index) for pattern in numbered for index in range(1, _MOST_NUMBERED + 1)}
+    return listed | {pattern.format(index) for pattern in numbered for index in range(1, _MAX_NUMBERED + 1)}
 
 
 def _pattern(name: str) -> str | None:
-    """`answer{}_body` for `answer1_body`, `response_{}` for `response_a`; None for a field that is not numbered."""
+    """Return `answer{}_body` for `answer1_body`, `response_{}` for `response_a`, None for other fields."""
     match = _NUMBERED_NEED.fullmatch(name)
     return None if match is None else f"{match[1]}{{}}{match[2] or ''}"
 
 
 def _numbered(source: Source) -> list[str]:
-    """The patterns of a layout's numbered fields that count from 1 or a."""
     patterns = [pattern for need in source.needs if (pattern := _pattern(need))]
     return [pattern for pattern in patterns if pattern.format(0) not in source.needs]
 
@@ -66,21 +58,22 @@ def _numbered(source: Source) -> list[str]:
 KNOWN_FIELDS = frozenset(
     {"winner_tie", "votes", "reason", "turn", "system"}.union(*map(_fields, (*SOURCES.values(), LABELS, PAIR_LABELS)))
 )
-"""The fields of all layouts, which an input may write in capitals or with blanks around."""
+"""Fields of all layouts. Input columns may differ from them in case and surrounding spaces."""
 
 Repeats = Literal["reject", "skip", "votes"]
-"""Treatment of a row with the id of an earlier one: it is a reject; or, of rows without id in a format of single votes,
-left out and counted; or its sample is yielded under the same id, for readers of labels."""
+"""Treatment of a row whose id appeared before: `reject` it, `skip` it (rows without id in formats of single votes), or
+yield it again as one of several `votes`.
+"""
 
 
 def allows_count(count: int, answers: tuple[int, int | None]) -> bool:
-    """True for a number of answers within the minimum and the maximum."""
+    """Return True if the number of answers is within the minimum and maximum."""
     fewest, most = answers
     return fewest <= count and (most is None or count <= most)
 
 
 def count_range_text(answers: tuple[int, int | None]) -> str:
-    """`2 answers`, `1 answer`, `2 answers or more`, `1 to 3 answers`."""
+    """Return `2 answers`, `1 answer`, `2 answers or more` or `1 to 3 answers`."""
     fewest, most = answers
     if most is None:
         return f"{fewest} answers or more"
@@ -94,10 +87,10 @@ class Reading:
     """The user's column names, label code and sheet for a file.
 
     Attributes:
-        columns: name that a layout knows -> the file's own name for it.
-        label_code: value -> winner; None leaves it to the layout.
-        sheet: name or number (from 1) of a workbook's sheet; None for its one sheet with cells.
-        as_authors: read a review's `text` as a label by the original JudgeLM parser, as its authors' evaluation does.
+        columns: field name -> column name in the file.
+        label_code: value -> winner; None uses the layout's code.
+        sheet: name or number (from 1) of a workbook's sheet; None for its only sheet with cells.
+        as_authors: read labels from a review's `text` with the original JudgeLM parser.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -110,10 +103,10 @@ AS_WRITTEN = Reading()
 
 
 def parse_columns(options: Sequence[str]) -> dict[str, str]:
-    """`["question=prompt"]` as the layout's name -> the file's own name.
+    """Parse options such as `question=prompt` into field name -> column name.
 
     Raises:
-        ConfigError: an option has another form, or two name one column.
+        ConfigError: an option has another form, or a field or column is named twice.
     """
     columns: dict[str, str] = {}
     for option in options:
@@ -130,36 +123,34 @@ def parse_columns(options: Sequence[str]) -> dict[str, str]:
 class SampleStream:
     """Samples of one or several inputs (or of two joined AlpacaEval output files), read once and lazily.
 
-    Several inputs are read one after the other. The format is recognised when the stream is made, which reads up to the
-    first good row; a later file must be of the same. Ids are unique in the stream: a row with a repeated id is a
-    reject, unless `repeats` is another. Rows without id are named by a hash of their content; a repeated content gets
-    the suffix `-2`, `-3`, ..., in layouts whose rows are single votes none.
+    The constructor recognises the format and reads up to the first good row; later files must have the same format. A
+    row with a repeated id is rejected unless `repeats` says otherwise. Rows without id are named by a hash of their
+    content, with the suffix `-2`, `-3`, ... for repeated content (except in layouts of single votes).
 
     Args:
-        paths: files, folders, patterns, named pipes or standard input (`-`); two files of AlpacaEval outputs are
-            joined.
-        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+        paths: files, folders, patterns, named pipes or standard input (`-`); two AlpacaEval output files are joined.
+        on_reject: called with each unusable row; by default the first one raises an error.
         limit: stop after this many samples.
         reference: treatment of references.
-        references: a file of id -> reference, which overrides the row's own.
+        references: file of id -> reference; overrides references in the rows.
         label_rows: accept rows that are only labels; their samples have no answers.
-        answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
-        check: raises an InputError for a sample that cannot be used, whose row is then a reject.
+        answers: minimum and maximum number of answers (None: no maximum); other rows are rejected.
+        check: raises an InputError for unusable samples, whose rows are then rejected.
         reading: the user's column names, label code and sheet.
-        once: nothing reads a named pipe or standard input again, so that it need not be kept on disk.
-        repeats: treatment of rows with the id of an earlier row.
+        once: the input is read only once, so that streams need no copy on disk.
+        repeats: treatment of rows with a repeated id.
 
     Attributes:
-        source: the layout that was recognised, with the fields to show.
-        read: rows read so far, good and bad.
-        rejected: rows that went to `on_reject` so far.
-        repeated: rows so far left out because they repeat a pair that has no id.
-        coerced: cells so far that were converted to text (PandaLM only).
-        references_used: samples so far whose reference came from the `references` file.
+        source: the recognised layout, with the fields found.
+        read: rows read so far, including rejects.
+        rejected: rows rejected so far.
+        repeated: repeated pairs without id skipped so far.
+        coerced: cells converted to text so far (PandaLM only).
+        references_used: samples so far with a reference from `references`.
 
     Raises:
         InputError: a file cannot be read or is given twice, or its fields are not recognised.
-        ConfigError: no path, or a `references` file with `reference` set to ignore.
+        ConfigError: there is no path, or `references` is given while `reference` is `ignore`.
     """
 
     paths: Sequence[str] = field(kw_only=False)
@@ -191,9 +182,9 @@ class SampleStream:
 
     def __post_init__(self) -> None:
         if not self.paths:
-            raise ConfigError("no input is named; give a file, a folder, or - for standard input")
+            raise ConfigError("no input; give a file, a folder, or - for standard input")
         if self.references is not None and self.reference == "ignore":
-            raise ConfigError(f"references {self.references} contradict reference ignore; leave one of them out")
+            raise ConfigError(f"references {self.references} conflict with reference ignore; remove one of them")
         self._known_references = {} if self.references is None else read_references(self.references)
         self._rows = self._open()
         self._first = self._first_row()
@@ -217,7 +208,7 @@ class SampleStream:
                 return row
             self._refuse(row)
         first = self._refused.message if self._refused else "none"
-        raise InputError(f"{', '.join(self.paths)}: none of its {self.read} rows can be used; the first: {first}")
+        raise InputError(f"{', '.join(self.paths)}: none of {self.read} rows is usable; first reject: {first}")
 
     def _refuse(self, reject: Reject) -> None:
         self._refused = self._refused or reject
@@ -230,11 +221,11 @@ class SampleStream:
             yield sample
 
     def pairs(self) -> Iterator[tuple[Row, Sample]]:
-        """Each sample with the row that it came from.
+        """Yield each row with its sample.
 
         Raises:
-            InputError: no row can be used, a reader cannot go on, a later file is of another format, or the file of
-                references has none of the ids.
+            InputError: no row is usable, reading fails, a later file has another format, or `references` has none of
+                the ids.
         """
         yielded = 0
         if self.limit is not None and self.limit <= 0:
@@ -267,11 +258,12 @@ class SampleStream:
         self._decoder.finish()
 
     def labels(self, row: Row, *with_reference: bool) -> list[Label | None]:
-        """The labels of one of this stream's rows, one for each entry of `with_reference`.
+        """Return the labels of a row, one for each entry of `with_reference`.
 
         Raises:
-            LabelCodeError: a value contradicts the code of the file's labels; the file's other values are counted.
-            InputError: the row's label cannot be read; other rows' can.
+            LabelCodeError: a value contradicts the file's label code; the values of the remaining rows are counted
+                first.
+            InputError: the label of this row cannot be read.
         """
         try:
             decoded = self._decoder.decode(self.source.votes(row))
@@ -294,15 +286,17 @@ class SampleStream:
         return Label(sample_id="", winner=winner_of((scores.values[0], scores.values[1])), scores=scores.values)
 
     def unread_label(self) -> LabelCodeError | None:
-        """The error of a label field whose words name no winner in any row so far."""
+        """Return the error for a label field whose words never named a winner, if any."""
         return self._decoder.unread()
 
     def labelled(self, use: FileUse, *with_reference: bool) -> Iterator[tuple[Row, Sample, list[Label | None]]]:
-        """Rows with their samples and labels, one label for each entry of `with_reference`.
+        """Yield rows with their samples and labels, one label for each entry of `with_reference`.
+
+        Rows whose label cannot be read are rejected.
 
         Raises:
-            InputError: no row of the file can be used; a row whose label cannot be read is a reject.
-            LabelCodeError: as `labels`, or all labels are words that name no winner.
+            InputError: no row is usable.
+            LabelCodeError: see `labels`; or no label names a winner.
         """
         for row, sample in self.pairs():
             try:
@@ -319,11 +313,6 @@ class SampleStream:
         use.require_used()
 
     def _refuse_labels(self, rest: Iterable[Row | Reject] = ()) -> None:
-        """Refuse a file whose labels are words that name no winner, after a look at the rest of its rows.
-
-        Raises:
-            LabelCodeError: names the values; nothing is raised where no such word was read.
-        """
         for row in rest:
             if isinstance(row, Row):
                 with suppress(InputError, LabelCodeError):
@@ -332,30 +321,28 @@ class SampleStream:
             raise error
 
     def _next_file(self, row: Row) -> None:
-        """Refuse a further file whose first good row is of another format."""
         self._file = row.file
         source = recognise(row, label_rows=self.label_rows)
         if source.name != self.source.name:
-            finding = f"its rows are of the format {source.name}, those of {self._first.file} of {self.source.name}"
+            finding = f"this file has format {source.name}, but {self._first.file} has {self.source.name}"
             raise row.error(f"{finding}; give files of one format at a time")
 
     def _sample(self, row: Row) -> Sample | None:
-        """The sample of a row; None for a repeated one that is to be left out."""
         assert self.source.sample is not None
         sample = self.source.sample(row)
         if sample.answers and not sample.images and not sample.question.strip():
-            raise row.error("the question is empty; fill it in (a merged cell's text is saved in its first row alone)")
+            raise row.error("the question is empty; fill it in (merged cells keep their text only in the first row)")
         for pattern in self._patterns:
             if pattern.format(1) in row.data or pattern.format("a") in row.data:
                 row.refuse_left_over(pattern, max(2, len(sample.answers)))
         for index, answer in enumerate(sample.answers if "answers" in row.data else (), 1):
             if row.data.get(f"answer_{index}") not in (None, "", answer):
-                raise row.field_error(f"answer_{index}", "is another text than that in answers; leave one of them out")
+                raise row.field_error(f"answer_{index}", "differs from the text in answers; remove one of them")
         if self.answers is not None and not allows_count(len(sample.answers), self.answers):
             finding = f"expected {count_range_text(self.answers)}, got {len(sample.answers)}"
-            raise row.error(f"{finding}; judgelm judges modes shows which --mode judges how many")
-        # Hashes cost about 80 MB per million ids, the ids themselves twice that. Should two ids ever share a 64-bit
-        # hash (in a million, one chance in tens of millions), the later row is a reject or gets "-2": seen, not lost.
+            raise row.error(f"{finding}; `judgelm judges modes` lists the number of answers for each --mode")
+        # Hashes take about 80 MB per million ids, half of what the ids take. If two ids ever share a 64-bit hash, the
+        # later row is rejected or gets "-2", so no row is lost silently.
         id_hash = hash(sample.id)
         if id_hash in self._seen:
             repeated = self._repeated(row, sample)
@@ -372,7 +359,7 @@ class SampleStream:
             self.references_used += 1
         if sample.reference is None:
             if self.reference == "use":
-                raise row.error("no reference; give one in each row or with --references, or use --reference auto")
+                raise row.error("no reference; add one to the row or with --references, or use --reference auto")
         elif self.reference == "ignore":
             sample = replace(sample, reference=None)
         self.check(sample)
@@ -385,11 +372,11 @@ class SampleStream:
             return None
         if row.id() is not None:
             name = json.dumps(sample.id, ensure_ascii=False)
-            raise row.error(f"id {name} appeared before in this input; ids must be unique, joins are by id")
+            raise row.error(f"id {name} appeared before in this input; ids must be unique")
         if self.source.single_votes:
             if self.repeats == "skip":
                 return None
-            raise row.error("this pair appeared before in this input; keep one row, with one label")
+            raise row.error("this pair appeared before in this input; keep one row with one label")
         count = self._copies.get(sample.id, 1) + 1
         self._copies[sample.id] = count
         repeated = replace(sample, id=f"{sample.id}-{count}")
@@ -398,15 +385,15 @@ class SampleStream:
 
 
 def no_common_id(path: str, read: int) -> InputError:
-    """The error for a file joined by id that has none of the ids of `read` rows."""
-    return InputError(f"{path}: has none of the {read:,} ids of the input; give the file that belongs to it")
+    """Return the error for a file joined by id that has none of the input's ids."""
+    return InputError(f"{path}: has none of the input's {read:,} ids; give the matching file")
 
 
 def read_references(path: str) -> dict[str, str]:
-    """A file of references: rows of `question_id` (or `id`) and `reference`, a text or `{"text": ...}`.
+    """Read rows of `question_id` (or `id`) and `reference`, a text or `{"text": ...}`.
 
     Raises:
-        InputError: a row is unusable, or an id comes twice.
+        InputError: a row is unusable, or an id is repeated.
     """
     references: dict[str, str] = {}
 
@@ -415,7 +402,7 @@ def read_references(path: str) -> dict[str, str]:
         if name is None or "reference" not in row.data:
             raise row.error("a row of references needs question_id (or id) and reference")
         if name in references:
-            raise row.error(f"id {json.dumps(name)} appeared before in this file; keep one reference")
+            raise row.error(f"id {json.dumps(name)} appeared before in this file; keep one reference per id")
         return name, row.reference()
 
     for name, text in convert_rows(read_rows(path), read, path=path, expected="question_id (or id) and reference"):

@@ -1,4 +1,4 @@
-"""A mapping whose values lie in a temporary file, for texts that are read a few times and not held."""
+"""A mapping whose values are stored in a temporary file."""
 
 import pickle
 import tempfile
@@ -10,9 +10,9 @@ _IN_MEMORY_BYTES = 32 << 20
 
 
 class Shelf(MutableMapping[str, Value]):
-    """Values by id, in the order first put; up to 32 MiB of them stay in memory.
+    """Values by id in insertion order; up to 32 MiB of them stay in memory.
 
-    Each look-up reads the value again, so a value that is changed must be put back.
+    Each look-up reads the value again, so put changed values back.
     """
 
     def __init__(self) -> None:

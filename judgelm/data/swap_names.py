@@ -1,16 +1,14 @@
-"""Swapped names in the text of a judgment, for answers shown in another order.
+"""Names of answers in the text of a judgment, swapped for answers shown in another order.
 
-Names are replaced in place, word by word: "Assistant 1 and 2 receive 8 and 6, respectively" becomes
-"Assistant 2 and 1 receive 8 and 6, respectively", which is still true, and a second swap restores the text.
-Quotations of an answer stay unchanged. Where it is unclear whether a word names an answer, the whole text is
-`Ambiguous`. Every rule depends on the surrounding words and not on which answer is named, so the result is the same in
-each order of the answers: a name stays a name after a swap, and an unclear word stays unclear.
+Names are replaced word by word: "Assistant 1 and 2 receive 8 and 6, respectively" becomes "Assistant 2 and 1 receive 8
+and 6, respectively". A second swap restores the text. Quotations of an answer stay unchanged. If it is unclear whether
+a word names an answer, the whole text is `Ambiguous`. All rules depend only on the surrounding words, so they give the
+same result in each order of the answers.
 
-Limits: English only; the score line is neither read nor rebuilt; quotations need quotation marks. Real reasons name
-answers as "Assistant 1", "Output (a)" or "Response 2" (benchmarks/README.md has the counts): other ways are recognised
-so that no name is missed, and are ambiguous.
+Limits: English only; score lines are not read; quotations need quotation marks. Real reasons name answers as "Assistant
+1", "Output (a)" or "Response 2" (counts in benchmarks/README.md); other names are recognised as ambiguous.
 
-Source: JudgeLM, section 5.1 and Figure 15 (swap augmentation); there only two literals are replaced.
+Source: JudgeLM, section 5.1 and Figure 15 (swap augmentation), which replaces only two literals.
 """
 
 import re
@@ -21,7 +19,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 OnAmbiguous = Literal["keep", "drop_reason"]
-"""Treatment of a pair with an ambiguous reason: keep it unswapped, or swap it without that reason."""
+"""For a pair with an ambiguous reason: keep the pair unswapped, or swap it without the reason."""
 
 AmbiguityCode = Literal[
     "bare_name",
@@ -40,9 +38,9 @@ _Reading = Literal["name", "plain"] | AmbiguityCode
 _TOP_SCORE = 10
 _AROUND = 30
 _REACH = 64
-_LONGEST_JOIN = 12
-_LONGEST_SENTENCE = 500
-_LONGEST_NAME = 3  # words of a quotation that may be a name alone
+_MAX_JOIN = 12
+_MAX_SENTENCE = 500
+_MAX_NAME_WORDS = 3  # words of a quotation that may be a name alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +53,7 @@ class SwappedText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ambiguous:
-    """A text whose names cannot be resolved; `excerpt` has the unclear words with their context."""
+    """A text whose names cannot be resolved; `excerpt` shows the unclear words in context."""
 
     code: AmbiguityCode
     excerpt: str
@@ -66,12 +64,11 @@ def swap_names(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -
 
     Args:
         text: the reason, without its score line.
-        order: `order[i]` is the old position, from 0, of the answer that is now at position i; `(1, 0)` swaps a pair.
-        answers: texts that may be quoted: the answers, the question and the reference. Without any, a quotation
-            with a name in it is ambiguous.
+        order: `order[i]` is the old position, from 0, of the answer now at position i; `(1, 0)` swaps a pair.
+        answers: texts that may be quoted: answers, question and reference. Other quotations with a name are ambiguous.
 
     Raises:
-        ValueError: `order` is no permutation of two to nine positions.
+        ValueError: `order` is not a permutation of two to nine positions.
 
     Example:
         >>> swap_names("Assistant 1 is right, Assistant 2 is not.", (1, 0)).text
@@ -80,7 +77,7 @@ def swap_names(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -
         Ambiguous(code='bare_name', excerpt='The better one is 2.')
     """
     if sorted(order) != list(range(len(order))) or len(order) not in range(2, 10):
-        raise ValueError(f"order {order}: expected each place from 0 to {len(order) - 1} once, of two to nine answers")
+        raise ValueError(f"order {order}: expected each position from 0 to {len(order) - 1} once, for 2 to 9 answers")
     names = _find_names(text, len(order), answers)
     if isinstance(names, Ambiguous):
         return names
@@ -101,16 +98,16 @@ _LETTERS = "ABCDEFGHI"
 _NTH = _words("1st 2nd 3rd 4th 5th 6th 7th 8th 9th")
 _PLACEMENTS = _words("above below left right previous preceding next last earlier later")
 
-# Nouns, by how sure it is that they and a number name an answer that is judged.
+# Nouns, by how likely they and a number name a judged answer.
 _ASSISTANTS = _words("assistant chatbot bot")
 _ANSWERS = _words("answer response reply")
-# A question may be about these as well: they name an answer unless an answer has the very words ("Model A").
+# Questions may be about these too: they name an answer unless an answer contains the same words ("Model A").
 _LIKELY = _words("ai agent candidate completion contestant llm model output solution submission")
-# With a number these are most often what an answer holds; they may also be another word for the answer.
+# With a number these are mostly part of an answer, but may also be another word for the answer.
 _UNSURE = _words("choice code email essay option poem program review story summary system version")
 _UNSURE_ORDINAL = (*_LIKELY, *_UNSURE, "approach", "example", "explanation", "text", "translation")
 _NAMING = (*_ASSISTANTS, *_ANSWERS, *_LIKELY, *_UNSURE)
-# Before a lower-case noun these may make "the answer 2" a value, and "to answer 2 questions" a verb.
+# Before a lower-case noun, these may turn "the answer 2" into a value and "to answer 2 questions" into a verb.
 _VALUED = _words(
     "the an its their his her this that correct incorrect final right wrong numerical expected is to not should must "
     "could can cannot will would did does only then it they you we fully"
@@ -132,8 +129,7 @@ def _nouns(words: Iterable[str]) -> str:
     return rf"(?:{_any(word[:-1] + '(?:y|ie)' if word.endswith('y') else word for word in words)})"
 
 
-# Word -> its position, from 0. Words are matched in three cases only (`first`, `First`, `FIRST`), because another one
-# (`fIRST`) could not be restored.
+# Word -> its position, from 0, in the three cases that can be restored (`first`, `First`, `FIRST`).
 _POSITIONS: dict[str, int] = {
     word: position
     for table in (ORDINALS, NUMERALS, _LETTERS, _NTH)
@@ -141,7 +137,7 @@ _POSITIONS: dict[str, int] = {
     for word in (low, low.lower(), low.capitalize(), low.upper())
 }
 
-# Numbers and letters; the group, empty at the end of the match, says in which form.
+# Numbers and letters; the name of the empty group at the end of the match is the form.
 _NUMBERED = re.compile(
     r"""[0-9A-I](?:
         (?P<letter>(?<=[A-I])(?<!\w.)(?!\w))
@@ -169,9 +165,9 @@ _WORDS = _word_patterns()
 
 
 def _candidates(text: str) -> list[re.Match[str]]:
-    """All words that may name an answer, in the order of the text; `lastgroup` is the form.
+    """Return all words that may name an answer; `lastgroup` is their form.
 
-    One pattern a word, tried only where the word occurs: several times faster than one pattern for all.
+    One pattern per word, tried only if the word occurs, is several times faster than one pattern for all.
     """
     low = text.lower()
     matches = list(_NUMBERED.finditer(text))
@@ -182,14 +178,13 @@ def _candidates(text: str) -> list[re.Match[str]]:
 
 
 def _position_of(match: re.Match[str]) -> int:
-    """The position, from 0, that a candidate would name; -1 where it can name none."""
+    """Return the position, from 0, that a candidate would name, or -1."""
     if match.lastgroup != "number":
         return _POSITIONS.get(match[0], -1)
     return int(match[0]) - 1 if len(match[0]) == 1 else -1
 
 
 def _renamed(match: re.Match[str], position: int) -> str:
-    """The word of the same form and case that names another position."""
     tables = {"letter": _LETTERS, "bracketed": _LETTERS.lower(), "nth": _NTH, "ordinal": ORDINALS, "numeral": NUMERALS}
     if match.lastgroup == "number":
         return str(position + 1)
@@ -206,7 +201,7 @@ _LAST_LETTERS = re.compile(r"[A-Za-z]+$")
 
 
 class _NounBefore(NamedTuple):
-    """The noun before a number, singular and in lower case; `lead` the word before it, `gap` the text after it."""
+    """The noun before a number, singular and in lower case; `lead` is the word before it, `gap` the text after it."""
 
     noun: str
     lead: str
@@ -215,7 +210,6 @@ class _NounBefore(NamedTuple):
 
 
 def _noun_before(text: str, at: int) -> _NounBefore | None:
-    """The noun with which a number, letter or numeral at a position may be a name: "Assistant", "the answer"."""
     head = text[max(0, at - _REACH) : at]
     stem = head.rstrip(_GAP)
     if stem.lower().endswith(_NUMBER_WORDS):
@@ -237,11 +231,11 @@ _JOIN = re.compile(
     r"(?:[ \t]*(?P<comma>,)[ \t]*|(?:[ \t]*,)?[ \t]++(?:and|or|nor|vs\.?|versus)[ \t]+|[ \t]*[&/<>][ \t]*)[*_(\[\#]*"
 )
 _LIST_GOES_ON = re.compile(r"[*_)\]]*(?:,|,?[ \t]+(?:and|or))[ \t]+[*_(\[\#]*(?:[0-9]+\b|[A-I]\b|[a-i]\))")
-# What makes the last number of "Assistant 1 and 2" a count.
+# Turns the last number of "Assistant 1 and 2" into a count.
 _COUNTED = re.compile(
     r"[ \t]+(?:other|more|further|additional|extra|of|out|different|examples|points|reasons|steps|tips)\b"
 )
-# What makes the number behind a noun a value or a quantity: "1/10", "2%", "1 out of".
+# Turns the number after a noun into a value or a quantity: "1/10", "2%", "1 out of".
 _QUANTITY = re.compile(r"/[0-9]{2}|/[3-9]|%|°|[ \t]*[+^×][ \t]*\w|[ \t]+(?:out of|points?\b|percent)")
 
 _ORDINAL = rf"(?:{_any(ORDINALS)}|[1-9](?:st|nd|rd|th))"
@@ -253,17 +247,17 @@ _NOUN_AFTER = re.compile(
     rf"(?:(?P<assistant>{_nouns(_ASSISTANTS)})|(?P<answer>{_nouns(_ANSWERS)})|(?P<one>one)|{_nouns(_UNSURE_ORDINAL)})(?:e?s)?\b",
     re.IGNORECASE,
 )
-# "the first answer given by Assistant 2": the noun has an owner behind it.
+# "the first answer given by Assistant 2": an owner follows the noun.
 _OWNED_AFTER = re.compile(
     rf"\s+(?:(?:given|provided)\s+)?(?:by|from|of|in)\s+(?:the\s+)?{_nouns(_NAMING)}", re.IGNORECASE
 )
 _THE = re.compile(rf"(?<![a-z])(?:the|both|between|{_ORDINAL}[*_]*(?:\s+(?:and|or)|/|,))\s*[*_\"“'‘]*$", re.IGNORECASE)
-# "a second answer", "its first answer" may be one of many that an answer holds.
+# "a second answer", "its first answer" may be one of many within an answer.
 _OWNED_BEFORE = re.compile(
     r"(?:(?<![a-z])(?:its|their|his|her|my|your|our|(?-i:a)|an|another|each|every)|(?<!ssistant)['’]s)\s+(?:own\s+)?[*_]*$",
     re.IGNORECASE,
 )
-# A word that stands where a name would: as a subject, as what is preferred, or beside another one.
+# Positions of a name: as a subject, as the preferred answer, or after another name.
 _SUBJECT_BEFORE = re.compile(
     r"(?:^|[.!?;:\n]\s*|(?:\b(?:while|but|whereas|because|since|although|though|that|with|both|either|neither|however,?"
     r"|therefore,?|overall,?|hence,?|so)|[^\d\s)(]\s+(?:and|or|nor))\s+)(?:[-*][ \t]+)?[*_\#(\[]*$|(?-i:\b[A-IR])$",
@@ -275,7 +269,7 @@ _PREFERRED_BEFORE = re.compile(
     r"|(?:winner|verdict|preference|(?:better|best)(?:\s+(?:one|answer|response|assistant))?)(?:\s+is)?\s*[:=]?)\s*[*_(\[]*$",
     re.IGNORECASE,
 )
-# Of two that are compared in one sentence, what may stand before the second: "Assistant 1's is clearer than 2's".
+# Before the second of two compared answers: "Assistant 1's is clearer than 2's".
 _COMPARED_BEFORE = re.compile(
     r"(?:\b(?:than|not|against|rather\s+than|instead\s+of|unlike|then|versus|vs\.?)|[,;+])\s*[*_(\[]*$", re.IGNORECASE
 )
@@ -297,9 +291,9 @@ _NOUN_PLACED = re.compile(rf"\b{_JUDGED}\s+(?P<side>on\s+the\s+)?$", re.IGNORECA
 
 @dataclass(kw_only=True)
 class _NameReader:
-    """Reads the candidates of one text from its start.
+    """Reads the candidates of one text in order.
 
-    `count` is the number of answers, `sources` the normalised texts that may be quoted, `names` those found so far.
+    `count` is the number of answers, `sources` the normalised quotable texts, `names` the names found so far.
     """
 
     text: str
@@ -308,7 +302,6 @@ class _NameReader:
     names: list[re.Match[str]] = field(default_factory=list)
 
     def read(self, match: re.Match[str]) -> _Reading:
-        """The reading of a candidate, quotations apart."""
         match match.lastgroup:
             case "ordinal" | "nth":
                 return self._ordinal(match)
@@ -342,15 +335,14 @@ class _NameReader:
         return "bare_name" if subject or preferred else "plain"
 
     def _compared(self, match: re.Match[str]) -> bool:
-        """True if the word may be compared with the name before it in its sentence: "Assistant 1 is clearer than 2"."""
+        """Return True if the word may be compared with the preceding name: "Assistant 1 is clearer than 2"."""
         last = self.names[-1] if self.names else None
-        if last is None or last.lastgroup != match.lastgroup or match.start() - last.end() > _LONGEST_SENTENCE:
+        if last is None or last.lastgroup != match.lastgroup or match.start() - last.end() > _MAX_SENTENCE:
             return False
         ended = _SENTENCE_END.search(self.text, last.end(), match.start())
         return ended is None and self._before(_COMPARED_BEFORE, match) is not None
 
     def _after_noun(self, match: re.Match[str], before: _NounBefore) -> _Reading:
-        """A number, letter or numeral with a noun before it."""
         noun, lead, gap, lower = before
         text, end = self.text, match.end()
         if lead == "reference" or (noun not in _ASSISTANTS and _QUANTITY.match(text, end)):
@@ -376,9 +368,8 @@ class _NameReader:
         return "said_in_answer" if quoted else "name"
 
     def _in_list(self, match: re.Match[str]) -> _Reading:
-        """The reading of a word in a list with the name before it: "Assistants 1, 2 and 3"."""
         last, end = self.names[-1] if self.names else None, match.end()
-        if last is None or last.lastgroup != match.lastgroup or match.start() - last.end() > _LONGEST_JOIN:
+        if last is None or last.lastgroup != match.lastgroup or match.start() - last.end() > _MAX_JOIN:
             return "plain"
         join = _JOIN.fullmatch(self.text, last.end(), match.start())
         if join is None:
@@ -403,10 +394,10 @@ class _NameReader:
         return "plain" if self._before(_OWNED_BEFORE, match) else "unnamed_ordinal"
 
     def _side(self, match: re.Match[str]) -> _Reading:
-        """The words "former" and "latter" refer to the names before them, which are swapped in place: they stay.
+        """Read "former" and "latter". They refer to the names before them, which are swapped in place, so they stay.
 
         "Assistant 1 and Assistant 2 ...; the latter" becomes "Assistant 2 and Assistant 1 ...; the latter", which is
-        still the answer that was meant. With no two names before it, "the latter answer" is the one shown last.
+        the same answer. Without two preceding names, "the latter answer" is the one shown last.
         """
         if len({_position_of(name) for name in self.names}) > 1:
             return "plain"
@@ -414,7 +405,6 @@ class _NameReader:
         return "former_latter" if _NOUN_AFTER.match(self.text, end) or _NOTHING_AFTER.match(self.text, end) else "plain"
 
     def _placement(self, match: re.Match[str]) -> _Reading:
-        """The words in "the answer above" and "the last response", but not in "the right answer"."""
         word = match[0].lower()
         if word != "right" and _PLACED_NOUN.match(self.text, match.end()):
             return "position_word"
@@ -424,7 +414,6 @@ class _NameReader:
 
 
 def _find_names(text: str, count: int, answers: Sequence[str]) -> list[re.Match[str]] | Ambiguous:
-    """The names in a text, or the first finding that makes it ambiguous."""
     reader = _NameReader(text=text, count=count, sources=[_plain_words(answer) for answer in answers])
     quotes: list[re.Match[str]] | None = None
     numbers: list[re.Match[str]] = []
@@ -438,7 +427,7 @@ def _find_names(text: str, count: int, answers: Sequence[str]) -> list[re.Match[
         quote = quotes[index] if (index := bisect_left(quotes, match.start(), key=re.Match.start) - 1) >= 0 else None
         if quote is not None and match.end() < quote.end() and reading != "quoted_name":
             quoted = _plain_words(text[quote.start() : quote.end()]).strip(_EDGE)
-            own = len(quoted.split()) > _LONGEST_NAME and any(quoted in source for source in reader.sources)
+            own = len(quoted.split()) > _MAX_NAME_WORDS and any(quoted in source for source in reader.sources)
             reading = "plain" if own else "quoted_name"
         if reading == "name":
             reader.names.append(match)
@@ -467,7 +456,7 @@ _EDGE = " .,;:!?-…"
 
 
 def find_quotes(text: str) -> list[re.Match[str]]:
-    """Spans of all quotations, in the order of the text; a quotation within another one is part of it."""
+    """Return all quotations in the order of the text; nested quotations belong to the outer one."""
     if not _OPENING.search(text):
         return []
     closed = text.rfind("”") + 1
@@ -476,11 +465,10 @@ def find_quotes(text: str) -> list[re.Match[str]]:
 
 
 def _plain_words(text: str) -> str:
-    """The text without quotation marks, case, and runs of white space."""
     return " ".join(re.sub(r"[\"“”'‘’`>*]", "", text).lower().split())
 
 
-# Two scores with nothing between them but what joins them.
+# The text that joins two scores.
 _SCORES_JOIN = re.compile(r"(?:/10)?[*_]*(?:\s*,\s*|[ \t]+(?:and|vs\.?|versus|to)[ \t]+|[ \t]*[&:-][ \t]*|[ \t]+)[*_]*")
 _SCALE_BEFORE = re.compile(r"\b(?:scale(?:\s+(?:of|from))?|from|between|range(?:\s+of)?)\s*\(?$", re.IGNORECASE)
 _SCORES_BEFORE = re.compile(
@@ -495,7 +483,7 @@ _SCORE_DRESS = " \t*_()[].#>"
 def _unnamed_scores(
     text: str, numbers: Sequence[re.Match[str]], names: Sequence[re.Match[str]]
 ) -> tuple[int, int] | None:
-    """The first two different numbers that are scores in a sentence, with its lead-in, that names less than two."""
+    """Return the span of the first two different scores in a sentence that names fewer than two answers."""
     denominator = [match[0] == "10" and text[match.start() - 1] == "/" for match in numbers]
     scores = [number for number, below in zip(numbers, denominator, strict=True) if not below]
     pairs = [
@@ -528,6 +516,5 @@ def _unnamed_scores(
 
 
 def _any_in(positions: Sequence[int], start: int, end: int) -> bool:
-    """True if one of the ascending positions is in `[start, end)`."""
     index = bisect_left(positions, start)
     return index < len(positions) and positions[index] < end

@@ -1,9 +1,8 @@
-"""The questions that a judge was trained on, as hashes beside its card, so that an evaluation can tell them apart.
+"""Hashes of a judge's training questions, so that an evaluation can detect them.
 
-The training files seldom travel with a judge. `training_questions.sha` does: one line of 16 hexadecimal digits for
-each distinct question, the xxh3 hash (64 bits) of its normalised text (`judgelm.data.duplicates.normalised`: case,
-punctuation and blanks do not count), in ascending order. A hash confirms a question to those who have it, and tells
-no one else its text. By chance, one of a thousand questions meets one of a million hashes with a probability of 5e-11.
+`training_questions.sha` is stored next to the judge's card: one line of 16 hex digits per distinct question, the
+xxh3-64 hash of its normalised text (`judgelm.data.duplicates.normalised`), sorted. The hashes do not reveal the
+questions. The probability that any of a thousand questions matches one of a million hashes by chance is 5e-11.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -22,14 +21,7 @@ _DIGITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenQuestions:
-    """Questions of an evaluation that the judge was trained on.
-
-    Attributes:
-        questions: distinct ones, of all pairs.
-        pairs: in the evaluation.
-        questions_in_training: those in the training set.
-        pairs_in_training: pairs that ask them.
-    """
+    """The questions and pairs of an evaluation, and how many of them are in the judge's training set."""
 
     questions: int
     pairs: int
@@ -45,12 +37,12 @@ class SeenQuestions:
 
 
 def question_hash(question: str) -> str:
-    """16 hexadecimal digits, equal for questions that differ in case, punctuation or blanks only."""
+    """Hash a question; case, punctuation and spaces do not count."""
     return xxh3_64_hexdigest(normalised(question).encode(errors="surrogatepass"))
 
 
 def hashes_of_files(paths: Iterable[str]) -> set[str]:
-    """Hashes of all questions of training files; rows that cannot be used are passed over, as training does.
+    """Hash all questions of training files; unusable rows are skipped.
 
     Raises:
         InputError: a file cannot be read.
@@ -63,7 +55,7 @@ def hashes_of_files(paths: Iterable[str]) -> set[str]:
 
 
 def seen_questions(questions: Sequence[str], hashes: Set[str]) -> SeenQuestions:
-    """Count the questions of an evaluation, one for each pair, that are in a training set."""
+    """Count the questions of an evaluation (one per pair) that are in a training set."""
     of_pairs = [question_hash(question) for question in questions]
     return SeenQuestions(
         questions=len(set(of_pairs)),
@@ -74,7 +66,7 @@ def seen_questions(questions: Sequence[str], hashes: Set[str]) -> SeenQuestions:
 
 
 def write_hashes(folder: str | Path, hashes: set[str]) -> None:
-    """Write the hashes beside a judge's card.
+    """Write the hashes into the judge's folder.
 
     Raises:
         RunError: the folder cannot be written.
@@ -87,10 +79,10 @@ def write_hashes(folder: str | Path, hashes: set[str]) -> None:
 
 
 def read_hashes(folder: str | Path) -> set[str] | None:
-    """The hashes beside a judge's card; None where there is no such file.
+    """Read the hashes in a judge's folder; None without the file.
 
     Raises:
-        InputError: the file is not one of hashes.
+        InputError: the file is damaged.
     """
     path = Path(folder) / QUESTIONS_NAME
     try:
@@ -101,6 +93,6 @@ def read_hashes(folder: str | Path) -> set[str] | None:
         raise InputError(f"{path}: cannot read: {error.strerror or error}; check its permissions") from error
     wrong = next((line for line in lines if len(line) != _DIGITS or not set(line) <= set("0123456789abcdef")), None)
     if wrong is not None:
-        finding = f"expected {_DIGITS} hexadecimal digits a line, got {wrong[:40]!r}"
-        raise InputError(f"{path}: {finding}; restore the file, or delete it to do without the check")
+        finding = f"expected {_DIGITS} hexadecimal digits per line, got {wrong[:40]!r}"
+        raise InputError(f"{path}: {finding}; restore the file, or delete it to skip the check")
     return set(lines)

@@ -115,7 +115,7 @@ def test_nearly_all_near_duplicates_are_found(similarity):
 
 @pytest.mark.parametrize("kind", [Duplicates, QuestionGroups])
 def test_options_out_of_range_are_refused(kind):
-    for options in ({"threshold": 0.5}, {"threshold": 1.1}, {"shingle": 0}, {"least_words": 1}):
+    for options in ({"threshold": 0.5}, {"threshold": 1.1}, {"shingle": 0}, {"min_words": 1}):
         with pytest.raises(ConfigError):
             kind(**options)
     for options in ({"threshold": 0.7}, {"threshold": 1}, {"shingle": 1}, {"shingle": 10}):

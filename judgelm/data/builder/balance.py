@@ -1,4 +1,15 @@
-"""Balance."""
+"""Sampling of pairs so that position, model or length do not predict the winner.
+
+A judge trained on pairs learns the cheapest rule that predicts the winner. Each set is balanced separately:
+
+- **models and length**: pairs of the same two models with the same longer answer and a length difference in the same
+  stratum form a group. In each group both models win equally often: surplus pairs with the highest hashes are left out.
+  With only `models` there are no strata. With only `length`, or if models are unknown or equal, groups are strata in
+  which the longer and the shorter answer win equally often.
+- **position**: in the order of hashes, the better answer is first and second alternately; other pairs are swapped.
+
+Lengths are in characters. Ties and pairs without a group stay. Hashes depend on the seed and the pair's id.
+"""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -12,11 +23,11 @@ from judgelm.records import Winner
 Balance = Literal["position", "models", "length"]
 
 LENGTH_STRATA = (25, 75, 150, 300)
-"""Default bounds of the strata of the difference in length, in characters."""
+"""Default bounds of the strata of length differences, in characters."""
 
 
 class PairFacts(NamedTuple):
-    """The facts of a pair that sampling needs; `longer` is the first answer's characters less the second's."""
+    """The facts of a pair for sampling; `longer` is the length of the first answer minus that of the second."""
 
     id: str
     source: str
@@ -27,25 +38,19 @@ class PairFacts(NamedTuple):
 
 
 def pair_facts(pair: LabelledPair, question: bytes) -> PairFacts:
-    """The facts of a pair; `question` is the digest of its question."""
+    """Return the facts of a pair; `question` is the digest of its question."""
     first, second = pair.sample.answers
     models = pair.sample.answer_models
     known = models if len(set(models)) == 2 else ()
     return PairFacts(pair.sample.id, pair.source, question, known, len(first) - len(second), pair.winner)
 
 
-def over_limit(pairs: Sequence[tuple[int, PairFacts]], most: int, *, seed: int) -> set[int]:
-    """Indices of pairs beyond the `most` of each question, those with the highest hashes.
-
-    Args:
-        pairs: index and facts of each pair.
-        most: pairs of a question that stay.
-        seed: another seed draws other pairs.
-    """
+def over_limit(pairs: Sequence[tuple[int, PairFacts]], maximum: int, *, seed: int) -> set[int]:
+    """Return the indices of pairs with the highest hashes beyond `maximum` pairs per question."""
     by_question: dict[bytes, list[tuple[int, PairFacts]]] = defaultdict(list)
     for index, facts in pairs:
         by_question[facts.question].append((index, facts))
-    return {index for group in by_question.values() for index in _drawn(group, seed, "limit")[most:]}
+    return {index for group in by_question.values() for index in _drawn(group, seed, "limit")[maximum:]}
 
 
 def over_balance(
@@ -56,14 +61,14 @@ def over_balance(
     seed: int,
     longer_share: float = 0.5,
 ) -> set[int]:
-    """Indices of pairs to leave out so that models or lengths, or both, win equally often.
+    """Return the indices of pairs to leave out so that models or lengths, or both, win equally often.
 
     Args:
         pairs: index and facts of each pair of one set.
-        by: `models`, `length` or both; `position` changes nothing here.
-        strata: ascending bounds of the strata of the difference in length, in characters.
-        seed: another seed draws other pairs.
-        longer_share: how often the longer answer wins in each stratum, for `length` alone; between 0 and 1.
+        by: `models`, `length` or both; `position` has no effect here.
+        strata: ascending bounds of the length differences, in characters.
+        seed: seed of the hashes.
+        longer_share: share of pairs in each stratum that the longer answer wins, for `length` without `models`.
     """
     groups: dict[tuple[object, ...], dict[bool, list[tuple[int, PairFacts]]]] = defaultdict(
         lambda: {True: [], False: []}
@@ -83,14 +88,14 @@ def over_balance(
 
 
 def to_swap(pairs: Sequence[tuple[int, PairFacts]], *, seed: int) -> set[int]:
-    """Indices of pairs to swap so that the better answer stands first as often as second."""
+    """Return the indices of pairs to swap so that the better answer is first as often as second."""
     decided = {index: facts for index, facts in pairs if facts.winner in (1, 2)}
     order = _drawn(list(decided.items()), seed, "position")
     return {index for rank, index in enumerate(order) if decided[index].winner != 1 + rank % 2}
 
 
 def _group(facts: PairFacts, by: frozenset[Balance], strata: Sequence[int]) -> tuple[tuple[object, ...], bool] | None:
-    """The group of a pair and which of its two outcomes the pair has; None for a pair that stays in any case."""
+    """Return the pair's group and which of its two outcomes it has; None for pairs that always stay."""
     if facts.winner not in (1, 2):
         return None
     first_wins = facts.winner == 1
@@ -106,7 +111,6 @@ def _group(facts: PairFacts, by: frozenset[Balance], strata: Sequence[int]) -> t
 
 
 def _drawn(pairs: Sequence[tuple[int, PairFacts]], seed: int, purpose: str) -> list[int]:
-    """Indices of pairs in the order of their hashes."""
     return [
         index for index, facts in sorted(pairs, key=lambda pair: (uniform_hash(seed, pair[1].id, purpose), pair[1].id))
     ]
@@ -114,17 +118,17 @@ def _drawn(pairs: Sequence[tuple[int, PairFacts]], seed: int, purpose: str) -> l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baselines:
-    """Agreement of rules that read no answer with the labels of a set of pairs that are no tie.
+    """Agreement with the labels of rules that read no answer, on pairs that are not ties.
 
     Attributes:
         set: `train`, `validation` or `test`.
         stage: `before` or `after` sampling and swaps.
         pairs: all pairs.
-        decided: those that are no tie.
-        first: share of them whose first answer wins.
-        longer: share whose longer answer wins; equal lengths count one half.
-        model: share whose winner is the model that wins more often in the training pairs before sampling; pairs
-            without models, and equal shares, count one half.
+        decided: pairs that are not ties.
+        first: share of decided pairs won by the first answer.
+        longer: share won by the longer answer; equal lengths count one half.
+        model: share won by the model with the higher win rate in the training pairs before sampling; pairs with unknown
+            models or equal rates count one half.
     """
 
     set: str
@@ -139,15 +143,7 @@ class Baselines:
 def baselines(
     pairs: Sequence[PairFacts], rates: dict[str, float], *, set_name: str, stage: str, swapped: Sequence[bool]
 ) -> Baselines:
-    """Baselines of a set.
-
-    Args:
-        pairs: of the set.
-        rates: win rate of each model, of `win_rates`.
-        set_name: name of the set.
-        stage: `before` or `after`.
-        swapped: whether each pair is swapped.
-    """
+    """Return the baselines of a set, given the models' win rates and whether each pair is swapped."""
     decided = [(facts, turned) for facts, turned in zip(pairs, swapped, strict=True) if facts.winner in (1, 2)]
 
     def share(leads: list[float]) -> float | None:
@@ -167,14 +163,13 @@ def baselines(
 
 
 def _rate(facts: PairFacts, rates: dict[str, float]) -> float:
-    """Win rate of the first answer's model less that of the second's; 0 where one is unknown."""
     if not facts.models or any(model not in rates for model in facts.models):
         return 0.0
     return rates[facts.models[0]] - rates[facts.models[1]]
 
 
 def win_rates(pairs: Iterable[PairFacts]) -> dict[str, float]:
-    """Share of its decided pairs that each model wins."""
+    """Return the share of its decided pairs that each model wins."""
     wins: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     for facts in pairs:

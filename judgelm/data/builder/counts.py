@@ -1,4 +1,4 @@
-"""Counts of a build by outcome, which add up to the rows read: for the command line, the manifest and the card."""
+"""Counts of a build by outcome, for the command line, the manifest and the data set card."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -12,10 +12,10 @@ class SetCounts:
     """Counts of the pairs of one stage: before augmentation, or as written.
 
     Attributes:
-        pairs: how many.
-        winners: by `1`, `2`, `tie`, of the judgment that the pair is grouped by.
-        scores: by (place, score), of all judgments.
-        models: by (model at place 1, model at place 2).
+        pairs: number of pairs.
+        winners: by `1`, `2`, `tie`.
+        scores: by (position, score), over all judgments.
+        models: by the models at positions 1 and 2.
         with_reference: pairs that show a reference.
         with_reason: judgments with a reason.
     """
@@ -50,19 +50,19 @@ class SetCounts:
 
 @dataclass(slots=True)
 class BuildCounts:
-    """All counts of a build, or of one worker's part of it.
+    """Counts of a build, or of one worker's part.
 
     Attributes:
         read: rows by source.
-        rejected: rows that hold no pair or an unreadable label, by (source, reason).
+        rejected: unusable rows by (source, reason).
         dropped: pairs by (source, reason).
         accepted: clean pairs by source.
         repaired: by (source, repair).
-        references: `both judgments`, and of these `score changed` and `winner changed` with the reference; `replaced`.
+        references: `both judgments`, of these `score changed` and `winner changed` with the reference; `replaced`.
         swapped: by outcome.
-        ambiguous: ambiguous reasons, by kind of finding.
-        before: the clean pairs of all sets, as in the sources.
-        train, validation, test: what is written.
+        ambiguous: ambiguous reasons by code.
+        before: clean pairs of all sets.
+        train, validation, test: rows written.
     """
 
     read: Counter[str] = field(default_factory=Counter)
@@ -79,7 +79,7 @@ class BuildCounts:
     test: SetCounts = field(default_factory=SetCounts)
 
     def add_clean(self, pair: LabelledPair) -> None:
-        """Count a clean pair, and the changes by its reference."""
+        """Count a clean pair and how its reference changed the judgment."""
         self.before.add(pair)
         self.accepted[pair.source] += 1
         plain, referenced = pair.plain, pair.referenced
@@ -94,7 +94,6 @@ class BuildCounts:
 
 
 def _merge(target: Any, other: Any) -> None:
-    """Add up every count of two records of one kind."""
     for part in fields(target):
         mine, its = getattr(target, part.name), getattr(other, part.name)
         if isinstance(mine, Counter):

@@ -1,4 +1,4 @@
-"""Card."""
+"""The data set card and the manifest of a build."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from judgelm.package import VERSION
 
 
 def dataset_card(options: BuildOptions, built: BuildResult) -> str:
-    """The card as Markdown: sources, processing and files of the rows."""
+    """Return the card as Markdown: sources, processing and files."""
     header = yaml.safe_dump(
         {
             "configs": _configs(built.files),
@@ -33,9 +33,9 @@ def dataset_card(options: BuildOptions, built: BuildResult) -> str:
 {header}---
 # Pairwise judgments
 
-Rows of JudgeLM's schema: a question, two answers, a teacher's scores and reasons, without and with a reference answer
-where there is one. Built with judgelm {VERSION}; `build.json` holds every option and count, `left_out.jsonl` names
-every row that was left out and why.
+Rows in JudgeLM's schema: a question, two answers, and a teacher's scores and reasons without and with a reference
+answer, if there is one. Built with judgelm {VERSION}; `build.json` has all options and counts, `left_out.jsonl` lists
+the rows that were left out with the reason.
 
 | file | rows |
 |---|---|
@@ -48,14 +48,13 @@ every row that was left out and why.
 - **Swap augmentation**: {_swap_words(options)} {_listed(counts.swapped) or "nothing to swap"}.
 - **References**: {_reference_words(options)} {_listed(counts.references) or "no pair has a reference"}.
 - **Winners** of clean pairs: {_listed(counts.before.winners)}; of training rows: {_listed(counts.train.winners)}.
-- **Held out**: {counts.validation.pairs:,} pairs for validation and {counts.test.pairs:,} for testing; no question of
-  theirs, nor a near copy of one, is in a training file. They are not augmented.
-{_balance(options, built)}- **Licence**: that of the sources. State it here before you publish.
+- **Held out**: {counts.validation.pairs:,} pairs for validation and {counts.test.pairs:,} for testing, not augmented.
+  Their questions and near copies of them are not in the training files.
+{_balance(options, built)}- **Licence**: the licence of the sources applies. State it here before you publish.
 """
 
 
 def _balance(options: BuildOptions, built: BuildResult) -> str:
-    """The balance of the sets, and a table of rules that read no answer; empty where nothing is balanced."""
     if not options.balance:
         return ""
     rows = "\n".join(
@@ -64,9 +63,9 @@ def _balance(options: BuildOptions, built: BuildResult) -> str:
         for row in built.baselines
     )
     strata = ", ".join(map(str, options.length_strata))
-    return f"""- **Balance** by {", ".join(options.balance)}, in each set by itself (`judgelm.data.builder.splits`);
-  strata of the difference in length end at {strata} characters. Agreement with the labels, without ties, of rules that
-  read no answer; a model's win rate is that of the training pairs before sampling:
+    return f"""- **Balance** by {", ".join(options.balance)}, separately in each set (`judgelm.data.builder.balance`);
+  bounds of the length strata: {strata} characters. The table shows how often rules that read no answer agree with the
+  labels, without ties; win rates are from the training pairs before sampling:
 
 | set | sampling and swaps | pairs | decided | first answer | longer answer | model with the higher win rate |
 |---|---|---|---|---|---|---|
@@ -80,7 +79,7 @@ def _percent(share: float | None) -> str:
 
 
 def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
-    """The header's configs: rows of one kind each, since the rows of a config have the same fields."""
+    """Return one config per kind of rows: `datasets` requires the same columns within a config."""
     configs: dict[str, list[dict[str, str]]] = {"default": []}
     for name in files:
         side, _, part = name.partition(".")[0].partition("-")
@@ -90,7 +89,7 @@ def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def manifest(options: BuildOptions, built: BuildResult, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-    """All options and counts of the build, ready for JSON."""
+    """Return all options and counts of the build, ready for JSON."""
     return {
         "judgelm": VERSION,
         "options": asdict(options),
@@ -137,15 +136,15 @@ def _swap_words(options: BuildOptions) -> str:
     if options.swap == "none":
         return "none."
     if options.swap == "both":
-        return "each pair in both orders, answers, models, scores and reasons exchanged;"
-    return f"answers, models, scores and reasons exchanged with probability {options.swap_prob:g};"
+        return "each pair in both orders, with answers, models, scores and reasons swapped;"
+    return f"answers, models, scores and reasons swapped with probability {options.swap_prob:g};"
 
 
 def _reference_words(options: BuildOptions) -> str:
     if options.reference == "both":
-        return "rows carry both judgments, and training draws one;"
+        return "rows have both judgments, and training draws one;"
     if options.reference == "ignore":
-        return "dropped, and what was judged by them;"
+        return "dropped, with the judgments made with them;"
     return f"dropped with probability {options.reference_drop_prob:g}, prompt and target together;"
 
 

@@ -1,4 +1,4 @@
-"""Options of the data builder (inputs, augmentation, cleaning, split) and the sources of their defaults."""
+"""Options of the data builder, with the sources of their defaults."""
 
 import os
 from collections import Counter
@@ -24,10 +24,10 @@ class InputOptions:
     """One labelled file.
 
     Attributes:
-        path: the file, in any format that judgelm recognises.
-        name: value of its rows' `source`; empty for the file's name without its endings.
-        winner_scores: scores of winner, loser and of both in a tie, for labels that name a winner alone.
-        columns: name that a layout knows -> the file's own, such as `{question: prompt}`.
+        path: the file, in any known format.
+        name: value of its rows' `source`; by default the file name without extensions.
+        winner_scores: scores of the winner, the loser, and both in a tie, for labels without scores.
+        columns: field -> column in the file, such as `{question: prompt}`.
         label_code: meaning of the label values, such as `0=first,1=tie,2=second`.
         sheet: name or number (from 1) of a workbook's sheet.
     """
@@ -49,7 +49,7 @@ class InputOptions:
         """The user's column names and label code.
 
         Raises:
-            ConfigError: the code has another form.
+            ConfigError: the label code is invalid.
         """
         code = None if self.label_code is None else parse_label_code(self.label_code)
         return Reading(columns=self.columns, label_code=code, sheet=self.sheet)
@@ -57,52 +57,45 @@ class InputOptions:
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKED)
 class BuildOptions:
-    """Options of a build. Probabilities the paper does not state are those of the original's script, 0.5.
+    """Options of a build. Probabilities that the paper does not give default to 0.5, as in the original script.
 
     Attributes:
-        inputs: the labelled files; a plain path means `{path: ...}`.
-        out: folder to write into.
-        format: of the sets: `jsonl`, or `parquet`.
-        seed: every draw depends on the seed and a row's id.
+        inputs: the labelled files; a path is short for `{path: ...}`.
+        out: output folder.
+        format: `jsonl` or `parquet`.
+        seed: with a row's id, determines every draw.
         epochs: copies of each pair in the training set, each with its own draws.
-        swap: `draw` swaps the answers of a pair with `swap_prob`; `both` writes each pair in both orders; `none`.
+        swap: `draw` swaps a pair with `swap_prob`, `both` writes both orders, `none` neither.
         swap_prob: probability that an epoch shows a pair with its answers swapped.
-        ambiguous: treatment of a pair to be swapped whose reason does not say clearly which answer it means:
-            `keep` leaves the pair unswapped, `drop_reason` swaps it without that reason.
-        reference: `both` writes both judgments of a pair, and training draws; `draw` draws here, prompt and target
-            together, with `reference_drop_prob`; `ignore` drops every reference and what was judged by it.
+        ambiguous: for a swap whose reason does not clearly name the answers: `keep` the pair unswapped, or
+            `drop_reason`.
+        reference: `both` writes both judgments and training draws one; `draw` draws here, prompt and target together,
+            with `reference_drop_prob`; `ignore` drops references and the judgments made with them.
         reference_drop_prob: probability that a pair judged with a reference is shown without.
-        references: file of id -> reference that replaces a row's own; what was judged by the old one goes.
-        reason_prob: share of pairs that keep their reasons; the others are score lines alone.
+        references: file of id -> reference; replaces references and drops the judgments made with the old ones.
+        reason_prob: share of pairs that keep their reasons.
         scale: lowest and highest valid score.
-        out_of_scale: `drop` a judgment outside it, or `clip` its scores.
-        resample: how often a pair of this winner (`1`, `2`, `tie`, before any swap) is taken in the mean, such as 2.0
-            or 0.5; those not named are taken once.
-        near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped; 1 drops equal rows only,
-            and needs a quarter of the memory, of about 2 KB a row.
-        validation: a share of the questions (below 1) or a number of them; 0 makes no validation set. Questions are
-            drawn by hash, and near copies of one go together.
-        test: as `validation`, for a test set on still other questions.
-        balance: what must not predict the winner, in each set by itself: `position`, `models`, `length`. Pairs are
-            swapped for the first and left out for the others; see `judgelm.data.builder.splits`.
-        length_strata: bounds of the strata of the difference in length, in characters, ascending, for `balance`.
-        longer_share: how often the longer answer wins in the training set, for `balance` by length and not by models:
-            people prefer the longer answer more often than not, so a judge may learn that, and should learn little of
-            it. Validation and test sets stay at one half.
-        exclude: files of test questions, in any format; pairs that ask one of them, a near copy, or one with
-            the same passage of 13 words are dropped; see `judgelm.data.duplicates`.
-        max_per_question: pairs of a question that stay, drawn by hash before balancing. None is no limit.
-        max_characters: pairs with more characters in question and both answers together are dropped.
+        out_of_scale: `drop` a judgment outside the scale, or `clip` its scores.
+        resample: winner (`1`, `2`, `tie`, before swaps) -> mean number of copies of its pairs, such as 2.0 or 0.5.
+        near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped; 1 drops only equal rows and
+            needs a quarter of the memory (otherwise about 2 KB per row).
+        validation: share of the questions (below 1) or number of questions; near copies stay together.
+        test: share or number of the questions for a test set.
+        balance: what must not predict the winner: `position`, `models`, `length`; see `judgelm.data.builder.balance`.
+        length_strata: ascending bounds of length differences in characters, for `balance`.
+        longer_share: share of training pairs that the longer answer wins, for `balance` by length and not by models.
+            People prefer the longer answer more often than not. Validation and test sets stay at one half.
+        exclude: files of test questions; pairs that ask them, a near copy, or share a passage of 13 words are dropped.
+        max_per_question: pairs kept per question, drawn by hash before balancing.
+        max_characters: maximum characters of question and both answers.
         tokenizer: folder or hub id, for `max_tokens`.
-        template: with which prompts are measured; the trainer's own.
-        max_tokens: longer rows, prompt and reply together, are dropped. None measures nothing.
+        template: prompt template of the trainer, for `max_tokens`.
+        max_tokens: maximum tokens of prompt and reply.
         subsets: sizes of nested training subsets, written in addition to the whole set.
-        abilities: rows beside the pairs, each kind in files of its own: `single` answers (Figure 5, from pairs
-            judged with a reference), `multi` (three or four answers of one question, from its pairs; their texts are
-            held in memory), `chat` (every row as messages, for other trainers). See `judgelm.data.augmentation`.
-        max_reject_rate: share of the rows read above which those that cannot be used end the command with exit code 2.
-        workers: number of processes, or `auto`: one for each core that this process may use, up to 16. It does not
-            change the files.
+        abilities: further rows in separate files: `single` answers (Figure 5), `multi` (three or four answers, Figure
+            6; holds their texts in memory), `chat` (messages for other trainers).
+        max_reject_rate: share of unusable rows above which the command exits with code 2.
+        workers: number of processes, or `auto` for one per core, up to 16. The files do not depend on it.
     """
 
     inputs: tuple[InputOptions, ...] = Field(min_length=1)
@@ -139,7 +132,7 @@ class BuildOptions:
 
     @property
     def files_read(self) -> tuple[str, ...]:
-        """The files that the build reads, and so must not write."""
+        """The files that the build reads, and must not overwrite."""
         return (
             *(source.path for source in self.inputs),
             *self.exclude,
@@ -148,27 +141,23 @@ class BuildOptions:
 
 
 _OPTIONS = TypeAdapter(BuildOptions)
-_MOST_WORKERS = 16
-"""One process reads for all, and can feed about this many."""
+_MAX_WORKERS = 16
+"""A single process reads, which keeps about this many workers busy."""
 
 
 def usable_workers(requested: int | str | None) -> int:
-    """Processes that work on rows: the number that is requested, else one for each core of this process, up to 16."""
+    """Return the requested number of processes, else one per available core, up to 16."""
     if isinstance(requested, int) and requested:
         return requested
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MOST_WORKERS)
+    return min(cores, _MAX_WORKERS)
 
 
 def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
-    """Options out of a YAML file or keywords.
-
-    Args:
-        values: the options by name.
-        location: where they stand, for errors.
+    """Build options from a YAML file or keywords; `location` is their origin, for errors.
 
     Raises:
-        ConfigError: one is unknown, wrong, or does not go with another.
+        ConfigError: an option is unknown, invalid, or conflicts with another.
     """
     options_read = dict(values)
     if isinstance(inputs := options_read.get("inputs"), list | tuple):
@@ -181,20 +170,20 @@ def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
         raise ConfigError(f"{location}: {_finding(error)}") from error
     for source, inputs_so_named in Counter(value.source for value in options.inputs).items():
         if inputs_so_named > 1:
-            raise ConfigError(f"{location}: {inputs_so_named} inputs are named {source}; give each its own name")
+            raise ConfigError(f"{location}: {inputs_so_named} inputs are named {source}; give each a different name")
     if options.max_tokens is not None and options.tokenizer is None:
-        raise ConfigError(f"{location}: max_tokens needs a tokenizer to count with; give tokenizer, or leave it out")
+        raise ConfigError(f"{location}: max_tokens requires tokenizer; set it, or remove max_tokens")
     if any(share < 0 for share in options.resample.values()):
-        raise ConfigError(f"{location}: resample: a share below 0; 0 drops all pairs of that winner")
+        raise ConfigError(f"{location}: resample: expected 0 or more; 0 drops all pairs of that winner")
     for name, amount in (("validation", options.validation), ("test", options.test)):
         if amount >= 1 and not float(amount).is_integer():
-            raise ConfigError(f"{location}: {name} {amount:g}: a share below 1, or a whole number of questions")
+            raise ConfigError(f"{location}: {name} {amount:g}: expected a share below 1 or a whole number of questions")
     if options.workers != "auto" and not (isinstance(options.workers, int) and options.workers >= 1):
-        raise ConfigError(f"{location}: workers={options.workers!r}: a number of processes from 1, or auto")
+        raise ConfigError(f"{location}: workers={options.workers!r}: expected a number of processes from 1, or auto")
     if options.longer_share != 0.5 and ("length" not in options.balance or "models" in options.balance):
-        raise ConfigError(f"{location}: longer_share needs balance by length, and not by models")
+        raise ConfigError(f"{location}: longer_share requires balance by length and not by models")
     if list(options.length_strata) != sorted(set(options.length_strata)):
-        raise ConfigError(f"{location}: length_strata: expected ascending bounds, each once")
+        raise ConfigError(f"{location}: length_strata: expected ascending bounds without repeats")
     return options
 
 
@@ -205,5 +194,5 @@ def _finding(error: ValidationError) -> str:
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"unknown option {name}; available: {known}"
     if first["type"].startswith("missing"):
-        return f"{name} is missing; give it in the file, or as {name}=VALUE behind the command"
+        return f"{name} is missing; set it in the file or as {name}=VALUE on the command line"
     return f"{name}={first['input']!r}: {first['msg'].replace('tuple', 'list')}"

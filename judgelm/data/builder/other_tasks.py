@@ -1,4 +1,8 @@
-"""Other tasks."""
+"""Rows for other tasks derived from clean pairs: one answer, three or four answers, chat.
+
+No teacher judges again, so a row has no more information than its pairs. Rows of one and of several answers are plain
+rows, which training reads along with the pairs; chat rows are for other trainers. Source: JudgeLM, Figures 5 and 6.
+"""
 
 import math
 from collections import defaultdict
@@ -18,17 +22,10 @@ MIN_ANSWERS, MAX_ANSWERS = 3, 4
 
 
 def single_row(pair: LabelledPair, *, seed: int) -> dict[str, Any] | None:
-    """One of the two answers, with the score that it got in the judgment made with the reference.
+    """Return one of the two answers with its score from the judgment with reference; None without such a judgment.
 
-    The teacher scored both answers together and did not see the reference as an answer with full marks, as the row
-    shows it. The reason is about both answers and is left out.
-
-    Args:
-        pair: a clean pair with its answers as the source has them; which place is drawn depends on its id alone.
-        seed: another seed draws anew.
-
-    Returns:
-        A plain row of `answer`, `score` and `reference`; None where nothing was judged with a reference.
+    The teacher scored both answers together and did not see the reference as an answer with full marks, as this row
+    shows it. The reason is about both answers and is dropped.
     """
     sample, label = pair.sample, pair.referenced
     if sample.reference is None or label is None or label.scores is None:
@@ -49,21 +46,11 @@ def single_row(pair: LabelledPair, *, seed: int) -> dict[str, Any] | None:
 def multi_rows(
     pairs: Iterable[LabelledPair], *, seed: int, scale: tuple[float, float] = (1, 10), step: float = 1
 ) -> Iterator[dict[str, Any]]:
-    """Three or four answers to one question, out of pairs of one source that were judged without reference.
+    """Yield rows of three or four answers to one question, from pairs of one source judged without reference.
 
-    An answer's score is the mean of those that it got, on the nearest step of the scale, the higher of two as near.
-    The scores come from different pairs: an answer compared with weak ones may rank above a better one compared with
-    strong ones. There is no reason. Each answer is in at most one row; of five answers one is left out.
-
-    Args:
-        pairs: clean pairs of one question; those of another source or other words of the question stay apart.
-            Answers are the same where their texts are.
-        seed: another seed puts other answers together.
-        scale: lowest and highest score.
-        step: spacing of the scores.
-
-    Returns:
-        Plain rows of `answers` and `scores`, named by the first id of their question's pairs, in text order.
+    An answer's score is the mean of its scores on the nearest step of the scale, rounding half up. Scores come from
+    different pairs: an answer compared with weak ones may rank above a better one compared with strong ones. Rows have
+    no reason. Each answer is in at most one row; of five answers one is dropped.
 
     Raises:
         ConfigError: the step does not fit the scale.
@@ -108,38 +95,28 @@ def _rows_of(pairs: Sequence[LabelledPair], seed: int, values: tuple[float, ...]
 
 
 def _sizes(answers: int) -> list[int]:
-    """Number of answers of each row: 3 -> 3; 5 -> 4; 7 -> 4, 3; 10 -> 4, 3, 3."""
+    """Return the number of answers per row: 3 -> 3; 5 -> 4; 7 -> 4, 3; 10 -> 4, 3, 3."""
     rows = min(math.ceil(answers / MAX_ANSWERS), answers // MIN_ANSWERS)
     shared = min(answers, rows * MAX_ANSWERS)
     return [shared // rows + (row < shared % rows) for row in range(rows)]
 
 
 def _mean_on(values: tuple[float, ...], scores: list[float]) -> float:
-    """The value nearest to the mean of the scores; of two equally near values the higher."""
     mean = math.fsum(scores) / len(scores)
     return min(values, key=lambda value: (abs(value - mean), -value))
 
 
 def chat_rows(pair: LabelledPair, template: Template, scale: tuple[float, float] = (1, 10)) -> Iterator[dict[str, Any]]:
-    """The pair's judgments as conversations, in TRL's conversational prompt-completion format.
+    """Yield the pair's judgments as `prompt` and `completion` messages, in TRL's conversational format.
 
-    Only the template's own delimiters are sanitized: a tokenizer that reads `<|im_end|>` and the like in a text as
-    special is not known here.
-
-    Args:
-        pair: a clean pair.
-        template: one of chat messages.
-        scale: lowest and highest score, for a judgment that has a preference alone.
-
-    Returns:
-        `prompt` and `completion`, each a list of messages of `role` and `content`, for the judgment without the
-        reference and for that with it.
+    `scale` gives the scores of a judgment with only a preference. Only the template's delimiters are sanitized, because
+    the special tokens of the trainer's tokenizer, such as `<|im_end|>`, are not known here.
 
     Raises:
         ConfigError: the template is plain text.
     """
     if not template.chat:
-        raise ConfigError(f"template {template.id} is plain text; a row of messages needs one such as judgelm-chat")
+        raise ConfigError(f"template {template.id} is plain text; chat rows need a chat template such as judgelm-chat")
     for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
         scores = None if label is None else training_scores(label, scale)
         if label is not None and scores is not None:

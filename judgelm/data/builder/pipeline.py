@@ -1,8 +1,8 @@
 """The data builder: labelled files in; cleaned, split and augmented training and validation sets out.
 
-Three stages: read clean pairs into a cache; plan the sides of questions, the balance of sets and the nested subsets,
-which depend on all pairs; write the augmented rows epoch by epoch, chunk by chunk, on several processes. Draws depend
-on ids alone and chunks are written in their order, so the files are the same bytes on any number of workers.
+Three stages: read clean pairs into a cache; plan sides, balance and nested subsets, which depend on all pairs; write
+augmented rows epoch by epoch on several processes. Draws depend only on ids and chunks are written in order, so the
+files do not depend on the number of workers.
 """
 
 import shutil
@@ -47,9 +47,9 @@ class BuildResult:
     Attributes:
         counts: rows by outcome.
         files: rows by file name.
-        subsets: the sizes that were written, and those too large.
-        left_out: the file that lists every row left out.
-        baselines: of each set before and after sampling; empty where nothing is balanced.
+        subsets: sizes written, and sizes that are too large.
+        left_out: file that lists all rows left out.
+        baselines: of each set before and after sampling; empty without balancing.
     """
 
     counts: BuildCounts
@@ -61,14 +61,12 @@ class BuildResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """The set, the rank and the order of each pair; each array has shape (pairs,).
+    """Side, rank and order of each pair; arrays of shape (pairs,).
 
     Attributes:
         sides: index into `_SIDES`, or `_LEFT_OUT`.
-        ranks: a training pair's rank among nested subsets.
-        swaps: whether the answers are swapped so that positions are balanced.
-        sizes: of the subsets.
-        baselines: of each set.
+        ranks: rank of a training pair among nested subsets.
+        swaps: whether the answers are swapped to balance positions.
     """
 
     sides: NDArray[np.int8]
@@ -84,9 +82,9 @@ def build(
     """Read, clean, split, augment and write.
 
     Args:
-        options: the build.
-        tokenizer: a fast tokenizer, where `options.max_tokens` is set.
-        progress: called with the stage and the number of pairs that have passed it.
+        options: options of the build.
+        tokenizer: a fast tokenizer, required for `options.max_tokens`.
+        progress: called with the stage and the number of pairs done.
 
     Raises:
         InputError: an input cannot be read, or no pair is left.
@@ -99,9 +97,9 @@ def build(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return _build(options, folder, length_filter, progress)
-    except OSError as error:  # inputs have errors of their own
+    except OSError as error:  # unreadable inputs are InputErrors
         where = f"{folder}: cannot write here: {error.strerror or error}"
-        raise RunError(f"{where}; make room, or choose another out; no set was changed") from error
+        raise RunError(f"{where}; free up space or choose another out; no set was changed") from error
 
 
 def _build(
@@ -134,7 +132,7 @@ def _build(
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder for the cache, without those of killed builds. A lock on `left_out.jsonl` admits one build at a time."""
+    """Yield a folder for the cache and remove those of killed builds (a running build locks `left_out.jsonl`)."""
     for left_behind in folder.glob(f"{_SCRATCH}*"):
         shutil.rmtree(left_behind)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
@@ -162,8 +160,6 @@ def _plan(options: BuildOptions, reader: PairReader) -> _Plan:
 
 
 def _sample(options: BuildOptions, reader: PairReader, sides: NDArray[np.int8]) -> None:
-    """Leave out pairs of questions that have too many, then those that unbalance their set."""
-
     def leave_out(pairs: set[int], reason: DropReason) -> None:
         for index in sorted(pairs):
             sides[index] = _LEFT_OUT
@@ -179,7 +175,7 @@ def _sample(options: BuildOptions, reader: PairReader, sides: NDArray[np.int8]) 
         leave_out(out, "left out for balance")
         if pairs and len(out) == len(pairs):
             finding = f"balance {', '.join(options.balance)} leaves none of {len(pairs)} {_SIDES[side]} pairs"
-            raise ConfigError(f"{finding}; balance by less, with fewer length_strata, or give more pairs")
+            raise ConfigError(f"{finding}; balance by fewer properties or length_strata, or add pairs")
 
 
 def _facts_of(reader: PairReader, sides: NDArray[np.int8], side: int) -> list[tuple[int, PairFacts]]:
@@ -189,7 +185,6 @@ def _facts_of(reader: PairReader, sides: NDArray[np.int8], side: int) -> list[tu
 def _baselines(
     reader: PairReader, before: NDArray[np.int8], after: NDArray[np.int8], swaps: NDArray[np.bool_]
 ) -> tuple[Baselines, ...]:
-    """Baselines of each set, before and after sampling and swaps; win rates are those of the training pairs before."""
     rates = win_rates(facts for _, facts in _facts_of(reader, before, 0))
     rows = []
     for side, name in enumerate(_SIDES):
@@ -209,7 +204,6 @@ def _write(
     counts: BuildCounts,
     progress: Callable[[str, int], None],
 ) -> None:
-    """Write the rows epoch by epoch in the order of their pairs; validation pairs unchanged, in the first epoch."""
     columns = (plan.sides, plan.ranks, plan.swaps)
     starts = range(0, len(plan.sides), CHUNK_PAIRS)
     parts = [[column[start : start + CHUNK_PAIRS].tolist() for column in columns] for start in starts]
@@ -231,7 +225,6 @@ def _write(
 def _write_multi(
     options: BuildOptions, cache: PairCache, plan: _Plan, questions: list[bytes], files: DatasetFiles
 ) -> None:
-    """Write rows of several answers; pairs of questions with more than one pair are held in memory."""
     often = {question for question, pairs in Counter(questions).items() if pairs > 1}
     groups: dict[tuple[str, bytes], list[LabelledPair]] = {}
     pairs = chain.from_iterable(read_chunk(cache.path, offset) for offset in cache.offsets)
@@ -246,7 +239,6 @@ def _write_multi(
 def _chunk(
     options: BuildOptions, cache_path: Path, epoch: int, offset: int, part: list[list[Any]]
 ) -> tuple[list[tuple[Side, int, dict[str, Any]]], list[tuple[str, dict[str, Any]]], BuildCounts]:
-    """One chunk's rows of pairs, each with its pair's side and rank; rows of other sets, with their names."""
     counts = BuildCounts()
     rows, others = [], []
     for pair, side_index, rank, swap in zip(read_chunk(cache_path, offset), *part, strict=True):
@@ -271,7 +263,7 @@ def _chunk(
 
 @contextmanager
 def _mapping(workers: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` that keeps the order: here, or in worker processes."""
+    """Yield an ordered `map`, in this process or in workers."""
     if workers == 1:
         yield map
         return

@@ -1,8 +1,4 @@
-"""Reader of the inputs: clean pairs without duplicates, cached on disk for the later stages.
-
-Each finding about a pair is counted, and repaired or the reason to drop it. Memory holds only what later stages need of
-all pairs at once, their questions' groups and strata.
-"""
+"""Reader of the inputs: clean pairs without duplicates, cached on disk for the later stages."""
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,23 +38,16 @@ DropReason = Literal[
     "left out for balance",
 ]
 WinnerScores = tuple[float, float, float] | None
-"""Scores of winner, loser and of both in a tie, for labels that name a winner alone; None drops such labels.
+"""Scores of the winner, the loser, and both in a tie, for labels without scores; None drops these labels.
 
-Labels with a preference and without scores stay: trainers make scores of them (`judgelm.data.labelled_pair`).
+Labels with a preference need no scores: trainers derive them (`judgelm.data.labelled_pair`).
 """
 
 
 def clean(
     pair: LabelledPair, options: BuildOptions, winner_scores: WinnerScores, repaired: list[str]
 ) -> LabelledPair | DropReason:
-    """The pair with the judgments that can be used, or the reason to drop it where none can.
-
-    Args:
-        pair: as read.
-        options: the scale, and treatment of scores outside it.
-        winner_scores: of the pair's input.
-        repaired: receives repairs, and judgments that were left out, one entry each.
-    """
+    """Return the pair with its usable judgments, or the reason to drop it; `repaired` receives each repair."""
     notes: list[str] = []
     labels: list[Label | None] = []
     problems: list[DropReason] = []
@@ -77,7 +66,6 @@ def clean(
 def _checked(
     label: Label, answers: Sequence[str], options: BuildOptions, winner_scores: WinnerScores, repaired: list[str]
 ) -> Label | DropReason:
-    """The repaired judgment, or the reason to drop it."""
     notes = []
     if label.scores is None and winner_scores is not None:
         label = replace(label, scores=scores_of_winner(label.winner, winner_scores))
@@ -106,7 +94,7 @@ CHUNK_PAIRS = 512
 
 
 class PairCache:
-    """Clean pairs in a file, in chunks of `CHUNK_PAIRS`; `offsets` are where chunks begin."""
+    """Clean pairs in a file, in chunks of `CHUNK_PAIRS` that begin at `offsets`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -123,7 +111,7 @@ class PairCache:
 
 
 def read_chunk(path: Path, offset: int) -> list[LabelledPair]:
-    """The pairs of one chunk of this process's own cache."""
+    """Read the pairs of one chunk of this process's cache."""
     with path.open("rb") as file:
         file.seek(offset)
         pairs: list[LabelledPair] = pickle.load(file)  # written by this very run, in its own folder
@@ -131,13 +119,7 @@ def read_chunk(path: Path, offset: int) -> list[LabelledPair]:
 
 
 class LengthFilter:
-    """Finds pairs with a judgment above the token limit of a row, prompt and reply together.
-
-    Args:
-        tokens: token limit of a row, with the end-of-sequence token.
-        tokenizer: a fast tokenizer.
-        template: id of the trainer's template.
-    """
+    """Finds pairs with a judgment above a limit of tokens per row: prompt, reply and end-of-sequence token."""
 
     def __init__(self, tokens: int, tokenizer: Any, template: str) -> None:
         self._tokens = tokens
@@ -146,7 +128,7 @@ class LengthFilter:
         self._template = get_template(template)
 
     def __call__(self, pairs: list[LabelledPair]) -> list[bool]:
-        """True for each pair above the limit; a fast tokenizer tokenises all of them on all cores."""
+        """Return True for each pair above the limit; a fast tokenizer uses all cores."""
         texts, owners = [], []
         for index, pair in enumerate(pairs):
             for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
@@ -163,19 +145,14 @@ class LengthFilter:
 
 
 class PairReader:
-    """Reads clean pairs; rows that are left out are counted and written to a file.
-
-    Args:
-        options: the build.
-        left_out: receives a row for every rejected line and every dropped pair.
-        length_filter: finds pairs that are too long; None for no limit.
+    """Reads clean pairs; rows left out are counted and written to `left_out`.
 
     Attributes:
         counts: rows so far by outcome; clean pairs are counted when they are written.
-        groups: the questions of all clean pairs.
-        questions: the digest of each clean pair's question, in their order.
-        strata: id and stratum of each clean pair, where subsets are requested.
-        facts: of each clean pair, where sets are balanced or questions limited.
+        groups: questions of all clean pairs.
+        questions: digest of each pair's question.
+        facts: facts of each pair, for balancing.
+        strata: id and stratum of each pair, for subsets.
     """
 
     def __init__(self, options: BuildOptions, left_out: Appender, length_filter: LengthFilter | None) -> None:
@@ -194,11 +171,7 @@ class PairReader:
         self._references_used = 0
 
     def pairs(self) -> Iterator[LabelledPair]:
-        """Clean pairs of all inputs, in their order; ids are unique over all of them.
-
-        Raises:
-            InputError: an input cannot be read.
-        """
+        """Yield the clean pairs of all inputs in order; ids are unique across inputs."""
         unique = self._unique()
         while chunk := list(islice(unique, CHUNK_PAIRS)):
             long = self._length_filter(chunk) if self._length_filter is not None else [False] * len(chunk)
@@ -210,7 +183,6 @@ class PairReader:
                 yield pair
 
     def _note(self, pair: LabelledPair) -> None:
-        """Keep what the plan needs of every pair."""
         self.questions.append(self.groups.add(pair.sample.question))
         if self._options.balance or self._options.max_per_question:
             self.facts.append(pair_facts(pair, self.questions[-1]))
@@ -261,7 +233,6 @@ class PairReader:
             raise no_common_id(self._options.references, self.counts.read.total())
 
     def _prepared(self, pair: LabelledPair, pair_id: str) -> LabelledPair:
-        """The pair under its id in the build, with the reference that the build wants."""
         reference = self._references.get(pair.sample.id)
         self._references_used += reference is not None
         if reference is not None and reference != pair.sample.reference:
@@ -275,6 +246,6 @@ class PairReader:
         self.drop(pair.source, pair.sample.id, reason, more)
 
     def drop(self, source: str, pair_id: str, reason: DropReason, more: str = "") -> None:
-        """Count a pair that is left out, and write it to the file of those."""
+        """Count a dropped pair and write it to the file of rows left out."""
         self.counts.dropped[source, reason] += 1
         self._left_out.write({"source": source, "id": pair_id, "why": f"{reason} {more}".strip()})

@@ -1,31 +1,14 @@
-"""Splits of a data set (training, validation, test, nested subsets for scaling studies), and the balance of each set.
+"""Splits of a data set into training, validation and test sets, and nested training subsets for scaling studies.
 
-**Balance.** A judge trained on pairs learns the cheapest rule that predicts the winner: the position, the model that
-wrote an answer, or its length. Each set is balanced by itself, so that none of them predicts it:
+**Sides.** A hash of the seed and the group key assigns each group of `QuestionGroups` to a side, so a question and its
+near copies stay together. The side depends only on the seed and the set of questions.
 
-- **models and length**: pairs of the same two models in which the same one wrote the longer answer, by a difference in
-  the same stratum, form a group. In each group either model wins as often as the other: of the outcome that is more
-  frequent, the pairs with the highest hashes are left out. With `models` alone groups have no strata; with `length`
-  alone, and for pairs whose models are unknown or equal, groups are strata, in which the longer answer wins as often as
-  the shorter.
-- **position**: in the order of hashes, the better answer stands first and second in turn; where it does not, the
-  answers are swapped.
-
-Length is the number of characters of an answer. Ties, and pairs that no group holds, stay. Hashes depend on the seed
-and a pair's id alone.
-
-**Sides.** Questions are split, not rows, so that no question, nor a near copy of it, is on two sides: a hash of
-the seed and the key decides the side of each group of `QuestionGroups`. So the side of a row depends on nothing but the
-seed and the set of questions: not on the order of files, the number of workers, or the number of answers.
-
-**Subsets.** Each subset holds the smaller ones, and all look like the whole. All rows are put into one order of which
-every beginning is a stratified sample: rows are laid in a line, category by category, in it winner by winner, in it
-model pair by model pair, in it at random, and are then taken from the line in the order of the van der Corput sequence,
-which spreads the first n points of any n evenly. So every stretch of the line gets its share of every subset, up to a
-few rows, a category as well as a category's ties. A model pair's stretches are many and short, and their roundings add
-up: over all categories it is met about as well as by independent draws within each stratum. (Interleaving strata by
-(rank + 0.5) / size does worse than no stratification where strata are small: a stratum of one row waits for half of all
-rows. Measured: 154 rows off in a category at 3,500 of 100,000, against 2 here and 26 at random.)
+**Subsets.** Each subset contains the smaller ones and has the distribution of the whole set. All rows are put in an
+order of which every prefix is a stratified sample: sorted by category, winner and model pair (randomly within these),
+then taken in the order of the van der Corput sequence, which spreads its first n points evenly for any n. Each category
+and winner gets its share of every subset up to a few rows; model pairs are about as accurate as independent draws per
+stratum. (Interleaving strata by (rank + 0.5) / size is worse than random if strata are small: 154 rows off in a
+category at 3,500 of 100,000, against 2 here and 26 at random.)
 
 Source: van der Corput, Verteilungsfunktionen (1935); systematic sampling from a sorted list, Cochran, Sampling
 Techniques (1977), chapter 8.
@@ -49,14 +32,14 @@ Side = Literal["train", "validation", "test"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSplit:
-    """The groups of questions for validation and for testing; all others are for training."""
+    """The groups of questions for validation and test; all others are for training."""
 
     groups: QuestionGroups
     validation: frozenset[str]
     test: frozenset[str] = frozenset()
 
     def side(self, question: str | bytes) -> Side:
-        """The side of every row with this question, or with the question of this digest.
+        """Return the side of rows with this question or digest.
 
         Raises:
             ValueError: the question was not added to the groups.
@@ -66,28 +49,21 @@ class QuestionSplit:
 
 
 def split_questions(groups: QuestionGroups, *, seed: int, validation: float = 0, test: float = 0) -> QuestionSplit:
-    """Choose the validation questions and the test questions.
+    """Choose the validation and test questions.
 
-    An amount below 1 is a share of the groups: each group is drawn by itself, so that the share is met up to a standard
-    deviation of sqrt(share * (1 - share) / groups), and a question keeps its side when the data grows, unless its group
-    joins another. An amount from 1 on is an exact number of groups; a question and its near copies count as one.
-
-    Args:
-        groups: all questions of the data, added.
-        seed: another seed draws other questions.
-        validation: amount for validation; 0 for none.
-        test: amount for testing; 0 for none.
+    An amount below 1 is a share: each group is drawn independently, with a standard deviation of sqrt(share * (1 -
+    share) / groups), and a question keeps its side when the data grows, unless its group joins another. An amount of 1
+    or more is an exact number of groups.
 
     Raises:
-        ConfigError: an amount is negative or no whole number from 1 on, a question would be for both, or nothing is
-            left on a side.
+        ConfigError: an amount is invalid, sets would overlap, or a set would be empty.
     """
     drawn = sorted((xxh3_64_intdigest(f"split {seed} {key}".encode()), key) for key in groups.sizes())
     count = len(drawn)
     chosen: dict[str, frozenset[str]] = {}
     for name, amount, hashes in (("validation", validation, drawn), ("test", test, drawn[::-1])):
         if amount < 0 or (amount >= 1 and amount != int(amount)):
-            raise ConfigError(f"{name} {amount:g}: expected a share below 1, or a whole number of questions")
+            raise ConfigError(f"{name} {amount:g}: expected a share below 1 or a whole number of questions")
         limit = amount * 2**64
         if amount >= 1:
             chosen[name] = frozenset(key for _, key in hashes[: int(amount)])
@@ -97,16 +73,16 @@ def split_questions(groups: QuestionGroups, *, seed: int, validation: float = 0,
             chosen[name] = frozenset(key for hash_value, key in drawn if hash_value >= 2**64 - limit)
         if amount and not chosen[name]:
             finding = f"{name} {amount:g}, of {count} different questions (near copies count as one)"
-            raise ConfigError(f"{finding}, leaves none for {name}; change the number, or give more questions")
+            raise ConfigError(f"{finding}, leaves none for {name}; change the number or add questions")
     if chosen["validation"] & chosen["test"] or count == len(chosen["validation"]) + len(chosen["test"]):
         request = f"validation {validation:g} and test {test:g}" if test else f"validation {validation:g}"
         finding = f"{request}, of {count} different questions (near copies count as one)"
-        raise ConfigError(f"{finding}, leaves none for training; change the number, or give more questions")
+        raise ConfigError(f"{finding}, leaves none for training; change the number or add questions")
     return QuestionSplit(groups=groups, validation=chosen["validation"], test=chosen["test"])
 
 
 class SubsetStratum(NamedTuple):
-    """A group of rows whose share is the same in every subset."""
+    """A group of rows with the same share in every subset."""
 
     category: str | None
     winner: Winner | None
@@ -114,47 +90,38 @@ class SubsetStratum(NamedTuple):
 
 
 def stratum(category: str | None, winner: Winner | None, models: Iterable[str]) -> SubsetStratum:
-    """The stratum of a row; the order of the models does not matter."""
+    """Return the stratum of a row; the order of the models does not matter."""
     return SubsetStratum(category, winner, tuple(sorted(models)))
 
 
 class SubsetSizes(NamedTuple):
-    """Subset sizes that the data has rows for, ascending, and sizes that are too large."""
+    """Sizes that the data has enough rows for, ascending, and sizes that are too large."""
 
     sizes: tuple[int, ...]
     too_large: tuple[int, ...]
 
 
 def subset_sizes(rows: int, requested: Sequence[int]) -> SubsetSizes:
-    """Split the requested sizes into those that the rows suffice for and larger ones.
+    """Split the requested sizes into possible and too large ones.
 
     Raises:
-        ConfigError: a size is less than 1, or comes twice.
+        ConfigError: a size is below 1 or repeated.
     """
     ascending = tuple(sorted(requested))
     if any(size < 1 for size in ascending):
         raise ConfigError(f"subset size {ascending[0]}: expected at least 1")
     if len(set(ascending)) < len(ascending):
-        raise ConfigError(f"subset sizes {', '.join(map(str, ascending))}: a size appears twice; give each once")
+        raise ConfigError(f"subset sizes {', '.join(map(str, ascending))}: repeated size; give each once")
     return SubsetSizes(
         tuple(size for size in ascending if size <= rows), tuple(size for size in ascending if size > rows)
     )
 
 
 def nested_order(rows: Iterable[tuple[str, SubsetStratum]], *, seed: int) -> NDArray[np.intp]:
-    """Each row's rank in an order of which every beginning is a stratified subset.
+    """Return the rank of each row, shape (n,), in an order of which every prefix is a stratified subset.
 
-    The rank depends on the seed and on the set of rows, not on their order. Memory: about 60 bytes per row.
-
-    Args:
-        rows: id and stratum of each row; ids are unique.
-        seed: another seed draws other subsets.
-
-    Returns:
-        Shape (n,), the numbers 0 to n - 1: row i is in the subset of size k if its rank is below k.
-
-    Raises:
-        InputError: two rows have the same id.
+    Row i is in the subset of size k if its rank is below k. Ranks depend on the seed and the set of rows, not on their
+    order. Memory: about 60 bytes per row.
     """
     number_of: dict[SubsetStratum, int] = {}
     of_row = array("L")
@@ -165,7 +132,7 @@ def nested_order(rows: Iterable[tuple[str, SubsetStratum]], *, seed: int) -> NDA
     drawn = np.frombuffer(hashes, np.uint64) if hashes else np.empty(0, np.uint64)
     _refuse_repeated(drawn)
     sort_keys = [(_hash(seed, group[:1]), _hash(seed, group[:2]), _hash(seed, group[:3])) for group in number_of]
-    # Winners and pairs are shuffled anew in each category and winner: a fixed order would fall in step with the taking.
+    # Reshuffle winners and pairs in each category: a fixed order would resonate with the van der Corput sequence.
     rank_of_stratum = np.empty(len(sort_keys), np.intp)
     rank_of_stratum[sorted(range(len(sort_keys)), key=sort_keys.__getitem__)] = np.arange(len(sort_keys))
     line = np.lexsort((drawn, rank_of_stratum[np.array(of_row, dtype=np.intp)]))
@@ -183,11 +150,11 @@ def _refuse_repeated(hashes: NDArray[np.uint64]) -> None:
     same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
     if len(same):
         first, second = order[same[0]] + 1, order[same[0] + 1] + 1
-        raise InputError(f"rows {first} and {second} have the same id; ids must be unique, subsets are drawn by id")
+        raise InputError(f"rows {first} and {second} have the same id; ids must be unique to draw subsets")
 
 
 def _reversed_bits(count: int, start: int) -> NDArray[np.int64]:
-    """The numbers 0 to count - 1, each with its bits reversed, after a digital shift by the low bits of `start`."""
+    """Return the bit-reversed numbers 0 to count - 1, after a digital shift by the low bits of `start`."""
     width = max(count - 1, 0).bit_length()
     numbers = np.arange(count) ^ (start % (1 << width))
     reversed_ = np.zeros(count, np.int64)

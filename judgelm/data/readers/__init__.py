@@ -1,1 +1,1 @@
-"""Rows of files: formats of files, fields, and rejects."""
+"""Readers of files: formats, rows with their fields, and rejects. Unusable files and rows raise InputError."""

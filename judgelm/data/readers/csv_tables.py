@@ -32,28 +32,26 @@ def read_table(
     *,
     is_sheet: bool = False,
 ) -> Iterator[Row | Reject]:
-    """Stream the rows of a CSV or TSV file below its header; a row that cannot be used is a reject.
+    """Stream the rows of a CSV or TSV file below its header; unusable rows are rejected.
 
-    The header is the first line that is not empty, or the one of the first lines that has the most known columns.
-    What is above it, such as a title, is no row, and nor is a line of empty cells.
+    The header is the first line that is not empty, or the one of the first lines with the most known columns. Lines
+    above it, such as a title, and lines of empty cells are skipped.
 
     Args:
         stream: the file's bytes, or its lines.
-        file: the name that rows and rejects carry.
-        delimiter: without one it is the one that spreadsheets state in a first line `sep=;`, else the most frequent
-            of the header.
-        known: columns that readers look for, in lower case; by default the most usual ones.
+        file: name of the file in rows and rejects.
+        delimiter: by default the one in a first line `sep=;`, else the most frequent one of the header.
+        known: columns that readers look for, in lower case.
         is_sheet: the file is a workbook's sheet, whose rows end with their last filled cell.
 
     Raises:
-        InputError: the header cannot be read or has a column twice, no row follows it, or a quote is not closed, so
-            that the rows behind it cannot be told apart.
+        InputError: the header is unreadable or repeats a column, no row follows, or a quote is not closed.
     """
     return _below_survey_lines(_table_rows(stream, file, delimiter, known, is_sheet))
 
 
 def _below_survey_lines(rows: Iterator[Row | Reject]) -> Iterator[Row | Reject]:
-    """The rows below Qualtrics' second and third line of a header: the questions' texts, and `{"ImportId": ...}`."""
+    """Skip Qualtrics' second and third header line: question texts and `{"ImportId": ...}`."""
     begin = [row for row in (next(rows, None),) if row is not None]
     if begin and isinstance(begin[0], Row) and "ResponseId" in begin[0].data and (second := next(rows, None)):
         ids = second.data.values() if isinstance(second, Row) else ("",)
@@ -68,7 +66,7 @@ def _table_rows(
     known: AbstractSet[str],
     is_sheet: bool,
 ) -> Iterator[Row | Reject]:
-    # The limit is the csv module's, for the whole process, and only ever raised here.
+    # The csv module has one limit per process; never lower it.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_BYTES))
     taken: list[str] = []
     lines = _Lines(stream, file, taken)
@@ -115,7 +113,7 @@ def _table_rows(
                 continue
             if is_sheet:
                 cells += [""] * (len(header) - len(cells))
-            reason = "the header once more; leave the line out" if cells == header else ""
+            reason = "repeats the header; remove the line" if cells == header else ""
         any_row = True
         if not reason and len(cells) != len(header) and _swallowed(taken, table.dialect, len(header)):
             raise _unclosed(file, start, taken, f"expected {len(header)} cells as in the header, got {len(cells)}")
@@ -127,7 +125,7 @@ def _table_rows(
 
 
 class _RowTooLongError(Exception):
-    """The row at hand is beyond `MAX_ROW_BYTES` or `MAX_ROW_LINES`."""
+    """The row exceeds `MAX_ROW_BYTES` or `MAX_ROW_LINES`."""
 
 
 _BLANK_LINES = re.compile(rb"(?:\r?\n)*+")
@@ -136,7 +134,7 @@ _UNQUOTED = re.compile(rb'(?:[^"\r\n]++|"[^"]*+")*+')
 
 
 class _Lines:
-    """Lines with their ends, of Unix, Windows, or old Macs; each is also added to `taken`, which a new row empties."""
+    """Lines with Unix, Windows or old Mac line ends. Each is also appended to `taken`, which a new row clears."""
 
     def __init__(self, source: io.BufferedReader | Iterator[bytes], file: str, taken: list[str]) -> None:
         self._stream = source if isinstance(source, io.BufferedReader) else None
@@ -164,30 +162,24 @@ class _Lines:
         return text
 
     def ahead(self) -> str:
-        """The next line, which `put_back` may return; empty at the end."""
+        """Return the next line, which `put_back` may return; empty at the end."""
         line = self._parts.pop() if self._parts else self._split(self._readline())
         return line.decode(errors="surrogateescape")
 
     def put_back(self, lines: Sequence[str]) -> None:
-        """Have these lines come next."""
         self._parts += [line.encode(errors="surrogateescape") for line in reversed(lines)]
 
     def _split(self, line: bytes) -> bytes:
-        """The first of the parts of a line that ends in CR, which wait for their turn."""
         if b"\r" not in line:
             return line
         self._parts = line.splitlines(keepends=True)[::-1]
         if len(self._parts) > 1 and len(line) > MAX_ROW_BYTES:
-            finding = f"lines end in CR alone, in a file larger than {megabytes(MAX_ROW_BYTES)}"
-            raise InputError(f"{self._file}: {finding}; save it with the line ends of Unix or Windows")
+            finding = f"lines end in CR in a file larger than {megabytes(MAX_ROW_BYTES)}"
+            raise InputError(f"{self._file}: {finding}; save it with Unix or Windows line ends")
         return self._parts.pop()
 
     def skip_row(self, start: int) -> int:
-        """Pass over the rest of a row that is too long: to the end of a line outside of quotes; the lines passed.
-
-        Raises:
-            InputError: the file ends within quotes.
-        """
+        """Skip the rest of a row that is too long, up to a line end outside of quotes; return the number of lines."""
         is_open = sum(text.count('"') for text in self._taken) % 2 == 1
         ends = self._taken[-1].endswith(("\n", "\r"))
         passed = int(ends)
@@ -206,12 +198,11 @@ class _Lines:
         return passed
 
     def skip_blank(self) -> int:
-        """Pass over the blank lines that come next; their number."""
         return skip_lines(self._stream, _BLANK_LINES) if self._stream and not self._parts else 0
 
 
 def skip_lines(stream: io.BufferedReader, blank: re.Pattern[bytes]) -> int:
-    """Pass over what comes next of a stream and is blank, a buffer at a time; the number of line ends in it."""
+    """Skip the stream's next bytes that match `blank`; return the number of line ends."""
     lines = 0
     while end := blank.match(stream.peek(1)).end():  # type: ignore[union-attr]  # it matches nothing, too
         lines += stream.read(end).count(b"\n")
@@ -219,13 +210,13 @@ def skip_lines(stream: io.BufferedReader, blank: re.Pattern[bytes]) -> int:
 
 
 _HEADER_WITHIN = 12
-"""Lines in which a header is looked for."""
+"""Number of lines in which the header is looked for."""
 
 
 def _from_header(first: str, lines: _Lines, delimiter: str | None, known: AbstractSet[str]) -> tuple[int, list[str]]:
-    """The number of lines above the header, and the lines read from it on.
+    """Return the number of lines above the header, and the lines read from it on.
 
-    A line below the first one is the header only where it has two known columns, and more than those above it.
+    A line below the first is the header only if it has at least two known columns and more than the lines above.
     """
 
     def names_in(line: str) -> set[str]:
@@ -236,7 +227,7 @@ def _from_header(first: str, lines: _Lines, delimiter: str | None, known: Abstra
 
     names = names_in(first)
     read, most, header, quotes = [first], len(names & known), 0, first.count('"')
-    wanted = 2  # a second header line is next to the first
+    wanted = 2  # a second header line follows the first
     while len(read) < (_HEADER_WITHIN if most < 2 or "" in names else wanted) and (line := lines.ahead()):
         further = names_in(line) if quotes % 2 == 0 else set()
         if len(further & known) > max(most, 1):
@@ -249,7 +240,7 @@ def _from_header(first: str, lines: _Lines, delimiter: str | None, known: Abstra
 
 
 def _most_frequent(header: str) -> str:
-    """The most frequent separator; spreadsheets write `;` where decimals have a comma."""
+    """Return the most frequent separator; spreadsheets write `;` if decimals have a comma."""
     return max(_DELIMITERS, key="".join(header.split('"')[::2]).count)
 
 
@@ -257,16 +248,15 @@ def _header(file: str, line: int, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice[:1] == [""]:
-        raise InputError(f"{file}:{line}: {names.count('')} columns have no name in the header; name or delete them")
+        raise InputError(f"{file}:{line}: {names.count('')} columns without a name in the header; name or delete them")
     if twice:
         raise InputError(f'{file}:{line}: column "{twice[0]}" appears twice in the header; rename one')
     return names
 
 
 def _row(file: str, line: int, header: list[str], cells: list[str], taken: list[str], is_sheet: bool) -> Row | str:
-    """The row, or the reason why it is none."""
     if len(cells) != len(header):
-        way_out = "name all columns in the header" if is_sheet else "quote cells that hold separators"
+        way_out = "name all columns in the header" if is_sheet else "quote cells that contain separators"
         if sum(map(bool, header)) == 1:
             way_out += f', or delete the lines above the header if "{max(header)}" is a title'
         return f"expected {len(header)} cells as in the header, got {len(cells)}; {way_out}"
@@ -282,12 +272,11 @@ def _row(file: str, line: int, header: list[str], cells: list[str], taken: list[
 
 
 def _is_open(text: str) -> bool:
-    """True where a quote is opened and not closed."""
     return text.count('"') % 2 == 1
 
 
 def _swallowed(taken: list[str], dialect: Any, count: int) -> bool:
-    """True if a line within this row of several lines is a whole row by itself: a quote before it is not closed."""
+    """Return True if a line within a multi-line row is a complete row, so an earlier quote is not closed."""
     with suppress(csv.Error):
         return any(
             len(cells) == count for cells in csv.reader((line for line in taken[1:] if not _is_open(line)), dialect)
@@ -296,8 +285,7 @@ def _swallowed(taken: list[str], dialect: Any, count: int) -> bool:
 
 
 def _unclosed(file: str, line: int, taken: list[str], finding: str) -> InputError:
-    """The error of a file whose rows cannot be told apart any further."""
     quote = next((index for index, part in enumerate(taken) if _is_open(part)), 0)
     end = f" to {line + len(taken) - 1}" if len(taken) > 1 else ""
-    problem = f"a quote is not closed, so the rows from here cannot be told apart (lines {line}{end}: {finding})"
-    return InputError(f"{file}:{line + quote}: {problem}; close it, or write a quote within a cell twice")
+    problem = f"a quote is not closed, so the rows from here are unreadable (lines {line}{end}: {finding})"
+    return InputError(f"{file}:{line + quote}: {problem}; close it, or double quotes within cells")

@@ -30,27 +30,23 @@ _WORKBOOK_ERRORS = (
     BadZipFile, ParseError, zlib.error, EOFError, OSError, ArithmeticError, AttributeError, LookupError, RuntimeError,
     TypeError, ValueError,
 )  # fmt: skip
-"""What zipfile and openpyxl raise for damaged content."""
+"""Errors of zipfile and openpyxl for damaged content."""
 
 
 def read_workbook(
     source: IO[bytes], file: str, known: AbstractSet[str], sheet: str | None = None
 ) -> Iterator[Row | Reject]:
-    """Stream the rows of one sheet of an Excel workbook, as `read_table` reads the same table.
+    """Stream the rows of one sheet of an Excel workbook like `read_table`.
+
+    The text of a merged cell is repeated in each of its rows that has other cells, in its first column.
 
     Args:
         source: the file's bytes.
-        file: the name that rows and rejects carry.
-        known: names of columns by which the header is found.
-        sheet: its name, or its number from 1; None for the one sheet with cells.
-
-    A merged cell's value is in each of its rows that has other cells, in the first of its columns.
-
-    Raises:
-        InputError: no workbook, damaged, no such sheet, none or several with cells, or a formula without a stored
-            value; else as `read_table`.
+        file: name of the file in rows and rejects.
+        known: column names that identify the header.
+        sheet: name, or number from 1; None for the only sheet with cells.
     """
-    from openpyxl import load_workbook  # of an extra; takes 0.3 s
+    from openpyxl import load_workbook  # optional; the import takes 0.3 s
 
     with _workbook_errors(file):
         _check_parts(source)
@@ -64,10 +60,8 @@ def read_workbook(
         )
         if len(filled) != 1:
             names = ", ".join(formulas[index].title for index in filled) or "none"
-            raise InputError(
-                f"{file}: several sheets or none could have the rows; those with cells are: {names}; choose one with "
-                "--sheet NAME (in a build's configuration sheet), or save it as CSV"
-            )
+            way_out = "choose one with --sheet NAME (in a build's configuration sheet), or save it as CSV"
+            raise InputError(f"{file}: expected one sheet with cells, got {names}; {way_out}")
         places: dict[int, int] = {}
         lines = _sheet_lines(file, values[filled[0]], formulas[filled[0]], places)
         for row in read_table(lines, file, ",", known, is_sheet=True):
@@ -84,39 +78,34 @@ def _workbook_errors(file: str) -> Iterator[None]:
 
 
 def _check_parts(source: IO[bytes]) -> None:
-    """Refuse XML that the parser would hold in memory without end: long stretches in which no row or text ends.
-
-    Raises:
-        ValueError: names the part.
-    """
+    """Reject XML that the parser would hold in memory: long stretches without the end of a row or text."""
     with ZipFile(source) as archive:
         for name in (name for name in archive.namelist() if name.endswith((".xml", ".rels"))):
             size, tail = 0, b""
             with archive.open(name) as part:
                 while block := part.read(_CHUNK):
-                    text = tail + block  # a tag may be cut by the end of a block
+                    text = tail + block  # a block may end within a tag
                     end = max(map(text.rfind, _ROW_TAGS))
                     size = size + len(block) if end < 0 else len(text) - end
                     tail = block[-_TAG_BYTES:]
-                    if size > 2 * MAX_ROW_BYTES:  # so that a row somewhat too long is a reject
+                    if size > 2 * MAX_ROW_BYTES:  # a slightly too long row stays a reject
                         raise ValueError(f"{name} has {megabytes(2 * MAX_ROW_BYTES)} without the end of a row")
 
 
 def _rows_of(sheet: Any) -> Iterator[Sequence[Any]]:
-    """The rows as far as they have cells, whatever size the sheet states."""
     sheet.reset_dimensions()
     return islice(sheet.iter_rows(), _SHEET_ROWS + 1)
 
 
 def _sheet_lines(file: str, values: Any, formulas: Any, places: dict[int, int]) -> Iterator[bytes]:
-    """The lines of a sheet's rows as CSV; `places` gets the number of a row's first line -> the row's number."""
+    """Yield a sheet's rows as CSV lines; `places` maps the number of a row's first line to the row's number."""
     merged, line = _MergedCells(values), 1
     if merged.count:
-        _say_once(f"{file}: merged cells over several rows: {merged.count:,}; the text of each is read in all of them")
+        _warn_once(f"{file}: {merged.count:,} merged cells over several rows; their text is used in each row")
     for number, (stored, written) in enumerate(zip(_rows_of(values), _rows_of(formulas), strict=True), 1):
         if number > _SHEET_ROWS:
             raise ValueError(f"more than {_SHEET_ROWS:,} rows")
-        if not stored:  # millions of them, below which a paste left one far cell
+        if not stored:  # a stray cell far below leaves millions of empty rows
             continue
         for cell, formula in zip(stored, written, strict=True):
             if cell.value is None and formula.value is not None:
@@ -132,23 +121,22 @@ def _sheet_lines(file: str, values: Any, formulas: Any, places: dict[int, int]) 
             yield from lines
 
 
-_LONGEST_TAG = 200
+_MAX_TAG = 200
 _MERGED = re.compile(rb"""<(?:\w+:)?mergeCell\s[^>]*?\bref=["']([A-Z]+)(\d+):[A-Z]+(\d+)["']""")
 
 
 @cache
-def _say_once(message: str) -> None:
-    """Warn once in a process, however often a file is read."""
+def _warn_once(message: str) -> None:
     log.warning(message)
 
 
 class _MergedCells:
-    """The merged cells of a sheet, whose text spreadsheets keep in the first row alone.
+    """The merged cells of a sheet; spreadsheets keep their text only in the first row.
 
-    openpyxl leaves them out of what it streams, so they are taken from the sheet's XML, at whose end they are.
+    openpyxl's read-only mode skips them, so they are parsed from the end of the sheet's XML.
 
     Attributes:
-        count: merged cells over several rows.
+        count: number of merged cells over several rows.
     """
 
     def __init__(self, sheet: Any) -> None:
@@ -159,7 +147,7 @@ class _MergedCells:
         text = b""
         with sheet._get_source() as xml:
             while block := xml.read(_CHUNK):
-                text = text[-_LONGEST_TAG:] + block
+                text = text[-_MAX_TAG:] + block
                 for column, first, last in _MERGED.findall(text):
                     if first != last:
                         self._begins[int(first)].add((column_index_from_string(column.decode()) - 1, int(last)))
@@ -167,7 +155,7 @@ class _MergedCells:
         self.count = sum(map(len, self._begins.values()))
 
     def filled(self, number: int, texts: list[str]) -> list[str]:
-        """A row's texts with those of the merged cells that began above it; an empty row stays empty."""
+        """Fill the texts of merged cells into a row that is not empty."""
         self._open = {column: (last, text) for column, (last, text) in self._open.items() if number <= last}
         for column, (_, text) in self._open.items() if any(texts) else ():
             texts += [""] * (column + 1 - len(texts))
@@ -178,7 +166,6 @@ class _MergedCells:
 
 
 def _sheet_index(file: str, sheet: str, names: list[str]) -> int:
-    """The index of a sheet by its name, else by its number from 1."""
     if sheet in names:
         return names.index(sheet)
     if sheet.isdecimal() and 1 <= int(sheet) <= len(names):
@@ -187,10 +174,7 @@ def _sheet_index(file: str, sheet: str, names: list[str]) -> int:
 
 
 def _texts_of(cells: Sequence[Any]) -> list[str]:
-    """The cells as texts, as a spreadsheet writes them into a CSV file; the empty ones at the end are left out.
-
-    Cells behind the one with which a row is too long are left out, too, since the row is not read.
-    """
+    """Return the cells as texts, as a spreadsheet writes them to CSV, without trailing empty cells."""
     last = max((index for index, cell in enumerate(cells) if cell.value is not None), default=-1)
     texts, size = list[str](), 0
     for cell in cells[: last + 1]:

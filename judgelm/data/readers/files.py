@@ -1,11 +1,7 @@
-"""Inputs as streams of bytes, and their rows, one at a time: JSON lines, a JSON list, CSV, TSV or Parquet.
+"""Rows of files, one at a time: JSON lines, a JSON list, CSV, TSV, Parquet or Excel.
 
-An input is a file, a folder of files, a pattern, a named pipe, or standard input. A compressed file is recognised by
-its first bytes: gzip, bzip2, xz and zstd, also on standard input. What is no text and no Parquet is refused by name. A
-stream can be read once: what a command reads again is kept on disk meanwhile.
-
-A row that cannot be used becomes a `Reject` and reading continues; where a reader cannot go on, the file is an
-`InputError`, after the rows before that place. The fields are interpreted in `judgelm.data.sources.registry`.
+An unusable row becomes a `Reject` and reading continues. If reading cannot continue, an `InputError` follows the rows
+before that place.
 """
 
 import io
@@ -48,25 +44,22 @@ def read_rows(
     once: bool = False,
     sheet: str | None = None,
 ) -> Iterator[Row | Reject]:
-    """Stream the rows of an input with bounded memory; several files are read one after the other.
+    """Stream the rows of an input with bounded memory; several files are read in order.
 
-    The format follows the extension; without a telling one, a file that opens with `[` is a JSON list, one with the
-    mark of Parquet is that, and any other is JSON lines. One JSON object with its rows in a list (`data`, `rows`,
-    `examples`, ...) is read as that list. UTF-8 with or without a byte-order mark, with any line ends; compression is
-    recognised by the content. A CSV file uses the separator that its first line states (`sep=;`), or the most frequent
-    one of its header: comma, semicolon, tab or bar.
+    The format follows the extension. Without a known one, a file that starts with `[` is a JSON list, Parquet is
+    recognised by its magic bytes, and anything else is JSON lines. A JSON object with its rows in a list (`data`,
+    `rows`, `examples`, ...) is read as that list. Text is UTF-8, with or without a byte-order mark.
 
     Args:
         path: a file, a folder, a pattern such as `part-*.jsonl`, a named pipe, or `-` for standard input.
-        columns: field that readers look for -> its name in the input.
-        known: fields that readers look for; names that differ from them only in case and blanks around are read as
-            them.
-        once: nothing reads the input again, so that a stream need not be kept on disk.
-        sheet: name or number (from 1) of a workbook's sheet; None for its one sheet with cells.
+        columns: field -> column in the input.
+        known: fields that readers look for; columns may differ from them in case and surrounding spaces.
+        once: the input is read only once, so that a stream needs no copy on disk.
+        sheet: name or number (from 1) of a workbook's sheet; None for its only sheet with cells.
 
     Raises:
-        InputError: a file is missing, unreadable, damaged, broken, or holds no rows at all. What can be known without
-            reading is raised by the call, the rest while iterating.
+        InputError: a file is missing, unreadable, damaged, or has no rows. Raised by the call if it can be known
+            without reading, else while iterating.
     """
     files = input_files(path)
     names = {name.casefold() for name in (*known, *(columns or {}).values())} | USUAL_COLUMNS
@@ -82,21 +75,16 @@ def _with_model_names(row: Row | Reject) -> Row | Reject:
 
 
 def first_row(path: str, *, sheet: str | None = None) -> Row | None:
-    """The input's first good row, None where it has none.
-
-    Raises:
-        InputError: as `read_rows`.
-    """
+    """Return the input's first good row, or None."""
     return next((row for row in read_rows(path, sheet=sheet) if isinstance(row, Row)), None)
 
 
 def read_json(path: str) -> Any:
-    """A whole file as one JSON value, also compressed.
+    """Read a whole file as one JSON value, also compressed.
 
     Raises:
         InputError: the file cannot be read or is damaged.
-        ValueError: it is larger than `MAX_WHOLE_BYTES`, no JSON text, such as JSON lines of more than one row, or says
-            a key twice.
+        ValueError: it is larger than `MAX_WHOLE_BYTES`, not one JSON value, or repeats a key.
     """
     with open_input(path) as stream:
         content = stream.read(MAX_WHOLE_BYTES + 1)
@@ -127,7 +115,7 @@ def _dispatch(path: str, known: AbstractSet[str], *, once: bool, sheet: str | No
     with open_input(path, once=once) as stream:
         kind = _kind(path, stream)
         if sheet is not None and kind != "workbook":
-            raise InputError(f"{name}: not an Excel workbook, so it has no sheet {sheet}; leave --sheet out")
+            raise InputError(f"{name}: not an Excel workbook; remove --sheet")
         if kind in ("parquet", "workbook"):
             with seekable(stream) as file:
                 yield from read_parquet(file, name) if kind == "parquet" else read_workbook(file, name, known, sheet)
@@ -170,8 +158,8 @@ def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
             if not line.strip():
                 line_number += skip_lines(stream, _BLANK)
                 continue
-            torn = "" if line.endswith(b"\n") else " (the file ends here without a line end: a torn last line?)"
-            table = "" if row_suffix(file) in _KINDS else ", or give a table the ending .csv or .tsv"
+            torn = "" if line.endswith(b"\n") else " (the file ends here; the last line may be incomplete)"
+            table = "" if row_suffix(file) in _KINDS else ", or give a table the extension .csv or .tsv"
             reason = f"not JSON: {error}{torn}; write one JSON object per line{table}"
         else:
             reason = decoder.problem_of(data)
@@ -187,14 +175,14 @@ def _json_kind(value: object) -> str:
     return names.get(type(value), "null")
 
 
-_REMEMBERED = 1000
+_MAX_REMEMBERED = 1000
 
 
 class ColumnNames:
-    """Gives the fields of rows the names that readers look for.
+    """Renames columns to the fields that readers look for.
 
     Args:
-        assigned: field -> its name in the input; the input's own column of the field's name is then left out.
+        assigned: field -> column; the input's own column with the field's name is dropped.
         known: fields that readers look for.
     """
 
@@ -206,7 +194,7 @@ class ColumnNames:
         self._names: dict[tuple[str, ...], dict[str, str] | str] = {}
 
     def renamed(self, rows: Iterable[Row | Reject]) -> Iterator[Row | Reject]:
-        """The rows under the fields' names; one that lacks an assigned column or has a field twice is a reject."""
+        """Yield the renamed rows; a row that lacks an assigned column or has a field twice is rejected."""
         for row in rows:
             if isinstance(row, Reject):
                 yield row
@@ -222,9 +210,9 @@ class ColumnNames:
                 yield row
 
     def _names_of(self, fields: tuple[str, ...]) -> dict[str, str] | str:
-        """Name in the input -> field, where they differ; or why there are none."""
+        """Return column -> field where they differ, or the reason for rejects."""
         if (names := self._names.get(fields)) is None:
-            if len(self._names) > _REMEMBERED:
+            if len(self._names) > _MAX_REMEMBERED:
                 self._names.clear()
             names = self._names[fields] = self._find(fields)
         return names
@@ -237,10 +225,10 @@ class ColumnNames:
         for field, wanted in self._assigned.items():
             columns = [wanted] if wanted in fields else alike.get(_folded(wanted), [])
             if len(columns) != 1:
-                finding = f"several columns are called like it: {', '.join(columns)}" if columns else "there is none"
+                finding = f"several columns match: {', '.join(columns)}" if columns else "not found"
                 return f'column "{wanted}", to be read as "{field}": {finding}; the columns are {", ".join(fields)}'
             if columns[0] in names:
-                return f'column "{wanted}" is to be read as both "{names[columns[0]]}" and "{field}"; choose one'
+                return f'column "{wanted}" is assigned to both "{names[columns[0]]}" and "{field}"; choose one'
             names[columns[0]] = field
         for folded, columns in alike.items():
             field = self._known.get(folded, "")

@@ -1,4 +1,8 @@
-"""Inputs as streams of bytes."""
+"""Inputs as streams of bytes: a file, a folder of files, a pattern, a named pipe, or standard input.
+
+Compression is recognised by the first bytes: gzip, bzip2, xz and zstd. A stream that a command reads twice is kept on
+disk.
+"""
 
 import bz2
 import codecs
@@ -32,7 +36,7 @@ _MAGIC: tuple[tuple[bytes, Compression], ...] = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
 )
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
-"""Bytes behind `BZh` and a digit: a block, or the end of an empty file."""
+"""Bytes after `BZh` and a digit: a block, or the end of an empty file."""
 
 _FOREIGN = (
     (b"\x04\x22\x4d\x18", "compressed by lz4; unpack it with lz4 -d"),
@@ -50,13 +54,9 @@ _HEAD = 512
 
 
 def input_files(path: str) -> list[str]:
-    """The files of one input: the file itself, those of a folder, or those that a pattern such as `part-*` matches.
+    """Return the files of one input: the file, the files of a folder, or those that a pattern such as `part-*` matches.
 
-    A folder means its files of rows, in the order of their names, without hidden ones and those that begin with
-    an underscore.
-
-    Raises:
-        InputError: there is none, or the folder holds files of several kinds.
+    A folder contributes its files of rows, sorted by name, without hidden ones and those that begin with an underscore.
     """
     file = Path(path)
     if path == "-" or (file.exists() and not file.is_dir()):
@@ -72,11 +72,7 @@ def input_files(path: str) -> list[str]:
 
 
 def all_input_files(paths: Sequence[str]) -> list[str]:
-    """The files of several inputs.
-
-    Raises:
-        InputError: as `input_files`, or a file is given twice.
-    """
+    """Return the files of several inputs."""
     files = [file for path in paths for file in input_files(path)]
     seen: dict[object, str] = {}
     for file in files:
@@ -102,10 +98,10 @@ def _folder_files(folder: Path) -> list[str]:
         if file.name[0] not in "._" and suffix in _ROW_SUFFIXES and not file.is_dir():
             kinds.setdefault(suffix, []).append(str(file))
     if not kinds:
-        raise InputError(f"{folder}: a folder without files of rows ({', '.join(_ROW_SUFFIXES)}); name the files")
+        raise InputError(f"{folder}: no files of rows ({', '.join(_ROW_SUFFIXES)}) in this folder; name the files")
     if len(kinds) > 1:
         some = f"{folder}/*{next(iter(kinds))}"
-        raise InputError(f"{folder}: a folder with files of several kinds ({', '.join(kinds)}); name some, as {some}")
+        raise InputError(f"{folder}: files of several formats ({', '.join(kinds)}); choose some, such as {some}")
     return next(iter(kinds.values()))
 
 
@@ -113,14 +109,14 @@ def _missing(file: Path) -> InputError:
     try:
         names = [entry.name for entry in file.parent.iterdir()]
     except OSError:
-        return InputError(f"{file}: no such file, and no folder {file.parent}; check the path")
+        return InputError(f"{file}: no such file or folder; check the path")
     close = difflib.get_close_matches(file.name, names, n=3)
     way_out = f"did you mean {' or '.join(close)}?" if close else "check the path"
     return InputError(f"{file}: no such file; {way_out}")
 
 
 def is_stream(path: str | Path) -> bool:
-    """True for standard input (`-`), named pipes and devices, which can be read only once."""
+    """Return True for standard input (`-`), named pipes and devices, which can be read only once."""
     if str(path) == "-":
         return True
     try:
@@ -131,20 +127,20 @@ def is_stream(path: str | Path) -> bool:
 
 
 def shown_name(path: str) -> str:
-    """The name of an input in errors and rejects."""
+    """Return the name of an input for errors and rejects."""
     return "<stdin>" if path == "-" else path
 
 
 @contextmanager
 def open_input(path: str, *, once: bool = False) -> Iterator[io.BufferedReader]:
-    """The bytes of a file or stream, decompressed, without a byte-order mark.
+    """Open a file or stream, decompressed and without a byte-order mark.
 
     Args:
         path: a file, a named pipe, or `-`.
-        once: the caller reads all at once and nothing reads it again, so that a stream need not be kept on disk.
+        once: the input is read only once, so that a stream needs no copy on disk.
 
     Raises:
-        InputError: it cannot be read, is damaged, neither text nor Parquet, or a stream that was read `once` before.
+        InputError: it cannot be read, is damaged, neither text nor Parquet, or a stream already read with `once`.
     """
     name = shown_name(path)
     with _as_input_errors(name, None), _opened(path, once=once) as stream:
@@ -156,7 +152,7 @@ def open_input(path: str, *, once: bool = False) -> Iterator[io.BufferedReader]:
         with _as_input_errors(name, compression):
             unpacked = _buffered(_unpacked(stream, compression))
             if inner := _compression(unpacked.peek(_HEAD)[:_HEAD]):
-                raise InputError(f"{name}: compressed by {compression} and inside by {inner}; unpack it first")
+                raise InputError(f"{name}: compressed twice, by {compression} and {inner}; unpack it first")
             _check_head(name, unpacked)
             yield unpacked
 
@@ -169,7 +165,6 @@ def _compression(head: bytes) -> Compression | None:
 
 
 def _compression_by_name(path: str, stream: io.BufferedReader) -> Compression | None:
-    """The compression that the ending promises; unpacking then says that the content is not of it."""
     return COMPRESSED_SUFFIXES.get(Path(path).suffix.lower()) if stream.peek(1) else None
 
 
@@ -181,14 +176,14 @@ def _unpacked(stream: io.BufferedReader, compression: Compression) -> io.RawIOBa
     if compression == "gzip":
         return cast(io.RawIOBase, gzip.GzipFile(fileobj=stream))
     if compression == "zstd":
-        import pyarrow  # the standard library has no zstd before Python 3.14; loading takes 0.1 s
+        import pyarrow  # the standard library has no zstd before Python 3.14; the import takes 0.1 s
 
         return cast(io.RawIOBase, _Pulled(pyarrow.CompressedInputStream(stream, "zstd").read))
     return _Pulled(_unpacked_blocks(stream, bz2.BZ2Decompressor if compression == "bzip2" else lzma.LZMADecompressor))
 
 
 class _Pulled(io.RawIOBase):
-    """A raw stream over a function that reads at most so many bytes."""
+    """A raw stream over a function that reads up to so many bytes."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
@@ -205,11 +200,7 @@ class _Pulled(io.RawIOBase):
 def _unpacked_blocks(
     source: io.BufferedReader, start: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
 ) -> Callable[[int], bytes]:
-    """Reads streams of bzip2 or xz one after the other; the library's own files end in silence at a damaged second one.
-
-    Raises:
-        EOFError: a stream ends too early.
-    """
+    """Read concatenated bzip2 or xz streams. The library's own files end silently at a damaged second one."""
     decompressor = start()
 
     def read(size: int) -> bytes:
@@ -244,14 +235,13 @@ def _as_input_errors(name: str, compression: Compression | None) -> Iterator[Non
 
 
 def _check_head(name: str, stream: io.BufferedReader) -> None:
-    """Skip a byte-order mark, and refuse what is no text, no Parquet and no workbook."""
     head = stream.peek(_HEAD)[:_HEAD]
     if head.startswith(codecs.BOM_UTF8):
         stream.read(len(codecs.BOM_UTF8))
     elif head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{name}: the text is UTF-16; save it as UTF-8")
     elif head.startswith(b"PK\x03") and row_suffix(name) != ".xlsx":
-        raise InputError(f"{name}: a zip archive; unpack it first, and give an Excel workbook the ending .xlsx")
+        raise InputError(f"{name}: a zip archive; unpack it first, or name an Excel workbook .xlsx")
     elif head[_TAR_AT:].startswith(b"ustar"):
         raise InputError(f"{name}: a tar archive; unpack it first")
     for magic, finding in _FOREIGN:
@@ -268,8 +258,8 @@ def _opened(path: str, *, once: bool) -> Iterator[io.BufferedReader]:
         yield cast(io.BufferedReader, file)
 
 
-class _Spool:
-    """The bytes read of a stream, kept in a file without a name, so that every reader begins at the first."""
+class _StreamCache:
+    """The bytes read from a stream, kept in an unnamed file so that every reader starts at the beginning."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
@@ -277,7 +267,6 @@ class _Spool:
         self._size = 0
 
     def reader(self) -> io.BufferedReader:
-        """A reader from the first byte."""
         position = 0
 
         def read(size: int) -> bytes:
@@ -297,8 +286,8 @@ class _Spool:
         return self._file.read(min(size, self._size - position))
 
 
-_STREAMS: dict[object, tuple[io.BufferedReader, _Spool | None]] = {}
-"""The streams of this process. They stay open: the number of a closed pipe would be given to another one."""
+_STREAMS: dict[object, tuple[io.BufferedReader, _StreamCache | None]] = {}
+"""The open streams of this process. They stay open, because the identity of a closed pipe could be reused."""
 
 
 def _open_stream(path: str, *, once: bool) -> io.BufferedReader:
@@ -309,14 +298,14 @@ def _open_stream(path: str, *, once: bool) -> io.BufferedReader:
             raise InputError(f"{shown_name(path)}: a stream can be read only once; save it as a file first")
         return spool.reader()
     source = cast(io.BufferedReader, sys.stdin.buffer if path == "-" else open(path, "rb", BUFFER))  # noqa: SIM115
-    spool = None if once else _Spool(source.read1)
+    spool = None if once else _StreamCache(source.read1)
     _STREAMS[key] = source, spool
     return source if spool is None else spool.reader()
 
 
 @contextmanager
 def seekable(stream: io.BufferedReader) -> Iterator[IO[bytes]]:
-    """The stream itself where it is a plain file, else a copy of it on disk: Parquet is read from its end."""
+    """Yield the stream if it is a plain file, else a copy on disk: Parquet is read from its end."""
     if isinstance(stream.raw, io.FileIO) and stream.seekable():
         yield stream
         return

@@ -1,4 +1,4 @@
-"""JSON lists."""
+"""JSON lists, streamed one row at a time."""
 
 import codecs
 import io
@@ -21,17 +21,14 @@ _IN_TEXT = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _OUTSIDE = re.compile(r'[^"\[\]{}]*+')
 _RAW_DECODE = json.JSONDecoder().raw_decode
 _CUT_TOKEN = 16
-"""An error this near the buffer's end may only mean that a literal or an escape is cut in two."""
+"""An error this close to the end of the buffer may come from a truncated literal or escape."""
 
 WRAPPERS = ("data", "rows", "examples", "instances", "samples", "items", "records")
-"""Names under which an object holds the rows of a file."""
+"""Names under which an object may have the rows of a file."""
 
 
 class _Source:
-    """The undecoded rest of the file, partly in memory.
-
-    Bytes that are not UTF-8 become lone surrogates (`surrogateescape`), so that one bad row costs only itself.
-    """
+    """The rest of the file, partly in memory; bytes that are not UTF-8 become lone surrogates."""
 
     def __init__(self, stream: io.BufferedReader, chunk: int) -> None:
         self._stream = stream
@@ -46,7 +43,7 @@ class _Source:
         self.decoder = RowDecoder()
 
     def more(self) -> None:
-        """Drop what was consumed and read on; at least doubles what is left, so re-reading a row stays linear."""
+        """Drop consumed text and read on; doubles the rest at least, so that re-reading a row stays linear."""
         rest = self.text[self.position :]
         self.dropped += self.position
         data = self._stream.read(max(self._chunk, min(len(rest), MAX_ROW_BYTES + 1 - len(rest))))
@@ -60,7 +57,7 @@ class _Source:
         self.position = position
 
     def next_character(self) -> str:
-        """The next character that is not white space, not consumed; empty at the end of the file."""
+        """Return the next character that is not white space, without consuming it; empty at the end."""
         while True:
             self.advance(_WHITE.match(self.text, self.position).end())  # type: ignore[union-attr]
             if self.position < len(self.text) or self.ended:
@@ -68,18 +65,17 @@ class _Source:
             self.more()
 
     def skip_value(self) -> None:
-        """Pass over the text, list or object that begins here, whatever its length."""
         depth, in_text = 0, False
         while True:
             pattern = _IN_TEXT if in_text else _OUTSIDE
             end = pattern.match(self.text, self.position).end()  # type: ignore[union-attr]
             self.advance(end)
-            if end >= len(self.text) - in_text and not self.ended:  # a backslash at the end belongs to what follows
+            if end >= len(self.text) - in_text and not self.ended:  # a final backslash belongs to the next chunk
                 self.more()
                 continue
             sign = self.text[end : end + 1]
             if not sign or (in_text and sign != '"'):
-                raise _BrokenListError("broken JSON list: the file ends within a row: it is cut short")
+                raise _BrokenListError("broken JSON list: the file ends within a row")
             self.advance(end + 1)
             if sign == '"':
                 in_text = not in_text
@@ -90,45 +86,36 @@ class _Source:
 
 
 class _ValueTooLongError(Exception):
-    """The value is longer than `MAX_ROW_BYTES`."""
+    """The value exceeds `MAX_ROW_BYTES`."""
 
 
 class _BrokenListError(Exception):
-    """The list cannot be followed any further from the source's position."""
+    """The list is unreadable from the source's position on."""
 
 
 def read_list(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
-    """Rows of a JSON list of objects.
+    """Stream the rows of a JSON list of objects.
 
     Args:
-        stream: the file's bytes, without a byte-order mark, opening with `[`.
-        file: the name that rows and rejects carry.
-        chunk: bytes read at a time.
+        stream: the file's bytes, without a byte-order mark, beginning with `[`.
+        file: name of the file in rows and rejects.
+        chunk: bytes to read at a time.
 
     Raises:
-        InputError: the list breaks, after the rows before that place.
+        InputError: the list is broken; raised after the rows before that place.
     """
     yield from _until_broken(_Source(stream, chunk), file, _elements)
 
 
 def read_wrapped(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
-    """Rows of the list that a JSON object holds under one of `WRAPPERS`; its other fields are passed over.
-
-    Args:
-        stream: the file's bytes, without a byte-order mark, for which `is_wrapped` holds.
-        file: the name that rows and rejects carry.
-        chunk: bytes read at a time.
-
-    Raises:
-        InputError: as `read_list`.
-    """
+    """Stream the rows of a JSON object's list under one of `WRAPPERS`; other fields are skipped. See `read_list`."""
     yield from _until_broken(_Source(stream, chunk), file, _fields)
 
 
 def is_wrapped(head: str) -> bool:
-    """True if a file that begins so is one object with its rows in a list, and not JSON lines.
+    """Return True if the start of a file is one object with its rows in a list, and not JSON lines.
 
-    JSON lines are what goes on behind a first line that is an object by itself.
+    JSON lines have a complete object in the first line and more text after it.
     """
     line, _, more = head.lstrip(_WHITESPACE).partition("\n")
     if not line.startswith("{") or (more.strip(_WHITESPACE) and is_json(line)):
@@ -159,12 +146,11 @@ def _until_broken(
         if source.next_character():
             raise _BrokenListError("text after the end of the JSON list")
     except (_BrokenListError, _ValueTooLongError) as broken:
-        way_out = "the rows from here cannot be read; correct the file here, or write one JSON object per line"
+        way_out = "fix the file here, or write one JSON object per line"
         raise InputError(f"{file}:{source.line}: {broken}; {way_out}") from broken
 
 
 def _fields(source: _Source, file: str) -> Iterator[Row | Reject]:
-    """The rows of an object's one list of rows."""
     source.next_character()
     source.advance(source.position + 1)
     wrapper = ""
@@ -187,13 +173,12 @@ def _fields(source: _Source, file: str) -> Iterator[Row | Reject]:
             return
 
 
-def _separator(source: _Source, expected: str, behind: str) -> str:
-    """Take one of these characters."""
+def _separator(source: _Source, expected: str, after: str) -> str:
     separator = source.next_character()
     if not separator or separator not in expected:
         names = " or ".join(f'"{character}"' for character in expected)
-        finding = f'got "{separator}"' if separator else "the file ends: it is cut short"
-        raise _BrokenListError(f"broken JSON list: expected {names} after {behind}, {finding}")
+        finding = f'got "{separator}"' if separator else "got the end of the file"
+        raise _BrokenListError(f"broken JSON list: expected {names} after {after}, {finding}")
     source.advance(source.position + 1)
     return separator
 
@@ -231,16 +216,11 @@ def _element(source: _Source, file: str) -> Row | Reject:
 
 
 def _decode(source: _Source) -> tuple[object, int]:
-    """The value that begins here, and its end.
-
-    Raises:
-        _ValueTooLongError: it is longer than `MAX_ROW_BYTES` characters, and neither number nor literal.
-        _BrokenListError: it cannot be read.
-    """
+    """Decode the value that begins here; return it and its end."""
     while True:
         try:
             value, end = source.decoder.raw_decode(source.text, source.position)
-            # A number that ends with the buffer may go on in the next chunk.
+            # A number at the end of the buffer may continue in the next chunk.
             if (end < len(source.text) or source.ended) and end - source.position <= MAX_ROW_BYTES:
                 return value, end
         except json.JSONDecodeError as error:
@@ -259,6 +239,6 @@ def _decode(source: _Source) -> tuple[object, int]:
 
 def _finding(source: _Source, error: json.JSONDecodeError) -> str:
     if error.pos >= len(source.text):
-        return "broken JSON list: the file ends within a row: it is cut short"
+        return "broken JSON list: the file ends within a row"
     line = source.line + source.text.count("\n", source.position, error.pos)
     return f"broken JSON list: {error.msg} at line {line}, character {source.dropped + error.pos + 1} of the file"

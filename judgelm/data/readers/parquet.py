@@ -12,16 +12,12 @@ from judgelm.errors import InputError
 
 _BATCH_ROWS = 1024
 _VALUE_BYTES = 8
-"""Of a value in memory, at least."""
+"""Minimum size of a value in memory."""
 
 
 def read_parquet(source: str | IO[bytes], file: str) -> Iterator[Row | Reject]:
-    """Stream the rows of a file, by its path or open; a null cell is None.
-
-    Raises:
-        InputError: the file is not Parquet, is damaged, or has two columns of one name.
-    """
-    import pyarrow.parquet  # takes 0.3 s, and most files are no Parquet
+    """Stream the rows of an open file or a path; null cells are None."""
+    import pyarrow.parquet  # the import takes 0.3 s
 
     rows = 0
     try:
@@ -52,11 +48,9 @@ def _text_paths(metadata: Any) -> list[str]:
 
 
 def _parquet_values(parquet: Any, compact: Any) -> Iterator[dict[str, Any] | None]:
-    """The values of each row, in batches by their bytes; None for a row beyond `MAX_ROW_BYTES`.
+    """Yield the values of each row, in batches by size; None for a row above `MAX_ROW_BYTES`.
 
-    Args:
-        parquet: the open file.
-        compact: the same file with each text that a column repeats kept once. It takes half as long again to read.
+    `compact` is the same file with dictionary-encoded texts, which takes 1.5 times as long to read.
     """
     metadata = parquet.metadata
     for (size, reader), indices in groupby(
@@ -71,7 +65,7 @@ def _parquet_values(parquet: Any, compact: Any) -> Iterator[dict[str, Any] | Non
 
 
 def _batch_rows(index: int, parquet: Any, compact: Any) -> tuple[int, Any]:
-    """The rows of a group to read at a time, and from what; 0 where a row of mean size is too long."""
+    """Return the number of rows to read at a time (0 if a mean row is too long), and the file to read from."""
     group = parquet.metadata.row_group(index)
     columns, rows = [group.column(place) for place in range(group.num_columns)], max(group.num_rows, 1)
     row_bytes = max(group.total_byte_size, _VALUE_BYTES * sum(column.num_values for column in columns), 1) / rows
@@ -91,7 +85,7 @@ def _batch_rows(index: int, parquet: Any, compact: Any) -> tuple[int, Any]:
 
 
 def _longest_text(array: Any) -> int:
-    """Of the texts that an array keeps once, the number of bytes of the longest."""
+    """Return the bytes of the longest dictionary-encoded text."""
     from pyarrow import compute, types
 
     if types.is_dictionary(array.type):
@@ -112,7 +106,7 @@ def _batch_values(batch: Any) -> Iterator[dict[str, Any] | None]:
 
 
 def _unpacked_bytes(array: Any) -> int:
-    """The bytes of an array's values, with what it keeps once counted as often as it is there."""
+    """Return the bytes of an array's values with dictionaries expanded."""
     from pyarrow import compute, types
 
     if types.is_dictionary(array.type) and not types.is_primitive(array.type.value_type):
@@ -126,7 +120,6 @@ def _unpacked_bytes(array: Any) -> int:
 
 
 def _refuse_doubled(file: str, fields: list[Any], inside: str) -> None:
-    """Refuse two fields of one name, in the table or in a structure of it."""
     for name, count in Counter(field.name for field in fields).items():
         if count > 1:
             raise InputError(f'{file}: column "{inside}{name}" appears {count} times; rename or leave out all but one')

@@ -1,4 +1,4 @@
-"""Values and fields of a row, each checked once, with errors that name file, line, field, finding and way out."""
+"""Values of rows: decoding, conversion and display in errors."""
 
 import ast
 import hashlib
@@ -17,8 +17,8 @@ from string import ascii_lowercase
 
 from judgelm.jsonl import parse_json
 
-_LONGEST_LITERAL = 1_000_000
-_DEEPEST_LITERAL = 30
+_MAX_LITERAL = 1_000_000
+_MAX_LITERAL_DEPTH = 30
 _OPENING = ("[", "(", "{")
 _LIKE_PYTHON = re.compile(r"[\[{][\[({\s]*+(?:(?:None|nan|True|False|[-\d.]++)[,\s]++)*+'.*[\]}]", re.DOTALL)
 _QUOTED_TUPLE = re.compile(r"\(\s*+[\[{]*+\s*+['\"]")
@@ -27,10 +27,7 @@ _NAN_CELLS = frozenset({"NaN", "nan"})
 
 
 class RowDecoder:
-    """Decodes JSON and says why a value cannot be a row's: a key that comes twice, a number that is not finite.
-
-    NaN is decoded as null: it is how tables write a missing value.
-    """
+    """Decodes JSON and reports duplicate keys and infinite numbers. NaN becomes null."""
 
     def __init__(self) -> None:
         self._problem = ""
@@ -40,21 +37,21 @@ class RowDecoder:
         )
 
     def decode(self, text: str) -> object:
-        """The value of a text.
+        """Decode a text.
 
         Raises:
-            ValueError, RecursionError: it is no JSON, or nested too deeply.
+            ValueError, RecursionError: it is not JSON, or nested too deeply.
         """
         self._problem, self._infinite = "", False
         return self._decoder.decode(text)
 
     def raw_decode(self, text: str, position: int) -> tuple[object, int]:
-        """The value that begins at a position, and its end; raises as `decode`."""
+        """Return the value that begins at a position, and its end; raises like `decode`."""
         self._problem, self._infinite = "", False
         return self._decoder.raw_decode(text, position)
 
     def problem_of(self, value: object) -> str:
-        """The problem of the value that was decoded last, empty where there is none."""
+        """Return the problem of the last decoded value; empty without any."""
         return self._problem or (infinite_number(value) if self._infinite else "")
 
     def _object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -75,21 +72,21 @@ class RowDecoder:
 
 
 def infinite_number(value: object) -> str:
-    """The problem of a row with an infinite number; empty without any."""
+    """Return the problem of a row with an infinite number; empty without any."""
     found = _found(value, lambda leaf: isinstance(leaf, float) and math.isinf(leaf))
     if found is None:
         return ""
-    return f'field "{found[0]}": expected a finite number, got {raw_text(found[1])}; write null where there is none'
+    return f'field "{found[0]}": expected a finite number, got {raw_text(found[1])}; write null for a missing one'
 
 
 def bytes_in(value: object) -> str:
-    """The problem of a row with bytes, which no JSON file can hold; empty without any."""
+    """Return the problem of a row with bytes; empty without any."""
     found = _found(value, lambda leaf: isinstance(leaf, bytes))
-    return "" if found is None else f'field "{found[0]}": holds bytes, which JSON cannot hold; leave the column out'
+    return "" if found is None else f'field "{found[0]}": contains bytes, which JSON cannot encode; drop the column'
 
 
 def _found(value: object, unwanted: Callable[[object], bool]) -> tuple[str, object] | None:
-    """An unwanted value and its place, such as `scores[1]` or `image.bytes`; None where there is none."""
+    """Return the path (`scores[1]`, `image.bytes`) and value of an unwanted leaf, or None."""
     pending = [("", value)]
     while pending:
         path, item = pending.pop()
@@ -103,7 +100,7 @@ def _found(value: object, unwanted: Callable[[object], bool]) -> tuple[str, obje
 
 
 def plain_value(value: object) -> object:
-    """A value of a Parquet file as JSON has it: null for NaN, text for dates and times; bytes stay bytes."""
+    """Return a Parquet value as JSON has it: null for NaN, text for dates and times. Bytes stay bytes."""
     if value is None or isinstance(value, str | bool | int | bytes):
         return value
     if isinstance(value, float):
@@ -118,7 +115,7 @@ def plain_value(value: object) -> object:
 
 
 def raw_text(value: object) -> str:
-    """A raw row, or a value of one, as JSON text for errors and rejects; bytes as their number."""
+    """Return a row or value as JSON for errors and rejects; bytes are shown by their number."""
     return json.dumps(value, ensure_ascii=False, default=_shown)
 
 
@@ -127,13 +124,13 @@ def _shown(value: object) -> str:
 
 
 def cell_value(cell: str) -> object:
-    """The value of a table's cell: None for NaN, a list or object for Python's notation of one, else the text itself.
+    """Parse a table cell: None for NaN, a list or object written in Python's notation, else the text itself.
 
-    pandas writes columns of lists in Python's notation (`['a', "it's"]`). JSON stays text, since an answer may be JSON;
-    fields that hold lists read it.
+    pandas writes columns of lists in Python's notation (`['a', "it's"]`). JSON stays text, because an answer may be
+    JSON.
 
     Raises:
-        ValueError: the cell looks like Python's notation, and cannot be read as literals alone.
+        ValueError: the cell looks like Python's notation but is not made of literals.
     """
     if cell in _NAN_CELLS:
         return None
@@ -146,22 +143,22 @@ def cell_value(cell: str) -> object:
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
         if not _LIKE_PYTHON.fullmatch(text):
             return cell
-        finding = f"looks like a list in Python's notation, which cannot be read: {_reason(error)}"
+        finding = f"looks like a list in Python's notation but cannot be parsed: {_reason(error)}"
         raise ValueError(f"{finding}; {_OTHER_FILE}") from error
     if _strings_in_a_row(text):
-        finding = f"a list without commas between its texts, as numpy writes it, got {text[:40]!r}"
+        finding = f"a numpy list without commas between its texts: {text[:40]!r}"
         raise ValueError(f"{finding}; {_OTHER_FILE}")
     return value
 
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
-        return "no list of literals"
+        return "not a list of literals"
     return re.sub(r" on line 1|: <ast.*", "", str(error)) or type(error).__name__
 
 
 def is_json(text: str) -> bool:
-    """True if the text is JSON."""
+    """Return True if the text is JSON."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -170,24 +167,19 @@ def is_json(text: str) -> bool:
 
 
 def _literal(text: str) -> list[object] | dict[str, object]:
-    """A list, tuple or dict of literals, as JSON has it; nothing is evaluated.
-
-    Raises:
-        ValueError, SyntaxError, MemoryError, RecursionError: it is something else, or too long or too deep.
-    """
-    if len(text) > _LONGEST_LITERAL:
-        raise ValueError(f"it is longer than {_LONGEST_LITERAL:,} characters")
+    if len(text) > _MAX_LITERAL:
+        raise ValueError(f"longer than {_MAX_LITERAL:,} characters")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of escapes that Python does not know
+        warnings.simplefilter("ignore")  # invalid escape sequences
         value = _of_literal(ast.literal_eval(text), depth=0)
     if not isinstance(value, list | dict):
-        raise ValueError("no list")
+        raise ValueError("not a list")
     return value
 
 
 def _of_literal(value: object, depth: int) -> object:
-    if depth > _DEEPEST_LITERAL:
-        raise ValueError(f"nested more than {_DEEPEST_LITERAL} deep")
+    if depth > _MAX_LITERAL_DEPTH:
+        raise ValueError(f"nested more than {_MAX_LITERAL_DEPTH} deep")
     if isinstance(value, list | tuple):
         return [_of_literal(part, depth + 1) for part in value]
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
@@ -198,7 +190,7 @@ def _of_literal(value: object, depth: int) -> object:
 
 
 def _strings_in_a_row(text: str) -> bool:
-    """True where two string literals follow each other, which Python takes for one."""
+    """Return True if two string literals follow each other, which Python would concatenate."""
     tokens = (token.type for token in tokenize.generate_tokens(io.StringIO(text).readline))
     real = [token for token in tokens if token not in (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT)]
     return any(pair == (tokenize.STRING, tokenize.STRING) for pair in pairwise(real))
@@ -210,14 +202,14 @@ MODEL_FIELDS = frozenset(
     | {"generator", "generator_1", "generator_2", "response_model"}
     | {f"answer{index}_model_id" for index in range(1, 27)}
 )
-"""Fields that name the models of answers."""
+"""Fields with model names."""
 
 _SHOWN = 60
 _WHOLE = re.compile(r"(-?[1-9]\d*|0)\.0+")
 
 
 def describe(value: object) -> str:
-    """A value as errors show it: `the number 42`, `null`, `[NaN, 3]`."""
+    """Show a value in an error: `the number 42`, `null`, `[NaN, 3]`."""
     if value is None:
         return "null"
     text = raw_text(value)
@@ -226,7 +218,7 @@ def describe(value: object) -> str:
 
 
 def encodable(text: str) -> bool:
-    """True if UTF-8 can encode the text: it holds no half of a surrogate pair."""
+    """Return True if UTF-8 can encode the text: it has no half surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -235,7 +227,7 @@ def encodable(text: str) -> bool:
 
 
 def list_value(value: object) -> object:
-    """The JSON list that a text holds, as a table's cell does; else the value itself."""
+    """Parse a JSON list in a text (a table cell); return other values unchanged."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         with suppress(ValueError):
             return parse_json(value)
@@ -247,12 +239,12 @@ _BLANKS = re.compile(r"[\s\u200b-\u200f\u2060\ufeff]+")
 
 
 def model_name(name: str) -> str:
-    """A model's name without the blanks around it, those of no width included."""
+    """Return a model name without surrounding spaces, including zero-width ones."""
     return name if name[:1].isalnum() and name[-1:].isalnum() else _OUTER_BLANKS.sub("", name)
 
 
 def strip_model_names(data: dict[str, object]) -> None:
-    """Remove the blanks around the models' names of a row, in place."""
+    """Strip the model names of a row in place."""
     for name in MODEL_FIELDS.intersection(data):
         value = list_value(data[name])
         if isinstance(value, str):
@@ -262,13 +254,13 @@ def strip_model_names(data: dict[str, object]) -> None:
 
 
 def similar_names_notes(names: Iterable[str]) -> list[str]:
-    """A sentence for each group of models' names that differ only in case or blanks."""
+    """Return a note for each group of model names that differ only in case or spaces."""
     groups: dict[str, dict[str, None]] = {}
     for name in names:
         groups.setdefault(_BLANKS.sub("", name).casefold(), {})[name] = None
     return [
         f"The models {' and '.join(json.dumps(name, ensure_ascii=False) for name in group)} differ only in case or "
-        "blanks and are counted apart; write one name if they are one model."
+        "spaces and are counted separately; use one name if they are the same model."
         for group in groups.values()
         if len(group) > 1
     ]
@@ -276,7 +268,7 @@ def similar_names_notes(names: Iterable[str]) -> list[str]:
 
 @lru_cache
 def left_over_names(names: tuple[str, ...], pattern: str, count: int) -> tuple[str, ...]:
-    """The names that are a pattern's, without case and blanks around, beyond the first `count` of them."""
+    """Return the names that match a pattern (ignoring case and spaces) beyond the first `count`."""
     numbers = pattern.format(1) in names
     prefix, _, suffix = pattern.partition("{}")
     index = "[0-9]+" if numbers else "[a-z]"
@@ -286,19 +278,19 @@ def left_over_names(names: tuple[str, ...], pattern: str, count: int) -> tuple[s
 
 
 def whole_number(text: str) -> str:
-    """The text, `1` for `1.0`."""
+    """Return `1` for `1.0`, other text unchanged."""
     match = _WHOLE.fullmatch(text)
     return text if match is None else match[1]
 
 
 def content_id(question: str, answers: Sequence[str], reference: str | None) -> str:
-    """An id for a row without one: a hash of what it says, so that it is the same in every file and run."""
+    """Return an id for a row without one: a hash of its content, the same in every file and run."""
     content = json.dumps([question, *answers, reference]).encode()
     return f"c-{hashlib.blake2b(content, digest_size=8).hexdigest()}"
 
 
 def as_float(value: object) -> float:
-    """The value as a float; NaN for other types and for integers beyond the largest float."""
+    """Convert to float; NaN for other types and for integers that are too large."""
     try:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     except OverflowError:

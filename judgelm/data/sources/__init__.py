@@ -1,1 +1,1 @@
-"""Published layouts of samples, labels and judgments: one table of sources, and the functions that read them."""
+"""Published layouts of samples, labels and judgments, and their readers. Unusable files and rows raise InputError."""

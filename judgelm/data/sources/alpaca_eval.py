@@ -1,8 +1,8 @@
 """AlpacaEval's judgments, as rows to judge and as comparisons of a model with a baseline for win rates.
 
-The published annotations, or the same as three tables without repeated texts. A row holds `instruction`, `output_1`
-(the baseline's), `output_2` (the model's), `generator_1`, `generator_2`, `annotator` and `preference`: 1 is the first
-output, 2 the second, 1.5 (and the older 0) a tie, and a number between them where the judge gave a probability.
+They are annotations or the same as three tables without repeated texts. A row has `instruction`, `output_1` (the
+baseline's), `output_2` (the model's), `generator_1`, `generator_2`, `annotator` and `preference`: 1 is the first
+output, 2 the second, 1.5 (or the older 0) a tie; values between come from the judge's probabilities.
 
 Source: tatsu-lab/alpaca_eval, `src/alpaca_eval/utils.py` and `metrics/helpers.py`.
 """
@@ -37,16 +37,12 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
 
 
 def load_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Entries of annotations; a judgment that came before is a reject."""
+    """Read annotations; a repeated judgment is rejected."""
     yield from converted_annotations(files, partial(_entry, set()), on_reject)
 
 
 def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T], on_reject: OnReject) -> Iterator[T]:
-    """Each annotation of files or of the three tables, with its texts and the id that an imported row has, converted.
-
-    Raises:
-        InputError: a file has another shape, or none of its rows can be used.
-    """
+    """Convert each annotation of files or of the three tables, given its row with texts and its id."""
     if not are_tables(files):
         for path in files:
             yield from convert_file(path, _ANNOTATIONS, lambda row, _: convert(row, _annotation_id(row)), on_reject)
@@ -62,12 +58,11 @@ def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T]
 
 
 def are_tables(files: Sequence[str]) -> bool:
-    """True for the three tables."""
+    """Return True for the three tables."""
     return {Path(path).stem for path in files} == _TABLES.keys()
 
 
 def _columns(path: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
-    """The columns of a table, by name; a row number is an index into them."""
     columns: dict[str, list[Any]] = {name: [] for name in names}
     for row in read_rows(path):
         if not isinstance(row, Row) or any(name not in row.data for name in names):
@@ -78,7 +73,6 @@ def _columns(path: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
 
 
 def _with_texts(instructions: dict[str, list[Any]], outputs: dict[str, list[Any]], row: Row) -> Row:
-    """The row with the texts in place of row numbers."""
     data = dict(row.data)
     data["instruction"] = instructions["instruction"][_index(row, "instruction", len(instructions["instruction"]))]
     for side in (1, 2):
@@ -88,28 +82,25 @@ def _with_texts(instructions: dict[str, list[Any]], outputs: dict[str, list[Any]
 
 
 def _index(row: Row, name: str, rows: int) -> int:
-    """The row number in a field, below `rows`."""
     index = row.data[name]
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < rows:
-        raise row.field_error(name, f"expected a row number below {rows}, got {describe(index)}; give one set's tables")
+        raise row.field_error(name, f"expected a row number below {rows}, got {describe(index)}; give matching tables")
     return index
 
 
 def _entry(seen: set[str], row: Row, name: str) -> Entry:
-    """A judgment; its annotator is in the metadata, since a pair may be judged by several."""
     sample, label = alpaca_eval_sample(row), alpaca_eval_label(row, False)
     if label is None:
-        raise row.error("no preference; the judge gave none, leave the row out")
+        raise row.error("no preference: the judge failed; leave the row out")
     annotator = _annotator(row)
     if name in seen:
-        raise row.error("the same annotator judged this pair before in this import; one judgment stays")
+        raise row.error("the same annotator already judged this pair in this import; keep one judgment")
     seen.add(name)
     metadata = {"annotator": annotator} if annotator else {}
     return Entry(plain_row(replace(sample, id=name, metadata=metadata), label))
 
 
 def _annotation_id(row: Row) -> str:
-    """A hash of the pair and its annotator."""
     sample = alpaca_eval_sample(row)
     content = json.dumps([sample.question, *sample.answers, *sample.answer_models, _annotator(row)]).encode()
     return f"ae-{hashlib.blake2b(content, digest_size=8).hexdigest()}"
@@ -125,16 +116,16 @@ _DIFFICULTY = "instruction_difficulty"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One instruction, answered by a baseline and by a model.
+    """An instruction answered by a baseline and by a model.
 
     Attributes:
         instruction: its text.
-        index: its id where the row has one, which a table of difficulties may name it by.
+        index: its id, if any; a table of difficulties may use it.
         baseline: model of the first output.
         model: model of the second output.
         annotator: name of the judge.
-        preference: probability that the model's output is better, 0.5 for a tie; None where the judge failed.
-        lengths: of the baseline's and of the model's output, in characters.
+        preference: probability that the model's output is better; None if the judge failed.
+        lengths: characters of the baseline's and the model's output.
     """
 
     instruction: str
@@ -147,11 +138,7 @@ class Comparison:
 
 
 def read_annotations(path: str, *, on_reject: OnReject = raise_reject) -> Iterator[Comparison]:
-    """The comparisons of a file of AlpacaEval's annotations.
-
-    Raises:
-        InputError: the file cannot be read, or none of its rows can be used.
-    """
+    """Read AlpacaEval's annotations as comparisons."""
     return convert_rows(read_rows(path), _comparison, path=path, expected=_COMPARISON_NEEDS, on_reject=on_reject)
 
 
@@ -181,13 +168,7 @@ def _preference(row: Row) -> float | None:
 
 
 def read_difficulties(path: str) -> dict[str, float]:
-    """Difficulty of each instruction, by its text or its index: rows of `instruction` or `index`, and the difficulty.
-
-    AlpacaEval publishes its own as `instruction_difficulty.csv` beside its data set.
-
-    Raises:
-        InputError: the file cannot be read, or a row has no such fields.
-    """
+    """Read the difficulty of each instruction, by text or index (AlpacaEval's `instruction_difficulty.csv`)."""
 
     def read(row: Row) -> tuple[str, float]:
         name = row.optional_text("instruction") or row.id(("index", "id", ""))
@@ -199,11 +180,7 @@ def read_difficulties(path: str) -> dict[str, float]:
 
 
 def are_two_outputs(paths: Sequence[str], *, sheet: str | None = None) -> bool:
-    """True for two inputs that are both AlpacaEval outputs, one answer per instruction each.
-
-    Raises:
-        InputError: one of two cannot be read.
-    """
+    """Return True for two files of AlpacaEval outputs."""
     if len(paths) != 2:
         return False
     rows = [first_row(path, sheet=sheet) for path in paths]
@@ -211,12 +188,9 @@ def are_two_outputs(paths: Sequence[str], *, sheet: str | None = None) -> bool:
 
 
 def join_outputs(first_path: str, second_path: str, *, sheet: str | None = None) -> Iterator[Row | Reject]:
-    """AlpacaEval outputs of two models, joined by instruction; the second file is held in memory.
+    """Join the outputs of two models by instruction; the second file is held in memory.
 
-    A row without partner, or with a repeated instruction, is a reject.
-
-    Raises:
-        InputError: one of the files cannot be read, or does not hold AlpacaEval outputs.
+    A row without a partner, or with a repeated instruction, is rejected.
     """
     partners: dict[str, Row] = {}
     for row in _outputs(second_path, sheet):
@@ -239,7 +213,6 @@ def join_outputs(first_path: str, second_path: str, *, sheet: str | None = None)
 
 
 def _outputs(path: str, sheet: str | None) -> Iterator[Row | Reject]:
-    """Rows with a new instruction; the others as rejects."""
     seen: set[str] = set()
     any_good = False
     for row in read_rows(path, sheet=sheet):
@@ -249,7 +222,7 @@ def _outputs(path: str, sheet: str | None) -> Iterator[Row | Reject]:
         instruction = row.data.get("instruction")
         if not isinstance(instruction, str) or "output" not in row.data:
             if not any_good:
-                finding = "two input files are joined only where both hold AlpacaEval outputs (instruction, output)"
+                finding = "expected AlpacaEval outputs (instruction, output) to join two input files"
                 raise row.error(f"{finding}; found the fields {', '.join(row.data) or 'none'}")
             yield reject_row(row, InputError(f'field "instruction": expected text, got {describe(instruction)}'))
         elif instruction in seen:

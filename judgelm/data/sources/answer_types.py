@@ -1,4 +1,8 @@
-"""Answer types."""
+"""Types of a question's answer.
+
+The paper names eight types and what identifies them, but not its rules; these rules are ours. They look only at the
+question, except for yes and no; the first matching rule decides. Source: QA-Judge, Table 13.
+"""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +12,7 @@ AnswerType = Literal["place", "name", "job", "date", "number", "year", "bool", "
 
 
 ANSWER_TYPES: tuple[AnswerType, ...] = ("string", "place", "name", "job", "date", "number", "year", "bool")
-"""In the order of the paper's Table 1, Bool last."""
+"""In the order of the paper's Table 1, with Bool last."""
 
 
 _BOOL = re.compile(
@@ -51,7 +55,7 @@ _NUMBERS = (
 
 
 def _asks_for(nouns: str) -> re.Pattern[str]:
-    """`which river city ...` and `what is the capital ...`: the noun stands soon behind the question's word."""
+    """Match `which river city ...` and `what is the capital ...`: the noun soon follows the question word."""
     return re.compile(rf"{_ASKING}(?:{_OF_TYPE}|\s+{_IS_THE})(?:{nouns})\b", re.IGNORECASE)
 
 
@@ -74,12 +78,7 @@ _RULES: tuple[tuple[AnswerType, tuple[re.Pattern[str], ...]], ...] = (
 
 
 def answer_type(question: str, golds: Sequence[str] = ()) -> AnswerType:
-    """The type of a question's answer.
-
-    Args:
-        question: its text.
-        golds: its gold answers, each as one text, where they are known.
-    """
+    """Return the type of a question's answer; `golds` are its gold answers, if known."""
     plain = [gold.strip().rstrip(".!").lower() for gold in golds]
     if plain and all(gold in ("yes", "no") for gold in plain):
         return "bool"

@@ -1,8 +1,8 @@
-r"""Dialogues in a row's fields, and the one question with two answers that two of them make.
+"""Dialogues in a row's fields, and the question with two answers that two of them form.
 
-A field holds chat messages (`role` and `content`, or ShareGPT's `from` and `value`), an HH-RLHF text
-(`\n\nHuman: ...\n\nAssistant: ...`) or one text. A question of one user turn is that turn's text; a longer dialogue is
-written turn by turn as `User: ...`, `Assistant: ...` and `System: ...` with a blank line between: no turn is lost.
+A field has chat messages (`role` and `content`, or ShareGPT's `from` and `value`), an HH-RLHF text (`Human:` and
+`Assistant:` after blank lines) or one text. A question of one user turn is its text; a longer dialogue is written as
+`User: ...`, `Assistant: ...` and `System: ...`, separated by blank lines.
 """
 
 import json
@@ -29,7 +29,7 @@ _HH_TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message of a dialogue, with the images that it shows."""
+    """A message of a dialogue with its images."""
 
     role: Role
     text: str
@@ -37,16 +37,13 @@ class Turn:
 
 
 def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, ...]:
-    """The turns that a field holds, at least one.
+    """Return the turns in a field, at least one.
 
     Args:
         row: the row.
-        name: the field.
-        alone: role of a text that is no dialogue.
-        needs: what each row needs, for the error when the field is missing.
-
-    Raises:
-        InputError: the field holds neither text nor messages.
+        name: name of the field.
+        alone: role of a text that is not a dialogue.
+        needs: the required fields, for the error if the field is missing.
     """
     value = row.data.get(name)
     messages = message_list([value] if isinstance(value, dict) and {"role", "from"} & value.keys() else value)
@@ -62,7 +59,7 @@ def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, .
 
 
 def message_list(value: object) -> list[dict[str, object]] | None:
-    """A list of objects, also as text in JSON or in Python's notation; None for anything else."""
+    """Return a list of objects, also from JSON or Python's notation; None for anything else."""
     if isinstance(value, str):
         text, value = value, list_value(value)
         if not isinstance(value, list) and text.lstrip().startswith("[{"):
@@ -78,7 +75,7 @@ def _read_turn(row: Row, location: str, message: dict[str, object]) -> Turn:
     role = message.get(role_name)
     if not isinstance(role, str) or role.lower() not in _ROLES:
         finding = f"expected user, assistant or system, got {describe(role)}"
-        way_out = "leave the row out; --mode trajectory judges dialogues with the results of tools"
+        way_out = "leave the row out; use --mode trajectory for dialogues with tool results"
         raise row.field_error(f"{location}.{role_name}", f"{finding}; {way_out}")
     where = f"{location}.{text_name}"
     content, images = message.get(text_name), tuple[str, ...]()
@@ -87,14 +84,14 @@ def _read_turn(row: Row, location: str, message: dict[str, object]) -> Turn:
         content = "\n".join(part for part in parts if isinstance(part, str))
         images = tuple(image for part in parts if isinstance(part, tuple) for image in part)
     if images and _ROLES[role.lower()] == "assistant":
-        raise row.field_error(where, "an answer with an image cannot be judged; leave the row out")
+        raise row.field_error(where, "answers with images cannot be judged; leave the row out")
     if calls := _calls(message):
         content = f"{content}\n\n{calls}" if content else calls
     return Turn(_ROLES[role.lower()], row.with_data({where: content}).text(where, "a text per message"), images)
 
 
 def _part(row: Row, where: str, part: object) -> str | tuple[str, ...]:
-    """The text of a part of a message, or the image; no image where it is among the row's `images`."""
+    """Return the text of a message part, or its image; no image if it is in the row's `images`."""
     if isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text"):
         if isinstance(text := part.get("text"), str):
             return text
@@ -107,7 +104,7 @@ def _part(row: Row, where: str, part: object) -> str | tuple[str, ...]:
 
 
 def _calls(message: Mapping[str, object]) -> str:
-    """The calls of tools in a message as JSON: name and arguments of each; empty without any."""
+    """Return a message's tool calls as JSON (name and arguments); empty without any."""
     listed = message.get("tool_calls") or ([message["function_call"]] if message.get("function_call") else [])
     calls: list[object] = []
     for call in listed if isinstance(listed, list) else [listed]:
@@ -120,7 +117,6 @@ def _calls(message: Mapping[str, object]) -> str:
 
 
 def _hh_turns(text: str) -> tuple[Turn, ...]:
-    """The turns of an HH-RLHF dialogue without the blanks around them; none where the text is no such dialogue."""
     if not text.lstrip().startswith("Human:") or "\n\nAssistant:" not in text:
         return ()
     parts = _HH_TURN.split(text)[1:]
@@ -131,11 +127,7 @@ def _hh_turns(text: str) -> tuple[Turn, ...]:
 
 
 def full_dialogue(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, name: str) -> tuple[Turn, ...]:
-    """The whole dialogue of one side; its field holds the answer alone, or the prompt and the answer.
-
-    Raises:
-        InputError: the side holds a dialogue without the prompt.
-    """
+    """Return the whole dialogue of one side, whose field has only the answer, or prompt and answer."""
     if not prompt or side[0].role == "assistant":
         return prompt + side
     prompt_texts = [turn.text.strip() for turn in prompt if turn.role != "system"]
@@ -144,29 +136,24 @@ def full_dialogue(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, na
     if side_texts[: len(prompt_texts)] == prompt_texts or (len(prompt_texts) == 1 and prompt_texts[0] in users):
         has_system = any(turn.role == "system" for turn in side)
         return side if has_system else tuple(turn for turn in prompt if turn.role == "system") + side
-    raise row.field_error(name, "its dialogue does not hold the prompt; leave the prompt out, or keep the answer alone")
+    raise row.field_error(name, "the dialogue does not contain the prompt; remove the prompt, or keep only the answer")
 
 
 def question_and_answers(
     row: Row, names: tuple[str, str], sides: tuple[tuple[Turn, ...], tuple[Turn, ...]]
 ) -> tuple[str, tuple[str, str], tuple[str, ...]]:
-    """The dialogue that both sides share, as a question with its images, and the last turn of each as the answers.
-
-    Raises:
-        InputError: a side does not end with the assistant, they differ before the last turn, or no user turn exists.
-    """
+    """Return the shared dialogue as a question, the last turn of each side as the answers, and the images."""
     for name, side in zip(names, sides, strict=True):
         if side[-1].role != "assistant":
-            finding = f"its last turn is the {side[-1].role}'s, expected the assistant's"
+            finding = f"expected the assistant's turn last, got the {side[-1].role}'s"
             raise row.field_error(name, f"{finding}; cut the dialogue after an answer, or leave the row out")
     first, second = sides
     shared = 0
     while shared < min(len(first), len(second)) and first[shared] == second[shared]:
         shared += 1
     if len(first) != len(second) or shared < len(first) - 1:
-        location = f"{names[0]} and {names[1]} part at turn {shared + 1} of {len(first)} and {len(second)}"
-        way_out = "a pair is one dialogue with two last answers, so cut both after that turn or leave the row out"
-        raise row.error(f"{location}, before the last one; {way_out}")
+        finding = f"{names[0]} and {names[1]} differ at turn {shared + 1} of {len(first)} and {len(second)}"
+        raise row.error(f"{finding}, before the last one; cut both after that turn, or leave the row out")
     if not any(turn.role == "user" for turn in first[:-1]):
         raise row.error(f"no question before the answers in {names[0]} and {names[1]}; add a prompt")
     images = tuple(image for turn in first[:-1] for image in turn.images)
@@ -174,7 +161,7 @@ def question_and_answers(
 
 
 def render_turns(turns: tuple[Turn, ...]) -> str:
-    """A dialogue as a question: one user turn unchanged, more turns with their speakers before them."""
+    """Return a single user turn unchanged, more turns with their speakers."""
     if len(turns) == 1 and turns[0].role == "user":
         return turns[0].text
     return "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
@@ -190,16 +177,12 @@ _DIALOGUE_FIELDS = frozenset(
 
 
 def dialogue_sample(row: Row) -> Sample:
-    """A dialogue with its turns in the metadata; question, answers and reference are the last turn's.
-
-    Raises:
-        InputError: turns that are none, with the row's place.
-    """
+    """Read a dialogue: its turns become metadata; question, answers and reference are the last turn's."""
     turns = row.data["turns"] if "turns" in row.data else turns_of_sides(row)
     last = turns[-1] if isinstance(turns, list) and turns else None
     if not isinstance(last, dict) or not isinstance(last.get("answers"), list) or not last["answers"]:
         finding = f'expected a list of {{"question": ..., "answers": [...]}}, got {describe(turns)}'
-        raise row.field_error("turns", f"{finding}; put each assistant's answer beside its question")
+        raise row.field_error("turns", f"{finding}; put the answers next to their question")
     last_turn = {"question": last.get("question"), "answers": last["answers"], "reference": last.get("reference")}
     whole = row.with_data(last_turn | {name: row.data[name] for name in last_turn if row.data.get(name) is not None})
     answers, reference = whole.text_list("answers"), whole.reference()
@@ -221,12 +204,9 @@ def dialogue_sample(row: Row) -> Sample:
 
 
 def turns_of_sides(row: Row) -> list[dict[str, object]]:
-    """Two assistants' whole dialogues as turns, whose user turns are the same.
+    """Return two assistants' dialogues with the same user turns as turns.
 
-    `turn`, where the row has it, says after which of the user's turns the vote was given; what follows does not count.
-
-    Raises:
-        InputError: a side is no dialogue of questions and answers in turn, or the user turns differ.
+    `turn` is the user turn after which the vote was given; later turns are cut off.
     """
     sides = [_asked_and_answered(row, name) for name in _SIDES]
     voted = row.data.get("turn")
@@ -234,7 +214,7 @@ def turns_of_sides(row: Row) -> list[dict[str, object]]:
         sides = [side[:voted] for side in sides]
     first, second = sides
     if [question for question, _ in first] != [question for question, _ in second]:
-        finding = "the user's turns are not the same in both, so this is no pair of dialogues"
+        finding = "the user's turns differ"
         raise row.error(f"{' and '.join(_SIDES)}: {finding}; leave the row out")
     return [
         {"question": question, "answers": [answer, other]}
@@ -243,13 +223,13 @@ def turns_of_sides(row: Row) -> list[dict[str, object]]:
 
 
 def _asked_and_answered(row: Row, name: str) -> list[tuple[str, str]]:
-    """(question, answer) of each turn; a system message goes before the first question."""
+    """Return (question, answer) of each turn; a system message is put before the first question."""
     turns = list(read_turns(row, name, alone="assistant", needs=_DIALOGUE_NEEDS))
     if len(turns) > 1 and turns[0].role == "system":
         turns[:2] = [Turn(turns[1].role, f"{turns[0].text}\n\n{turns[1].text}")]
     roles = [turn.role for turn in turns]
     if roles != ["user", "assistant"] * (len(turns) // 2):
-        raise row.field_error(name, "expected the user and the assistant in turn, an answer last; leave the row out")
+        raise row.field_error(name, "expected alternating user and assistant turns, an answer last; leave the row out")
     return [(question.text, answer.text) for question, answer in zip(turns[::2], turns[1::2], strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""GSM8K."""
+"""GSM8K and GSM-Symbolic: models' solutions, pairs of a correct and a wrong solution, and questions to answer."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ def first_fields(path: str) -> set[str]:
 
 
 def load_gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Models' solutions, or questions to answer, of GSM8K."""
+    """Read GSM8K's solutions of models, or its questions."""
     for path in files:
         needs = ("question", "ground_truth") if "ground_truth" in first_fields(path) else ("question", "answer")
         make = partial(_gsm8k_entries, gold_field=needs[1])
@@ -36,12 +36,12 @@ def load_gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 def _gsm8k_entries(row: Row, row_number: int, gold_field: str) -> list[Entry]:
     if {"instance", "original_id"} <= row.data.keys():
-        raise row.error("a row of GSM-Symbolic, whose lines do not name its questions; import it as gsm-symbolic")
+        raise row.error("a row of GSM-Symbolic; import it as gsm-symbolic")
     question = row.text("question", "question, answer")
     worked = row.text(gold_field, "question, answer")
     gold = canonical(worked, "number") if "####" in worked or gold_field == "ground_truth" else None
     if gold is None:
-        raise row.field_error(gold_field, 'no final number behind "####"; this is no row of GSM8K')
+        raise row.field_error(gold_field, 'no final number after "####"; give GSM8K\'s files')
     metadata = {"data_set": _GSM8K, "solution": worked}
     question_sample = Sample(id=f"gsm8k-{row_number}", question=question, answers=(), reference=gold, metadata=metadata)
     if gold_field == "answer":
@@ -52,7 +52,6 @@ def _gsm8k_entries(row: Row, row_number: int, gold_field: str) -> list[Entry]:
 
 
 def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
-    """Model, text and truth of each solution in a row."""
     solved = {name: value for name, value in row.data.items() if isinstance(value, dict) and "solution" in value}
     if not solved:
         raise row.error('no model has a "solution" in this row; give example_model_solutions.jsonl')
@@ -69,10 +68,10 @@ GSM8K_SOLUTIONS = Shape(name=_GSM8K, needs=("question", "ground_truth"))
 
 
 def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
-    """Every pair of a right and a wrong solution; names of models decide the order, and truth takes no part in it."""
+    """Return every pair of a correct and a wrong solution, ordered by model name so that the order reveals nothing."""
     gold = canonical(row.text("ground_truth", "question, ground_truth"), "number")
     if gold is None:
-        raise row.field_error("ground_truth", "no final number; this is no row of GSM8K's solutions")
+        raise row.field_error("ground_truth", "no final number; give GSM8K's solutions")
     question = row.text("question", "question, ground_truth")
     entries: list[Entry | Reject] = []
     for first, second in combinations(sorted(_solutions(row, gold)), 2):
@@ -88,7 +87,7 @@ def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
 
 
 def judged_answer(question: Sample, model: str, answer: str, *, truth: bool) -> Entry:
-    """One model's answer to a question, and whether it is right."""
+    """Return one model's answer to a question, with its truth."""
     sample = replace(
         question,
         id=f"{question.id}/{model}",
@@ -115,28 +114,24 @@ _MAIN_FOLDER = "main"
 
 
 def load_gsm_symbolic(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """The questions of GSM-Symbolic's files."""
+    """Read GSM-Symbolic's questions."""
     for path in files:
         first = first_row(path)
-        known = first is not None and first.data.keys() >= set(_GSM_SYMBOLIC_NEEDS)  # else the shape is what is wrong
+        known = first is not None and first.data.keys() >= set(_GSM_SYMBOLIC_NEEDS)  # else report the missing fields
         make = partial(_gsm_symbolic_entry, data_set=_gsm_symbolic_set(path) if known else _GSM_SYMBOLIC)
         yield from convert_file(path, Shape(name=_GSM_SYMBOLIC, needs=_GSM_SYMBOLIC_NEEDS), make, on_reject)
 
 
 def _gsm_symbolic_set(path: str) -> str:
-    """`GSM-Symbolic`, `GSM-Symbolic-P1` or `GSM-Symbolic-P2`, by the name of the file or of its folder.
-
-    Raises:
-        InputError: the names say neither, or two.
-    """
+    """Return `GSM-Symbolic`, `GSM-Symbolic-P1` or `GSM-Symbolic-P2`, by the name of the file or folder."""
     name, folder = Path(path).name, Path(path).absolute().parent.name
-    variants = {found.upper() for text in (name, folder) for found in _GSM_VARIANT.findall(text)}
+    variants = {variant.upper() for text in (name, folder) for variant in _GSM_VARIANT.findall(text)}
     if len(variants) == 1:
         return f"{_GSM_SYMBOLIC}-{variants.pop()}"
     if not variants and (_MAIN_FILE.search(name) or folder.lower() == _MAIN_FOLDER):
         return _GSM_SYMBOLIC
-    found = " and ".join(sorted(variants)) or "none of them"
-    finding = f"its name and folder, which tell GSM-Symbolic, P1 and P2 apart, say {found}"
+    named = " and ".join(sorted(variants)) or "none"
+    finding = f"the names of file and folder must contain symbolic, p1 or p2, got {named}"
     raise InputError(f"{path}: {finding}; name it as published: GSM_symbolic.jsonl, GSM_p1.jsonl or GSM_p2.jsonl")
 
 
@@ -145,7 +140,7 @@ def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
     worked = row.text("answer", ", ".join(_GSM_SYMBOLIC_NEEDS))
     gold = canonical(worked, "number") if "####" in worked else None
     if gold is None:
-        raise row.field_error("answer", 'no final number behind "####"; this is no row of GSM-Symbolic')
+        raise row.field_error("answer", 'no final number after "####"; give GSM-Symbolic\'s files')
     metadata = {
         "data_set": data_set,
         "solution": worked,

@@ -1,9 +1,9 @@
-"""Import of published benchmarks: rows, the protocol of the metric, and objective truths.
+"""Import of published benchmarks into judgelm's format.
 
-    OUT.jsonl            rows in the plain format, which batch runs and label readers read
-    OUT.protocol.json    how the benchmark's metric is taken, its inputs with their hashes, counts
-    OUT.truth.jsonl      lines for the studies on correctness; only where the benchmark has them
-    OUT.rejects.jsonl    rows that could not be used: file, line, reason, raw text; only where there are any
+    OUT.jsonl            rows in the plain format, for batch runs and label readers
+    OUT.protocol.json    definition of the metric, inputs with their hashes, counts
+    OUT.truth.jsonl      rows for the studies on correctness, if the benchmark has them
+    OUT.rejects.jsonl    unusable rows, if any: file, line, reason, raw text
 
 All files are written together at the end, or none.
 """
@@ -34,12 +34,12 @@ class ImportResult:
 
     Attributes:
         benchmark: the benchmark.
-        rows: written.
-        winners: label of a pair -> rows; a label of scores counts as `scores`.
-        unlabelled: rows without a label (of people, or of the benchmark's makers).
-        truths: lines of truth.
+        rows: rows written.
+        winners: label of a pair -> rows; `scores` counts labels of scores.
+        unlabelled: rows without a label.
+        truths: rows of truth.
         categories: category -> rows.
-        rejects: rows that could not be used.
+        rejects: unusable rows.
         paths: files written.
     """
 
@@ -68,25 +68,25 @@ class ImportResult:
 def import_benchmark(
     name: str, files: Sequence[str], out: str | Path, *, overwrite: bool = False, reading: Reading = AS_WRITTEN
 ) -> ImportResult:
-    """Read a benchmark's published files and write them in judgelm's own shape.
+    """Read a benchmark's published files and write them in judgelm's format.
 
     Args:
-        name: of the benchmark.
-        files: as the protocol lists them; a folder means its Parquet files.
-        out: the file of rows, ending in `.jsonl`; the others are named after it.
+        name: name of the benchmark.
+        files: as the protocol lists them; a folder stands for its Parquet files.
+        out: the file of rows, with the extension `.jsonl`; the others are named after it.
         overwrite: replace files of an earlier import.
-        reading: column names and label code; of preference sets only, since other sets state their own.
+        reading: column names and label code, for preference sets only.
 
     Raises:
-        ConfigError: no such benchmark, no file, or an output that does not end in `.jsonl` or is one of the inputs.
-        InputError: a file has not the benchmark's shape, cannot be read, or holds nothing that can be used.
+        ConfigError: the benchmark is unknown, no file is given, or `out` is invalid or one of the inputs.
+        InputError: a file has another format, cannot be read, or has no usable row.
         RunError: the output exists, or cannot be written.
     """
     benchmark, protocol = get_benchmark(name), protocol_of(get_benchmark(name))
     if not files:
-        raise ConfigError(f"{name}: no file given; it takes {protocol.files}")
+        raise ConfigError(f"{name}: no file given; expected {protocol.files}")
     if "-" in files:
-        raise ConfigError(f"{name}: standard input cannot be imported, its hash is kept; save it as a file first")
+        raise ConfigError(f"{name}: cannot import from standard input; save it as a file first")
     files = [name for file in files for name in published_files(file)]
     folder, stem = _checked(files, Path(out), overwrite=overwrite)
     result = ImportResult(benchmark=benchmark)
@@ -95,8 +95,7 @@ def import_benchmark(
         with DatasetFiles(folder, "jsonl") as written:
             for entry in _entries(benchmark, files, reading, result.rejects.append):
                 if entry.row["id"] in seen:
-                    finding = f"id {entry.row['id']!r} comes twice, in one file or in two"
-                    raise InputError(f"{name}: {finding}; give each published file once, with each row once")
+                    raise InputError(f"{name}: repeated id {entry.row['id']!r}; give each published file once")
                 seen.add(entry.row["id"])
                 result.count(entry)
                 written.write(stem, entry.row)
@@ -105,14 +104,14 @@ def import_benchmark(
             if not result.rows:
                 if result.rejects:
                     raise no_usable_row(", ".join(files), protocol.files, len(result.rejects), result.rejects[0])
-                raise InputError(f"{', '.join(files)}: no row can be used as {name}; it takes {protocol.files}")
+                raise InputError(f"{', '.join(files)}: no row is usable as {name}; expected {protocol.files}")
             for reject in result.rejects:
                 written.write(f"{stem}.rejects", asdict(reject))
             for part in _PARTS:
                 (folder / f"{stem}{part}").unlink(missing_ok=True)
         text = json.dumps(_protocol(result, files), ensure_ascii=False, indent=1) + "\n"
-        beside = folder / f"{stem}.protocol.json"
-        beside.write_text(text, encoding="utf-8", errors="backslashreplace")  # half surrogates, as JSON writes them
+        path = folder / f"{stem}.protocol.json"
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")  # lone surrogates as JSON escapes
     except OSError as error:
         raise RunError(f"{out}: cannot write: {error.strerror or error}; choose another place") from error
     result.paths = [path for part in _PARTS if (path := folder / f"{stem}{part}").exists()]
@@ -127,10 +126,9 @@ _PREFERENCE_SETS = (
 
 
 def _entries(source: Source, files: Sequence[str], reading: Reading, on_reject: OnReject) -> Iterator[Entry]:
-    """The entries of a benchmark; those of preference sets are recognised by their fields."""
     if source.name != PREFERENCES:
         if reading != AS_WRITTEN:
-            raise ConfigError(f"{source.name}: columns and label codes are the published ones; leave the options out")
+            raise ConfigError(f"{source.name}: published columns and label codes are fixed; remove these options")
         yield from source.entries(files, on_reject)
         return
     path = single_file(files, PREFERENCES)
@@ -138,24 +136,23 @@ def _entries(source: Source, files: Sequence[str], reading: Reading, on_reject: 
     stream = SampleStream([path], on_reject=use.reject, reading=reading)
     if stream.source.name not in _PREFERENCE_SETS:
         known = ", ".join(_PREFERENCE_SETS)
-        raise InputError(f"{path}: read as {stream.source.name}, which is no preference set; expected one of {known}")
+        raise InputError(f"{path}: read as {stream.source.name}; expected a preference set, one of {known}")
     for _, sample, (label,) in stream.labelled(use, False):
         yield Entry(plain_row(sample, label))
 
 
 def published_files(path: str) -> list[str]:
-    """The path itself, or the Parquet files of a folder."""
+    """Return the path, or the Parquet files of a folder."""
     if not Path(path).is_dir():
         return [path]
     if files := sorted(str(file) for file in Path(path).glob("*.parquet")):
         return files
-    raise InputError(f"{path}: a folder without Parquet files; name the files to import")
+    raise InputError(f"{path}: no Parquet files in this folder; name the files to import")
 
 
 def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path, str]:
-    """Folder and common name of the files to write."""
     if out.suffix != ".jsonl":
-        raise ConfigError(f"-o {out}: the rows are JSONL; give it the ending .jsonl")
+        raise ConfigError(f"-o {out}: expected the extension .jsonl")
     if not out.resolve().parent.is_dir():
         raise RunError(f"{out}: no such folder; create {out.parent} first")
     stem = out.name.removesuffix(".jsonl")

@@ -1,4 +1,4 @@
-"""Published judgments as judgelm's: judges' outputs on labelled sets, and those behind leaderboards and in reviews."""
+"""Published judgments as judgelm's: judges' outputs on labelled sets and behind leaderboards, and reviews."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -38,9 +38,9 @@ _PLACES: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
 
 
 def pair_judgment(sample_id: str, shown: Sequence[Shown]) -> Judgment:
-    """The judgment of one or two orders of a pair: by the mean of the scores, else a conflict of the orders is a tie.
+    """Return the judgment of one or two orders of a pair: by the mean scores, else a tie if the orders disagree.
 
-    One failed order makes the judgment a failure.
+    If one order failed, the judgment failed.
     """
     failure = next((part.failure for part in shown if part.failure is not None), None)
     if failure is not None:
@@ -60,7 +60,6 @@ def pair_judgment(sample_id: str, shown: Sequence[Shown]) -> Judgment:
 
 
 def _mean_scores(shown: Sequence[Shown]) -> tuple[float, float] | None:
-    """The mean over the orders, in sample order; None unless all of them have scores."""
     put_back = [part.scores if part.order == GIVEN else part.scores[::-1] for part in shown if part.scores is not None]
     if len(put_back) < len(shown):
         return None
@@ -69,19 +68,17 @@ def _mean_scores(shown: Sequence[Shown]) -> tuple[float, float] | None:
 
 
 def _place_of(shown: Shown) -> Winner | None:
-    """The place of the better answer in the order shown."""
     if shown.scores is not None:
         return winner_of((shown.scores[0], shown.scores[1]))
     return _PLACES.get(shown.label or "")
 
 
 def _turned(winner: Winner | None, order: tuple[int, ...]) -> Winner | None:
-    """The winner in sample order of a place shown, and the place shown of a winner in sample order."""
+    """Map a winner between the order shown and the sample order (its own inverse)."""
     return winner if winner in ("tie", None) or order == GIVEN else 2 if winner == 1 else 1
 
 
 def _by_place(order: Order, place: Winner | None, text: object = "", failure: FailureCode = "off_grammar") -> Shown:
-    """One order whose better answer is named by the place shown; without it a failure."""
     text = text if isinstance(text, str) else ""
     if place is None:
         return Shown(order=order, text=text, failure=Unparsed(failure, text, "no verdict in the published file"))
@@ -89,18 +86,12 @@ def _by_place(order: Order, place: Winner | None, text: object = "", failure: Fa
 
 
 def _by_scores(order: Order, scores: tuple[float, float] | None, text: str) -> Shown:
-    """One order whose scores decide, in the order shown; without scores, or with -1 for both, a failure."""
     if scores is None or scores == UNREADABLE:
         return _by_place(order, None, text)
     return Shown(order=order, text=text, scores=scores)
 
 
 def _both_orders(row: Row, name: str, read: Callable[[Mapping[str, object], Order], Shown]) -> list[Shown]:
-    """The judgments of a field that lists the given order and the swapped; one that is null failed before it was made.
-
-    Raises:
-        InputError: there are not one or two.
-    """
     listed = row.data.get(name)
     if not isinstance(listed, list) or not 1 <= len(listed) <= 2:
         raise row.field_error(name, f"expected one or two {name}, got {describe(listed)}")
@@ -113,7 +104,6 @@ def _both_orders(row: Row, name: str, read: Callable[[Mapping[str, object], Orde
 def _published(
     row: Row, judgment: Judgment, judge: str | None = None, texts: tuple[str, ...] | None = None, **more: object
 ) -> PublishedJudgment:
-    """A judgment of a row, with `more` beside the row's own fields."""
     location = f"{row.file}:{row.line}"
     return PublishedJudgment(judgment=judgment, judge=judge, fields=row.data | more, texts=texts, location=location)
 
@@ -123,11 +113,11 @@ _LLMBAR_ORDERS: Mapping[str, Order] = {"swap = False": GIVEN, "swap = True": SWA
 
 
 def read_llmbar(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """The set and the judge are named by the folders: SET/evaluators/JUDGE/PROMPT/result.json."""
+    """Read LLMBar's results; the folders name set and judge: SET/evaluators/JUDGE/PROMPT/result.json."""
     for path in files:
         folders = Path(path).resolve().parts[-5:-1]
         if len(folders) < 4 or folders[1] != "evaluators":
-            finding = "its folders do not name set and judge"
+            finding = "the folders do not name set and judge"
             raise InputError(f"{path}: {finding}; keep them as published: SET/evaluators/JUDGE/PROMPT/result.json")
         make = partial(_llmbar_row, subset=folders[0], judge=f"{folders[2]}/{folders[3]}")
         yield from convert_file(path, Shape(name="LLMBar's results", needs=LLMBAR_NEEDS), make, on_reject)
@@ -143,7 +133,7 @@ def _llmbar_row(row: Row, row_number: int, *, subset: str, judge: str) -> Publis
     for name, order in _LLMBAR_ORDERS.items():
         completion = last[name].get("completion")
         text = str(completion[0]) if isinstance(completion, list) and completion else ""
-        winner = {"1": 1, "2": 2}.get(str(last[name].get("winner")))  # in the order of the row, in both orders
+        winner = {"1": 1, "2": 2}.get(str(last[name].get("winner")))  # relative to the row, whatever the order shown
         shown.append(_by_place(order, _turned(cast(Winner | None, winner), order), text))
     texts = row.texts(*LLMBAR_NEEDS[:3])
     return _published(row, pair_judgment(f"{subset}-{row_number}", shown), judge, texts)
@@ -154,7 +144,7 @@ _DECISIONS: Mapping[object, Winner] = {"A>B": 1, "B>A": 2, "A=B": "tie"}
 
 
 def read_judgebench_row(row: Row) -> PublishedJudgment:
-    """The judgment of a row of JudgeBench's outputs, whose decisions name the place shown."""
+    """Read a row of JudgeBench's outputs, whose decisions name the position shown."""
 
     def read(judgment: Mapping[str, object], order: Order) -> Shown:
         inner, decision = _inner(judgment), judgment.get("decision")
@@ -180,11 +170,6 @@ def _inner(judgment: object) -> Mapping[str, object]:
 
 
 def _decided(row: Row, name: str, value: object, places: Mapping[object, Winner]) -> Winner | None:
-    """The place that a decision names; None for null.
-
-    Raises:
-        InputError: it is none of the known decisions.
-    """
     if value is None:
         return None
     if not isinstance(value, str) or value not in places:
@@ -196,16 +181,16 @@ _EXCHANGED = "exchange"
 
 
 def read_auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """One file for each order, joined line by line with the test set; the swapped one has `exchange` in its name."""
+    """Read one file per order, joined line by line with the test set; the swapped file has `exchange` in its name."""
     swapped = [path for path in files if _EXCHANGED in Path(path).name]
     given = [path for path in files if path not in swapped]
     if len(given) != 1 or len(swapped) > 1:
         counts = f"{len(given)} files of the given order and {len(swapped)} of the swapped ({_EXCHANGED} in the name)"
-        raise InputError(f"auto-j: {counts}; give one of the given order, and at most one of the swapped")
+        raise InputError(f"auto-j: {counts}; give one file of the given order and at most one of the swapped")
     tables = [list(convert_rows(read_rows(path), _same, path=path, expected="output")) for path in [*given, *swapped]]
     shown = [[_auto_j_order(row, order) for row in rows] for rows, order in zip(tables, _ORDERS, strict=False)]
     if len({len(rows) for rows in tables}) > 1:
-        raise InputError(f"{given[0]} and {swapped[0]}: not as many lines in both; give the two orders of one run")
+        raise InputError(f"{given[0]} and {swapped[0]}: different numbers of lines; give both orders of one run")
     for row, *orders in zip(tables[0], *shown, strict=True):
         yield _published(row, pair_judgment(f"auto-j-{row.line}", orders))
 
@@ -222,14 +207,14 @@ def _auto_j_order(row: Row, order: Order) -> Shown:
 
 
 def read_pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """PandaLM's released results; the judge is named by the field of its verdict."""
+    """Read PandaLM's released results; the field of the verdict names the judge."""
     for path in files:
         rows = {str(row.data.get("idx")): row for row in read_rows(path) if isinstance(row, Row)}
         for judgment in read_results(path, parse_pair, on_reject=on_reject):
             row = rows[judgment.sample_id]
             field = next((name for name in row.data if name.endswith("_result")), None)
             if field is None:
-                raise row.error("no gpt_result or pandalm_result; give PandaLM's released results")
+                raise row.error("no field gpt_result or pandalm_result; give PandaLM's released results")
             yield _published(row, judgment, field.removesuffix("_result"))
 
 
@@ -238,7 +223,7 @@ _LEVELS = ("stored_pred", "l1", "l2")
 
 
 def read_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """The extractions of MMLU-Pro's own code as judgments of correctness."""
+    """Read the extractions of MMLU-Pro's own code as judgments of correctness."""
     for path in files:
         expected = ", ".join(MMLU_PRO_NEEDS)
         yield from chain.from_iterable(
@@ -256,7 +241,6 @@ def _mmlu_pro_row(row: Row) -> list[PublishedJudgment]:
 
 
 def _extracted_letters(row: Row) -> list[tuple[str, str, object]]:
-    """Model, level of extraction and letter, of one model in the published results, of several in `outputs`."""
     several = row.data.get("outputs")
     if isinstance(several, Mapping):
         return [
@@ -267,7 +251,7 @@ def _extracted_letters(row: Row) -> list[tuple[str, str, object]]:
             if level in output
         ]
     if "pred" not in row.data:
-        raise row.field_error("pred", "is missing; give MMLU-Pro's eval_results, or rows of outputs with predictions")
+        raise row.field_error("pred", "missing; give MMLU-Pro's eval_results, or rows of outputs with predictions")
     return [(model_of_results(row.file), "pred", row.data["pred"])]
 
 
@@ -287,12 +271,12 @@ ANNOTATION_NEEDS = ("instruction", "output_1", "output_2", "preference")
 
 
 def read_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """AlpacaEval's annotations."""
+    """Read AlpacaEval's annotations."""
     yield from converted_annotations(files, _annotation, on_reject)
 
 
 def _annotation(row: Row, row_id: str) -> PublishedJudgment:
-    """One annotation; the order in which its judge saw the outputs was drawn at random and is not recorded."""
+    """Read one annotation. The order shown to the judge was random and is not recorded."""
     sample, label = alpaca_eval_sample(row), alpaca_eval_label(row, False)
     if label is None or label.winner is None:
         failure = Unparsed("off_grammar", "", "no preference in the published file")
@@ -307,7 +291,7 @@ def _annotation(row: Row, row_id: str) -> PublishedJudgment:
 
 
 def _name_of(judge: object) -> str | None:
-    """A judge's name; of FastChat's model and prompt the model, since the prompt differs by category and turn."""
+    """Return the judge's name; for FastChat's [model, prompt] the model, as the prompt differs by category and turn."""
     if isinstance(judge, list):
         judge = judge[0] if judge else None
     return None if judge is None else str(judge)
@@ -318,13 +302,13 @@ SINGLE_NEEDS = ("question_id", "model", "judge", "judgment", "score")
 
 
 def read_fastchat_pair(row: Row) -> PublishedJudgment:
-    """Both games of a pair, put in the order of the models' names, which is that of the imported rows.
+    """Read both games of a pair, in the order of the models' names, as in the imported rows.
 
-    A winner is named by its model; `error` is a reply that could not be read.
+    A winner is given by model; `error` is an unreadable reply.
     """
     models = row.texts("model_1", "model_2", needs=PAIR_NEEDS)
     if models[0] == models[1]:
-        raise row.field_error("model_2", f"is {models[1]!r} as model_1; a pair has two models")
+        raise row.field_error("model_2", f"expected another model than model_1, got {models[1]!r}")
     orders = _ORDERS if models[0] < models[1] else _ORDERS[::-1]
     winners: Mapping[object, Winner | None] = {"model_1": 1, "model_2": 2, "tie": "tie", "error": None}
     shown = []
@@ -341,7 +325,7 @@ def read_fastchat_pair(row: Row) -> PublishedJudgment:
 
 
 def read_fastchat_grade(row: Row) -> PublishedJudgment:
-    """A grade of FastChat's single mode; -1 is a reply that could not be read."""
+    """Read a grade of FastChat's single mode; -1 is an unreadable reply."""
     question = row.required_id("question_id", "it names the question")
     score, text = row.number("score"), row.text("judgment", ", ".join(SINGLE_NEEDS))
     failure = Unparsed("off_grammar", text, "no score in the published file") if score == -1 else None
@@ -358,7 +342,7 @@ def read_fastchat_grade(row: Row) -> PublishedJudgment:
 
 
 def read_review_files(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Reviews of both orders where the files hold both, else of the order in them, which is the given one."""
+    """Read reviews in both orders if the files have both, else in their only order."""
     for indices in group_files([(Path(path).stem, Path(path)) for path in files]):
         reviews = [review for index in indices for review in read_reviews(files[index], on_reject=on_reject)]
         pairs, alone = match_orders(reviews)
@@ -379,7 +363,7 @@ _CHERRY_QUESTIONS = ("text", "prompt", "instruction", "Instruction", "conversati
 
 
 def read_cherry(row: Row) -> PublishedJudgment:
-    """One question with its reviews in both orders; LIMA's is a list of turns, the first of which is the question."""
+    """Read a question with its reviews in both orders; LIMA's `conversations` begin with the question."""
     turns = row.data.get("conversations")
     name = next((name for name in _CHERRY_QUESTIONS if isinstance(row.data.get(name), str)), None)
     if name is not None:
@@ -422,7 +406,7 @@ RUNS: Mapping[str, PublishedRuns] = {
     "reviews": PublishedRuns(needs=(*REVIEW_NEEDS, "text"), read_files=read_review_files, mode=_MEAN_OF_ORDERS),
     "cherry": PublishedRuns(needs=CHERRY_NEEDS, read_row=read_cherry, mode=_MEAN_OF_ORDERS),
 }
-"""The published judgments by the name of their source."""
+"""Formats of published judgments by name of the source."""
 
 SOURCES = tuple(Source(name=name) for name in ("fastchat-pair", "fastchat-single", "reviews", "cherry"))
-"""Sources of which only judgments are published."""
+"""Sources with only published judgments."""

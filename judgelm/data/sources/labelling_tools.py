@@ -1,8 +1,7 @@
 """Exports of labelling tools: Label Studio, Argilla, Prodigy and doccano.
 
-A task is a question with two answers, which are found by their names (`prompt`; `answer1` and `answer2`, `response-1`
-and `response-2`, ...), and its votes are the annotations that people submitted. What they cancelled, discarded, ignored
-or left as a draft is no vote, and nor are predictions and suggestions of models.
+A task is a question with two answers, identified by field names (`prompt`; `answer1` and `answer2`, `response-1` and
+`response-2`, ...). Its votes are the submitted annotations, without drafts, cancelled ones, and predictions of models.
 
 Sources: Label Studio's converter (`label_studio_sdk/converter`, JSON and JSON_MIN), Argilla's `records/_io` (to_json
 and to_datasets), Prodigy's `choice` interface, doccano's `data_export/pipeline`.
@@ -30,12 +29,12 @@ _WAY_OUT = "call them question, answer_1 and answer_2, or name them with --colum
 
 
 def label_studio_sample(row: Row) -> Sample:
-    """A task of Label Studio's JSON export."""
+    """Read a task of Label Studio's JSON export."""
     return _sample(row, _object(row, "data"), row.id(("id",)))
 
 
 def label_studio_votes(row: Row) -> Row:
-    """Its annotations as votes: the side of a `Pairwise` tag, else the one choice of a `Choices` tag."""
+    """Read its annotations: the side of a `Pairwise` tag, else the only choice of a `Choices` tag."""
     annotations = row.data.get("annotations")
     if not isinstance(annotations, list):
         raise row.field_error("annotations", f"expected a list of annotations, got {describe(annotations)}")
@@ -44,27 +43,26 @@ def label_studio_votes(row: Row) -> Row:
 
 
 def _results(row: Row, annotation: Mapping[str, object]) -> Votes:
-    """The vote of an annotation, where it has one."""
-    found: dict[str, dict[object, object]] = {"pairwise": {}, "choices": {}}
+    by_type: dict[str, dict[object, object]] = {"pairwise": {}, "choices": {}}
     for result in _objects(annotation.get("result")):
         value = result.get("value")
-        if isinstance(value, dict) and result.get("type") in found:
+        if isinstance(value, dict) and result.get("type") in by_type:
             chosen = value.get("selected") if "selected" in value else value.get("choices")
-            found[result["type"]][result.get("from_name")] = chosen
-    votes = found["pairwise"] or found["choices"]
+            by_type[result["type"]][result.get("from_name")] = chosen
+    votes = by_type["pairwise"] or by_type["choices"]
     if len(votes) > 1:
         names = ", ".join(map(str, votes))
-        raise row.field_error("annotations", f"several tags could be the vote: {names}; keep the results of one")
+        raise row.field_error("annotations", f"several tags could be the vote: {names}; keep one")
     return [_single(row, "annotations", vote) for vote in votes.values()]
 
 
 def plain_task_sample(row: Row) -> Sample:
-    """A task in a row's own fields: Label Studio's JSON-MIN or CSV export, or doccano's text classification."""
+    """Read a task from a row's own fields: Label Studio's JSON-MIN or CSV export, or doccano's text classification."""
     return _sample(row, row.data, row.id(("id",)))
 
 
 def label_studio_min_votes(row: Row) -> Row:
-    """The annotation's vote: `winner`, or the one field that holds `left` or `right`."""
+    """Read the vote: `winner`, or the only field with `left` or `right`."""
     sides: dict[str, object]
     sides = {name: side for name, value in row.data.items() if (side := _side(value)) in ("left", "right")}
     if row.has("winner"):
@@ -75,7 +73,7 @@ def label_studio_min_votes(row: Row) -> Row:
 
 
 def _side(value: object) -> object:
-    """`left` of `left` or of `[{"selected": "left"}]`."""
+    """Return `left` for `left` or `[{"selected": "left"}]`."""
     value = list_value(value)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
         value = value[0].get("selected")
@@ -83,28 +81,27 @@ def _side(value: object) -> object:
 
 
 def argilla_sample(row: Row) -> Sample:
-    """A record of Argilla, with its fields in `fields` (to_json) or as columns (to_datasets)."""
+    """Read a record of Argilla, with its fields in `fields` (to_json) or as columns (to_datasets)."""
     data = _object(row, "fields") if "fields" in row.data else row.data
     return _sample(row, data, row.id(("id", "_server_id")))
 
 
 def argilla_votes(row: Row) -> Row:
-    """The submitted responses to the one question whose values name an answer."""
+    """Read the submitted responses to the only question whose values name an answer."""
     sample, asked = argilla_sample(row), dict[str, Votes]()
     for name, value, status in _responses(row):
         if status is None:
-            finding = "the responses do not say which were submitted and which discarded"
-            raise row.error(f"{finding}; export the records with to_datasets()")
+            finding = "the responses do not tell submitted from discarded ones"
+            raise row.error(f"{finding}; export with to_datasets()")
         if status == "submitted":
             asked.setdefault(name, []).append(_ranked(row, name, value))
     votes = {name: values for name, values in asked.items() if all(map(_names_answer, values))}
     if len(votes or asked) > 1:
-        raise row.error(f"several questions could be the vote: {', '.join(votes or asked)}; export one of them alone")
+        raise row.error(f"several questions could be the vote: {', '.join(votes or asked)}; export only one")
     return _with_votes(row, sample, [vote for values in (votes or asked).values() for vote in values])
 
 
 def _responses(row: Row) -> Iterator[tuple[str, object, object]]:
-    """Question, value and status of each response."""
     responses = row.data.get("responses")
     if isinstance(responses, dict):
         for name, given in responses.items():
@@ -122,11 +119,11 @@ def _responses(row: Row) -> Iterator[tuple[str, object, object]]:
 
 
 def _ranked(row: Row, name: str, value: object) -> object:
-    """The value; of a ranking the first name, or a tie of the first two."""
+    """Return the first name of a ranking, a tie if its first two ranks are equal, or another value unchanged."""
     if not isinstance(value, list):
         return value
     if len(value) != 2 or not all(isinstance(each, dict) and isinstance(each.get("rank"), int) for each in value):
-        raise row.error(f"the ranking {name} does not say the ranks of two answers; ties cannot be told from it")
+        raise row.error(f"expected ranks of two answers in the ranking {name}; export rankings with ranks")
     first, second = sorted(value, key=lambda each: each["rank"])
     return "tie" if first["rank"] == second["rank"] else first.get("value")
 
@@ -136,7 +133,7 @@ def _names_answer(value: object) -> bool:
 
 
 def prodigy_sample(row: Row) -> Sample:
-    """A task of Prodigy's `choice` interface: the two options that are no tie are the answers."""
+    """Read a task of Prodigy's `choice` interface: the two options other than a tie are the answers."""
     answers = [option.get("text") for option in _options(row) if not _is_tie(option)]
     if len(answers) != 2:
         raise row.field_error("options", f"expected two answers, got {len(answers)}")
@@ -146,7 +143,7 @@ def prodigy_sample(row: Row) -> Sample:
 
 
 def prodigy_votes(row: Row) -> Row:
-    """The accepted option, where the answer is `accept`."""
+    """Read the accepted option, if the answer is `accept`."""
     accepted = row.data.get("accept")
     if row.data.get("answer") != "accept" or not accepted:
         return _with_votes(row, prodigy_sample(row), [])
@@ -171,22 +168,17 @@ def _is_tie(option: Mapping[str, object]) -> bool:
 
 
 def doccano_votes(row: Row) -> Row:
-    """Its labels; one that several people gave is as many votes."""
+    """Read its labels; a label that several people gave counts as several votes."""
     labels = row.data.get("label")
     labels = labels.split("#") if isinstance(labels, str) else labels
     votes = [label for label in labels if label != ""] if isinstance(labels, list) else []
     if len(set(map(str, votes))) > 1:
-        finding = f"holds {describe(votes)}, and not whether they are several people's"
-        raise row.field_error("label", f"{finding}; export each person's labels, or keep one")
+        finding = f"contains {describe(votes)}, which may be from one person or several"
+        raise row.field_error("label", f"{finding}; export labels per person, or keep one")
     return _with_votes(row, plain_task_sample(row), votes)
 
 
 def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
-    """The plain sample of a task's fields.
-
-    Raises:
-        InputError: the fields do not tell the question or the two answers.
-    """
     groups: dict[str, dict[int, str]] = {}
     more = []
     for field in data:
@@ -197,7 +189,7 @@ def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
     pairs = [places for places in groups.values() if {0, 1} <= places.keys()]
     question = next((field for field in _QUESTIONS if data.get(field) not in (None, "")), None)
     if len(pairs) != 1 or 2 in pairs[0] or question is None:
-        finding = f"a question and two answers cannot be told from the fields {', '.join(data)}"
+        finding = f"no question and two answers found in the fields {', '.join(data)}"
         raise row.error(f"{finding}; {_WAY_OUT}")
     first, second = pairs[0][0], pairs[0][1]
     rest = {field: value for field, value in data.items() if field not in (question, first, second)}
@@ -206,7 +198,7 @@ def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
 
 
 def _with_votes(row: Row, sample: Sample, votes: Votes) -> Row:
-    """The task as a plain row, whose annotators are its votes; the name of an answer's field is its side."""
+    """Return the task as a plain row with its votes as annotators; names of answer fields become sides."""
     question, (first, second) = sample.question, sample.answers
     fields: dict[str, object] = {"id": sample.id, "question": question, "answer_1": first, "answer_2": second}
     sides = (ANSWER_FIELD.fullmatch(vote) if isinstance(vote, str) else None for vote in votes)
@@ -232,11 +224,10 @@ def _objects(value: object) -> list[dict[str, Any]]:
 
 
 def _single(row: Row, name: str, value: object) -> object:
-    """The one entry of a list, or the value that is no list."""
     if not isinstance(value, list):
         return value
     if len(value) != 1:
-        raise row.field_error(name, f"expected one choice, got {describe(value)}; it is no vote for one answer")
+        raise row.field_error(name, f"expected one choice, got {describe(value)}; leave the row out")
     return value[0]
 
 
@@ -246,7 +237,7 @@ SOURCES = tuple(
         sample=sample,
         votes=votes,
         label=plain_label,
-        code=(FieldCode(fields=("annotator*",)),),  # people's numbers have no stated meaning
+        code=(FieldCode(fields=("annotator*",)),),  # numbers have no stated meaning
         task_votes=True,
     )
     for name, (sample, votes) in {

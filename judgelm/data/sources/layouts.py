@@ -1,7 +1,4 @@
-"""Rows of pairs, single and several answers with their labels: plain, JudgeLM, PandaLM, AlpacaEval, LLMBar.
-
-Every function raises InputError with file, line, field, finding and way out.
-"""
+"""Rows of pairs, single answers and several answers with their labels: plain, JudgeLM, PandaLM, AlpacaEval, LLMBar."""
 
 import re
 from collections import deque
@@ -40,7 +37,7 @@ _PLAIN_FIELDS = frozenset(
 
 
 def judgelm_sample(row: Row) -> Sample:
-    """JudgeLM: `question_body`, `answer1_body`, `answer2_body` and on; line ends around the question stay."""
+    """Read JudgeLM's `question_body`, `answer1_body`, `answer2_body`, ...; line ends around the question are kept."""
     question = row.text("question_body", _JUDGELM_NEEDS)
     answers = row.numbered_texts("answer{}_body", _JUDGELM_NEEDS)
     reference = row.reference()
@@ -57,7 +54,6 @@ def judgelm_sample(row: Row) -> Sample:
 
 
 def _names(row: Row, fields: Sequence[str]) -> tuple[str, ...]:
-    """The models that fields name; none where one of them is missing."""
     models = [row.data.get(name) for name in fields]
     return () if None in models else tuple(map(str, models))
 
@@ -68,7 +64,6 @@ def _category(metadata: Mapping[str, object]) -> str | None:
 
 
 def _pandalm_texts(row: Row, needs: str) -> tuple[str, tuple[str, ...], dict[str, object]]:
-    """Question, answers, and metadata that name the answers that were JSON booleans or numbers."""
     question = row.text("instruction", needs)
     context = row.optional_text("input")
     names = ("response1", "response2")
@@ -78,7 +73,7 @@ def _pandalm_texts(row: Row, needs: str) -> tuple[str, tuple[str, ...], dict[str
 
 
 def pandalm_sample(row: Row) -> Sample:
-    """PandaLM's test set. Responses that are JSON booleans or numbers become text, and `metadata` names them."""
+    """Read PandaLM's test set. Responses that are JSON booleans or numbers become text, as `metadata` records."""
     question, answers, metadata = _pandalm_texts(row, "instruction, response1, response2")
     # No model of the test set has an underscore in its name; where one had, the split would be a guess.
     pair = [model_name(name) for name in (row.optional_text("cmp_key") or "").split("_")]
@@ -94,7 +89,7 @@ def pandalm_sample(row: Row) -> Sample:
 
 
 def pandalm_train_sample(row: Row) -> Sample:
-    """PandaLM's training set: `inputs` and `outputs`."""
+    """Read PandaLM's training set: `inputs` and `outputs`."""
     inputs, outputs = row.data.get("inputs"), row.data.get("outputs")
     if not isinstance(inputs, dict):
         raise row.field_error("inputs", "expected an object with instruction, response1, response2")
@@ -113,7 +108,10 @@ def pandalm_train_sample(row: Row) -> Sample:
 
 
 def alpaca_eval_sample(row: Row) -> Sample:
-    """AlpacaEval's annotations, and two files of its outputs once joined; named by what they say, in either order."""
+    """Read AlpacaEval's annotations, or two joined files of its outputs.
+
+    The id is a hash of the texts and does not depend on the order of the outputs.
+    """
     question, *answers = row.texts("instruction", "output_1", "output_2")
     return Sample(
         id=row.id() or content_id(question, sorted(answers), None),
@@ -126,7 +124,7 @@ def alpaca_eval_sample(row: Row) -> Sample:
 
 
 def llmbar_sample(row: Row) -> Sample:
-    """LLMBar: `input`, `output_1`, `output_2`."""
+    """Read LLMBar's `input`, `output_1`, `output_2`."""
     question, *answers = row.texts("input", "output_1", "output_2")
     metadata = row.extras({"input", "output_1", "output_2", "label", *ID_FIELDS})
     name = row.id() or content_id(question, answers, None)
@@ -134,7 +132,7 @@ def llmbar_sample(row: Row) -> Sample:
 
 
 def plain_sample(row: Row) -> Sample:
-    """Plain: `question` with `answer_1`, `answer_2`, ..., `answers`, or one `answer`; other fields are metadata."""
+    """Read `question` with `answer_1`, `answer_2`, ..., `answers`, or one `answer`; other fields become metadata."""
     question = row.text("question", _PLAIN_NEEDS)
     answers = plain_answers(row)
     reference = row.reference()
@@ -156,7 +154,7 @@ def plain_sample(row: Row) -> Sample:
 
 
 def plain_answers(row: Row) -> tuple[str, ...]:
-    """The answers of a plain row."""
+    """Return the answers of a plain row."""
     if "answers" in row.data:
         return row.text_list("answers")
     if "answer" in row.data and "answer_1" not in row.data:
@@ -170,15 +168,15 @@ def _is_numbered_field(name: str, count: int) -> bool:
 
 
 def no_sample(row: Row) -> Sample:
-    """Raise an error: rows of this format hold no pair."""
-    raise row.error("this row has no pair of answers to judge")
+    """Raise an error: rows of this format have no pair of answers."""
+    raise row.error("this row has no pair of answers")
 
 
 def label_alone(row: Row) -> Sample:
-    """A sample without answers for a row that is only a label: its id and groups."""
+    """Return a sample without answers for a row that is only a label: its id, category and metadata."""
     name = row.id(("question_id", "id", "idx", "review_id"))
     if name is None:
-        raise row.error(f"no id; a row of labels needs one of {', '.join(ID_FIELDS)}")
+        raise row.error(f"a row of labels needs an id in one of {', '.join(ID_FIELDS)}")
     metadata = row.extras(_PLAIN_FIELDS | _LABEL_FIELDS)
     return Sample(
         id=name,
@@ -193,9 +191,9 @@ _SCORE_LINE = re.compile(r"\s*(\d+(?:\.\d+)?)[ \t,]+(\d+(?:\.\d+)?)[ \t]*(?:\r?\
 
 
 def split_review(text: str) -> tuple[tuple[float, float] | None, str]:
-    """A review's leading score line, and the reason after it.
+    """Split a review into its leading score line and the reason.
 
-    The separator may be one line end or several. Without a score line the whole text is the reason.
+    One or more line ends may separate them. Without a score line the whole text is the reason.
     """
     score_line = _SCORE_LINE.match(text)
     if score_line is None:
@@ -204,13 +202,11 @@ def split_review(text: str) -> tuple[tuple[float, float] | None, str]:
 
 
 def judgelm_label(row: Row, with_reference: bool) -> Label | None:
-    """JudgeLM's label, with the `preference` of the judgment made without reference; see `_with_preference`.
+    """Read JudgeLM's `score` and `text`, or `score_w_reference` and `text_w_reference`.
 
-    JudgeLM's `score` and `text`, or `score_w_reference` and `text_w_reference`.
-
-    A text of `error` and a score of [-1, -1] are the sources' signs of a failed review: no label. Scores are read
-    as they are, on any scale. Rows that judgelm wrote of judgments without scores carry a `winner` and a null `score`
-    instead: their text is the reason, whatever it begins with.
+    A text of `error` or a score of [-1, -1] marks a failed review: there is no label. Scores are returned on the file's
+    scale. Rows that judgelm wrote without scores have a `winner` and a null `score`; their whole text is the reason.
+    Without reference, `preference` is read too.
     """
     label = _judgelm_review(row, with_reference)
     return label if with_reference else _with_preference(row, label or _voted(row))
@@ -241,17 +237,12 @@ def _judgelm_review(row: Row, with_reference: bool) -> Label | None:
 
 
 def _with_preference(row: Row, label: Label | None) -> Label | None:
-    """The label with the row's `preference`, P(first answer is better) in [0, 1]; a label of its own without any.
-
-    Raises:
-        InputError: it is no such number, or contradicts the row's winner or the order of its scores.
-    """
     if not row.has("preference"):
         return label
     preference = row.number("preference")
     if not 0 <= preference <= 1:
         finding = f"expected P(first answer is better), 0 to 1, got {preference:g}"
-        raise row.field_error("preference", f"{finding}; AlpacaEval's 1 to 2 is read beside output_1 and output_2 only")
+        raise row.field_error("preference", f"{finding}; AlpacaEval's 1 to 2 needs output_1 and output_2")
     preference = rounded_preference(preference)
     winner = winner_by_preference(preference)
     if label is None:
@@ -276,14 +267,14 @@ def _annotators(row: Row) -> tuple[Winner, ...]:
 
 
 def pandalm_label(row: Row, with_reference: bool) -> Label | None:
-    """The majority of `annotator1`, `annotator2`, ..., decoded. No label without votes or without a majority."""
+    """Return the majority of `annotator1`, `annotator2`, ...; None without votes or without a majority."""
     votes = _annotators(row)
     winner = majority(votes)
     return None if winner is None else Label(sample_id="", winner=winner, votes=votes)
 
 
 def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
-    """PandaLM's `outputs.evaluation_result` ("1", "2" or "Tie") and `evaluation_reason`."""
+    """Read PandaLM's `outputs.evaluation_result` ("1", "2" or "Tie") and `evaluation_reason`."""
     outputs = row.data.get("outputs")
     if not isinstance(outputs, dict):
         raise row.field_error("outputs", "expected an object with evaluation_result; see the PandaLM training set")
@@ -297,9 +288,9 @@ def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
-    """AlpacaEval's `preference`: 1 is the first output, 2 the second, 1.5 (and the older 0) a tie.
+    """Read AlpacaEval's `preference`: 1 is the first output, 2 the second, 1.5 (or the older 0) a tie.
 
-    The label's preference is 2 less this number, P(first is better); the winner is the output that it prefers.
+    The label's preference is 2 minus this number: P(first output is better).
     """
     if is_missing(row.data.get("preference")):
         return None
@@ -312,20 +303,20 @@ def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def llmbar_label(row: Row, with_reference: bool) -> Label | None:
-    """LLMBar's `label`: 1 or 2."""
+    """Read LLMBar's `label`: 1 or 2."""
     return None if is_missing(row.data.get("label")) else Label(sample_id="", winner=winner_field(row, "label"))
 
 
 def plain_label(row: Row, with_reference: bool) -> Label | None:
-    """A pair's label, or the `score` of one answer, the `scores` of three and more; with `reason`.
+    """Read a pair's label, the `score` of one answer, or the `scores` of three or more; also `reason`.
 
-    Of a pair `preference` is read too: P(first answer is better), in [0, 1].
+    For a pair, `preference` in [0, 1] is P(first answer is better).
     """
     number = len(plain_answers(row))
     if number == 2:
         return _with_preference(row, plain_pair_label(row, with_reference))
     if row.has("winner"):
-        raise row.field_error("winner", f"names one of two answers, and this row has {number}; write scores, one each")
+        raise row.field_error("winner", f"names one of two answers, but the row has {number}; give a score for each")
     numbered = [f"score_{index}" for index in range(1, number + 1)]
     name = next((name for name in ("score", "scores") if row.has(name)), None)
     if name is not None:
@@ -338,11 +329,10 @@ def plain_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
-    """A pair's label by any of the documented fields but `preference`.
+    """Read a pair's label from any documented field except `preference`.
 
-    They are `winner`, and `score` or `scores`, or `score_1` and `score_2` (or `_a` and `_b`), with `reason`, or a
-    review in `text`; without these `annotator1`, ..., `label`, or `g1_winner` and `g2_winner`. With reference those
-    that end in `_w_reference` come first.
+    In this order: with a reference, the fields ending in `_w_reference`; `winner`, `score` or `scores`, `score_1` and
+    `score_2` (or `_a` and `_b`), a review in `text`; `annotator1`, ..., `label`, `g1_winner` and `g2_winner`.
     """
     if with_reference and (row.has("score_w_reference") or row.has("text_w_reference")):
         return _judgelm_review(row, True)
@@ -355,13 +345,7 @@ def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def _with_review(row: Row, label: Label | None) -> Label | None:
-    """The label with the review in `text`; without a label a text that begins with a score line is one.
-
-    A score line that contradicts the scores beside it stays in the reason, as in JudgeLM's rows.
-
-    Raises:
-        InputError: the score line contradicts the winner.
-    """
+    """Add the review in `text`. Its score line stays in the reason if it contradicts the `scores`, as in JudgeLM."""
     text = row.data.get("text")
     if not isinstance(text, str) or text.strip() in ("", "error"):
         return label
@@ -378,16 +362,15 @@ def _with_review(row: Row, label: Label | None) -> Label | None:
 
 
 def _voted(row: Row) -> Label | None:
-    """The label of `annotator1`, ..., of `label`, or of FastChat's two games."""
     if row.has("annotator1"):
         return pandalm_label(row, False)
     return llmbar_label(row, False) if row.has("label") else games_label(row)
 
 
 def games_label(row: Row) -> Label | None:
-    """FastChat's `g1_winner` and `g2_winner`: a tie where the two orders disagree.
+    """Read FastChat's `g1_winner` and `g2_winner`: a tie if the orders disagree, no label if a game failed (`error`).
 
-    Source: FastChat, `llm_judge/show_result.py`; a game that failed (`error`) gives no label.
+    Source: FastChat, `llm_judge/show_result.py`.
     """
     games = [row.data.get(name) for name in ("g1_winner", "g2_winner")]
     if None in games or "error" in games:
@@ -418,9 +401,9 @@ def _plain_scores(row: Row) -> tuple[float, float] | None:
 
 
 def any_label(row: Row, with_reference: bool) -> Label | None:
-    """The label of a row without answers, from any of the documented fields.
+    """Read the label of a row without answers from any documented field.
 
-    A `preference` between 0 and 1 is P(first answer is better), another is AlpacaEval's.
+    A `preference` strictly between 0 and 1 is P(first answer is better); other values are AlpacaEval's.
     """
     if with_reference or row.data.get("text") is not None:
         return judgelm_label(row, with_reference)
@@ -439,18 +422,14 @@ _JUDGELM_PAIRS = Shape(name="JudgeLM-100K", needs=("question_id", "question_body
 _REVIEWS = Shape(name="JudgeLM-100K's reviews", needs=("question_id", "text", "score"))
 _REFERENCES = Shape(name="JudgeLM-100K's references", needs=("question_id", "reference"))
 _PARTS = {"_gpt4_with_reference": "_w_reference", "_gpt4": ""}
-"""Ending of a file of reviews -> ending of the fields that they become."""
+"""Suffix of a review file -> suffix of the fields read from it."""
 
 Joined = dict[str, dict[str, object]]
-"""Id of a question -> fields to join to its pair."""
+"""Question id -> fields to join to its pair."""
 
 
 def load_judgelm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Rows of the training file, or of the validation set's four files.
-
-    Raises:
-        InputError: a file cannot be read, or has another shape.
-    """
+    """Read the training file, or the four files of the validation set."""
     joined: Joined = {}
     pairs = []
     for path in files:
@@ -470,8 +449,6 @@ def load_judgelm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 
 def _join(path: str, shape: Shape, suffix: str, joined: Joined, on_reject: OnReject) -> None:
-    """Take the fields of a file besides the id, under names with the suffix."""
-
     def join(row: Row, row_number: int) -> None:
         name = row.required_id("question_id", f"{shape.name.rpartition(' ')[2]} are joined by it")
         joined.setdefault(name, {}).update({f"{field}{suffix}": row.data[field] for field in shape.needs[1:]})
@@ -480,11 +457,6 @@ def _join(path: str, shape: Shape, suffix: str, joined: Joined, on_reject: OnRej
 
 
 def _judgelm_entry(row: Row, joined: Joined, is_validation: bool) -> Entry:
-    """A pair with what was judged of it, in the order of fields that the builder writes.
-
-    Raises:
-        InputError: the row cannot be used, or nothing was judged of it.
-    """
     name = row.required_id("question_id", "it names the pair")
     data = {key: value for key, value in row.data.items() if not is_validation or key not in ("score", "text")}
     whole = row.with_data(data | joined.get(name, {}))
@@ -492,7 +464,7 @@ def _judgelm_entry(row: Row, joined: Joined, is_validation: bool) -> Entry:
     plain = judgelm_label(whole, False)
     referenced = None if sample.reference is None else judgelm_label(whole, True)
     if plain is None and referenced is None:
-        raise row.error("no judgment that can be read, without or with the reference; leave the row out")
+        raise row.error("no readable judgment, without or with the reference; leave the row out")
     pair = LabelledPair(sample=sample, plain=plain, referenced=referenced, source="judgelm-100k")
     return Entry({key: value for key, value in judgelm_row(pair).items() if key not in ("swapped", "epoch")})
 
@@ -510,8 +482,8 @@ SOURCES = (
     Source(
         name="alpaca_eval_outputs",
         sample=no_sample,
-        note="AlpacaEval outputs hold one answer per instruction; give two such files, and they are joined. Where "
-        "output is a list of answers, name the columns: --column question=instruction --column answers=output",
+        note="AlpacaEval outputs have one answer per instruction; give two files to join them. If output is a list of "
+        "answers, name the columns: --column question=instruction --column answers=output",
     ),
     Source(name="plain", sample=plain_sample, label=plain_label, code=PAIR_CODE, soft="probability"),
 )
@@ -521,8 +493,8 @@ LABELS = with_stated_fields(
         sample=label_alone,
         label=any_label,
         code=(FieldCode(fields=("winner", "votes", "label")), FieldCode(fields=("annotator*",), values=ZERO_IS_TIE)),
-        note="rows hold labels but no answers to judge; give the file with the answers, and this one as labels "
-        "(a table of reviews is joined with its answers by `python data_tools/convert.py reviews`)",
+        note="rows have labels but no answers to judge; give the file with the answers, and this one as labels "
+        "(`python data_tools/convert.py reviews` joins reviews with answers)",
     )
 )
-"""Rows of an id and a label, which name samples of another file."""
+"""Rows of an id and a label, for samples in another file."""

@@ -1,4 +1,7 @@
-"""MM-Vet."""
+"""MM-Vet and MM-Vet v2: questions about images, with models' answers.
+
+Questions are one JSON object (id -> question) or rows; answers are one JSON object per model (id -> text).
+"""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,25 +24,20 @@ _IDS = ("id", "question_id")
 def mm_vet_rows(
     questions: str, answers: Sequence[str] = (), on_reject: OnReject = raise_reject
 ) -> Iterator[dict[str, object]]:
-    """Plain rows: `id`, `question`, `answer`, `answer_models`, `reference`, `category`, `images`, `capabilities`.
+    """Yield plain rows with `images`, relative to the folder of `questions`, and `capabilities`.
 
-    The reference keeps its `<OR>` and `<AND>`, which mode `multimodal` reads. `images` are relative to the folder of
-    `questions`. A row's id is its question's; with several models, the model's name is appended.
+    The reference keeps its `<OR>` and `<AND>` for mode `multimodal`. With several models, the model is appended to the
+    id.
 
     Args:
-        questions: in the first or the third shape.
-        answers: files of the second shape, each one model's answers to all questions, the model named after the
-            file. Without any, rows have the answers that their own file holds, if it holds some.
-        on_reject: called with each question that cannot be used, or that a file has no answer to. By default the
-            first one is raised as an error.
-
-    Raises:
-        InputError: a file cannot be read, or two files of answers have one name.
+        questions: file of questions.
+        answers: one file per model, named after it; without any, rows keep answers of their own file.
+        on_reject: called with each unusable or unanswered question.
     """
     by_model: dict[str, tuple[str, Mapping[str, str]]] = {}
     for path in answers:
         if (model := model_from_filename(path)) in by_model:
-            raise InputError(f"{path}: {by_model[model][0]} has the same name, which names the model; rename one")
+            raise InputError(f"{path}: names the same model as {by_model[model][0]}; rename one")
         by_model[model] = path, _answers(path)
 
     alone = len(by_model) == 1
@@ -54,13 +52,12 @@ def mm_vet_rows(
 
 
 def _holds_answers(path: str) -> bool:
-    """True for an object of texts, which holds a model's answers; any other file holds questions."""
+    """Return True for an object of texts: a model's answers."""
     content = _json_object(path) if _is_json(path) else None
     return bool(content and all(isinstance(text, str) for text in content.values()))
 
 
 def _rows(path: str) -> Iterator[Row | Reject]:
-    """Rows of either shape; the questions of one object by their keys, with the key as the id."""
     if _is_json(path) and (questions := _json_object(path)) is not None and not _holds_rows(questions):
         for row_number, (name, question) in enumerate(questions.items(), 1):
             if not isinstance(question, dict):
@@ -71,7 +68,6 @@ def _rows(path: str) -> Iterator[Row | Reject]:
 
 
 def _holds_rows(questions: Mapping[str, object]) -> bool:
-    """True if an object holds a list of rows under a name that `read_rows` knows."""
     return any(isinstance(questions.get(name), list) for name in WRAPPERS)
 
 
@@ -80,7 +76,6 @@ def _is_json(path: str) -> bool:
 
 
 def _json_object(path: str) -> dict[str, object] | None:
-    """The file's one object; None where it is a list."""
     try:
         value = read_json(path)
     except (OSError, ValueError, EOFError, zlib.error) as error:
@@ -91,7 +86,7 @@ def _json_object(path: str) -> dict[str, object] | None:
 def _answers(path: str) -> Mapping[str, str]:
     answers = _json_object(path)
     if not answers:
-        raise InputError(f"{path}: expected one JSON object, id -> answer, as MM-Vet's results are")
+        raise InputError(f"{path}: expected one JSON object, id -> answer, as in MM-Vet's results")
     for name, answer in answers.items():
         if not isinstance(answer, str):
             raise InputError(f"{path}: answer to {name}: expected text, got {describe(answer)}")
@@ -102,18 +97,18 @@ def _answered(
     row: Row, name: str, model: str, path: str, answers: Mapping[str, str], *, alone: bool
 ) -> dict[str, object]:
     if name not in answers:
-        raise row.error(f"{path} has no answer to {name}; check that the files belong together")
+        raise row.error(f"{path} has no answer to {name}; give matching files")
     return {"id": name if alone else f"{name}/{model}", "answer": answers[name], "answer_models": [model]}
 
 
 def _plain(row: Row) -> dict[str, object]:
     gold = row.text("answer", _NEEDS)
     if not read_gold(gold).alternatives:
-        raise row.field_error("answer", f"has tags and no answer: {describe(gold)}")
+        raise row.field_error("answer", f"expected an answer, got only tags: {describe(gold)}")
     question, inside = _without_images(row.text("question", _NEEDS))
     images = [*([str(row.data["imagename"])] if row.data.get("imagename") else []), *inside]
     if not images:
-        raise row.error("no image: neither imagename nor a file name between <IMG> in the question")
+        raise row.error("no image; expected imagename, or a file name between <IMG> in the question")
     capabilities = _capabilities(row)
     plain: dict[str, object] = {
         "id": row.id(_IDS) or f"{row.line - 1}",
@@ -127,7 +122,7 @@ def _plain(row: Row) -> dict[str, object]:
 
 
 def _without_images(question: str) -> tuple[str, list[str]]:
-    """The question with `(image 1)` where version 2 has an image's name, and these names."""
+    """Replace the image names in a question of version 2 by `(image 1)`, ...; return it with the names."""
     if _IMAGE_MARK not in question:
         return question, []
     pieces, names = [], list[str]()
@@ -150,7 +145,7 @@ def _capabilities(row: Row) -> tuple[str, ...]:
 
 
 def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """MM-Vet's questions with each model's answers."""
+    """Read MM-Vet's questions with each model's answers."""
     answers = [path for path in files if _holds_answers(path)]
     questions = [path for path in files if path not in answers]
     if len(questions) != 1:

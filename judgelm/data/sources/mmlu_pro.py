@@ -1,4 +1,4 @@
-"""MMLU-Pro."""
+"""MMLU-Pro: questions, models' answers, and pairs of answers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from judgelm.records import Label, Sample, Winner
 _MMLU_PRO = "MMLU-Pro"
 _MODEL_IN_NAME = re.compile(r"model_outputs_(.+?)(?:_\d+-?shots?(?:_[\d_]+)?)?$")
 _OUTPUT_FIELDS = ("model_outputs", "generated_text")
-"""Fields of the published results that hold the model's text: 4 and 25 of the 29 whose text is in the repository."""
+"""Fields of the published results with the model's text; 4 and 25 of 29 files have them."""
 
 _NEXT_QUESTION = re.compile(r"(?<=\S)\s*^Question:", re.MULTILINE)
 _PAIR_LABELS: Mapping[object, Winner] = {"A": 1, "B": 2}
@@ -26,7 +26,7 @@ _PAIRS = Shape(name=_MMLU_PRO, needs=("question_id", "model_a", "model_b", "labe
 
 
 def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Pairs where a file of pairs is among the files, else every model's answer by itself."""
+    """Read pairs if there is a file of pairs, else each model's answers."""
     pairs = [path for path in files if {"model_a", "model_b", "label"} <= first_fields(path)]
     others = [path for path in files if path not in pairs]
     questions: dict[str, Row] = {}
@@ -73,7 +73,7 @@ def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] =
 
 
 def _outputs(row: Row) -> dict[str, str]:
-    """Answers by model name: of one model, named by the file, in the published results; of several in `outputs`."""
+    """Return answers by model: of the model that names the file, or of several in `outputs`."""
     several = row.data.get("outputs")
     if isinstance(several, dict):
         texts = {
@@ -84,7 +84,7 @@ def _outputs(row: Row) -> dict[str, str]:
         texts = {model_of_results(row.file): _first_answer(text) if isinstance(text, str) else text}
     elif "pred" in row.data:
         expected, fields = " or ".join(_OUTPUT_FIELDS), ", ".join(row.data)
-        raise row.error(f"a prediction without the model's text: expected {expected}, and its fields are {fields}")
+        raise row.error(f"a prediction without the model's text: expected {expected}, got the fields {fields}")
     else:
         return {}
     for model, text in texts.items():
@@ -94,17 +94,17 @@ def _outputs(row: Row) -> dict[str, str]:
 
 
 def model_of_results(path: str) -> str:
-    """The model that a file of published results is named after."""
+    """Return the model that a file of published results is named after."""
     name = model_from_filename(path)
     match = _MODEL_IN_NAME.search(name)
     return match[1] if match else name
 
 
 def _first_answer(text: str) -> str:
-    """The answer to the question asked, without the further questions that a base model goes on to write.
+    """Return the answer without further questions that a base model invented.
 
-    MMLU-Pro's own code for local models stops at `Question:`; two published files were made without (Llama-3 8B and
-    70B), and there the last answer in the text is mostly one to an invented question.
+    MMLU-Pro's code for local models stops at `Question:`. Two published files (Llama-3 8B and 70B) were made without
+    it, so their last answer mostly answers an invented question.
     """
     following = _NEXT_QUESTION.search(text)
     return text if following is None else text[: following.start()]
@@ -123,7 +123,7 @@ def _mmlu_entries(row: Row, outputs: Mapping[str, str]) -> Iterator[Entry]:
 
 
 def _stated(row: Row, model: str) -> tuple[object] | None:
-    """The letter (or none) that MMLU-Pro's own code extracted, `l2`; None where the row does not say."""
+    """Return the letter (or None) that MMLU-Pro's code extracted, as a 1-tuple; None if the row does not have it."""
     several = row.data.get("outputs")
     output = several.get(model) if isinstance(several, dict) else None
     return (output["l2"],) if isinstance(output, dict) and "l2" in output else None
@@ -134,7 +134,7 @@ def _mmlu_pair(row: Row, questions: Mapping[str, Row], texts: Mapping[tuple[str,
     models = tuple(row.text(name, "question_id, model_a, model_b, label") for name in ("model_a", "model_b"))
     missing = [model for model in models if (key, model) not in texts]
     if missing:
-        raise row.error(f"no output of {' and '.join(missing)} for {key}; give the file that holds it too")
+        raise row.error(f"no output of {' and '.join(missing)} for {key}; add the file with it")
     answers = tuple(texts[key, model] for model in models)
     winner = choice_field(row, "label", _PAIR_LABELS)
     sample = _question(questions[key], answers, models)

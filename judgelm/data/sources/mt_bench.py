@@ -1,13 +1,11 @@
 """MT-Bench: questions of two turns, models' answers, reference answers and people's votes, joined.
 
-Files are told apart by their rows: `turns` are questions, `choices` answers (references, where the file or its folder
-is called so), `winner` with `judge` and `turn` votes. Votes of the released set bring their conversations along, so
-that they alone are enough; else they are joined with the answers. There is one row for each question, pair of models
-and turn: the judges named `expert...` vote, as in the original agreement code, and other judges' votes are kept in
-`metadata["other_votes"]`. Without votes every pair of models makes rows without a label.
+Rows with `turns` are questions; rows with `choices` are answers, or references if file or folder is named so; rows with
+`winner`, `judge` and `turn` are votes. Published votes include their conversations and need no other files. Each
+question, pair of models and turn makes a row: judges named `expert...` vote, as in the original agreement code; other
+judges' votes go to `metadata["other_votes"]`. Without votes, all pairs of models make rows without labels.
 
-`metadata["turns"]` holds the dialogue up to that turn as mode `conversation` reads it; question and answers are the
-last turn's. A GPT-4 judge's `g1_winner` files are labels for `judgelm eval`, no votes of people.
+`metadata["turns"]` has the dialogue up to the turn, for mode `conversation`; question and answers are the last turn's.
 """
 
 from collections import deque
@@ -42,8 +40,6 @@ _Pair = tuple[str, str, str, int]
 
 @dataclass(slots=True, kw_only=True)
 class _Tables:
-    """Contents of the files."""
-
     questions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     categories: dict[str, str] = field(default_factory=dict)
     references: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -54,7 +50,7 @@ class _Tables:
 
 
 def load_mt_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """MT-Bench's pairs of models for each question and turn."""
+    """Read MT-Bench's pairs of models for each question and turn."""
     tables = _Tables()
     for path in files:
         _read(path, tables, on_reject)
@@ -78,11 +74,6 @@ def load_mt_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 
 def _read(path: str, tables: _Tables, on_reject: OnReject) -> None:
-    """Take one file's rows into the tables.
-
-    Raises:
-        InputError: none of its rows is MT-Bench's.
-    """
     called_reference = any("reference" in part for part in Path(path).resolve().parts[-2:])
     take = partial(_take, tables=tables, called_reference=called_reference)
     deque(convert_rows(read_rows(path), take, path=path, expected=_NEEDS, on_reject=on_reject), maxlen=0)
@@ -91,7 +82,7 @@ def _read(path: str, tables: _Tables, on_reject: OnReject) -> None:
 def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
     question = row.id(("question_id",))
     if question is None:
-        raise row.error(f"no question_id; MT-Bench's rows have one, this has {', '.join(row.data) or 'no field'}")
+        raise row.error(f"no question_id; found the fields {', '.join(row.data) or 'none'}")
     if "winner" in row.data and "turn" in row.data:
         _take_vote(row, question, tables)
     elif "choices" in row.data:
@@ -109,9 +100,9 @@ def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
         if row.data.get("reference") is not None:
             tables.references.setdefault(question, _texts(row, "reference", row.data["reference"]))
     elif "g1_winner" in row.data:
-        raise row.error("a judge's verdicts, no votes of people; give this file to `judgelm eval` as labels")
+        raise row.error("a judge's verdicts instead of people's votes; give this file to `judgelm eval` as labels")
     else:
-        raise row.error(f"no question, answer or vote of MT-Bench; its fields are {', '.join(row.data)}")
+        raise row.error(f"not a question, answer or vote of MT-Bench; found the fields {', '.join(row.data)}")
 
 
 def _texts(row: Row, name: str, value: object) -> tuple[str, ...]:
@@ -121,7 +112,6 @@ def _texts(row: Row, name: str, value: object) -> tuple[str, ...]:
 
 
 def _choice(row: Row) -> tuple[str, ...]:
-    """The first of the answers that a model gave."""
     choices = row.data["choices"]
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict):
@@ -135,7 +125,7 @@ def _take_vote(row: Row, question: str, tables: _Tables) -> None:
     if not isinstance(turn, int) or isinstance(turn, bool) or not 1 <= turn <= _TURNS:
         raise row.field_error("turn", f"expected 1 or 2, got {describe(turn)}")
     winner = winner_field(row)
-    # In the order of the models' names, since people saw either first.
+    # Order the models by name, since people saw either first.
     if first > second and winner != "tie":
         winner = 2 if winner == 1 else 1
     pair = (question, min(first, second), max(first, second), turn)
@@ -158,7 +148,7 @@ def _take_conversation(row: Row, name: str, question: str, model: str, tables: _
     if len(answered) > len(known) and answered[: len(known)] == known:
         tables.answers[question, model] = answered
     elif known[: len(answered)] != answered:
-        raise row.field_error(name, f"other answers of {model} than in an earlier row; keep one set of answers")
+        raise row.field_error(name, f"answers of {model} differ from an earlier row; keep one set of answers")
 
 
 def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
@@ -167,9 +157,9 @@ def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
     sides = [tables.answers[question, model] for model in (first, second) if (question, model) in tables.answers]
     if len(user_texts) < turn or len(sides) < 2:
         lacking = "question" if len(user_texts) < turn else "answers of both models"
-        raise InputError(f"no {lacking} for question {question}, turn {turn}; give its file too")
+        raise InputError(f"no {lacking} for question {question}, turn {turn}; add its file")
     if any(len(side) < turn for side in sides):
-        raise InputError(f"question {question} has no answer of both models to turn {turn}; leave the vote out")
+        raise InputError(f"question {question}: a model has no answer to turn {turn}; leave the vote out")
     references = tables.references.get(question, ())
     dialogue = [
         {
@@ -196,7 +186,7 @@ def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
 
 
 def _category(question: str) -> str | None:
-    """That of the published questions 81 to 160, ten to each category."""
+    """Return the category of the published questions 81 to 160, ten each."""
     question_number = int(question) if question.isdecimal() else 0
     return _CATEGORIES[(question_number - _FIRST) // 10] if _FIRST <= question_number < _FIRST + 80 else None
 

@@ -1,4 +1,4 @@
-"""Pairs labelled by people or by their authors: PandaLM, LLMBar, JudgeBench, Auto-J, FairEval."""
+"""Pairs labelled by people or their authors: PandaLM, LLMBar, JudgeBench, Auto-J, FairEval."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ PANDALM = Shape(
 
 
 def pandalm_entry(row: Row, row_number: int) -> Entry:
-    """Instruction and input stay apart in the metadata, since PandaLM's own prompt shows them apart."""
+    """Convert a row; metadata has instruction and input separately, as PandaLM's prompt shows them."""
     sample = pandalm_sample(row)
     context = row.optional_text("input")
     if context:
@@ -33,11 +33,11 @@ LLMBAR = Shape(name="LLMBar", needs=("input", "output_1", "output_2", "label"))
 
 
 def llmbar_entry(row: Row, row_number: int) -> Entry:
-    """A row of one set, which the folder of its file names."""
+    """Convert a row; the folder names its set."""
     subset = Path(row.file).resolve().parent.name
     label = llmbar_label(row, False)
     if label is None or label.winner == "tie":
-        raise row.error("LLMBar's labels are 1 or 2, and this row has neither; leave the row out")
+        raise row.error("expected the label 1 or 2; leave the row out")
     sample = replace(llmbar_sample(row), id=f"{subset}-{row_number}", category=subset)
     return Entry(plain_row(sample, label))
 
@@ -53,13 +53,15 @@ JUDGEBENCH = Shape(name="JudgeBench", needs=("pair_id", "source", "question", "r
 
 
 def judgebench_sample(row: Row) -> Sample:
-    """JudgeBench: `question`, `response_A`, `response_B`; the category follows from the name of the source."""
+    """Read `question`, `response_A` and `response_B`; the name of the source gives the category."""
     names = ("pair_id", "source", "question", "response_A", "response_B")
     name, source, question, *answers = row.texts(*names, needs=JUDGEBENCH.needs)
     category = next((name for start, name in _JUDGEBENCH_CATEGORIES.items() if source.startswith(start)), None)
     if category is None:
         known = ", ".join(_JUDGEBENCH_CATEGORIES)
-        raise row.error(f'field "source": "{source}" begins with none of {known}; correct the row')
+        raise row.field_error(
+            "source", f'expected a text beginning with one of {known}, got "{source}"; correct the row'
+        )
     model = row.optional_text("response_model")
     return Sample(
         id=name,
@@ -72,31 +74,31 @@ def judgebench_sample(row: Row) -> Sample:
 
 
 def judgebench_label(row: Row, with_reference: bool) -> Label:
-    """JudgeBench's `label`: the answer that is objectively right."""
+    """Read `label`: the objectively correct answer."""
     return Label(sample_id="", winner=choice_field(row, "label", _JUDGEBENCH_LABELS))
 
 
 AUTO_J_GROUPS: Mapping[str, Sequence[str]] = layout_facts()["auto-j"]["details"]["groups"]
-"""Auto-J's 58 scenarios by the 8 groups in which its makers report them."""
+"""The 8 groups of Auto-J's 58 scenarios, as its authors report them."""
 
 AUTO_J_LABELS: Mapping[object, Winner] = {0: 1, 1: 2, 2: "tie"}
 AUTO_J = Shape(name="Auto-J's pairwise test set", needs=("scenario", "label", "prompt", "response 1", "response 2"))
 
 
 def auto_j_sample(row: Row) -> Sample:
-    """Auto-J's test set: `prompt`, `response 1`, `response 2`; named by the row's line."""
+    """Read `prompt`, `response 1` and `response 2`; the id is the line number."""
     names = ("prompt", "response 1", "response 2", "scenario")
     question, *answers, scenario = row.texts(*names, needs=AUTO_J.needs)
     return Sample(id=f"auto-j-{row.line}", question=question, answers=tuple(answers), category=scenario)
 
 
 def auto_j_label(row: Row, with_reference: bool) -> Label:
-    """Auto-J's `label`: 0 is the first response, 1 the second, 2 a tie."""
+    """Read `label`: 0 is the first response, 1 the second, 2 a tie."""
     return Label(sample_id="", winner=choice_field(row, "label", AUTO_J_LABELS))
 
 
 def auto_j_entry(row: Row, row_number: int) -> Entry:
-    """A row, named by its number."""
+    """Convert a row; the id is the row number."""
     return Entry(plain_row(replace(auto_j_sample(row), id=f"auto-j-{row_number}"), auto_j_label(row, False)))
 
 
@@ -106,10 +108,10 @@ _FAIREVAL_ANSWERS = "question_id, text, model_id"
 
 
 def load_faireval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """FairEval's pairs with people's labels, which are joined with the questions line by line."""
+    """Read FairEval's pairs with people's labels, joined with the questions line by line."""
     texts = [path for path in files if path.lower().endswith(".txt")]
     if len(texts) != 1:
-        raise InputError(f"faireval: expected one .txt file of people's labels, got {len(texts)}; give it too")
+        raise InputError(f"faireval: expected one .txt file of people's labels, got {len(texts)}; add it")
     paths = [path for path in files if path != texts[0]]
     tables = [list(convert_file(path, _FAIREVAL, lambda row, _: row, on_reject)) for path in paths]
     questions = [rows for rows in tables if "model_id" not in rows[0].data]
@@ -124,7 +126,7 @@ def load_faireval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         try:
             name = _question_id(row)
             if any(name not in side for side in sides):
-                raise row.error(f"no answer to question {name} in one of the two files; give the published files")
+                raise row.error(f"question {name} lacks an answer in one of the two files; give the published files")
             sample = Sample(
                 id=f"faireval-{name}",
                 question=row.text("text", "question_id, text"),
@@ -156,7 +158,7 @@ def _faireval_winner(location: str, name: str, models: tuple[str, ...]) -> Winne
     matches = [winner for winner, model in zip(winners, models, strict=True) if _letters(model).startswith(prefix)]
     if len(matches) != 1:
         known = " and ".join(models)
-        raise InputError(f'{location}: "{name}" names neither TIE nor one of {known}; give their answers')
+        raise InputError(f'{location}: "{name}" is neither TIE nor one of {known}; give the matching answers')
     return matches[0]
 
 

@@ -1,7 +1,6 @@
 """Preference sets and benchmarks of reward models: HelpSteer3, PPE, SafeRLHF, ..., RewardBench, RM-Bench.
 
-The functions `*_fields` rewrite a published row to a layout's fields; `sample_by` and `label_by` read the result by
-that layout.
+The functions `*_fields` rewrite a published row to a layout's fields; `sample_by` and `label_by` read the result.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +33,12 @@ _PROMETHEUS = {"reference": "orig_reference_answer", "reason": "orig_feedback"}
 
 
 def sample_by(fields: Rewrite, sample: Callable[[Row], Sample]) -> Callable[[Row], Sample]:
-    """A reader of samples that rewrites each row first."""
+    """Return a reader of samples that rewrites each row first."""
     return lambda row: sample(_rewritten(row, fields))
 
 
 def label_by(fields: Rewrite, label: Callable[[Row, bool], Label | None]) -> Callable[[Row, bool], Label | None]:
-    """A reader of labels that rewrites each row first."""
+    """Return a reader of labels that rewrites each row first."""
     return lambda row, with_reference: label(_rewritten(row, fields), with_reference)
 
 
@@ -47,25 +46,24 @@ def _rewritten(row: Row, fields: Rewrite) -> Row:
     try:
         return row.with_data(fields(row))
     except KeyError as error:
-        raise row.error(f'field "{error.args[0]}" is missing, which the first row has; leave the row out') from error
+        raise row.field_error(error.args[0], "missing, though the first row has it; leave the row out") from error
 
 
 def _rest(row: Row, used: Sequence[str]) -> Fields:
-    """Fields that are kept as metadata."""
     return {name: value for name, value in row.data.items() if name not in used and value is not None}
 
 
 def _renamed(
     row: Row, names: Mapping[str, str], optional: Mapping[str, str] = MappingProxyType({}), *, rest: bool = True
 ) -> Fields:
-    """A row's fields under a layout's names (layout's name -> published name), and by default the rest as metadata."""
+    """Return a row's fields renamed (layout's name -> published name), and by default the rest as metadata."""
     fields: Fields = {name: row.data[published] for name, published in names.items()}
     fields |= {name: row.data.get(published) for name, published in optional.items()}
     return fields | ({"metadata": _rest(row, (*names.values(), *optional.values()))} if rest else {})
 
 
 def helpsteer3_fields(row: Row) -> Fields:
-    """HelpSteer3's preferences: -3 to -1 prefer the first response, 1 to 3 the second, 0 neither."""
+    """HelpSteer3: -3 to -1 prefer the first response, 1 to 3 the second, 0 neither."""
     strength = row.number("overall_preference")
     if not -3 <= strength <= 3:
         raise row.field_error("overall_preference", f"expected a number from -3 to 3, got {strength:g}")
@@ -75,7 +73,7 @@ def helpsteer3_fields(row: Row) -> Fields:
 
 
 def _rubric(row: Row) -> str:
-    """The criterion and its levels as Prometheus' prompts show them."""
+    """Return the criterion and its levels as Prometheus' prompts show them."""
     criterion = row.text("orig_criteria", "orig_criteria")
     levels = [(level, row.data.get(f"orig_score{level}_description")) for level in _RUBRIC_LEVELS]
     lines = [f"Score {level}: {description}" for level, description in levels if isinstance(description, str)]
@@ -83,7 +81,7 @@ def _rubric(row: Row) -> str:
 
 
 def preference_collection_fields(row: Row) -> Fields:
-    """Prometheus' pairs: the preference is the label, the two grades of 1 to 5 are metadata."""
+    """Prometheus' pairs: the preference is the label; the two grades of 1 to 5 become metadata."""
     grades: Fields = {name: row.data[name] for name in ("orig_score_A", "orig_score_B") if name in row.data}
     names = {"question": "orig_instruction", "answer_1": "orig_response_A", "answer_2": "orig_response_B"}
     names |= {"winner": "orig_preference"}
@@ -91,7 +89,7 @@ def preference_collection_fields(row: Row) -> Fields:
 
 
 def feedback_collection_fields(row: Row) -> Fields:
-    """Prometheus' graded answers: one answer, a grade from 1 to 5, and the rubric that it was graded by."""
+    """Prometheus' graded answers: one answer, a grade from 1 to 5, and its rubric."""
     grade = row.number("orig_score")
     if grade not in _RUBRIC_LEVELS:
         raise row.field_error("orig_score", f"expected a whole number from 1 to 5, got {grade:g}")
@@ -100,7 +98,7 @@ def feedback_collection_fields(row: Row) -> Fields:
 
 
 def nectar_fields(row: Row) -> Fields:
-    """Nectar's ranked answers: the best against the worst, which are alone in their ranks."""
+    """Nectar: the best and the worst of the ranked answers, if their ranks are unique."""
     ranked = row.data["answers"]
     if not isinstance(ranked, list) or len(ranked) < 2 or not all(isinstance(answer, dict) for answer in ranked):
         raise row.field_error("answers", f"expected ranked answers, at least two, got {describe(ranked)}")
@@ -108,7 +106,7 @@ def nectar_fields(row: Row) -> Fields:
     by_rank = sorted(answers, key=lambda answer: answer.number("rank"))
     ranks = [answer.number("rank") for answer in by_rank]
     if ranks[0] == ranks[1] or ranks[-1] == ranks[-2]:
-        raise row.field_error("answers", "the best or the worst rank is shared; leave the row out")
+        raise row.field_error("answers", "the best or worst rank is shared; leave the row out")
     fields: Fields = {"prompt": row.data["prompt"], "metadata": _rest(row, ("prompt", "answers"))}
     for side, answer in (("chosen", by_rank[0]), ("rejected", by_rank[-1])):
         fields |= {side: answer.data.get("answer"), f"{side}_model": answer.data.get("model")}
@@ -116,13 +114,13 @@ def nectar_fields(row: Row) -> Fields:
 
 
 def offsetbias_fields(row: Row) -> Fields:
-    """OffsetBias: LLMBar's fields, with the question called `instruction`."""
+    """OffsetBias: LLMBar's fields, with the question in `instruction`."""
     names = {"input": "instruction", "output_1": "output_1", "output_2": "output_2", "label": "label"}
     return _renamed(row, names, rest=False)
 
 
 def ppe_human_fields(row: Row) -> Fields:
-    """PPE's human preferences: the arena's votes on `response_1` and `response_2`.
+    """PPE's human preferences: arena votes on `response_1` and `response_2`.
 
     Source: Frick et al. 2024, How to Evaluate Reward Models for RLHF; lmarena/PPE.
     """
@@ -132,7 +130,7 @@ def ppe_human_fields(row: Row) -> Fields:
 
 
 def safe_rlhf_fields(row: Row) -> Fields:
-    """SafeRLHF: responses counted from 0; the more helpful one is the label, the safer one is metadata.
+    """SafeRLHF: responses counted from 0; the label is the more helpful one, the safer one becomes metadata.
 
     Source: PKU-Alignment/PKU-SafeRLHF (`better_response_id`, `safer_response_id`).
     """
@@ -141,11 +139,10 @@ def safe_rlhf_fields(row: Row) -> Fields:
 
 
 def ultrafeedback_fields(row: Row) -> Fields:
-    """UltraFeedback as published: several completions with the mean of their fine-grained ratings as scores.
+    """UltraFeedback: several completions, scored by the mean of their fine-grained ratings.
 
-    `overall_score` is not read: where the critique gave 1, a fault of the published set wrote 10.
-
-    Source: openbmb/UltraFeedback, issue 8.
+    `overall_score` is ignored: a bug in the published set wrote 10 instead of 1. Source: openbmb/UltraFeedback, issue
+    8.
     """
     completions = row.data["completions"]
     if not isinstance(completions, list) or not all(isinstance(each, dict) for each in completions):
@@ -162,7 +159,7 @@ def ultrafeedback_fields(row: Row) -> Fields:
 
 
 SECTIONS: Mapping[str, Mapping[str, int]] = layout_facts()["rewardbench"]["details"]["sections"]
-"""RewardBench's four sections (its fifth, Prior Sets, is published apart): the published weight of each subset."""
+"""RewardBench's sections with the published weight of each subset; the fifth, Prior Sets, is published separately."""
 
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
 SECOND_SUBSETS = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
@@ -170,22 +167,22 @@ REWARDBENCH_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
 
 
 def rewardbench_entry(row: Row, row_number: int) -> Entry:
-    """A row of RewardBench, with the section of its subset in the metadata."""
+    """Convert a row of RewardBench; metadata has the section of its subset."""
     if isinstance(row.data["chosen"], list) and not any(isinstance(message, dict) for message in row.data["chosen"]):
-        raise row.error("several chosen answers; this is RewardBench 2, import it as rewardbench-2")
+        raise row.error("several chosen answers as in RewardBench 2; import it as rewardbench-2")
     subset = row.text("subset", "subset")
     if subset not in _SECTION_OF:
-        raise row.error(f'field "subset": "{subset}" is none of RewardBench\'s 23; import it as preferences')
+        raise row.error(f'field "subset": "{subset}" is not in RewardBench; import the file as preferences')
     sample = preference_sample(row)
     metadata = {**sample.metadata, "section": _SECTION_OF[subset]}
     return Entry(plain_row(replace(sample, category=subset, metadata=metadata), preference_label(row, False)))
 
 
 def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
-    """All answers in an order that depends on their texts alone; the right ones have the score 1, the others 0."""
+    """Convert a row of RewardBench 2: all answers ordered by `answer_rank`, with score 1 if correct, else 0."""
     for name in ("chosen", "rejected"):
         if not isinstance(row.data[name], list):
-            finding = "expected a list of texts; with one text each this is rewardbench"
+            finding = "expected a list of texts; import rows with one text as rewardbench"
             raise row.error(f'field "{name}": {finding}')
     question, subset = (row.text(name, ", ".join(REWARDBENCH_NEEDS)) for name in ("prompt", "subset"))
     chosen, wrong = row.text_list("chosen"), row.text_list("rejected")
@@ -212,7 +209,6 @@ def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
 
 
 def _pair(row: Row, name: str, category: str, metadata: Mapping[str, object]) -> Entry:
-    """A row with prompt, chosen and rejected, placed by a hash of the texts."""
     sample = replace(preference_sample(row), id=name, category=category, metadata=metadata)
     return Entry(plain_row(sample, preference_label(row, False)))
 
@@ -227,12 +223,12 @@ RM_BENCH = Shape(name="RM-Bench", needs=("id", "prompt", "chosen", "rejected"))
 
 
 def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
-    """RM-Bench's nine pairs: each style of the chosen answer with each of the rejected; equal texts are rejects."""
+    """Return RM-Bench's nine pairs: each style of chosen with each of rejected; equal texts are rejects."""
     part = str(row.data.get("domain") or Path(row.file).name.partition("_")[0])
     domain = _DOMAINS.get(part.partition("-")[0])
     if domain is None:
         known = ", ".join(_DOMAINS)
-        raise row.error(f'domain "{part}" (field "domain", else the file\'s name) begins with none of {known}')
+        raise row.error(f'expected a field domain or file name beginning with one of {known}, got "{part}"')
     chosen, rejected = row.text_list("chosen"), row.text_list("rejected")
     if len(chosen) != len(_STYLES) or len(rejected) != len(_STYLES):
         raise row.error(f"expected 3 chosen and 3 rejected answers, got {len(chosen)} and {len(rejected)}")
@@ -240,7 +236,7 @@ def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
     for better, worse in product(range(3), repeat=2):
         fields = {"prompt": row.data["prompt"], "chosen": chosen[better], "rejected": rejected[worse]}
         difficulty = DIFFICULTIES[1 + (worse > better) - (worse < better)]
-        name = f"{part}-{row.required_id('id', 'pairs are named by it')}-{_STYLES[better]}-{_STYLES[worse]}"
+        name = f"{part}-{row.required_id('id', 'it identifies the pairs')}-{_STYLES[better]}-{_STYLES[worse]}"
         metadata = {"chosen_style": _STYLES[better], "rejected_style": _STYLES[worse]}
         try:
             entries.append(_pair(row.with_data(fields), name, f"{domain}, {difficulty}", metadata))
@@ -255,7 +251,6 @@ def _rewritten_set(
     layout: tuple[Callable[[Row], Sample], Callable[[Row, bool], Label | None]],
     code: tuple[FieldCode, ...] = (),
 ) -> Source:
-    """A set whose rows are rewritten to the fields of a layout, of which the readers are given."""
     return Source(name=name, sample=sample_by(fields, layout[0]), label=label_by(fields, layout[1]), code=code)
 
 

@@ -1,7 +1,6 @@
 """Preference sets as samples and labels: chosen and rejected answers, arena battles, pairs of responses.
 
-`judgelm.data.sources.registry` detects the kind of a row; `judgelm.data.sources.dialogues` turns dialogues into
-questions. Every function raises InputError with file, line, field, finding and way out.
+`judgelm.data.sources.dialogues` turns dialogues into questions.
 """
 
 import hashlib
@@ -38,7 +37,7 @@ _WINNER_COLUMNS: tuple[tuple[str, Winner], ...] = (("winner_model_a", 1), ("winn
 
 
 def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
-    """The prompt turns of a row and the fields that they came from; empty where no field holds a prompt."""
+    """Return the turns of the prompt and the fields they came from; empty without a prompt."""
     chats = ("conversations", "messages") if isinstance(row.data.get("chosen"), dict) else ("conversations",)
     name = next((name for name in (*QUESTION_FIELDS, *chats) if row.has(name)), None)
     turns: tuple[Turn, ...] = ()
@@ -57,20 +56,18 @@ def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
 
 
 def answer_rank(question: str, answer: str) -> bytes:
-    """A rank of an answer among those to its question, which depends on the texts alone: a hash of both.
+    """Hash the question and an answer, to order answers by their texts alone.
 
-    A judge cannot learn a position from it, and the same answers with the opposite choice have the same order.
+    A judge cannot learn a position from it, and the opposite choice between the same answers has the same order.
     """
     return hashlib.blake2b(f"{len(question)} {question}{answer}".encode(), digest_size=16).digest()
 
 
 def _chosen_first(question: str, chosen: str, rejected: str) -> bool:
-    """True if the chosen answer is placed first, by its rank."""
     return answer_rank(question, chosen) < answer_rank(question, rejected)
 
 
 def _preference(row: Row) -> tuple[str, str, str, set[str], tuple[str, ...]]:
-    """Question, chosen and rejected answer, the fields that the question came from, and its images."""
     prompt, used = _asked(row, _PREFERENCE_NEEDS)
     chosen, rejected = (
         full_dialogue(prompt, read_turns(row, name, alone="assistant", needs=_PREFERENCE_NEEDS), row, name)
@@ -80,14 +77,14 @@ def _preference(row: Row) -> tuple[str, str, str, set[str], tuple[str, ...]]:
         raise row.error(f'field "prompt" is missing; each row needs {_PREFERENCE_NEEDS}')
     question, answers, images = question_and_answers(row, ("chosen", "rejected"), (chosen, rejected))
     if answers[0] == answers[1]:
-        raise row.error("chosen and rejected are the same text; leave the row out, nothing is preferred in it")
+        raise row.error("chosen and rejected are equal, so the row states no preference; leave the row out")
     return question, *answers, used, images
 
 
 def preference_sample(row: Row) -> Sample:
-    """`chosen` and `rejected` as texts, HH-RLHF dialogues or chat messages, placed by a hash of their texts.
+    """Read `chosen` and `rejected`: texts, HH-RLHF dialogues or chat messages, ordered by `answer_rank`.
 
-    RewardBench's `id` counts within a `subset`, so the sample is named by both.
+    RewardBench's `id` is unique only within a `subset`, so the sample's id has both.
     """
     question, chosen, rejected, used, images = _preference(row)
     first = _chosen_first(question, chosen, rejected)
@@ -111,10 +108,7 @@ def preference_sample(row: Row) -> Sample:
 
 
 def preference_label(row: Row, with_reference: bool) -> Label | None:
-    """The chosen answer wins, at the place where `preference_sample` put it.
-
-    `score_chosen` must be above `score_rejected`; other rows are errors.
-    """
+    """Label the chosen answer as the winner."""
     first = _chosen_first(*_preference(row)[:3])
     reason = row.optional_text("reason") or None
     if not row.has("score_chosen") and not row.has("score_rejected"):
@@ -130,7 +124,7 @@ def preference_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def pair_id(row: Row) -> str | None:
-    """The id of a pair that is named by a question, two models and, where given, the human judge and the turn."""
+    """Return the id of a pair from its question, two models and, if given, judge and turn."""
     question = row.id(("question_id",))
     if question is None:
         return None
@@ -140,7 +134,7 @@ def pair_id(row: Row) -> str | None:
 
 
 def _battle_id(row: Row) -> str | None:
-    """`id`, or a `question_id` that names the battle: a number names one question of a list, asked many times."""
+    """Return `id` or `question_id`; a number names a question that is asked many times, so models are added."""
     name = row.id(("id",))
     question = row.id(("question_id",))
     if name is not None or question is None:
@@ -169,15 +163,15 @@ def _battle(
 
 
 def arena_sample(row: Row) -> Sample:
-    """LMSYS arena and MT-bench votes: `conversation_a` and `conversation_b`, in the order given.
+    """Read LMSYS arena and MT-bench votes: `conversation_a` and `conversation_b`, in their order.
 
-    `turn` says after which of the user's turns the vote was given (MT-bench); what comes after it does not count, and
-    `metadata["messages_after_vote"]` says how much that is.
+    MT-bench's `turn` is the user turn after which the vote was given. Later messages are cut off; their number is in
+    `metadata["messages_after_vote"]`.
     """
     order = row.data.get("evaluation_order")
     if isinstance(order, int) and order > 1:
-        finding = f"vote {order} of its session, whose earlier turns are not in conversation_a and conversation_b"
-        raise row.field_error("evaluation_order", f"{finding}; leave the row out, or put them before the two sides")
+        finding = f"vote {order} of a session, but conversation_a and conversation_b lack the earlier turns"
+        raise row.field_error("evaluation_order", f"{finding}; add them, or leave the row out")
     names = ("conversation_a", "conversation_b")
     first, second = (read_turns(row, name, alone="assistant", needs=_ARENA_NEEDS) for name in names)
     cut = _until(first, row.data.get("turn")), _until(second, row.data.get("turn"))
@@ -187,7 +181,6 @@ def arena_sample(row: Row) -> Sample:
 
 
 def _until(turns: tuple[Turn, ...], turn: object) -> tuple[Turn, ...]:
-    """The turns before the user's next one after number `turn`; all of them where the user has no more."""
     if not isinstance(turn, int) or isinstance(turn, bool) or turn < 1:
         return turns
     user_turns = [index for index, message in enumerate(turns) if message.role == "user"]
@@ -195,7 +188,7 @@ def _until(turns: tuple[Turn, ...], turn: object) -> tuple[Turn, ...]:
 
 
 def responses_sample(row: Row) -> Sample:
-    """`response_a` and `response_b` to a prompt, in the order given: texts, or lists of one text per turn (Kaggle)."""
+    """Read `response_a` and `response_b` to a prompt, in their order: texts, or lists with a text per turn (Kaggle)."""
     prompt_field = next((name for name in QUESTION_FIELDS if row.has(name)), "prompt")
     names = ("response_a", "response_b")
     lists = [_texts(row, name) for name in (prompt_field, *names)]
@@ -216,7 +209,6 @@ def responses_sample(row: Row) -> Sample:
 
 
 def _texts(row: Row, name: str) -> list[object] | None:
-    """A list of texts and nulls, also as the JSON text that a table holds; None for anything else."""
     value = list_value(row.data.get(name))
     if isinstance(value, list) and value and all(text is None or isinstance(text, str) for text in value):
         return value
@@ -238,7 +230,7 @@ def _interleaved(row: Row, name: str, prompts: list[object], replies: list[objec
 
 
 def battle_label(row: Row, with_reference: bool) -> Label | None:
-    """`winner_model_a`, `winner_model_b` and `winner_tie`, one of them 1; else `winner` and scores as in plain rows."""
+    """Read `winner_model_a`, `winner_model_b` and `winner_tie`, one of them 1; else `winner` and scores."""
     columns = [name for name, _ in _WINNER_COLUMNS if row.has(name)]
     if not columns:
         return plain_pair_label(row, with_reference)
@@ -249,7 +241,7 @@ def battle_label(row: Row, with_reference: bool) -> Label | None:
         if name in columns and _marked(row, name):
             marked.append(winner)
     if len(marked) != 1:
-        raise row.error(f"expected 1 in one of winner_model_a, winner_model_b, winner_tie, got {len(marked)} such")
+        raise row.error(f"expected 1 in one of winner_model_a, winner_model_b, winner_tie, got it in {len(marked)}")
     return Label(sample_id="", winner=marked[0], reason=row.optional_text("reason") or None)
 
 
@@ -261,17 +253,17 @@ def _marked(row: Row, name: str) -> bool:
 
 
 def pair_label_alone(row: Row) -> Sample:
-    """A sample without answers for a label that names its pair by question and models."""
+    """Return a sample without answers for a label that identifies its pair by question and models."""
     name = pair_id(row)
     if name is None:
-        raise row.error("no question_id; a label of two models' answers needs it")
+        raise row.error("no question_id; a label for two models' answers needs it")
     known = {"label", "g1_winner", "g2_winner", "category", *ID_FIELDS}
     category = row.optional_text("category")
     return Sample(id=name, question="", answers=(), category=category, metadata=row.extras(known))
 
 
 def pair_label(row: Row, with_reference: bool) -> Label | None:
-    """`label` (A, B, tie), or FastChat's two games."""
+    """Read `label` (A, B, tie), or FastChat's two games."""
     return Label(sample_id="", winner=winner_field(row, "label")) if row.has("label") else games_label(row)
 
 
@@ -284,4 +276,4 @@ SOURCES = (
 PAIR_LABELS = with_stated_fields(
     replace(LABELS, sample=pair_label_alone, label=pair_label, code=(FieldCode(fields=("label",)),)), "pair-labels"
 )
-"""Labels of pairs named by a question and two models; the answers are in another file."""
+"""Labels of pairs identified by a question and two models; the answers are in another file."""

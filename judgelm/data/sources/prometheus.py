@@ -1,4 +1,4 @@
-"""Prometheus."""
+"""Prometheus' absolute grading: prompts with GPT-4's scores."""
 
 from statistics import fmean
 
@@ -20,7 +20,7 @@ _END = "###Feedback:"
 
 
 def prometheus_entry(row: Row, row_number: int) -> Entry:
-    """One of Prometheus' grading prompts, named by its file and number."""
+    """Convert a grading prompt; the id is the file name and row number."""
     parts = _parts(row, row.text("instruction", ", ".join(PROMETHEUS.needs)))
     scores = row.data[SCORES_FIELD]
     known = isinstance(scores, list) and all(type(score) is int and 1 <= score <= 5 for score in scores)
@@ -40,7 +40,7 @@ def prometheus_entry(row: Row, row_number: int) -> Entry:
 
 
 def _parts(row: Row, prompt: str) -> dict[str, str]:
-    """The texts below the prompt's headings, each once and in order; the reference may be missing."""
+    """Return the texts below the prompt's headings; the reference may be missing."""
     headings = {name: heading for name, heading in _HEADINGS.items() if name != "reference" or heading in prompt}
     starts = [prompt.find(heading) for heading in headings.values()]
     ends = [*starts[1:], prompt.rfind(_END)]

@@ -1,21 +1,14 @@
 """Questions with gold answers: extractive QA as published, and open QA judged by people.
 
-HotpotQA, 2WikiMultiHopQA, DROP and Quoref are read in four shapes, as a JSON list or JSON lines or, the last two, as
-one nested JSON object:
+HotpotQA, 2WikiMultiHopQA, DROP and Quoref are read as rows or, the last two, as one nested JSON object:
 
 - HotpotQA and 2WikiMultiHopQA: `_id` (or `id`), `question`, `answer`, `context` as (title, sentences) pairs;
-- flat rows of any of the four: the same with `context` as a text; a predicted answer may be in `pred_answer` or
-  `prediction`, its model in `model`;
+- flat rows: the same with `context` as text; `pred_answer` or `prediction` may be a model's answer, `model` its name;
 - DROP: passages with `qa_pairs`, answers as `number`, `spans` or `date`, more of them in `validated_answers`;
 - Quoref: `data` of `paragraphs` with `qas`, whose `answers` are the spans of one answer.
 
-Each question becomes a sample whose `metadata` has `data_set`, `answer_type`, and where there is one `context`; several
-validated answers are in `references`, their spans in `reference_spans`. EVOUNA holds answers to NQ and TriviaQA that
-people judged.
-
-Answer types: the paper names eight and what each is recognised by, but not its rules, so these rules are ours. They
-look at the question alone, but for yes and no. Rules are tried in order and the first that fits decides. Source:
-QA-Judge, Table 13.
+Metadata has `data_set`, `answer_type`, `context` if any, and for several validated answers `references` and
+`reference_spans`. EVOUNA has answers to NQ and TriviaQA that people judged.
 """
 
 import zlib
@@ -43,13 +36,13 @@ _PREDICTED = ("pred_answer", "prediction")
 
 
 def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject = raise_reject) -> Iterator[Sample]:
-    """The questions of a file as samples, without answers to judge unless the rows have predictions.
+    """Read questions as samples, with an answer to judge only if the rows have predictions.
 
     Args:
         path: a JSON file, a JSON list or JSON lines.
-        data_set: which it is; None takes DROP and Quoref by their shape, 2WikiMultiHopQA by its `evidences`, a row's
-            own `data_set`, and all else for HotpotQA.
-        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+        data_set: name of the data set. None detects DROP and Quoref by their structure, 2WikiMultiHopQA by `evidences`,
+            and a row's `data_set`; everything else is HotpotQA.
+        on_reject: called with each unusable row; by default the first one raises an error.
 
     Raises:
         InputError: the file cannot be read, or two questions have one id.
@@ -63,20 +56,13 @@ def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject
 
 
 def has_predictions(path: str) -> bool:
-    """True if the first good row has a predicted answer beside its gold answer, which only these files have.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
+    """Return True if the first good row has a predicted answer, which only these files have."""
     first = first_row(path)
     return first is not None and any(name in first.data for name in _PREDICTED)
 
 
 def qa_row(sample: Sample) -> dict[str, object]:
-    """A sample as a row of judgelm's plain format, which batch runs and the QA study read.
-
-    Without an answer yet the row has none, and is for an answering run.
-    """
+    """Return a sample as a plain row; without an answer it is input for answer generation."""
     row: dict[str, object] = {"id": sample.id, "question": sample.question, "reference": sample.reference}
     if sample.answers:
         row["answer"] = sample.answers[0]
@@ -95,7 +81,7 @@ def _rows(path: str) -> Iterator[Row | Reject]:
 
 
 def _nested(path: str) -> dict[str, Any] | None:
-    """The file as one object of passages; None for rows, and for files that `read_rows` reports errors of."""
+    """Return the file as one object of passages; None for rows and unreadable files."""
     try:
         value: Any = read_json(path)
     except (OSError, ValueError, EOFError, zlib.error):
@@ -109,11 +95,6 @@ def _nested(path: str) -> dict[str, Any] | None:
 
 
 def _flattened(path: str, nested: dict[str, Any]) -> Iterator[dict[str, object]]:
-    """One row per question of DROP's passages or Quoref's paragraphs.
-
-    Raises:
-        InputError: a passage has another shape.
-    """
     try:
         if isinstance(nested.get("data"), list):
             for article in nested["data"]:
@@ -123,7 +104,9 @@ def _flattened(path: str, nested: dict[str, Any]) -> Iterator[dict[str, object]]
         for passage in nested.values():
             yield from (question | {"context": passage["passage"]} for question in passage["qa_pairs"])
     except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: neither Quoref's nor DROP's shape ({error!r}); give the published file") from error
+        raise InputError(
+            f"{path}: has neither Quoref's nor DROP's format ({error!r}); give the published file"
+        ) from error
 
 
 def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
@@ -143,7 +126,7 @@ def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
     model = row.optional_text("model")
     name = row.id(_IDS)
     if name is None:
-        raise row.error("no _id or id; questions are joined by it")
+        raise row.error("no _id or id to join questions by")
     return Sample(
         id=name,
         question=question,
@@ -178,9 +161,8 @@ def _type(row: Row, question: str, golds: list[str]) -> str:
 
 
 def _golds(row: Row) -> list[Gold]:
-    """The validated answers without repeats; blank ones are none."""
     if "answers_spans" in row.data:
-        raise row.field_error("answers_spans", "does not say which spans belong together; give DROP's own JSON file")
+        raise row.field_error("answers_spans", "does not tell which spans belong together; give DROP's own JSON file")
     if "answers" in row.data:
         golds = [_quoref_gold(row)]
     else:
@@ -190,12 +172,12 @@ def _golds(row: Row) -> list[Gold]:
         golds = [_gold(row, value) for value in [row.data.get("answer", row.data.get("gold_ans")), *more]]
     distinct = list(dict.fromkeys(gold for gold in golds if gold and gold[0].strip()))
     if not distinct:
-        raise row.error("no gold answer; a question without one cannot be scored")
+        raise row.error("no gold answer, so the question cannot be scored; leave the row out")
     return distinct
 
 
 def _quoref_gold(row: Row) -> Gold:
-    """The spans of one answer: `[{"text": ...}, ...]`, or `{"text": [...]}`."""
+    """Return the spans of one answer: `[{"text": ...}, ...]`, or `{"text": [...]}`."""
     answers = row.data["answers"]
     spans = answers.get("text") if isinstance(answers, dict) else answers
     texts = [span.get("text") if isinstance(span, dict) else span for span in spans] if isinstance(spans, list) else []
@@ -205,7 +187,6 @@ def _quoref_gold(row: Row) -> Gold:
 
 
 def _gold(row: Row, value: object) -> Gold:
-    """A text, a number, or DROP's object; empty where that has nothing in it."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -222,7 +203,6 @@ def _gold(row: Row, value: object) -> Gold:
 
 
 def _context(row: Row) -> str | None:
-    """A text unchanged; titles and sentences as one paragraph each, the title before it."""
     context: Any = row.data.get("context")
     if context is None or isinstance(context, str):
         return row.optional_text("context")
@@ -238,7 +218,7 @@ def _context(row: Row) -> str | None:
 
 
 def load_qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """The questions of a published data set."""
+    """Read the questions of a published data set."""
     for path in files:
         _check_shape(path, data_set)
         for sample in read_qa(path, data_set, on_reject=on_reject):
@@ -246,15 +226,14 @@ def load_qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> I
 
 
 def _check_shape(path: str, data_set: QaDataSet) -> None:
-    """Refuse a file in the shape of another set; flat rows fit any set."""
-    first = next(read_qa(path, on_reject=lambda reject: None))  # without a usable question, that is an error
+    """Reject a file of another set; flat rows fit any set."""
+    first = next(read_qa(path, on_reject=lambda reject: None))  # raises an error without a usable question
     data_set_found = first.metadata["data_set"]
     if data_set_found not in (data_set, "hotpotqa") or (data_set_found != data_set and _has_titles(path)):
-        raise InputError(f"{path}: has the shape of {data_set_found}, not of {data_set}; import it as {data_set_found}")
+        raise InputError(f"{path}: has the format of {data_set_found}, not {data_set}; import it as {data_set_found}")
 
 
 def _has_titles(path: str) -> bool:
-    """True if the contexts are titles with sentences, as in HotpotQA's own files."""
     row = first_row(path)
     return row is not None and isinstance(row.data.get("context"), list | dict)
 
@@ -270,9 +249,9 @@ EVOUNA = Shape(
 
 
 def evouna_entries(row: Row, row_number: int) -> list[Entry | Reject]:
-    """A row for each model's answer; answers without a person's verdict are rejects, as improper questions are."""
+    """Return a row for each model's answer; unjudged answers and improper questions are rejects."""
     if row.data["improper"] is not False:
-        raise row.error("the question is marked as improper, which EVOUNA leaves out")
+        raise row.error("the question is marked as improper; EVOUNA excludes it")
     question = row.text("question", ", ".join(EVOUNA.needs))
     golds = [gold.strip() for gold in row.text("golden_answer", "golden_answer").split("/") if gold.strip()]
     if not golds:
@@ -300,7 +279,9 @@ def evouna_entries(row: Row, row_number: int) -> list[Entry | Reject]:
 def _evouna_answer(row: Row, model: str) -> tuple[str, bool]:
     correct = row.data[f"judge_{model}"]
     if not isinstance(correct, bool):
-        raise row.field_error(f"judge_{model}", f"expected true or false, got {describe(correct)}; it was not judged")
+        raise row.field_error(
+            f"judge_{model}", f"expected true or false, got {describe(correct)}; the answer was not judged"
+        )
     return row.text(f"answer_{model}", "an answer"), correct
 
 

@@ -29,7 +29,7 @@ _KEY = ("item", "dimension", "judge", "model", "annotator", "check")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingColumns:
-    """Field names in the file, and further columns to keep."""
+    """Column names in the file, and further columns to keep."""
 
     item: str = "item"
     dimension: str = "dimension"
@@ -48,9 +48,9 @@ class RatingTable:
     """Ratings as a data frame.
 
     Attributes:
-        frame: one row per rating with the columns of the module's table under their own names (`score` and `length`
-            are floats with NaN for what is missing, all others text), and the extra columns as they are in the file.
-        rejects: rows that could not be used, with reasons.
+        frame: one row per rating; `score` and `length` are floats with NaN for missing values, extra columns are as in
+            the file, all others are text.
+        rejects: unusable rows.
     """
 
     frame: pd.DataFrame
@@ -60,15 +60,12 @@ class RatingTable:
 def read_ratings(
     paths: Iterable[str | Path], columns: RatingColumns | None = None, *, more: Iterable[Row] = ()
 ) -> RatingTable:
-    """Read files of ratings, long or wide, into one table; a row that cannot be used is a reject.
+    """Read files of ratings, long or wide, into one table; unusable rows are rejected.
 
     Args:
         paths: the files.
-        columns: their field names.
-        more: ratings in long format under its own names, such as those of run files (`run_ratings`).
-
-    Raises:
-        InputError: a file cannot be read, a requested column is missing, or no row can be used.
+        columns: their column names.
+        more: further ratings in long format, such as those of run files (`run_ratings`).
     """
     columns = columns or RatingColumns()
     ratings: list[dict[str, object]] = []
@@ -80,13 +77,14 @@ def read_ratings(
         if isinstance(rating, Reject):
             rejects.append(rating)
         elif (key := tuple(rating.data[name] for name in _KEY)) in seen:
-            rejects.append(Reject(rating.file, rating.line, f"rated twice: {_said(rating.data)}", _said(rating.data)))
+            key_text = ", ".join(f"{name} {rating.data[name]!r}" for name in _KEY if rating.data[name])
+            rejects.append(Reject(rating.file, rating.line, f"rated twice: {key_text}", key_text))
         else:
             seen.add(key)
             ratings.append(rating.data)
     if not ratings:
         why = f"; first: {rejects[0].message}" if rejects else ""
-        raise InputError(f"{', '.join(map(str, paths)) or 'ratings'}: no row can be used{why}")
+        raise InputError(f"{', '.join(map(str, paths)) or 'ratings'}: no usable row{why}")
     _check_extra(ratings, columns)
     return RatingTable(frame=pd.DataFrame(ratings), rejects=tuple(rejects))
 
@@ -104,7 +102,6 @@ def write_ratings(frame: pd.DataFrame, path: str | Path) -> None:
 
 
 def _read_file(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
-    """Long rows of one file, of which at least one must be usable."""
     use = FileUse(path=path, expected=_needs(columns), on_reject=lambda reject: None)
     for row in _long_rows(path, columns):
         if isinstance(row, Reject):
@@ -120,7 +117,6 @@ def _needs(columns: RatingColumns) -> str:
 
 
 def _long_rows(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
-    """The rows, in long format; the first good one tells whether the file is wide."""
     wide: bool | None = None
     human: _HumanRatings = {}
     for row in read_rows(path):
@@ -141,10 +137,10 @@ def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
     for name in ("item", "judge", "model"):
         text = _text(row.data.get(getattr(columns, name)))
         if not text:
-            return _reject(row, f'no "{getattr(columns, name)}"; every rating names its item, judge and model')
+            return _reject(row, f'no "{getattr(columns, name)}"; each rating needs an item, judge and model')
         values[name] = text
     if columns.score not in row.data:
-        return _reject(row, f'no "{columns.score}"; give null where the score is missing')
+        return _reject(row, f'no "{columns.score}"; write null for a missing score')
     for name, usual in (("dimension", ONLY_DIMENSION), ("task", ONLY_TASK), ("annotator", ""), ("check", "")):
         values[name] = _text(row.data.get(getattr(columns, name))) or usual
     for name in ("score", "length"):
@@ -159,7 +155,7 @@ def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
     half = next((name for name, value in values.items() if isinstance(value, str) and not encodable(value)), None)
     if half is not None:
         name = getattr(columns, half, half)
-        return _reject(row, f'"{name}": holds half a surrogate pair, which UTF-8 cannot say; remove it')
+        return _reject(row, f'"{name}": contains half a surrogate pair, which UTF-8 cannot encode; remove it')
     return row.with_data(values)
 
 
@@ -168,7 +164,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> float | None:
-    """A finite number, NaN for a missing value, None for anything else."""
+    """Return a finite number, NaN for a missing value, None for anything else."""
     if value is None:
         return math.nan
     if isinstance(value, bool):
@@ -184,10 +180,6 @@ def _number(value: object) -> float | None:
 
 def _reject(row: Row, reason: str) -> Reject:
     return reject_row(row, InputError(reason))
-
-
-def _said(values: dict[str, object]) -> str:
-    return ", ".join(f"{name} {values[name]!r}" for name in _KEY if values[name])
 
 
 def _check_extra(ratings: list[dict[str, object]], columns: RatingColumns) -> None:
@@ -209,32 +201,25 @@ _NAMES = {
     "mistral.mistral-7b-instruct-v0:2": "Mistral 7B",
     "mistral.mistral-large-2407-v1:0": "Mistral Large",
 }
-"""The released identifiers and the paper's names for them; other identifiers stay as they are."""
+"""Released identifiers -> the paper's names; other identifiers are unchanged."""
 
 _TASKS = {"cnn": "summarization", "xsum": "summarization"} | dict.fromkeys(
     ("chatbotarena", "helm-instruct", "mtbench", "stanford"), "open-ended QA"
 )
-"""The paper's two types of task (section 6.1); the task of another data set is its name."""
+"""Data set -> the paper's type of task (section 6.1); other data sets are their own task."""
 
 
 _HumanRatings = dict[tuple[str, ...], str]
-"""Item, dimension and model -> people's rating."""
+"""(item, dimension, model) -> human rating."""
 
 
 def _wide_rows(
     row: Row, dimension: str, extra: tuple[str, ...], human: dict[tuple[str, ...], str]
 ) -> list[Row | Reject]:
-    """The judge's rating, and the human one where this is the first row of its completion.
-
-    Args:
-        row: a wide row.
-        dimension: of rows that do not name their own.
-        extra: columns to hand on; `dataset` is the data set that the prompt is from.
-        human: people's ratings so far.
-    """
+    """Return the judge's rating, and the human one with the first row of its completion."""
     values = row.data
     if missing := ", ".join(sorted(_WIDE_FIELDS - values.keys())):
-        return [Reject(row.file, row.line, f"lacks {missing}, which the rows before have", str(values)[:1000])]
+        return [Reject(row.file, row.line, f"lacks {missing}, unlike the rows before", str(values)[:1000])]
     data_set = str(values.get("dataset") or "").strip()
     shared = {name: values.get(name) for name in extra} | {
         "item": values["prompt_id"],
@@ -255,7 +240,6 @@ def _wide_rows(
 
 
 def _display_name(identifier: object) -> str:
-    """The paper's name of a released model identifier; any other identifier unchanged."""
     text = "" if identifier is None else str(identifier).strip()
     return _NAMES.get(text, text)
 
@@ -264,7 +248,7 @@ _SHOWN_TEXT = 80
 
 
 def count_words(text: str) -> int:
-    """A text's words, between blanks."""
+    """Count the words of a text, separated by spaces."""
     return len(text.split())
 
 
@@ -276,21 +260,17 @@ def run_ratings(
     item: str = "item",
     length: Callable[[str], int] = count_words,
 ) -> Iterator[Row]:
-    """One row per answer and dimension: `item`, `dimension`, `judge`, `model`, `score`, `task`, `length`, and others.
+    """Yield a long row per answer and dimension, with the sample's metadata.
 
-    A dimension is a part of the rubric; a judgment without parts is one row without dimension, with its grade. What
-    failed, or has a level without a score, is a row with a missing score. The sample's own fields are kept for fits
-    by one of them.
+    A dimension is a part of the rubric; a judgment without parts is one row with its grade. Failures and levels without
+    a score are rows with a missing score.
 
     Args:
-        judge: who wrote the run, spelled as its own answers' model is.
+        judge: who wrote the run, spelled like the model of its own answers.
         judgments: by sample id.
-        samples: the rows judged, by id.
-        item: field of the rows that names the prompt.
-        length: counts an answer's length, in tokens as the paper does, or in words.
-
-    Raises:
-        InputError: a judgment is no grade of one answer, its row is not there, or says nothing of the answer's model.
+        samples: the judged rows by id.
+        item: metadata field that identifies the prompt.
+        length: measures an answer, in tokens as the paper does, or in words.
     """
     for index, (key, judgment) in enumerate(judgments.items(), 1):
         location = f"run of {judge}: judgment {key}"
@@ -298,10 +278,10 @@ def run_ratings(
             raise InputError(f"{location}: not a grade; give runs of mode rubric or single")
         sample = samples.get(key)
         if sample is None:
-            raise InputError(f"{location}: not among the rows; give those that were judged")
+            raise InputError(f"{location}: not in the rows; give the judged rows")
         if len(sample.answers) != 1 or len(sample.answer_models) != 1:
             counts = f"{len(sample.answers)} answers and {len(sample.answer_models)} models"
-            raise InputError(f"{location}: its row has {counts}; each needs one answer and one name in answer_models")
+            raise InputError(f"{location}: its row has {counts}; expected one answer and one name in answer_models")
         common = dict(sample.metadata) | {
             "item": sample.metadata.get(item) or sample.question,
             "judge": judge,
@@ -314,7 +294,7 @@ def run_ratings(
 
 
 def _scores(judgment: Judgment) -> Iterator[tuple[str | None, float | None]]:
-    """Dimension and score; the last reading of each part counts."""
+    """Yield dimension and score; the last reading of each part counts."""
     parts = {shown.part: shown for shown in judgment.shown if shown.part}
     if not parts:
         yield None, judgment.verdict.score if isinstance(judgment.verdict, GradeVerdict) else None

@@ -1,9 +1,7 @@
-"""The table of sources (layouts, preference sets, benchmarks, published judgments), their look-up and recognition.
+"""Look-up and recognition of sources: layouts, preference sets, benchmarks and published judgments.
 
-A row names the code that reads a source; the fields of its layout are stated in `layouts.yaml`.
-
-A file is recognised by the first row of the table whose fields (`needs`) its first row has, so sets with more fields
-stand before the layouts that they resemble. Sources without `needs` are read only by their name.
+Each module of sources lists its own; `layouts.yaml` lists the fields. A file belongs to the first source whose `needs`
+its first row has, so sets with more fields come before the layouts that they resemble.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,19 +54,19 @@ _PAIR_LABEL_FIELDS = (
 )
 _LABEL_MARKS = frozenset({"winner", "score", "scores", "score_1", "score_a", "score_w_reference", "text_w_reference"})
 _MARKS_AMONG_LABELS = frozenset({"text", "annotator1", "preference", "label"})
-"""Fields that count as labels only where a file of labels is expected."""
+"""Fields that mark a label only if a file of labels is expected."""
 
 
 def benchmarks() -> dict[str, Source]:
-    """The sources whose metric a protocol defines, by name."""
+    """Return the sources with a protocol, by name."""
     return {name: SOURCES[name] for name in publications().benchmarks}
 
 
 def get_benchmark(name: str) -> Source:
-    """The source of that name, which has a protocol.
+    """Return a source with a protocol by name.
 
     Raises:
-        ConfigError: there is none; the message lists the available ones.
+        ConfigError: the name is unknown.
     """
     known = benchmarks()
     if name not in known:
@@ -77,10 +75,10 @@ def get_benchmark(name: str) -> Source:
 
 
 def get_published(name: str) -> Source:
-    """The source of that name, of which judges' outputs are published.
+    """Return a source with published judgments by name.
 
     Raises:
-        ConfigError: there is none; the message lists the available ones.
+        ConfigError: the name is unknown.
     """
     if name not in PUBLISHED:
         raise not_found("format", name, PUBLISHED)
@@ -88,14 +86,14 @@ def get_published(name: str) -> Source:
 
 
 def recognise(row: Row, *, label_rows: bool = False) -> Source:
-    """The source of a file, from the field names of its first good row; its `fields` narrowed to those of the row.
+    """Return the source that fits a file's first good row, its `fields` narrowed to those of the row.
 
     Args:
-        row: the file's first good row.
+        row: the first good row.
         label_rows: whether a file of labels is expected.
 
     Raises:
-        InputError: no source matches; names the fields, those that each layout needs, and likely misspellings.
+        InputError: no source fits; suggests the nearest layout and column names.
     """
     names = row.data.keys()
     for candidate in _LAYOUTS:
@@ -106,7 +104,7 @@ def recognise(row: Row, *, label_rows: bool = False) -> Source:
     if any(needs <= names for needs in _PAIR_LABEL_FIELDS):
         return PAIR_LABELS.narrowed(row)
     if not label_rows and any(map(labelling_tools.ANSWER_FIELD.fullmatch, names)):
-        raise unknown_fields(row, _LAYOUTS, label_rows=False)  # answers under other names, and not labels alone
+        raise unknown_fields(row, _LAYOUTS, label_rows=False)  # the row has answers under other names
     marks = _LABEL_MARKS | _MARKS_AMONG_LABELS if label_rows else _LABEL_MARKS
     if not marks.isdisjoint(names) and any(name in names for name in ID_FIELDS):
         return LABELS.narrowed(row)
@@ -114,25 +112,25 @@ def recognise(row: Row, *, label_rows: bool = False) -> Source:
 
 
 def recognise_published(files: Sequence[str]) -> Source:
-    """The source of files of published judgments.
+    """Return the source of files of published judgments.
 
     Raises:
         InputError: a file cannot be read, or its fields fit no source.
-        ConfigError: the files are of different sources.
+        ConfigError: the files belong to different sources.
     """
     if alpaca_eval.are_tables(files):
         return PUBLISHED["alpaca-eval"]
     sources = {path: _recognise_published(path) for path in files}
     if len({source.name for source in sources.values()}) > 1:
         listed = ", ".join(f"{path} is {source.name}" for path, source in sources.items())
-        raise ConfigError(f"files of different formats: {listed}; import them one by one")
+        raise ConfigError(f"files of different formats: {listed}; import them separately")
     return next(iter(sources.values()))
 
 
 def _recognise_published(path: str) -> Source:
     row = first_row(path)
     if row is None:
-        raise InputError(f"{path}: no row can be read; give a file of published judgments")
+        raise InputError(f"{path}: no readable row; give a file of published judgments")
     matches = [
         (len(runs.needs), source)
         for source in PUBLISHED.values()
@@ -141,5 +139,5 @@ def _recognise_published(path: str) -> Source:
     if not matches:
         fields = ", ".join(row.data) or "none"
         way_out = f"name its format with --format: {', '.join(PUBLISHED)}"
-        raise InputError(f"{path}: not recognised by its fields ({fields}); {way_out}")
+        raise InputError(f"{path}: unknown fields ({fields}); {way_out}")
     return max(matches, key=lambda match: match[0])[1]

@@ -1,4 +1,4 @@
-"""Reviews that judges wrote: both orders matched, and replies as judgments."""
+"""Reviews written by judges: reviews of both orders matched, and replies as judgments."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,13 +23,13 @@ class Review:
     """One judged pair in one order.
 
     Attributes:
-        question: its id.
+        question: id of the question.
         answers: ids, in the order shown.
-        scores: in the order shown; None where the source could not read the reply.
+        scores: in the order shown; None if the source could not read the reply.
         by_hand: whether the scores are not the first line of the reply, so were extracted by hand.
         location: file and line.
-        id: of the review; empty where the row has none.
-        text: the reply; empty where the row has none.
+        id: id of the review; may be empty.
+        text: the reply; may be empty.
     """
 
     question: str
@@ -42,11 +42,7 @@ class Review:
 
 
 def read_reviews(path: str, *, on_reject: OnReject = raise_reject) -> Iterator[Review]:
-    """The reviews of a file; by default the first row that cannot be used is raised as an error.
-
-    Raises:
-        InputError: the file cannot be read, or a row is no review.
-    """
+    """Read the reviews of a file."""
     yield from convert_rows(read_rows(path), _review, path=path, expected=", ".join(NEEDS), on_reject=on_reject)
 
 
@@ -54,7 +50,7 @@ def _review(row: Row) -> Review:
     question, first, second = (row.id((name,)) for name in NEEDS[:3])
     if question is None or first is None or second is None or row.data.get("score") is None:
         missing = ", ".join(name for name in NEEDS if row.data.get(name) in (None, ""))
-        raise row.error(f"no review: it lacks {missing}; give review files or run files of judgelm-batch")
+        raise row.error(f"not a review: missing {missing}; give review files or run files of judgelm-batch")
     scores = row.score_pair("score")
     return Review(
         question=question,
@@ -68,17 +64,16 @@ def _review(row: Row) -> Review:
 
 
 def group_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
-    """Group the files that hold the two orders of the same pairs, to match reviews within a group only.
+    """Group the files that contain the two orders of the same pairs, to match reviews only within a group.
 
-    Two models that write the same text share an answer id (QLoRA's are hashes of the text), so over all files one
-    key can mean two pairs. Files called `X-vs-Y...` and `Y-vs-X...` form a group, then files of one name; others are
-    one group.
+    Models that write the same text share an answer id (QLoRA's are hashes of the text), so across all files one key can
+    mean two pairs. Files named `X-vs-Y...` and `Y-vs-X...` form a group, then files of one name; the rest is one group.
 
     Args:
         files: the user's name for each file, and its path.
 
     Returns:
-        Groups of indices into `files`, each index in one group.
+        Groups of indices into `files`.
     """
     left = list(range(len(files)))
     sets: list[list[int]] = []
@@ -95,7 +90,7 @@ def group_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
 
 
 def _are_two_orders(path: Path, other: Path) -> bool:
-    """True if the files are called `X-vs-Y` and `Y-vs-X`, with any common ending."""
+    """Return True for files named `X-vs-Y` and `Y-vs-X`, with any common ending."""
     first, versus, second = path.stem.partition(_VERSUS)
     left, also_versus, right = other.stem.partition(_VERSUS)
     if not versus or not also_versus or not second.startswith(left) or not right.startswith(first):
@@ -104,21 +99,14 @@ def _are_two_orders(path: Path, other: Path) -> bool:
 
 
 def match_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]], list[Review]]:
-    """Reviews of one question and the same two answers, put together, and those left alone.
-
-    Returns:
-        Pairs in the order of their first review, and reviews without the other order.
-
-    Raises:
-        InputError: the same answers appear twice in one order.
-    """
+    """Match reviews of the same question and answers in both orders; return the pairs and the unmatched reviews."""
     by_key: dict[tuple[str, tuple[str, str]], Review] = {}
     for review in reviews:
         key = review.question, review.answers
         if key in by_key:
             before = by_key[key].location
-            way_out = "give each file once, and the two orders of one pair of models as NAME=FILE with the same NAME"
-            raise InputError(f"{review.location}: the same answers in the same order as in {before}; {way_out}")
+            way_out = "give each file once, and both orders of a pair of models as NAME=FILE with the same NAME"
+            raise InputError(f"{review.location}: same answers in the same order as {before}; {way_out}")
         by_key[key] = review
     pairs: list[tuple[Review, Review]] = []
     alone: list[Review] = []
@@ -149,20 +137,16 @@ def read_results(
     on_reject: OnReject = raise_reject,
     hashes: Callable[[Row], TextHashes | None] = lambda row: None,
 ) -> list[Judgment]:
-    """Judgments from JudgeLM outputs (`pred_text`) or PandaLM's released ones (`gpt_result`, `pandalm_result`).
+    """Read judgments from JudgeLM outputs (`pred_text`) or PandaLM's released ones (`gpt_result`, `pandalm_result`).
 
-    One order only, so `consistent` stays None. A reply that says nothing readable is a failure `off_grammar`,
-    never a tie.
+    They have one order, so `consistent` is None. An unreadable reply is a failure `off_grammar`, never a tie.
 
     Args:
         path: the file.
-        parser: reads a `pred_text`; a `score` in the same row is the teacher's and is left alone.
-        fallback: reads a `pred_text` that `parser` cannot; what it reads is marked `Shown.read_anywhere`.
-        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
-        hashes: row -> hashes of the texts judged, where the row holds them.
-
-    Raises:
-        InputError: the file cannot be read, or holds neither kind of result.
+        parser: parses a `pred_text`; a `score` in the row is the teacher's and is ignored.
+        fallback: parses a `pred_text` that `parser` cannot; the result is marked `Shown.read_anywhere`.
+        on_reject: called with each unusable row; by default the first one raises an error.
+        hashes: row -> hashes of the judged texts, if the row has them.
     """
 
     def convert(row: Row) -> Judgment:
@@ -210,7 +194,7 @@ def _failed(name: str, text: str, failure: Unparsed) -> Judgment:
 def _from_result(row: Row, name: str) -> Judgment:
     field = next((field for field in row.data if field.endswith("_result")), None)
     if field is None:
-        raise row.error(f"no result; expected pred_text, gpt_result or pandalm_result among {', '.join(row.data)}")
+        raise row.error(f"no result: expected pred_text, gpt_result or pandalm_result, got {', '.join(row.data)}")
     value = row.data[field]
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise row.field_error(field, f'expected 1, 2, "Tie" or 0, got {describe(value)}')

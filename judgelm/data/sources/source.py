@@ -1,12 +1,6 @@
-"""The codes of labels, the record of a source, and functions that the readers of sources share.
+"""The record of a source, of its published files and of its judgments, with the helpers that readers of sources share.
 
-A code says what the values of a file's label field mean, and is checked over the whole file. Words such as `model_a`,
-`Tie` and `tie (bothbad)` mean the same everywhere. Numbers do not: 0 is the first answer in one file, a tie in a second
-and the second answer in a third. So numbers are read by the code that a recognised layout or the user states. Without
-one, only 1 and 2 are read, and any other number makes the whole file unreadable.
-
-A reader of a benchmark makes rows of judgelm's plain layout, which batch runs and label readers read.
-`judgelm.data.sources.importer` writes them.
+Importers read a benchmark's files into rows of judgelm's plain format, which batch runs and label readers read.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,28 +25,24 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """One row to write.
-
-    `truth` is its line for the studies on correctness (`judgelm study self-reference`, `ssr`); None where the benchmark
-    has no objective truth.
-    """
+    """A row to write, and its line for the studies on correctness; None if the benchmark has no objective truth."""
 
     row: dict[str, object]
     truth: dict[str, object] | None = None
 
 
 Load = Callable[[Sequence[str], OnReject], Iterator[Entry]]
-"""Files, a handler of rejects -> entries; raises InputError where a file has another shape."""
+"""Files and a handler of rejects -> entries; raises InputError if a file has another format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Published files, as `benchmarks.yaml` states them.
+    """Published files, as listed in `benchmarks.yaml`.
 
     Attributes:
-        files: the files to give, in words.
+        files: description of the files to give.
         paper: paper or program, and the published file.
-        unverified: what was taken from a description and not from the published files; empty where all was read.
+        unverified: facts taken from a description instead of the published files; empty if there are none.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -67,7 +57,7 @@ class Protocol(Publication):
     """The files of a benchmark and the definition of its metric.
 
     Attributes:
-        metric: its definition in one sentence; printed, and kept beside the imported rows.
+        metric: its definition in one sentence, printed and stored with the imported rows.
         judge_with: options of `judgelm-batch` that the protocol requires; may be empty.
     """
 
@@ -77,7 +67,7 @@ class Protocol(Publication):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publications:
-    """Contents of `benchmarks.yaml`: the protocols of benchmarks and the files of judgments, by the source's name."""
+    """Contents of `benchmarks.yaml` by name of the source."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -87,26 +77,26 @@ class Publications:
 
 @cache
 def publications() -> Publications:
-    """The protocols of benchmarks, and the files of published judgments."""
+    """Load `benchmarks.yaml`."""
     return TypeAdapter(Publications).validate_python(read_yaml(Path(__file__).parent / "benchmarks.yaml"))
 
 
 @cache
 def layout_facts() -> dict[str, Any]:
-    """Contents of `layouts.yaml`: needs, fields and details by the source's name."""
+    """Load `layouts.yaml`: needs, fields and details by name of the source."""
     stated: dict[str, Any] = read_yaml(Path(__file__).with_name("layouts.yaml"))
     return stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedJudgment:
-    """A judgment as it was published.
+    """A published judgment.
 
     Attributes:
-        judgment: under the id that `judgelm data import` gives the same sample, where it imports the benchmark.
-        judge: the judge's name; None where the files do not say.
-        fields: the published row, for ids made of its fields.
-        texts: question and answers where the row holds them, to find the sample among other rows.
+        judgment: with the sample id that `judgelm data import` assigns, if it imports the benchmark.
+        judge: name of the judge; None if the files do not give it.
+        fields: the published row, to build ids from its fields.
+        texts: question and answers if the row has them, to find the sample among other rows.
         location: file and line.
     """
 
@@ -119,14 +109,14 @@ class PublishedJudgment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRuns:
-    """The published form of judges' outputs on a source.
+    """The format of a source's published judgments. Set either `read_row` or `read_files`.
 
     Attributes:
-        needs: fields by which a row is recognised.
-        read_row: row -> judgment, where each row is one.
-        read_files: files, a handler of rejects -> judgments, where they are made otherwise.
-        mode: the options that the manifest records, as of a mode that judges like this.
-        recognised: further condition on a row's fields.
+        needs: fields that identify a row.
+        read_row: reads one judgment from each row.
+        read_files: reads judgments from files.
+        mode: mode options for the manifest.
+        recognised: further condition on a row.
     """
 
     needs: tuple[str, ...]
@@ -136,11 +126,7 @@ class PublishedRuns:
     recognised: Callable[[Row], bool] = lambda row: True
 
     def read(self, files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-        """The judgments of published files; a row that cannot be used is a reject.
-
-        Raises:
-            InputError: a file cannot be read or has another shape, or none of its rows can be used.
-        """
+        """Read the judgments of published files; unusable rows are rejected."""
         if self.read_files is not None:
             yield from self.read_files(files, on_reject)
             return
@@ -150,19 +136,13 @@ class PublishedRuns:
             yield from convert_rows(read_rows(path), self.read_row, path=path, expected=expected, on_reject=on_reject)
 
 
-def no_label(row: Row, with_reference: bool) -> Label | None:
-    """None: rows without a label."""
+def _no_label(row: Row, with_reference: bool) -> Label | None:
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The shape of the rows of a benchmark's file.
-
-    Attributes:
-        name: of the benchmark, for errors.
-        needs: fields of each row.
-    """
+    """The name of a benchmark, for errors, and the fields that each of its rows needs."""
 
     name: str
     needs: tuple[str, ...]
@@ -170,35 +150,34 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One published layout, data set or benchmark: a row of the table in `judgelm.data.sources.registry`.
+    """One published layout, data set or benchmark.
 
     Attributes:
-        name: on the command line, in manifests and in errors.
-        needs: fields by which a file's first row is recognised; empty for a source that is read only by its name.
-        fields: source field of each part, for users. As declared, `a / b` names alternatives; `recognise` narrows it
-            to the fields that are there.
-        sample: row -> Sample; None where one row alone is no sample.
-        label: row, whether the label made with a reference is meant -> Label, or None where the row has none. The
-            label's `sample_id` is left empty for the caller to fill in. Fields that `code` names are decoded before.
-        code: meaning of the values of its label fields.
-        soft: meaning of the numbers in its field `preference`.
-        note: an error to raise instead of a sample, where such rows alone cannot be judged.
-        single_votes: rows without id that repeat a pair, in any order of its answers, are further votes on it.
+        name: used on the command line, in manifests and in errors.
+        needs: fields that identify a file's first row; empty for sources read only by name.
+        fields: source field of each part. Declared as alternatives (`a / b`); `recognise` narrows it to the fields
+            found.
+        sample: row -> sample; None if a single row is not a sample.
+        label: row and whether to read the label made with a reference -> label, or None. The caller fills in
+            `sample_id`. Fields in `code` are decoded first.
+        code: meaning of the values of label fields.
+        soft: meaning of numbers in `preference`.
+        note: error to raise if the rows cannot be judged on their own.
+        single_votes: rows without id that repeat a pair, in either order, are further votes on it.
         task_votes: rows that repeat an id are further votes on its task.
-        votes: row -> plain row with the votes of its task, of which `label` is read.
-        details: of benchmarks, facts that are kept with the protocol, such as a table of sections.
-        shape: of the published rows, where they have more fields than `needs`.
-        entry: row, its number from 1 -> entry, or a list of entries and rejects, where that is more than `sample` with
-            `label`.
-        load: files -> entries, where entries are made of several rows or files.
-        runs: how judges' outputs on it are published.
+        votes: row -> plain row with the votes of its task, from which `label` reads.
+        details: facts stored with the protocol, such as sections.
+        shape: format of published rows with more fields than `needs`.
+        entry: row and number from 1 -> entry, or a list of entries and rejects; by default `sample` and `label`.
+        load: files -> entries, for sources that combine rows or files.
+        runs: format of published judgments.
     """
 
     name: str
     needs: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
     sample: Callable[[Row], Sample] | None = None
-    label: Callable[[Row, bool], Label | None] = no_label
+    label: Callable[[Row, bool], Label | None] = _no_label
     code: tuple[FieldCode, ...] = ()
     soft: Soft | None = None
     note: str = ""
@@ -212,19 +191,11 @@ class Source:
     runs: PublishedRuns | None = None
 
     def decoder(self, stated: Values | None = None) -> LabelDecoder:
-        """A decoder of the label fields of one file.
-
-        Args:
-            stated: the user's code, which replaces the source's.
-        """
+        """Return a decoder for the label fields of one file; the user's code (`stated`) replaces the source's."""
         return LabelDecoder(codes=self.code, stated=stated, soft=self.soft)
 
     def entries(self, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-        """The entries of published files: by `load`, else each row with its label.
-
-        Raises:
-            InputError: a file cannot be read or has another shape, or a label contradicts the code.
-        """
+        """Read published files into entries, with `load` or row by row."""
         if self.load is not None:
             yield from self.load(files, on_reject)
             return
@@ -247,7 +218,7 @@ class Source:
         return Entry(plain_row(self.sample(row), self.label(decoded, False)))
 
     def narrowed(self, row: Row) -> "Source":
-        """The source with `fields` narrowed to those of a row."""
+        """Return the source with `fields` narrowed to the fields of a row."""
         fields = {}
         for part, alternatives in self.fields.items():
             for names in alternatives.split(" / "):
@@ -259,23 +230,19 @@ class Source:
 
 
 def with_stated_fields(source: Source, name: str = "") -> Source:
-    """Return the source with the fields that `layouts.yaml` states for it."""
+    """Return the source with the fields that `layouts.yaml` lists for it."""
     stated: dict[str, Any] = {"needs": source.needs, "fields": source.fields, "details": source.details}
     stated |= layout_facts().get(name or source.name, {})
     return replace(source, **stated | {"needs": tuple(stated["needs"])})
 
 
 def protocol_of(source: Source) -> Protocol:
-    """The protocol of a benchmark."""
+    """Return the protocol of a benchmark."""
     return publications().benchmarks[source.name]
 
 
 def convert_file(path: str, shape: Shape, make: Callable[[Row, int], T], on_reject: OnReject) -> Iterator[T]:
-    """Convert each row of a file, with its number from 1; a row that cannot be used is a reject.
-
-    Raises:
-        InputError: the file cannot be read, its first good row lacks a field, or none of its rows can be used.
-    """
+    """Convert each row of a file with its number from 1; unusable rows are rejected."""
     numbers = count(1)
     return convert_rows(
         _rows_of(path, shape),
@@ -287,7 +254,6 @@ def convert_file(path: str, shape: Shape, make: Callable[[Row, int], T], on_reje
 
 
 def _rows_of(path: str, shape: Shape) -> Iterator[Row | Reject]:
-    """The rows of a file that have all fields; later rows without one are rejects."""
     known = False
     for row in read_rows(path):
         if isinstance(row, Reject):
@@ -299,28 +265,24 @@ def _rows_of(path: str, shape: Shape) -> Iterator[Row | Reject]:
             yield row
             continue
         fields = ", ".join(row.data) or "none"
-        error = row.error(f"no row of {shape.name}: it lacks {', '.join(missing)} and has the fields {fields}")
+        error = row.error(f"not a row of {shape.name}: missing {', '.join(missing)}; found the fields {fields}")
         if not known:
-            raise InputError(f"{error}; give the published file, or name the benchmark that this is")
+            raise InputError(f"{error}; give the published file, or name the right benchmark")
         yield reject_row(row, error)
 
 
 def single_file(files: Sequence[str], benchmark: str) -> str:
-    """The one file that was given.
-
-    Raises:
-        InputError: more than one.
-    """
+    """Return the only file."""
     if len(files) != 1:
         raise InputError(f"{benchmark}: expected one file, got {len(files)}: {', '.join(files)}; import one at a time")
     return files[0]
 
 
 def choice_field(row: Row, name: str, values: Mapping[object, T]) -> T:
-    """The meaning of a field's value.
+    """Return the meaning of a field's value.
 
     Raises:
-        InputError: it is none of the known values.
+        InputError: the value is unknown.
     """
     value = row.data.get(name)
     known = value in values if isinstance(value, str | int) and not isinstance(value, bool) else False
@@ -331,7 +293,7 @@ def choice_field(row: Row, name: str, values: Mapping[object, T]) -> T:
 
 
 def model_from_filename(path: str) -> str:
-    """The model of a file of answers: the file's name without its endings."""
+    """Return the file name without its extensions, which names the model of a file of answers."""
     name = Path(path).name
     for ending in (".gz", ".jsonl", ".json"):
         name = name.removesuffix(ending)

@@ -1,4 +1,4 @@
-"""Suggestions."""
+"""Suggestions for files with unknown fields: the nearest layout and a guess at `--column`."""
 
 import difflib
 import re
@@ -12,7 +12,7 @@ from judgelm.errors import UnknownFieldsError
 
 
 def unknown_fields(row: Row, layouts: Sequence[Source], *, label_rows: bool) -> UnknownFieldsError:
-    """Return the error for fields of no known layout, with the nearest layout and a guess at `--column`."""
+    """Return the error for fields of no known layout."""
     fields = list(row.data)
     nearest = max(layouts, key=lambda known: _likeness(known, fields))
     missing = [need for need in nearest.needs if need not in row.data]
@@ -45,10 +45,10 @@ _ANSWER_WORDS = (
 
 
 def guess_columns(fields: Sequence[str], *, labels: bool = False) -> dict[str, str]:
-    """A guess at the plain layout's fields in a header, to suggest and never to apply: name -> the file's column.
+    """Guess the columns of the plain layout in a header: name -> column. For suggestions only.
 
     Args:
-        fields: of the file.
+        fields: fields of the file.
         labels: whether a file of labels is expected.
     """
     left = list(fields)
@@ -74,18 +74,16 @@ def guess_columns(fields: Sequence[str], *, labels: bool = False) -> dict[str, s
 
 
 _NOT_ANSWERS = frozenset({"reference", "category", "source", "metadata", "reason", "images", "image", "turn", "system"})
-"""Fields of the plain layout that are no answers."""
+"""Fields of the plain layout that are not answers."""
 
 
 def _likeness(known: Source, fields: list[str]) -> float:
-    """Similarity of the fields to those that a layout needs, from 0 to 1."""
     matches = [(need, near) for need in known.needs if (near := _near(need, fields))]
     alike = (difflib.SequenceMatcher(None, need, _folded(near)).ratio() for need, near in matches)
     return sum(alike) / len(known.needs)
 
 
 def _near(need: str, fields: list[str]) -> str | None:
-    """The field that is spelt most like what is needed: `Answer 1` like `answer_1`."""
     folded = {_folded(field): field for field in fields}
     close = difflib.get_close_matches(need, folded, n=1, cutoff=0.75)
     return folded[close[0]] if close else None

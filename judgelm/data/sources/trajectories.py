@@ -1,7 +1,7 @@
-"""Rows with trajectories of agents: the project's own layout, inspect_ai's logs and tau-bench's results.
+"""Rows with trajectories of agents: the project's own format, inspect_ai's logs and tau-bench's results.
 
-`judgelm.prompts.trajectory` has the forms of messages. Of a row's messages nothing is changed: the answer is their
-JSON text. inspect_ai moves long texts of a log into `attachments`, from which they are put back.
+The answer is the JSON text of the unchanged messages; `judgelm.prompts.trajectory` reads them. inspect_ai moves long
+texts of a log into `attachments`, from which they are restored.
 
 Sources: inspect_ai (`tests/log/test_eval_log/log_tool_call_error.json` and the samples of `EvalSample`), tau-bench
 (`historical_trajectories/gpt-4o-airline.json`).
@@ -28,16 +28,12 @@ _INSPECT_FIELDS = frozenset(
     {"id", "epoch", "input", "target", "messages", "scores", "events", "events_data", "attachments", "store", "output"}
 )
 _INSPECT_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""Values of a score in letters: correct, partly, incorrect, no answer."""
+"""Letter scores: correct, partly correct, incorrect, no answer."""
 _ATTACHMENT = "attachment://"
 
 
 def trajectory_sample(row: Row) -> Sample:
-    """One or two trajectories of one task; without `question` the task is the first text of the user.
-
-    Raises:
-        InputError: no lists of messages, or two trajectories that begin with different tasks and no `question`.
-    """
+    """Read one or two trajectories of a task; without `question` the task is the first text of the user."""
     listed = list_value(row.data["trajectories"])
     if not isinstance(listed, list) or not listed:
         raise row.field_error("trajectories", f"expected {_NEEDS}, got {describe(listed)}; see docs/formats.md")
@@ -58,18 +54,13 @@ def trajectory_sample(row: Row) -> Sample:
 
 
 def trajectory_label(row: Row, with_reference: bool) -> Label | None:
-    """As of a plain row with so many answers."""
+    """Read the label as in a plain row."""
     listed = list_value(row.data["trajectories"])
     answers = [""] * (len(listed) if isinstance(listed, list) else 1)
     return plain_label(row.with_data({**row.data, "answers": answers}), with_reference)
 
 
 def _messages_text(row: Row, name: str, messages: object) -> str:
-    """The JSON text of messages that can be read.
-
-    Raises:
-        InputError: they cannot; names the row's place and field.
-    """
     try:
         read_steps(messages)
     except InputError as error:
@@ -80,14 +71,14 @@ def _messages_text(row: Row, name: str, messages: object) -> str:
 def _common_task(row: Row, trajectories: Sequence[object]) -> str:
     tasks = [task_of(read_steps(each)) for each in trajectories]
     if tasks[0] is None or not tasks[0].strip():
-        raise row.field_error("question", "is missing, and no text of the user says the task; add it")
+        raise row.field_error("question", "missing, and no user message gives the task; add it")
     if any(task != tasks[0] for task in tasks):
-        raise row.field_error("question", "is missing, and the trajectories begin with different tasks; add it")
+        raise row.field_error("question", "missing, and the trajectories begin with different tasks; add it")
     return tasks[0]
 
 
 def inspect_sample(row: Row) -> Sample:
-    """A sample of an inspect_ai log; its id is the sample's with the epoch, the reference is the target."""
+    """Read a sample of an inspect_ai log; the id includes the epoch, the reference is the target."""
     attachments = row.data.get("attachments")
     texts = attachments if isinstance(attachments, dict) else {}
     messages = _attached(row, row.data["messages"], texts)
@@ -97,7 +88,7 @@ def inspect_sample(row: Row) -> Sample:
     target = row.data.get("target")
     accepted = [text for text in (target if isinstance(target, list) else [target]) if isinstance(text, str) and text]
     return Sample(
-        id=f"{row.required_id('id', 'samples of a log are told apart by it')}-{row.data['epoch']}",
+        id=f"{row.required_id('id', 'it identifies samples of a log')}-{row.data['epoch']}",
         question=question,
         answers=(answer,),
         reference=" or ".join(accepted) or None,
@@ -106,7 +97,7 @@ def inspect_sample(row: Row) -> Sample:
 
 
 def _attached(row: Row, value: object, texts: dict[str, object]) -> object:
-    """A JSON value with the texts that the log keeps as attachments."""
+    """Replace references to attachments in a JSON value."""
     if isinstance(value, list):
         return [_attached(row, item, texts) for item in value]
     if isinstance(value, dict):
@@ -115,16 +106,12 @@ def _attached(row: Row, value: object, texts: dict[str, object]) -> object:
         return value
     text = texts.get(value.removeprefix(_ATTACHMENT))
     if not isinstance(text, str):
-        raise row.field_error("attachments", f"does not hold {value}; export the log with its attachments")
+        raise row.field_error("attachments", f"{value} not found; export the log with its attachments")
     return text
 
 
 def inspect_label(row: Row, with_reference: bool) -> Label | None:
-    """The score of the log's only scorer, letters as numbers; None with none or several of them.
-
-    Raises:
-        InputError: the only score is neither a number nor one of inspect_ai's letters.
-    """
+    """Read the log's only score, letters as numbers; None with several scorers."""
     scores = row.data.get("scores")
     if not isinstance(scores, dict) or len(scores) != 1:
         return None
@@ -133,14 +120,14 @@ def inspect_label(row: Row, with_reference: bool) -> Label | None:
     if isinstance(value, str) and value in _INSPECT_GRADES:
         return Label(sample_id="", winner=None, scores=(_INSPECT_GRADES[value],))
     if not isinstance(value, bool | int | float):
-        raise row.field_error(f"scores.{name}", f"expected a number or C, P, I, N, got {describe(value)}; leave it out")
+        raise row.field_error(f"scores.{name}", f"expected a number or C, P, I, N, got {describe(value)}; remove it")
     return Label(sample_id="", winner=None, scores=(row.with_data({name: float(value)}).number(name),))
 
 
 def tau_bench_sample(row: Row) -> Sample:
-    """A simulated dialogue of tau-bench; the reference is the calls that its author expects, as a trajectory.
+    """Read a dialogue of tau-bench; the reference is the expected tool calls as a trajectory.
 
-    The task is what the simulated user was told, which the agent did not see.
+    The task is the simulated user's instruction, which the agent did not see.
     """
     info = row.data["info"]
     task = info.get("task") if isinstance(info, dict) else None
@@ -152,7 +139,7 @@ def tau_bench_sample(row: Row) -> Sample:
     ]
     expected = [{"role": "assistant", "tool_calls": calls}]
     return Sample(
-        id=f"{row.required_id('task_id', 'tau-bench numbers its tasks')}-{row.data.get('trial', 0)}",
+        id=f"{row.required_id('task_id', 'it identifies the task')}-{row.data.get('trial', 0)}",
         question=row.with_data(task).text("instruction", "info.task.instruction"),
         answers=(_messages_text(row, "traj", row.data["traj"]),),
         reference=_messages_text(row, "info.task.actions", expected) if calls else None,
@@ -160,7 +147,7 @@ def tau_bench_sample(row: Row) -> Sample:
 
 
 def tau_bench_label(row: Row, with_reference: bool) -> Label | None:
-    """The reward: 1 where the database ends as expected and the user was told what was asked, else 0."""
+    """Read the reward: 1 if the database ends as expected and the user was told what was asked, else 0."""
     return Label(sample_id="", winner=None, scores=(row.number("reward"),))
 
 

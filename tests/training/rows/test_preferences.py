@@ -23,7 +23,7 @@ TEMPLATE = "judgelm-compact"
 PAIR = {"id": "1", "question": "what is it", "answer_1": "a fox", "answer_2": "a dog"}
 STATED = PAIR | {"chosen": "8 6\nAnswer 1 can jump.", "rejected": "3 7\nAnswer 2 is lazy."}
 GIVEN = "[Q] what is it\n[1] a fox\n[2] a dog\n[S]"
-EXCHANGED = "[Q] what is it\n[1] a dog\n[2] a fox\n[S]"
+REORDERED = "[Q] what is it\n[1] a dog\n[2] a fox\n[S]"
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_pair_whose_answers_are_equal_after_the_cut_is_left_out(tokenizer, wri
 
 def test_both_judgments_are_swapped_or_none(tokenizer, write):
     [texts], counts = read(tokenizer, write(STATED), swap_prob=1)
-    assert texts == (EXCHANGED, "6 8\nAnswer 2 can jump.</s>", "7 3\nAnswer 1 is lazy.</s>")
+    assert texts == (REORDERED, "6 8\nAnswer 2 can jump.</s>", "7 3\nAnswer 1 is lazy.</s>")
     assert counts.swapped == 1
     # "the first" may be an answer or a sentence's beginning; what cannot be read has no other way round
     for rejected in ("3 7\nThe first is 2, the second 1 of 2.", "I like both"):
@@ -105,7 +105,7 @@ def test_a_judges_own_wrong_replies_are_rejected_in_the_order_it_was_shown(token
     judged = run(path, {"what is it|a fox|a dog": "3 7\n", "what is it|a dog|a fox": "9 2\n"})
     texts, counts = read(tokenizer, path, judged, judgments=(judged,))
     # shown exchanged, the teacher's 8 6 is 6 8
-    assert texts == [(GIVEN, "8 6\n", "3 7\n"), (EXCHANGED, "6 8\n", "9 2\n")]
+    assert texts == [(GIVEN, "8 6\n", "3 7\n"), (REORDERED, "6 8\n", "9 2\n")]
     assert counts.made == 2
 
 
