@@ -281,5 +281,5 @@ def test_files_may_be_paths_and_one_must_be_named(tmp_path):
     (tmp_path / "pairs.jsonl").write_text('{"question": "q", "answer_1": "a", "answer_2": "b"}\n')
     with Judge("8 6", engine="scripted") as judge:
         assert judge.judge_file(tmp_path / "pairs.jsonl", out=tmp_path / "out.jsonl").judged == 1
-        with pytest.raises(ConfigError, match="no input is named"):
+        with pytest.raises(ConfigError, match="no input; give a file"):
             judge.judge_file(out="out.jsonl")

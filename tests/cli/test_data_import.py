@@ -43,7 +43,7 @@ def test_without_a_name_it_lists_the_benchmarks(cli):
 
 def test_what_is_missing_is_said(cli, tmp_path):
     code, _, err = cli("judgelm", "data", "import", "pandalm")
-    assert (code, "give testset-v1.json" in err) == (1, True)
+    assert (code, "expected testset-v1.json" in err) == (1, True)
     code, _, err = cli("judgelm", "data", "import", "pandalm", written(tmp_path))
     assert (code, "-o is missing" in err) == (1, True)
 

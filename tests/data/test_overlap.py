@@ -83,5 +83,5 @@ def test_hashes_travel_beside_the_card_and_find_the_questions(train, tmp_path):
 
 def test_a_damaged_file_of_hashes_is_refused(tmp_path):
     (tmp_path / "training_questions.sha").write_text("0123456789abcdef\n01234567\n")
-    with pytest.raises(InputError, match="expected 16 hexadecimal digits a line, got '01234567'; restore"):
+    with pytest.raises(InputError, match="expected 16 hexadecimal digits per line, got '01234567'; restore"):
         read_hashes(tmp_path)

@@ -238,5 +238,5 @@ def test_finding_holds_the_words():
 
 @pytest.mark.parametrize("order", [(), (0,), (0, 0), (1, 2), tuple(range(10))])
 def test_order_is_a_permutation(order):
-    with pytest.raises(ValueError, match=f"expected each place from 0 to {len(order) - 1} once"):
+    with pytest.raises(ValueError, match=f"expected each position from 0 to {len(order) - 1} once"):
         swap_names("Assistant 1", order)

@@ -65,5 +65,5 @@ def test_what_cannot_be_used_is_written_beside_the_run(tmp_path):
 
 
 def test_a_file_of_which_nothing_can_be_used_says_so(tmp_path):
-    with pytest.raises(InputError, match="no row can be used"):
+    with pytest.raises(InputError, match="no usable row"):
         imported(tmp_path, [annotation(7)])

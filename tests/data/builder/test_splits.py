@@ -88,7 +88,7 @@ def test_no_question_leaks_whatever_the_order(questions, count, seed, data):
         ({"validation": 1, "test": 2}, "validation 1 and test 2, of 3 different .* leaves none for training"),
         ({"validation": 0.9, "test": 2}, "validation 0.9 and test 2, of 3 different .* leaves none for training"),
         ({"validation": -0.1}, "validation -0.1: expected a share below 1"),
-        ({"test": 1.5}, "test 1.5: expected a share below 1, or a whole number"),
+        ({"test": 1.5}, "test 1.5: expected a share below 1 or a whole number"),
     ],
 )
 def test_a_split_that_cannot_be_is_refused(options, finding):
@@ -178,7 +178,7 @@ def test_sizes_that_the_data_lacks_are_said_and_those_that_make_no_sense_refused
     assert sizes == SubsetSizes(sizes=(3_500, 10_000), too_large=(30_000, 100_000))
     for wanted, finding in (
         ((5, 0), "subset size 0: expected"),
-        ((5, 1, 5), "subset sizes 1, 5, 5: a size appears twice"),
+        ((5, 1, 5), "subset sizes 1, 5, 5: repeated size"),
     ):
         with pytest.raises(ConfigError, match=finding):
             subset_sizes(10, wanted)

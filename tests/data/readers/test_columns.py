@@ -39,9 +39,9 @@ def test_an_assigned_column_takes_the_fields_place(tmp_path, wanted):
 @pytest.mark.parametrize(
     ("columns", "finding"),
     [
-        ({"question": "task"}, '"task", to be read as "question": there is none; the columns are prompt, Prompt'),
-        ({"question": "PROMPT"}, "several columns are called like it: prompt, Prompt"),
-        ({"question": "answer_1", "reference": "answer_1"}, 'read as both "question" and "reference"'),
+        ({"question": "task"}, '"task", to be read as "question": not found; the columns are prompt, Prompt'),
+        ({"question": "PROMPT"}, "several columns match: prompt, Prompt"),
+        ({"question": "answer_1", "reference": "answer_1"}, 'assigned to both "question" and "reference"'),
     ],
 )
 def test_an_assignment_that_cannot_be_is_refused(tmp_path, columns, finding):

@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_read_any_further_is_an_error_in_every_reader(tmp_
 def test_rows_of_the_right_fields_and_wrong_values_are_no_use_either(tmp_path):
     path = tmp_path / "chosen.jsonl"
     path.write_text('{"prompt": "q", "chosen": 7, "rejected": "b"}\n' * 3)
-    with pytest.raises(InputError, match=r"no row can be used \(3 read\); the first: .*:1: .*its fields are prompt, "):
+    with pytest.raises(InputError, match=r"no usable row \(3 read\); first reject: .*:1: .*its fields are prompt, "):
         import_benchmark("preferences", [str(path)], tmp_path / "out.jsonl")
 
 
@@ -93,4 +93,4 @@ def _refuse(row):
 def test_rejects_are_counted_by_reason_with_the_first_place():
     counts = RejectCounts([Reject("f", line, f'id "{line}" appeared before', "") for line in (3, 5)])
     counts(Reject("f", 9, "no question", ""))
-    assert counts.lines() == ["2 rows: id ... appeared before (the first: f:3)", "f:9: no question"]
+    assert counts.lines() == ["2 rows: id ... appeared before (first: f:3)", "f:9: no question"]

@@ -38,7 +38,7 @@ def outcome(tmp_path):
         path.write_bytes(content)
         rows = list(read_rows(str(path)))
         rejects = [row for row in rows if isinstance(row, Reject)]
-        assert all("the limit for a row (64 MB" in reject.reason for reject in rejects)
+        assert all("the size limit (64 MB" in reject.reason for reject in rejects)
         return [row.line for row in rows if row not in rejects], [reject.line for reject in rejects]
 
     return read

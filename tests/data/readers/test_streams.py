@@ -92,7 +92,7 @@ def tar():
 @pytest.mark.parametrize(
     ("content", "finding"),
     [
-        (gzip.compress(zstd(LINES)), "compressed by gzip and inside by zstd; unpack it first"),
+        (gzip.compress(zstd(LINES)), "compressed twice, by gzip and zstd; unpack it first"),
         (gzip.compress(tar()), "a tar archive; unpack it first"),
         (b"\x04\x22\x4d\x18" + b"x" * 30, "compressed by lz4; unpack it with lz4 -d"),
         (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer and not the file itself"),
@@ -138,8 +138,8 @@ def test_a_folder_or_a_pattern_is_read_file_by_file(shards):
     ("name", "finding"),
     [
         ("nothing*", "no file matches this pattern"),
-        ("sub.jsonl", r"a folder without files of rows \(\.jsonl, "),
-        (".", r"several kinds \(\.jsonl, \.csv\); name some, as .*/\*\.jsonl"),
+        ("sub.jsonl", r"no files of rows \(\.jsonl, "),
+        (".", r"several formats \(\.jsonl, \.csv\); choose some, such as .*/\*\.jsonl"),
     ],
 )
 def test_a_folder_or_pattern_that_names_no_input_is_refused(shards, name, finding):

@@ -33,7 +33,7 @@ def test_one_annotator_judges_a_pair_once_and_another_again(write, tmp_path):
     others = [ROW | MORE | {"preference": 2}, ROW | {"annotator": "other", "preference": 2}]
     result, rows = imported("alpaca-eval", tmp_path, write(ROW | MORE | {"preference": 1}, *others))
     assert [(row["metadata"]["annotator"], row["winner"]) for row in rows] == [("judge", 1), ("other", 2)]
-    assert "judged this pair before" in result.rejects[0].reason
+    assert "already judged this pair" in result.rejects[0].reason
 
 
 def tables(folder, judgments):
@@ -52,7 +52,7 @@ def test_a_folder_of_three_tables_gives_the_same_rows(write, tmp_path):
     assert from_tables == rows
     assert 'field "output_2": expected a row number below 2, got the number 5' in result.rejects[0].reason
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="empty: a folder without Parquet files; name the files"):
+    with pytest.raises(InputError, match="empty: no Parquet files in this folder; name the files"):
         imported("alpaca-eval", tmp_path, tmp_path / "empty")
 
 

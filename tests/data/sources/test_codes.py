@@ -31,7 +31,7 @@ REFUSED = [[0, 1], [0, 1, 2], [1, 0, 2], [2, 0], [1, 2, 3], [-1, 0, 1], ["0", "1
 @pytest.mark.parametrize("values", REFUSED)
 def test_numbers_beside_1_and_2_are_refused_until_stated(named, field, values):
     path = named(*({field: value} for value in values))
-    with pytest.raises(LabelCodeError, match=rf'field "{field}" holds the values .*--label-code'):
+    with pytest.raises(LabelCodeError, match=rf'field "{field}" has the values .*--label-code'):
         read_labels(path, on_reject=lambda reject: None)
 
 
@@ -55,7 +55,7 @@ def test_a_stated_code_is_read(named, code, expected):
 
 
 def test_a_value_outside_the_stated_code_is_refused(named):
-    with pytest.raises(LabelCodeError, match="--label-code says 0=first, 1=second; no row is read by guess"):
+    with pytest.raises(LabelCodeError, match="--label-code says 0=first, 1=second"):
         winners(named({"winner": 0}, {"winner": 2}), label_code=parse_label_code("0=first,1=second"))
 
 
@@ -87,7 +87,7 @@ def test_a_missing_value_is_no_label(named, value):
 def test_a_word_without_meaning_is_a_reject_that_shows_it(named, value):
     rejects = []
     assert list(read_labels(named({"winner": value}, {"winner": 1}), on_reject=rejects.append).labels) == ["r1"]
-    assert f"got {json.dumps(value)}; state what it means, such as --label-code" in rejects[0].reason
+    assert f"got {json.dumps(value)}; state its meaning, such as --label-code" in rejects[0].reason
 
 
 def test_a_stated_code_holds_for_votes_and_preferences(named):
@@ -103,7 +103,7 @@ def test_a_stated_code_holds_for_votes_and_preferences(named):
     ("fields", "values"), [(PAIR, [0, 1]), ({}, [0, 0.5, 1]), ({}, [0, 1]), ({}, [0, 1, 2]), ({}, [0.3, 1.7])]
 )
 def test_preferences_that_two_codes_explain_are_refused(named, fields, values):
-    with pytest.raises(LabelCodeError, match='field "preference" holds the values'):
+    with pytest.raises(LabelCodeError, match='field "preference" has the values'):
         read_labels(named(*(fields | {"preference": value} for value in values)))
 
 
@@ -126,10 +126,10 @@ def test_layouts_state_their_codes(named):
     assert winners(named(pandalm | {"annotator1": 0, "annotator2": 0})) == ["tie"]
     safe = {"prompt": "q", "response_0": "a", "response_1": "b"}
     assert winners(named(safe | {"better_response_id": 0}, safe | {"better_response_id": 1})) == [1, 2]
-    with pytest.raises(LabelCodeError, match="this layout's code is 0=first, 1=second"):
+    with pytest.raises(LabelCodeError, match="the code of this layout is 0=first, 1=second"):
         winners(named(safe | {"better_response_id": 2}))
     llmbar = {"input": "q", "output_1": "a", "output_2": "b"}
-    with pytest.raises(LabelCodeError, match="this layout's code is 1=first, 2=second"):
+    with pytest.raises(LabelCodeError, match="the code of this layout is 1=first, 2=second"):
         winners(named(llmbar | {"label": 1}, llmbar | {"label": 0}))
 
 

@@ -53,8 +53,8 @@ def test_a_system_message_goes_before_the_first_question():
         ({"turns": [{"question": "q", "answers": [7]}]}, 'field "answers": expected a list of texts, got the number 7'),
         ({"turns": [TURNS[0] | {"answers": ["a"]}, TURNS[1]]}, r"d.jsonl:7: turns\[0\].answers: expected 2"),
         ({"turns": TURNS, "question": "another"}, "d.jsonl:7: turns: the last turn is not the sample's question"),
-        ({"conversation_a": said("q", "a"), "conversation_b": said("p", "b")}, "the user's turns are not the same"),
-        ({"conversation_a": said("q", "a"), "conversation_b": said("q", "b", "r")}, '_b": expected the user'),
+        ({"conversation_a": said("q", "a"), "conversation_b": said("p", "b")}, "the user's turns differ"),
+        ({"conversation_a": said("q", "a"), "conversation_b": said("q", "b", "r")}, '_b": expected alternating user'),
         ({"conversation_a": said("q", "a")}, 'field "conversation_b" is missing'),
     ],
 )

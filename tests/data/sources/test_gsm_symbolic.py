@@ -40,7 +40,7 @@ def test_the_name_says_which_file_it_is(imported, name, data_set):
 
 
 @pytest.mark.parametrize(
-    ("name", "finding"), [("problems.jsonl", "none of them"), ("p1/GSM_p2.jsonl", "P1 and P2"), ("gsmp1.jsonl", "none")]
+    ("name", "finding"), [("problems.jsonl", "got none"), ("p1/GSM_p2.jsonl", "P1 and P2"), ("gsmp1.jsonl", "none")]
 )
 def test_a_name_that_does_not_say_it_is_refused(imported, name, finding):
     with pytest.raises(InputError, match=finding):
@@ -50,7 +50,7 @@ def test_a_name_that_does_not_say_it_is_refused(imported, name, finding):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"answer": "6 - 2 = 4"}, 'no final number behind "####"'),
+        ({"answer": "6 - 2 = 4"}, 'no final number after "####"'),
         ({"instance": "1"}, 'field "instance": expected a number'),
         ({"id": True}, 'field "id": expected a number'),
         ({"original_id": None}, 'field "original_id": expected a number'),
@@ -64,5 +64,5 @@ def test_rows_that_cannot_be_used_are_rejects(imported, fields, reason):
 
 
 def test_its_rows_are_refused_as_gsm8k(imported):
-    with pytest.raises(InputError, match="a row of GSM-Symbolic, whose lines do not name its questions"):
+    with pytest.raises(InputError, match="a row of GSM-Symbolic; import it as gsm-symbolic"):
         imported("gsm8k", row(0, 0))

@@ -48,7 +48,7 @@ def test_a_file_given_twice_is_refused(tmp_path):
     path = tmp_path / "pairs.jsonl"
     row = {"pair_id": "p", "source": "livecodebench", "question": "q", "response_A": "a", "response_B": "b"}
     path.write_text(json.dumps(row | {"label": "A>B"}) + "\n")
-    with pytest.raises(InputError, match="id 'p' comes twice"):
+    with pytest.raises(InputError, match="repeated id 'p'"):
         import_benchmark("judgebench", [str(path), str(path)], tmp_path / "out.jsonl")
 
 
@@ -56,7 +56,7 @@ def test_a_file_given_twice_is_refused(tmp_path):
     ("name", "out", "error", "finding"),
     [
         ("pandaml", "out.jsonl", ConfigError, "did you mean pandalm"),
-        ("auto-j", "out.json", ConfigError, "give it the ending .jsonl"),
+        ("auto-j", "out.json", ConfigError, "expected the extension .jsonl"),
         ("auto-j", "testdata_pairwise.jsonl", ConfigError, "would write over its own input"),
         ("auto-j", "nowhere/out.jsonl", RunError, "no such folder"),
     ],
@@ -67,7 +67,7 @@ def test_what_cannot_be_is_refused(auto_j, tmp_path, name, out, error, finding):
 
 
 @pytest.mark.parametrize(
-    ("files", "finding"), [([], r"it takes testdata_pairwise\.jsonl"), (["-"], "save it as a file first")]
+    ("files", "finding"), [([], r"expected testdata_pairwise\.jsonl"), (["-"], "save it as a file first")]
 )
 def test_no_file_and_standard_input_are_refused(tmp_path, files, finding):
     with pytest.raises(ConfigError, match=finding):

@@ -94,7 +94,7 @@ def test_auto_j_joins_two_files_line_by_line(write):
     assert (name, agreed.judgment.sample_id, agreed.judgment.winner) == ("auto-j", "auto-j-1", 1)
     assert (split.judgment.winner, split.judgment.consistent) == ("tie", False)
     assert failed.judgment.failure.code == "off_grammar"
-    with pytest.raises(InputError, match="not as many lines"):
+    with pytest.raises(InputError, match="different numbers of lines"):
         read(given, write({"output": 1}, name="pairwise_exchange.jsonl"))
 
 
@@ -181,7 +181,7 @@ def test_mmlu_pro_predictions_are_verdicts_on_answers(published):
 
 
 def test_what_fits_no_format_names_its_fields(published):
-    with pytest.raises(InputError, match=r"not recognised by its fields \(id, verdict\)"):
+    with pytest.raises(InputError, match=r"unknown fields \(id, verdict\)"):
         published({"id": 1, "verdict": 2})
 
 

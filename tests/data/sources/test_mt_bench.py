@@ -89,7 +89,7 @@ def test_the_real_questions_need_answers_and_a_judges_verdicts_are_no_votes(shar
     folder = shared_data / "mt_bench"
     with pytest.raises(InputError, match="no answers in"):
         mt_bench(folder / "question.jsonl", folder / "reference_answer_gpt-4.jsonl")
-    with pytest.raises(InputError, match="a judge's verdicts, no votes of people"):
+    with pytest.raises(InputError, match="a judge's verdicts instead of people's votes"):
         mt_bench(folder / "skycamp_gpt-4_pair.jsonl")
 
 
@@ -141,7 +141,7 @@ def test_faireval_joins_labels_by_line_and_answers_by_id_whichever_file_comes_fi
 
 @pytest.mark.parametrize(
     ("labels", "finding"),
-    [("TIE\nTIE", "2 labels for 3 questions"), ("TIE\nTIE\nGPT4", r'human.txt:3: "GPT4" names neither TIE nor one of')],
+    [("TIE\nTIE", "2 labels for 3 questions"), ("TIE\nTIE\nGPT4", r'human.txt:3: "GPT4" is neither TIE nor one of')],
 )
 def test_faireval_labels_that_do_not_fit_are_refused(tmp_path, fair_files, labels, finding):
     with pytest.raises(InputError, match=finding):

@@ -29,7 +29,7 @@ def test_improper_questions_and_answers_without_a_verdict_are_rejects(imported):
     assert len(rows) == 9
     reasons = " ".join(reject.reason for reject in done.rejects)
     assert "marked as improper" in reasons
-    assert "it was not judged" in reasons
+    assert "the answer was not judged" in reasons
 
 
 def test_the_published_files(tmp_path):

@@ -42,7 +42,7 @@ def test_gsm8ks_solutions_are_answers_with_a_known_truth(write):
 def test_gsm8ks_questions_alone_are_for_an_answering_run(write):
     _, [row], truth = imported("gsm8k", write({"question": "2 + 998?", "answer": "2 + 998 = 1,000\n#### 1,000"}))
     assert ("answer" in row, row["reference"], truth) == (False, "1000", [])
-    with pytest.raises(InputError, match="no final number behind"):
+    with pytest.raises(InputError, match="no final number after"):
         imported("gsm8k", write({"question": "Who?", "answer": "Nobody."}))
 
 
@@ -87,7 +87,7 @@ def test_a_question_that_a_model_answers_twice_counts_once_and_the_first_answer_
 
 def test_a_prediction_without_its_text_is_no_answer(write):
     path = write(MMLU | {"pred": "B", "reply": RIGHT}, name="model_outputs_m_5shots.json")
-    with pytest.raises(InputError, match=r"expected model_outputs or generated_text, and its fields are .*reply"):
+    with pytest.raises(InputError, match=r"expected model_outputs or generated_text, got the fields .*reply"):
         imported("mmlu-pro", path)
 
 
@@ -117,12 +117,12 @@ def test_one_qa_set_is_not_taken_for_another_unless_its_rows_are_flat(write):
     path = write({"history_1": DROP}, name="drop.json")
     _, [row], _ = imported("drop", path)
     assert row["reference"] == "3"
-    with pytest.raises(InputError, match="has the shape of drop, not of quoref"):
+    with pytest.raises(InputError, match="has the format of drop, not quoref"):
         imported("quoref", path)
     flat = {"context": "One paragraph.\n\nAnother.", "pred_answer": "Lyon", "model": "m1"}
     _, [row], _ = imported("drop", write(HOTPOT | flat))
     assert (row["metadata"]["data_set"], row["answer"], row["answer_models"]) == ("drop", "Lyon", ["m1"])
-    with pytest.raises(InputError, match="has the shape of hotpotqa, not of drop"):
+    with pytest.raises(InputError, match="has the format of hotpotqa, not drop"):
         imported("drop", write(HOTPOT))
 
 

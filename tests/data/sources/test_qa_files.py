@@ -134,5 +134,5 @@ def test_a_bad_row_is_named_with_its_place_and_the_others_are_read(write, change
 def test_an_unknown_data_set_and_a_broken_nest_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="data set 'squad' not found"):
         list(read_qa(written(tmp_path, [HOTPOT]), "squad"))
-    with pytest.raises(InputError, match="neither Quoref's nor DROP's shape"):
+    with pytest.raises(InputError, match="has neither Quoref's nor DROP's format"):
         list(read_qa(written(tmp_path, {"data": [{"paragraphs": [{}]}]})))

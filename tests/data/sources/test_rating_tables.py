@@ -39,11 +39,11 @@ LONG, WIDE = rating(), {"judge": "a", "model": "b", "gt": 3, "prompt_id": "1", "
             for wrong in ("good", "1e999", True, [3])
         ),
         (LONG, LONG | {"score": 10**400}, '"score": expected a number or NA'),
-        (LONG, {name: value for name, value in LONG.items() if name != "score"}, 'no "score"; give null where the'),
-        (LONG, LONG | {"judge": "a\ud800"}, '"judge": holds half a surrogate pair'),
+        (LONG, {name: value for name, value in LONG.items() if name != "score"}, 'no "score"; write null'),
+        (LONG, LONG | {"judge": "a\ud800"}, '"judge": contains half a surrogate pair'),
         (LONG, LONG | {"score": 1}, "rated twice"),
         (WIDE, WIDE | {"judge": "b", "gt": 2}, '"gt" is 2, but an earlier row of this completion has 3'),
-        (WIDE, {name: value for name, value in WIDE.items() if name != "prompt_id"}, "lacks prompt_id, which the"),
+        (WIDE, {name: value for name, value in WIDE.items() if name != "prompt_id"}, "lacks prompt_id, unlike the"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_a_reject_with_its_place(ratings, good, bad, finding):
@@ -54,7 +54,7 @@ def test_a_row_that_cannot_be_used_is_a_reject_with_its_place(ratings, good, bad
 
 
 def test_a_file_without_any_usable_row_is_an_error_that_says_the_first_finding(ratings):
-    with pytest.raises(InputError, match=r'no row can be used \(1 read\); the first: .*no "model"'):
+    with pytest.raises(InputError, match=r'no usable row \(1 read\); first reject: .*no "model"'):
         ratings({"item": "1", "judge": "a", "score": 1})
 
 

@@ -49,14 +49,14 @@ def test_hashes_cover_calls_results_and_reference():
         ({"trajectories": chat()}, r'field "trajectories\[0\]": expected a list of chat messages'),
         ({"trajectories": [chat(), [{"role": "user"}, 7]]}, r'field "trajectories\[1\]": messages\[1\]: expected'),
         ({"trajectories": [chat()], "reference": [7]}, r'field "reference": messages\[0\]'),
-        ({"trajectories": [chat()[2:]]}, 'field "question": is missing, and no text of the user'),
+        ({"trajectories": [chat()[2:]]}, 'field "question": missing, and no user message'),
         (
             {"trajectories": [chat(), [{"role": "user", "content": "Hello"}]]},
-            'field "question": is missing, and the trajectories begin with different tasks',
+            'field "question": missing, and the trajectories begin with different tasks',
         ),
         (
             {"trajectories": [[{"role": "user", "content": "\ud800"}]]},
-            r'field "trajectories\[0\]": holds half a surrogate pair',
+            r'field "trajectories\[0\]": contains half a surrogate pair',
         ),
     ],
 )
@@ -101,7 +101,7 @@ def test_inspect_attachments_are_put_back(tmp_path):
     moved = chat(result="attachment://ab12")
     [sample] = stream(tmp_path, inspect_log(messages=moved, attachments={"ab12": "shipped on Monday"}))
     assert json.loads(sample.answers[0])[3]["content"] == "shipped on Monday"
-    with pytest.raises(InputError, match=r'field "attachments": does not hold attachment://ab12'):
+    with pytest.raises(InputError, match=r'field "attachments": attachment://ab12 not found'):
         list(stream(tmp_path, inspect_log(messages=moved)))
 
 
