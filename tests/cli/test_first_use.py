@@ -49,9 +49,9 @@ def test_tables_of_spreadsheets_are_judged(cli, tmp_path, content):
         ("a.csv", b"frage,eins,zwei\nq,a,b\n", "call them question, answer_1, answer_2 (in a table by its first line)"),
         ("a.csv", b"question,answer\nq,a\n", "expected 2 answers, got 1"),
         ("a.csv", b"question,answer_1,answer_2\n", "no rows below the header"),
-        ("a.csv", b"question,answer_1,answer_2\nq,a, b, c\n", "quote cells that hold separators"),
+        ("a.csv", b"question,answer_1,answer_2\nq,a, b, c\n", "quote cells that contain separators"),
         ("a.xlsx", b"PK\x03\x04 and more", "damaged or not an Excel workbook"),
-        ("a.txt", TABLE.encode(), "or give a table the ending .csv or .tsv"),
+        ("a.txt", TABLE.encode(), "or give a table the extension .csv"),
     ],
 )
 def test_other_tables_get_a_sentence(cli, tmp_path, name, content, way_out):

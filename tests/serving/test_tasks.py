@@ -43,7 +43,7 @@ def test_other_formats_are_read_as_in_a_batch():
         (PLAIN | {"options": [1]}, '^field "options"'),
         (PLAIN | {"options": {"permutations": 10**6}}, "at most 64 orders"),
         ({"question": "q", "answer_1": "a"}, "^fields not recognised.*answer_2"),
-        ({"id": "1", "winner": 2}, "^rows hold labels but no answers"),
+        ({"id": "1", "winner": 2}, "^rows have labels but no answers"),
         ({"instruction": "q", "output": "a"}, "one answer per instruction"),
         (PLAIN | {"images": ["/etc/passwd"]}, "only accepts data: URLs"),
         (PLAIN | {"image": "http://10.0.0.1/x.png"}, "only accepts data: URLs"),
