@@ -45,8 +45,8 @@ def test_the_shipped_config_is_valid():
         ("name=a/b,model=x", "it names a file"),
         ("name=a,model=x,form=poem", "available: auto, chat, plain"),
         ("name=a,model=x,greedy", "expected NAME=VALUE"),
-        ("name=a,model=x,decodings={}", "decodings is a list"),
-        ("name=a,model=x,decodings=[{}],seed=1", "or beside them, not both"),
+        ("name=a,model=x,decodings={}", "decodings: expected a list"),
+        ("name=a,model=x,decodings=[{}],seed=1", "or separately, not both"),
     ],
 )
 def test_invalid_settings_of_a_generator_are_refused(text, finding):
@@ -56,9 +56,9 @@ def test_invalid_settings_of_a_generator_are_refused(text, finding):
 
 def test_two_generators_cannot_share_a_name():
     a, b = parse_generator("name=a,model=x"), parse_generator("name=a,model=y")
-    with pytest.raises(ConfigError, match="given twice, with other settings"):
+    with pytest.raises(ConfigError, match="defined twice with different settings"):
         merge_generators([a, b])
-    with pytest.raises(ConfigError, match="has a decoding twice"):
+    with pytest.raises(ConfigError, match="repeats a decoding"):
         merge_generators([a, a])
 
 
