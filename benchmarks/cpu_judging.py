@@ -32,9 +32,10 @@ from transformers import AutoConfig
 from benchmarks.throughput.checkpoints import write_gguf
 from benchmarks.throughput.layer_products import ceiling_process, ceiling_tokens_per_s, needed_tokens
 from judgelm.data.samples import SampleStream
-from judgelm.engines.base import EngineOptions, prepare_request
+from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.model_files import load_tokenizer
+from judgelm.engines.preprocess import prepare_request
 from judgelm.engines.vllm import quiet_imports
 from judgelm.machine import look_at_devices
 from judgelm.modes import Pairwise
@@ -158,7 +159,8 @@ def run_vllm(model: Path, prompts: Prompts) -> tuple[float, float, int | None]:
     began = time.perf_counter()
     with quiet_imports():
         from vllm import LLM, SamplingParams
-    from judgelm.engines.vllm.backends import engine_args, quiet_start
+    from judgelm.engines.vllm.arguments import engine_args
+    from judgelm.engines.vllm.backends import quiet_start
 
     options = EngineOptions(model=str(model))
     with quiet_start(str(model), multiprocessing=False):

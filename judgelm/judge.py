@@ -17,8 +17,9 @@ from typing import Any, Self
 
 from judgelm.cluster import load_workers
 from judgelm.cluster.plan import RayCluster
-from judgelm.engines.base import MODEL_ENGINES, AdapterView, Engine, EngineOptions, HoldsAdapters
+from judgelm.engines.base import MODEL_ENGINES, Engine, EngineOptions, HoldsAdapters
 from judgelm.engines.catalog import idle_gpus, load_engine
+from judgelm.engines.views import AdapterView
 from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.judges.cards import this_machine
 from judgelm.judges.resolve import ResolvedJudge, absolute_folder, judge_format, prepare, resolve

@@ -17,7 +17,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria
 
 from benchmarks.dummy_model import TEMPLATE, prompt_of
-from judgelm.engines.base import EngineOptions, require
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.dependencies import require
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.engines.vllm import quiet_imports
 from judgelm.records import Sample
@@ -186,7 +187,8 @@ class PlainVllm:
         require("vllm", extra="vllm")
         with quiet_imports():
             from vllm import LLM, SamplingParams
-        from judgelm.engines.vllm.backends import engine_args, quiet_start
+        from judgelm.engines.vllm.arguments import engine_args
+        from judgelm.engines.vllm.backends import quiet_start
 
         self._template = template
         tokenizer = load_tokenizer(options.model, None, options)

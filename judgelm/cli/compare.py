@@ -21,7 +21,7 @@ from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.inputs import input_files
 from judgelm.data.readers.rows import row_suffix
 from judgelm.data.readers.values import model_name, similar_names_notes
-from judgelm.engines.base import require
+from judgelm.engines.dependencies import require
 from judgelm.errors import ConfigError, InputError, first_line
 from judgelm.jsonl import atomic_write, check_no_input, read_jsonl
 from judgelm.records import Judgment, Sample

@@ -14,7 +14,7 @@ import typer
 from judgelm.cli.console import Results, console, write_text
 from judgelm.cli.options import LabelOptions
 from judgelm.data.readers.values import ID_FIELDS
-from judgelm.engines.base import require
+from judgelm.engines.dependencies import require
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import check_no_input
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Verdict, failure_name

@@ -17,7 +17,7 @@ from judgelm.cli.help import essential
 from judgelm.cli.options import ClusterOptions, ColumnOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
-from judgelm.engines.base import require
+from judgelm.engines.dependencies import require
 from judgelm.errors import ConfigError, InputError, RunError
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ import os
 from dataclasses import replace
 
 from judgelm.cluster.plan import RayCluster, counted
-from judgelm.engines.base import Engine, EngineOptions, require
+from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import GPU_FACTORS, gpus_each, visible_gpus
+from judgelm.engines.dependencies import require
 from judgelm.errors import ConfigError
 
 

@@ -14,8 +14,9 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from judgelm.cluster.plan import Node, RayCluster, make_plan
-from judgelm.engines.base import Engine, EngineOptions, LoneFailures
+from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
+from judgelm.engines.views import PerRequestFailures
 from judgelm.errors import ConfigError, EngineError, JudgelmError, ModelError, first_line
 from judgelm.package import VERSION
 from judgelm.parsing.thinking import Thinking
@@ -87,7 +88,7 @@ class Worker:
         end_orphans(_MARK)
         mark_children(_MARK)
         engine = self._engine = load_engine(name, options)
-        self._view = LoneFailures(engine) if per_request_failures else engine
+        self._view = PerRequestFailures(engine) if per_request_failures else engine
         return LoadedEngine(
             described=engine.describe(),
             stats=engine.stats(),

@@ -5,15 +5,9 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from judgelm.engines.base import (
-    MODEL_ENGINES,
-    Engine,
-    EngineOptions,
-    release_openmp_threads,
-    require,
-    require_local,
-    require_version,
-)
+from judgelm.engines.base import MODEL_ENGINES, Engine, EngineOptions
+from judgelm.engines.dependencies import require, require_local, require_version
+from judgelm.engines.openmp import release_openmp_threads
 from judgelm.errors import ConfigError, ModelError, not_found
 from judgelm.machine import usable_gpus
 from judgelm.package import install_hint
@@ -76,7 +70,7 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
             from judgelm.engines.vllm import quiet_imports
 
             with quiet_imports():
-                from judgelm.engines.vllm.backends import choose_dtype
+                from judgelm.engines.vllm.arguments import choose_dtype
             choice = choose_dtype(base, options)
     except ModelError:
         return options, missing

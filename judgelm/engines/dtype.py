@@ -9,24 +9,21 @@ most 1 part in 256, far less than their quantisation did, and is the fast format
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 from safetensors import SafetensorError, safe_open
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf.checkpoint import gguf_record
+from judgelm.engines.memory import available_bytes
 from judgelm.engines.weights import all_parameters
 
-_FLAGS = {
-    "bfloat16": {"avx512_bf16", "amx_bf16", "bf16"},
-    "float16": {"avx512_fp16", "amx_fp16", "asimdhp"},
-}
+_FLAGS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
 """Linux' names of the instructions for products of a format, on x86-64 and Arm."""
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _CLEARLY = 1.5
@@ -243,42 +240,3 @@ def this_cpu_flags() -> frozenset[str]:
     """This processor's flags; empty where the system has no /proc/cpuinfo."""
     path = Path("/proc/cpuinfo")
     return cpu_flags(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else frozenset()
-
-
-def available_bytes(root: Path = Path("/")) -> int:
-    """Bytes that this process can have without swapping: the machine's, or what its control groups leave of them.
-
-    Args:
-        root: where `proc` and `sys` are mounted.
-    """
-    return max(0, min([int(psutil.virtual_memory().available), *_left_by_groups(root)]))
-
-
-def _left_by_groups(root: Path) -> Iterator[int]:
-    """Free bytes under each memory limit above this process; cached files count as free."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            mount, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
-            mount = root / "sys/fs/cgroup/memory"
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        else:
-            continue
-        group = mount / path.lstrip("/")
-        for folder in (group, *group.parents):
-            if folder.is_relative_to(mount):  # in a container the path is often the host's, and only the mount exists
-                yield from _left(folder, *names)
-
-
-def _left(folder: Path, limit: str, used: str, cached: str) -> Iterator[int]:
-    try:
-        most, now = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
-        yield most - now + int(stat.get(cached, 0))
-    except (OSError, ValueError):
-        return  # no limit ("max"), or no such group here

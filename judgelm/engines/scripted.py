@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from judgelm.bounds import MAX_WHOLE_BYTES, read_text
-from judgelm.engines.base import EngineOptions, thinking_policy
+from judgelm.engines.base import EngineOptions
 from judgelm.engines.candidates import longest_candidate
+from judgelm.engines.preprocess import thinking_policy
 from judgelm.errors import EngineError, ModelError
 from judgelm.jsonl import parse_json
 from judgelm.parsing.thinking import NOT_ASKED, Thinking

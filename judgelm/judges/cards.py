@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from judgelm.engines.base import require_local
+from judgelm.engines.dependencies import require_local
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import CardError, InputError, ModelError, not_found
 from judgelm.machine import usable_gpus
@@ -186,7 +186,8 @@ def this_machine() -> Machine:
     require_local()
     import torch
 
-    from judgelm.engines.dtype import available_bytes, half_format, this_cpu_flags
+    from judgelm.engines.dtype import half_format, this_cpu_flags
+    from judgelm.engines.memory import available_bytes
 
     return Machine(
         memory_bytes=available_bytes(),

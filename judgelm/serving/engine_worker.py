@@ -14,7 +14,8 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from judgelm.engines.base import Engine, LoneFailures
+from judgelm.engines.base import Engine
+from judgelm.engines.views import PerRequestFailures
 from judgelm.errors import BusyError, EngineError, ShutdownError
 from judgelm.modes.flow import RequestFlow, Result
 from judgelm.parsing.thinking import separate
@@ -183,7 +184,7 @@ class EngineWorker:
     def _run(self) -> None:
         try:
             for outcome in drive(
-                self._new_jobs(), self._flow, LoneFailures(self.engine),
+                self._new_jobs(), self._flow, PerRequestFailures(self.engine),
                 unwanted=self._take_dropped, listener=lambda job: job.listener, poll_s=_POLL_S,
             ):  # fmt: skip
                 self._driven.discard(outcome.job)

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from judgelm.dialects.catalog import DIALECTS, nearest_prompt, normalised, recognise, wants_a_verdict
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.reply_format import in_format
-from judgelm.engines.base import AdapterView
+from judgelm.engines.views import AdapterView
 from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow, with_adapter

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 
-from judgelm.engines.base import require
+from judgelm.engines.dependencies import require
 from judgelm.errors import ConfigError, InputError, ModelError
 from judgelm.prompts.catalog import TEMPLATES
 from judgelm.training.arguments import optimizer_states

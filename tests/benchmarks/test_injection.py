@@ -16,7 +16,7 @@ from benchmarks.injection.attacks import (
 )
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row
-from judgelm.engines.openai.requests import PromptRenderer
+from judgelm.engines.openai.prompts import PromptRenderer
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 from judgelm.prompts import catalog

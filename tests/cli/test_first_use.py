@@ -8,7 +8,7 @@ import sys
 import huggingface_hub.constants
 import pytest
 
-from judgelm.engines.base import require_version
+from judgelm.engines.dependencies import require_version
 from judgelm.errors import ConfigError
 
 SCRIPTED = ("--engine", "scripted", "--model", "8 6")

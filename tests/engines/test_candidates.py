@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.engines.candidates import TextTree, TokenStep, frequencies
+from judgelm.engines.openai.text_tree import TextTree, TokenStep, frequencies
 
 
 def steps(*places):

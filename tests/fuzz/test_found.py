@@ -15,7 +15,7 @@ from judgelm.data.sources.qa import read_qa
 from judgelm.data.swap_names import find_quotes, swap_names
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
-from judgelm.engines.openai.pauses import stated_pause_s
+from judgelm.engines.openai.rate_limits import stated_pause_s
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, ModelError
 from judgelm.parsing.scores import parse_pair, parse_scores

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from judgelm.engines.base import ImageError
-from judgelm.engines.candidates import TextTree
 from judgelm.engines.images import read_image
-from judgelm.engines.openai.endpoint import BadReplyError, Choice, read_choices, read_json, read_usage
-from judgelm.engines.openai.pauses import stated_pause_s
+from judgelm.engines.openai.rate_limits import stated_pause_s
+from judgelm.engines.openai.responses import BadReplyError, Choice, read_choices, read_json, read_usage
+from judgelm.engines.openai.text_tree import TextTree
 from tests.support import fuzzing
 
 TOKEN = {

@@ -5,7 +5,7 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
-from judgelm.engines.openai.requests import PromptRenderer
+from judgelm.engines.openai.prompts import PromptRenderer
 from judgelm.errors import InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.trajectory import match_trajectory, read_steps, read_trajectory

@@ -11,35 +11,34 @@ other way round), so each form is read wherever it is. Another form of response 
 import asyncio
 import json
 import logging
-import math
 import random
-import re
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import openai
-from pydantic import BaseModel, Field, ValidationError
 
-from judgelm.engines.candidates import TokenStep
-from judgelm.engines.openai.options import AdaptiveLimiter, Api, BilledTokens, CostEntry, CostTracker, EndpointOptions
-from judgelm.engines.openai.pauses import shown_duration, shown_time, stated_pause_s
+from judgelm.engines.openai.cost import BilledTokens, CostEntry, CostTracker
+from judgelm.engines.openai.options import Api, EndpointOptions
+from judgelm.engines.openai.rate_limits import AdaptiveLimiter, shown_duration, shown_time, stated_pause_s
 from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
+from judgelm.engines.openai.responses import (
+    BadReplyError,
+    Replies,
+    error_message,
+    read_choices,
+    read_json,
+    read_usage,
+    reported_error,
+)
 from judgelm.errors import ConfigError, EngineError
-from judgelm.jsonl import parse_json
 
 _LOG = logging.getLogger("judgelm.openai")
 _ANNOUNCED_S = 60.0
 """Once a pause is announced, further ones that end within this time are not."""
-_STOPPED = {"stop", "eos", "eos_token", "stop_sequence", "stop_token", "end_turn", "complete", "completed", "finished"}
-_CUT_OFF = {"length", "max_tokens", "max_output_tokens", "max_length", "token_limit"}
-_NO_REPLY = re.compile(
-    "filter|error|abort|cancel|safety|recit|block|prohibit|tool|function|refus|insufficient", re.IGNORECASE
-)
 ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
 MAX_BACKOFF_S = 60.0
 _RETRYABLE = (408, 409, 425)
@@ -47,242 +46,6 @@ _GATEWAY_ERRORS = (408, 502, 504, 524)
 _NEVER_CONNECTED = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError")  # of httpx or its successor
 _NO_KEY = "none-needed"
 _MAX_MESSAGE = 400
-
-
-class BadReplyError(Exception):
-    """The reply is not what the API promises: HTML, incomplete JSON, no choices, wrong types."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """One reply.
-
-    Attributes:
-        text: None where the server gave none.
-        thinking: the separate reasoning of the model; empty where there is none.
-        finish_reason: `stop`, `length`, another that the server states, or None where it states none that is known.
-        refusal: the model's refusal instead of a reply.
-        steps: the log-probabilities token by token; None where the server gave none.
-    """
-
-    text: str | None
-    finish_reason: str | None
-    refusal: str | None
-    steps: tuple[TokenStep, ...] | None
-    thinking: str = ""
-
-    @property
-    def says_nothing(self) -> bool:
-        """True if it stopped before it said anything."""
-        return self.finish_reason == "stop" and not (self.text or self.thinking or self.refusal or "").strip()
-
-    @property
-    def is_in_reasoning(self) -> bool:
-        """True if the reply is complete and all of it is in the field for reasoning."""
-        return not self.text and bool(self.thinking) and self.finish_reason == "stop"
-
-    @property
-    def covers_reply(self) -> bool:
-        """True if there are log-probabilities of the reply itself: some servers list those of the reasoning first."""
-        text, tokens = (self.text or "").lstrip(), "".join(step.token for step in self.steps or ()).lstrip()
-        return bool(self.steps) and text[:1] in ("", tokens[:1])
-
-
-class Replies(NamedTuple):
-    """The replies to one request, and the tokens billed for them."""
-
-    choices: tuple[Choice, ...]
-    usage: BilledTokens
-
-
-class _TopToken(BaseModel):
-    token: str
-    logprob: float
-
-
-class _ChatToken(_TopToken):
-    top_logprobs: list[_TopToken] | None = None
-
-
-class _Logprobs(BaseModel):
-    """Either form; `content` belongs to the chat API."""
-
-    content: list[_ChatToken] | None = None
-    tokens: list[str] | None = None
-    token_logprobs: list[float | None] | None = None
-    top_logprobs: list[dict[str, float] | None] | None = None
-
-
-class _Message(BaseModel):
-    content: str | list[Any] | None = None
-    refusal: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-
-
-class _Choice(BaseModel):
-    text: str | None = None
-    message: _Message | None = None
-    finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
-
-
-class _Body(BaseModel):
-    choices: list[_Choice]
-
-
-class _Usage(BaseModel):
-    prompt_tokens: int = Field(ge=0)
-    completion_tokens: int = Field(default=0, ge=0)
-
-
-class ReportedError(NamedTuple):
-    """An error in a body with status 200, as gateways send it: the status that it means, message and code."""
-
-    status: int
-    message: str
-    code: str
-
-
-def reported_error(data: Any) -> ReportedError | None:
-    """The error that a body reports instead of replies, or a choice instead of its text; None where there is none.
-
-    Gateways name the status in the error's `code`; other codes, such as their own of 5 digits, are those of a server
-    error. The upstream's message is in `metadata`.
-    """
-    if not isinstance(data, dict):
-        return None
-    choices = data.get("choices")
-    if isinstance(choices, list) and choices:
-        error = next((each["error"] for each in choices if isinstance(each, dict) and each.get("error")), None)
-    else:
-        error = data.get("error") or (data if data.keys() & {"message", "msg", "detail"} else None)
-    if error is None:
-        return None
-    fields = error if isinstance(error, dict) else data
-    code, metadata = str(fields.get("code") or ""), fields.get("metadata")
-    message = fields.get("message") or fields.get("msg")
-    text = message if isinstance(message, str) else json.dumps(fields, ensure_ascii=False)
-    if isinstance(metadata, dict) and metadata.get("raw"):
-        text += f": {metadata['raw']}"
-    status = int(code) if re.fullmatch("[45][0-9]{2}", code) else 500
-    return ReportedError(status=status, message=f"{text} (sent with status 200)", code=code)
-
-
-def read_json(body: str) -> Any:
-    """The body as JSON.
-
-    Raises:
-        BadReplyError: it is not JSON.
-    """
-    try:
-        return parse_json(body)
-    except ValueError as error:
-        raise BadReplyError(f"not JSON but {body!r}") from error
-
-
-def read_usage(data: Any) -> BilledTokens | None:
-    """The billed tokens, also of a reply that is unusable otherwise; None where they are not stated."""
-    try:
-        stated = _Usage.model_validate(data.get("usage") if isinstance(data, dict) else None)
-    except ValidationError:
-        return None
-    return BilledTokens(prompt_tokens=stated.prompt_tokens, completion_tokens=stated.completion_tokens)
-
-
-def read_choices(data: Any) -> tuple[Choice, ...]:
-    """The replies.
-
-    Raises:
-        BadReplyError: the body is not what the API promises; the message names the field.
-    """
-    try:
-        body = _Body.model_validate(data)
-    except ValidationError as error:
-        first: Mapping[str, Any] = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "body"
-        raise BadReplyError(f"{field}: {first['msg']}") from error
-    if not body.choices:
-        raise BadReplyError("choices is empty")
-    return tuple(_choice(choice) for choice in body.choices)
-
-
-def _choice(raw: _Choice) -> Choice:
-    message = raw.message or _Message(content=raw.text)
-    text, parts_thinking = _content(message.content)
-    thinking = message.reasoning_content or message.reasoning or parts_thinking
-    reason = _finish_reason(raw.finish_reason)
-    if text is None and not (message.refusal or thinking) and reason in ("stop", None):
-        raise BadReplyError("a finished reply without a text")
-    return Choice(
-        text=text,
-        finish_reason=reason,
-        refusal=message.refusal or None,  # some servers write an empty one into every reply
-        steps=None if raw.logprobs is None else _steps(raw.logprobs),
-        thinking=thinking.strip(),
-    )
-
-
-def _finish_reason(stated: str | None) -> str | None:
-    """`stop`, `length`, one that means that there is no reply, or None where it is missing or unknown."""
-    known = (stated or "").lower()
-    if known in _STOPPED:
-        return "stop"
-    if known in _CUT_OFF:
-        return "length"
-    return stated if stated and _NO_REPLY.search(stated) else None
-
-
-def _content(content: str | list[Any] | None) -> tuple[str | None, str]:
-    """Text and thinking of a message's content, which may be a list of parts, as of Mistral's reasoning models."""
-    if not isinstance(content, list):
-        return content, ""
-    texts: dict[str, list[str]] = {"text": [], "thinking": []}
-    for index, part in enumerate(content):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in texts:
-            raise BadReplyError(f"message.content.{index}: a part of type {kind or type(part).__name__!r}, not a text")
-        inner = part.get(kind)
-        if isinstance(inner, list):
-            inner = "".join(piece.get("text", "") for piece in inner if isinstance(piece, dict))
-        if not isinstance(inner, str):
-            raise BadReplyError(f"message.content.{index}: a part without a text")
-        texts[kind].append(inner)
-    text = "".join(texts["text"]) if texts["text"] or not texts["thinking"] else None
-    return text, "\n\n".join(texts["thinking"])
-
-
-def _steps(raw: _Logprobs) -> tuple[TokenStep, ...] | None:
-    if raw.content is not None:
-        tops = [[(top.token, top.logprob) for top in token.top_logprobs or ()] for token in raw.content]
-        chosen: list[tuple[str, float | None]] = [(token.token, token.logprob) for token in raw.content]
-    elif raw.tokens is not None:
-        unlisted: list[dict[str, float] | None] = [None] * len(raw.tokens)
-        listed = unlisted if raw.top_logprobs is None else raw.top_logprobs
-        tops = [list((top or {}).items()) for top in listed]
-        chosen = list(zip(raw.tokens, raw.token_logprobs or (), strict=False))
-        if not len(tops) == len(chosen) == len(raw.tokens):
-            raise BadReplyError(f"logprobs: {len(raw.tokens)} tokens, but {len(tops)} top_logprobs")
-    else:
-        return None
-    return tuple(_step(token, logprob, top) for (token, logprob), top in zip(chosen, tops, strict=True))
-
-
-def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> TokenStep:
-    """One position; some servers do not list the chosen token among the most probable ones."""
-    listed = top if logprob is None or any(piece == token for piece, _ in top) else [*top, (token, logprob)]
-    if not all(value < 0.01 for _, value in listed):  # also refuses a NaN
-        raise BadReplyError(f"logprobs: {token!r} has invalid log-probabilities: {listed[:3]}")
-    return TokenStep(token=token, tops=tuple((piece, math.exp(value)) for piece, value in listed))
-
-
-def error_message(error: openai.APIStatusError) -> str:
-    """The server's message, from an OpenAI, FastAPI or plain body."""
-    body: Any = error.body
-    if isinstance(body, dict):
-        message = body.get("message") or body.get("detail") or body.get("error") or body
-        return message if isinstance(message, str) else json.dumps(message)
-    return str(body or error.response.text or error.message)
 
 
 class PatienceError(EngineError):

@@ -10,34 +10,14 @@ whose removal helped is left out of all later requests.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from judgelm.engines.images import image_url
-from judgelm.engines.openai.options import Api
-from judgelm.prompts.sanitization import Sanitizer
-from judgelm.prompts.truncation import (
-    TokenizedPrompt,
-    Truncator,
-    chat_messages,
-    chat_parts,
-    elided,
-    sanitized_spans,
-    without_system,
-)
-from judgelm.records import Prompt, Sampling, Span, Truncation
+from judgelm.engines.openai.prompts import RenderedPrompt
+from judgelm.prompts.truncation import without_system
+from judgelm.records import Sampling
 
 TOP_LOGPROBS = 20
-_SPECIAL = frozenset(
-    {
-        *("<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>", "<mask>", "<sop>", "<image>", "[gMASK]"),
-        *("<start_of_turn>", "<end_of_turn>", "<<SYS>>", "<</SYS>>", "[INST]", "[/INST]"),
-        *("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
-        *("[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
-        *("<think>", "</think>", "<tool_call>", "</tool_call>"),
-    }
-)
-_BETWEEN_BARS = re.compile("<[|｜][^<>|｜\\s]{1,40}[|｜]>")
 CONTINUATION = {"add_generation_prompt": False, "continue_final_message": True}
 CHAT_TEMPLATE = "chat_template_kwargs"
 FEW_TOP_LOGPROBS = 5
@@ -56,99 +36,6 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _OUT_OF_RANGE = re.compile(r"at most|maximum|minimum|less than|greater than|between|<=|>=|too (large|long|many|high)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenderedPrompt:
-    """A prompt ready to be sent.
-
-    Attributes:
-        api: the API that takes it.
-        content: token ids or text for completions, messages for chat; a message with images is a list of its parts.
-        text: the text that the model reads; empty for chat, where only the server knows it.
-        templated: whether a chat template has put special tokens into `text`.
-        prefill: the forced beginning of the reply, where it is the last message.
-    """
-
-    api: Api
-    content: list[int] | str | list[dict[str, Any]]
-    text: str = ""
-    templated: bool = False
-    prefill: str = ""
-    truncations: tuple[Truncation, ...] = ()
-    sanitized: int = 0
-
-
-class PromptRenderer:
-    """Renders prompts for one server.
-
-    Args:
-        api: `completions` if the server has it and the user wants it; chat prompts go there only with a tokenizer.
-        truncator: the length policy, where the tokenizer is known.
-        accepts_token_ids: whether the server's /completions accepts token ids.
-    """
-
-    def __init__(self, api: Api, truncator: Truncator | None, *, accepts_token_ids: bool) -> None:
-        self._api = api
-        self._truncator = truncator
-        self._accepts_token_ids = accepts_token_ids and truncator is not None
-        self._sanitizer = Sanitizer(_SPECIAL, exact=True)
-
-    def render(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
-        """The prompt as it is sent; one with images as chat messages, since only those can hold images.
-
-        Args:
-            prompt: the prompt.
-            tokenized: the truncated prompt, where the tokenizer is known and the prompt has no images, whose tokens
-                only the server knows.
-
-        Raises:
-            ImageError: an image cannot be read.
-        """
-        # without ids the server would add a second beginning-of-text token before a template's own
-        if self._api == "completions" and not prompt.images and (self._accepts_token_ids or not prompt.chat):
-            return self._for_completions(prompt, tokenized)
-        spans, sanitized = sanitized_spans(prompt.spans, self._sanitize)
-        if self._truncator is not None and tokenized is not None:
-            spans = _truncated(spans, tokenized.truncations, self._truncator)
-        messages = _messages(spans, chat=prompt.chat)
-        if prompt.prefill:
-            messages.append({"role": "assistant", "content": prompt.prefill})
-        truncations = tokenized.truncations if tokenized is not None else ()
-        return RenderedPrompt(
-            api="chat", content=messages, prefill=prompt.prefill, truncations=truncations, sanitized=sanitized
-        )
-
-    def continue_from(self, rendered: RenderedPrompt, reply: str) -> list[int] | str:
-        """The content of a completion request that continues from the beginning of a reply."""
-        if isinstance(rendered.content, str):
-            return rendered.content + reply
-        assert self._truncator is not None, "token ids need a tokenizer"
-        ids: list[int] = [token for token in rendered.content if isinstance(token, int)]
-        whole = self._truncator.encode(rendered.text + reply, chat=rendered.templated)
-        # a token across the boundary would change the prompt's tokens: then the reply is tokenised by itself
-        return whole if whole[: len(ids)] == ids else ids + self._truncator.ids(reply)
-
-    def _for_completions(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
-        if tokenized is None:
-            spans, sanitized = sanitized_spans(prompt.spans, self._sanitize)
-            text = "".join(span.text for span in spans) + prompt.prefill
-            return RenderedPrompt(api="completions", content=text, text=text, sanitized=sanitized)
-        return RenderedPrompt(
-            api="completions",
-            content=tokenized.ids if self._accepts_token_ids else tokenized.text,
-            text=tokenized.text,
-            templated=prompt.chat,
-            truncations=tokenized.truncations,
-            sanitized=tokenized.sanitized,
-        )
-
-    def _sanitize(self, text: str) -> tuple[str, int]:
-        if self._truncator is not None:
-            return self._truncator.sanitize(text, chat=True)
-        between_bars = set(_BETWEEN_BARS.findall(text))
-        sanitizer = Sanitizer(_SPECIAL | between_bars, exact=True) if between_bars else self._sanitizer
-        return sanitizer(text)
 
 
 def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
@@ -173,35 +60,6 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
         chat = {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         body |= chat if prompt.api == "chat" else {"logprobs": TOP_LOGPROBS}
     return body
-
-
-def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, Any]]:
-    """The prompt's messages; plain text is one message of the user."""
-    if images := [span.text for span in spans if span.kind == "image"]:
-        messages = chat_parts(spans if chat else tuple(replace(span, role="user") for span in spans))
-        urls = iter([image_url(image) for image in images])
-        for part in (part for message in messages for part in message["content"] if part["type"] == "image"):
-            part |= {"type": "image_url", "image_url": {"url": next(urls)}}
-        return messages
-    if not chat:
-        return [{"role": "user", "content": "".join(span.text for span in spans)}]
-    return [dict(message) for message in chat_messages(spans)]
-
-
-def _truncated(spans: tuple[Span, ...], truncations: tuple[Truncation, ...], truncator: Truncator) -> tuple[Span, ...]:
-    """The spans with their answers truncated by the length policy."""
-    left_out = {(truncation.answer, step) for truncation in truncations for step in truncation.steps}
-    places = [place for span in spans if (place := span.step) is not None and place.rank]
-    spans = elided(spans, [place for place in places if (place.answer, place.step) in left_out])
-    lengths = {cut.answer: cut.tokens_after for cut in truncations if not cut.steps}
-    answers = [index for index, span in enumerate(spans) if span.kind == "answer"]
-    shortened = list(spans)
-    for answer, length in lengths.items():
-        span = spans[answers[answer]]
-        encoded = truncator.tokenizer(span.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        end = encoded["offset_mapping"][:length][-1][1] if length else 0
-        shortened[answers[answer]] = replace(span, text=span.text[:end])
-    return tuple(shortened)
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ the same segments, whose keys and values carry gradients (`TrainedKV`).
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import signature
@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface
 
+from judgelm.engines.transformers.kv_cache import KVCache, TrainedKV
 from judgelm.errors import EngineError
 
 _WIDEST_HEAD = 256
@@ -54,80 +55,6 @@ class AttentionOptions:
     def capped(self, scores: Tensor) -> Tensor:
         """The scores within their bound."""
         return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
-
-
-class KVCache:
-    """Keys and values of one prompt, per layer, for as long as it is read or may be shared.
-
-    Tokens written during a pass count only once `advance` is called, so a pass that ran out of memory can be repeated.
-
-    Args:
-        expected: tokens for which there is room at once; the buffers grow when more come.
-        prefix: another prompt's, whose first tokens this one shares. It may be read in the same pass, if it comes
-            earlier in the row: each layer's are copied when this prompt's own tokens reach that layer.
-        shared: number of those tokens.
-    """
-
-    __slots__ = ("_layers", "_prefix", "expected", "length")
-
-    def __init__(self, expected: int = 0, prefix: "KVCache | None" = None, shared: int = 0) -> None:
-        self.expected = expected
-        self.length = shared
-        self._prefix = prefix
-        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def write(self, layer: int, key: Tensor, value: Tensor, past: int) -> tuple[Tensor, Tensor]:
-        """Write new tokens behind `past` others; returns all up to them, shape (1, kv heads, tokens, head size)."""
-        if self._prefix is not None and layer not in self._layers:
-            keys, values = (tensor[:, :, : self.length] for tensor in self._prefix._layers[layer])
-            self._layers[layer] = self._grown(layer, keys, values, 0, self.length)
-            self.write(layer, keys, values, 0)
-        end = past + key.shape[2]
-        if layer not in self._layers or self._layers[layer][0].shape[2] < end:
-            self._layers[layer] = self._grown(layer, key, value, past, end)
-        keys, values = self._layers[layer]
-        keys[:, :, past:end] = key
-        values[:, :, past:end] = value
-        return keys[:, :, :end], values[:, :, :end]
-
-    def _grown(self, layer: int, key: Tensor, value: Tensor, past: int, end: int) -> tuple[Tensor, Tensor]:
-        """Larger buffers with the tokens so far."""
-        room = max(end, self.expected)
-        with torch.inference_mode(False):  # or a model in training, which has no such mode, could not write to it
-            keys = key.new_empty((*key.shape[:2], room, key.shape[3]))
-            values = value.new_empty((*value.shape[:2], room, value.shape[3]))
-        if layer in self._layers:
-            old_keys, old_values = self._layers[layer]
-            keys[:, :, :past] = old_keys[:, :, :past]
-            values[:, :, :past] = old_values[:, :, :past]
-        return keys, values
-
-    def layers(self) -> Mapping[int, tuple[Tensor, Tensor]]:
-        """Keys and values, per layer, shape (kv heads, tokens, head size); the places behind `length` do not count."""
-        return {layer: (keys[0], values[0]) for layer, (keys, values) in self._layers.items()}
-
-    def advance(self, tokens: int) -> None:
-        """Count tokens that a finished pass has written."""
-        self.length += tokens
-        self._prefix = None
-
-
-class TrainedKV(KVCache):
-    """Keys and values of rows in training, with their gradients, which are copied nowhere.
-
-    Nothing is stored, except where a tree is `expected`: a layer's until its tree has been written.
-    """
-
-    __slots__ = ()
-
-    def write(self, layer: int, key: Tensor, value: Tensor, past: int) -> tuple[Tensor, Tensor]:
-        """See `KVCache.write`."""
-        if past:
-            keys, values = self._layers.pop(layer)
-            return torch.cat((keys, key), 2), torch.cat((values, value), 2)
-        if self.expected:
-            self._layers[layer] = key, value
-        return key, value
 
 
 def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> VarlenKernel | None:

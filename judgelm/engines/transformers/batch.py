@@ -4,56 +4,25 @@ Prompts of one question share it and often an answer, both orders of a pair shar
 from its score line. Their keys and values are computed once and reused.
 """
 
-import gc
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate, islice, pairwise
-from typing import Any, NamedTuple, TypeVar
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from judgelm.engines.base import release_openmp_threads
 from judgelm.engines.candidates import ROOT, ScoreTree
-from judgelm.engines.dtype import available_bytes
 from judgelm.engines.images import ProcessedImage, Vision
-from judgelm.engines.transformers.attention import KVCache, PromptBatch, PromptSegment, Segment, TreeSegment
-from judgelm.engines.transformers.sequences import (
-    DecodeBlock,
-    DecodeBlocks,
-    QueuedRequest,
-    RunningSequence,
-    next_tokens,
-)
+from judgelm.engines.transformers.attention import PromptBatch, PromptSegment, Segment, TreeSegment
+from judgelm.engines.transformers.decode_blocks import DecodeBlock
+from judgelm.engines.transformers.kv_cache import KVCache
+from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, next_tokens
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import Tokenizer
 
-_MAX_ENTRIES = 64
-_MAX_COMPARED = 32
-_REPLY_TOKENS = 64
-MIN_SHARED_TOKENS = 32
-"""Shorter shared prefixes are computed again: copying them costs about as much."""
-_Key = tuple[str, tuple[str | None, tuple[str, ...]]]
-"""A prompt's text and context: equal texts may show different images, or be read with different adapters."""
 _MAX_CACHED = 16
-Result = TypeVar("Result")
-_MEMORY_SHARE = 0.5
-_NO_CODE = "could not create a primitive\n"
-_NO_MEMORY = (
-    "can't allocate memory",
-    "not enough memory",
-    # oneDNN's words, whole: those of a shape that it does not support go on ("... a primitive descriptor for ...")
-    _NO_CODE,
-    "could not create a memory object\n",
-    "could not execute a primitive\n",
-)
-"""In the messages of a CPU, for which torch has no error class."""
-_LOST_DEVICE = ("CUDA error", "HIP error", "XPU error", "CUBLAS_STATUS_", "CUDNN_STATUS_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,101 +94,6 @@ class PackedRow:
                 row.positions += (len(new.queued.ids) + depth for depth in tree.depths)
                 row.segments.append(TreeSegment(new.kv, new.new_tokens, torch.from_numpy(tree.visible)))
         return row
-
-
-class SharedPrefix(NamedTuple):
-    """The number of tokens that a prompt shares with an earlier one, and the earlier one's keys and values."""
-
-    tokens: int
-    kv: KVCache | None
-
-
-class PrefixCache:
-    """The most recent prompts, with or without a reply, at most `_MAX_ENTRIES`.
-
-    Args:
-        max_tokens: maximum tokens of all entries together.
-    """
-
-    def __init__(self, max_tokens: int) -> None:
-        self._max_tokens = max_tokens
-        self._entries: OrderedDict[_Key, tuple[NDArray[np.int32], KVCache]] = OrderedDict()
-        self.reused_tokens = 0
-
-    def add(self, queued: QueuedRequest, kv: KVCache, reply: Sequence[int] = ()) -> None:
-        """Add a prompt that was just read, or with the tokens of its reply that were read."""
-        key = _key(queued)
-        self._entries[key] = np.concatenate((queued.ids, np.array(reply, np.int32))), kv
-        self._entries.move_to_end(key)
-        while len(self._entries) > _MAX_ENTRIES or self._tokens() > self._max_tokens:
-            self._entries.popitem(last=False)
-
-    def add_reply(self, sequence: RunningSequence, decoding: DecodeBlocks) -> None:
-        """Add a finished reply's tokens to its prompt's, or all where the prompt has gone and they are worth a copy."""
-        queued, reply = sequence.parent, sequence.ids[:-1]
-        _, kv = self._entries.get(_key(queued), (None, None))
-        if kv is None or kv.length != len(queued.ids):
-            if len(reply) < MIN_SHARED_TOKENS:
-                return
-            kv = KVCache(sequence.read_tokens)
-        try:
-            decoding.copy(sequence, kv)
-        except (torch.OutOfMemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise
-            self.clear()
-        else:
-            self.add(queued, kv, reply)
-
-    def longest_prefix(self, queued: QueuedRequest, fresh: Sequence[NewPrompt]) -> SharedPrefix:
-        """The longest prefix that a recent prompt, or one that the same pass reads before it, shares with this one."""
-        continued = self._entries.get(self._continued_key(queued))
-        recent = islice(reversed(self._entries.items()), _MAX_COMPARED)
-        entries = [entry for (_, context), entry in recent if context == queued.context]
-        entries += [(new.queued.ids, new.kv) for new in fresh if new.queued.context == queued.context]
-        best = SharedPrefix(0, None)
-        for ids, kv in entries if continued is None else [continued]:
-            tokens = shared_tokens(ids, queued)
-            if tokens > best.tokens and (tokens >= MIN_SHARED_TOKENS or continued is not None):
-                best = SharedPrefix(tokens, kv)
-        return best
-
-    def has_continued(self, queued: QueuedRequest) -> bool:
-        """True if the prompt continues a cached one."""
-        return self._continued_key(queued) in self._entries
-
-    def new_kv(self, queued: QueuedRequest, prefix: SharedPrefix) -> KVCache:
-        """Keys and values for a new prompt, which begins with its shared prefix."""
-        reply = min(queued.request.sampling.max_tokens, _REPLY_TOKENS)
-        self.reused_tokens += prefix.tokens
-        return KVCache(len(queued.ids) + max(queued.tree_nodes, reply), prefix.kv, prefix.tokens)
-
-    def clear(self) -> None:
-        """Free the memory."""
-        self._entries.clear()
-
-    def _continued_key(self, queued: QueuedRequest) -> _Key:
-        """The key of the prompt without its prefilled reply."""
-        prefill = queued.request.prompt.prefill
-        return (queued.tokenized.text.removesuffix(prefill) if prefill else "", queued.context)
-
-    def _tokens(self) -> int:
-        return sum(max(kv.expected, kv.length) for _, kv in self._entries.values())
-
-
-def _key(queued: QueuedRequest) -> _Key:
-    return queued.tokenized.text, queued.context
-
-
-def shared_tokens(ids: NDArray[np.int32], queued: QueuedRequest) -> int:
-    """Number of leading tokens that both share, at most all but the prompt's last, whose logits are needed.
-
-    0 where the shared tokens end before the prompt's last image: images are read whole or not at all.
-    """
-    most = min(len(ids), len(queued.ids) - 1)
-    differ = np.flatnonzero(ids[:most] != queued.ids[:most])
-    tokens = int(differ[0]) if len(differ) else most
-    return tokens if tokens >= queued.images_end else 0
 
 
 class NewReply(NamedTuple):
@@ -344,59 +218,3 @@ def _to_model(value: Any, model: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
     return value.to(model.device, model.dtype) if value.is_floating_point() else value.to(model.device)
-
-
-def kv_capacity(model: Any, device: torch.device) -> int:
-    """Tokens whose keys and values fit into half of the memory that is free now."""
-    config = model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    per_token = 2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
-    return max(1, int(_MEMORY_SHARE * free / per_token))
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """True if a pass ran out of memory."""
-    text = f"{error}\n"
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in text for words in _NO_MEMORY)
-
-
-def is_device_lost(error: BaseException) -> bool:
-    """True if no later pass can succeed: after such an error an accelerator refuses all work of its process."""
-    return any(words in str(error) for words in _LOST_DEVICE)
-
-
-class PassThread:
-    """Runs passes in the caller's thread, and in another one after oneDNN had no memory for generated code.
-
-    oneDNN (3.12) never forgets that error in the thread in which it arose: it generates no code there any more, so
-    every pass of a new length would fail although memory is free again, and perhaps it says so only in such a later
-    pass. The other thread starts at once, since it could not when memory is short; its OpenMP threads take the place of
-    the caller's when it is needed.
-    """
-
-    def __init__(self) -> None:
-        self._spare = ThreadPoolExecutor(max_workers=1)
-        self._spare.submit(int).result()
-        self._is_moved = False
-
-    def run(self, function: Callable[..., Result], *args: Any, alone: bool = False) -> Result:
-        """The function's result, computed without gradients.
-
-        Args:
-            function: runs the pass; it may be called twice.
-            args: its arguments.
-            alone: the pass holds one request and cannot shrink, so it is repeated in the other thread before it fails.
-        """
-        if not self._is_moved:
-            try:
-                return function(*args)
-            except RuntimeError as error:
-                self._is_moved = _NO_CODE in f"{error}\n"
-                if self._is_moved:
-                    release_openmp_threads()
-                if not (alone and self._is_moved):
-                    raise
-            gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
-        return self._spare.submit(torch.inference_mode()(function), *args).result()

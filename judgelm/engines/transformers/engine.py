@@ -16,28 +16,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 import transformers
 
-from judgelm.engines.base import EngineOptions, check_head, prepare_request, refuse_images
+from judgelm.engines.base import EngineOptions
 from judgelm.engines.candidates import CandidateTokenizer
-from judgelm.engines.transformers.batch import (
-    ImageFeatures,
-    NewPrompt,
-    PackedRow,
-    PassThread,
-    PrefixCache,
-    begin_replies,
-    is_device_lost,
-    is_out_of_memory,
-    kv_capacity,
-)
+from judgelm.engines.preprocess import check_head, prepare_request, refuse_images
+from judgelm.engines.transformers.batch import ImageFeatures, NewPrompt, PackedRow, begin_replies
+from judgelm.engines.transformers.decode_blocks import DecodeBlocks
+from judgelm.engines.transformers.kv_cache import kv_capacity
 from judgelm.engines.transformers.layers import install_head
-from judgelm.engines.transformers.loaded_model import LoadedModel, LoraAdapters, load, no_vision_reason
-from judgelm.engines.transformers.sequences import (
-    DecodeBlocks,
-    QueuedRequest,
-    RunningSequence,
-    check_request,
-    next_tokens,
-)
+from judgelm.engines.transformers.loaded_model import LoadedModel, load, no_vision_reason
+from judgelm.engines.transformers.lora import LoraAdapters
+from judgelm.engines.transformers.pass_thread import PassThread, is_device_lost, is_out_of_memory
+from judgelm.engines.transformers.prefix_cache import PrefixCache
+from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, check_request, next_tokens
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Completion, Request
@@ -59,11 +49,7 @@ class TransformersEngine:
     gives_rewards = False
 
     def __init__(
-        self,
-        loaded: LoadedModel,
-        *,
-        max_num_batched_tokens: int | None = None,
-        max_num_seqs: int = 256,
+        self, loaded: LoadedModel, *, max_num_batched_tokens: int | None = None, max_num_seqs: int = 256
     ) -> None:
         self._loaded = loaded
         self._device = torch.device(loaded.model.device)

@@ -6,17 +6,13 @@ adapter changes are wrapped here, and add each adapter's product at that adapter
 computed once for all of them.
 """
 
-import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the field's own name for it
-from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
@@ -28,13 +24,12 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
-from judgelm.engines.base import EngineOptions, thinking_policy
+from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
 from judgelm.engines.gguf.checkpoint import gguf_note, gguf_record
 from judgelm.engines.images import Vision
 from judgelm.engines.model_files import (
     LOAD_ERRORS,
-    adapter_truncator,
     check_config,
     check_vocabulary,
     eos_ids,
@@ -47,13 +42,13 @@ from judgelm.engines.model_files import (
     window_of,
     without_progress_bars,
 )
+from judgelm.engines.preprocess import thinking_policy
 from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.layers import pack
 from judgelm.engines.weights import adapter_vocabulary, check_weights, first_not_finite, safe_unpickling
 from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.machine import driver_cuda, driver_too_old, usable_gpus
 from judgelm.parsing.thinking import NOT_ASKED, Thinking
-from judgelm.prompts.truncation import Truncator
 
 _DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
@@ -69,10 +64,6 @@ _NEEDS = {
     **dict.fromkeys(("gemma3", "gemma3n", "gemma4", "paligemma"), _BOTH_WAYS),
     "mllama": "cross-attention to the image",
 }
-_MIN_STRETCH = 32
-"""Shorter stretches of a row are gathered into one product, since each product takes a call; gathering copies them."""
-TokenGroups = dict[str, list[slice | Tensor]]
-"""The tokens of a pass that each adapter computes: long stretches of the row, and the places of all short ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,180 +294,3 @@ def fit_vocabulary(model: Any, adapter: str) -> None:
             f"of its embeddings{lacks}; pass the base that was resized for it"
         )
     model.resize_token_embeddings(rows, mean_resizing=False)
-
-
-class AdaptedLinear(nn.Module):
-    """A linear layer, packed or not, and the adapters' products, added to its output.
-
-    Args:
-        base: the model's own layer.
-        groups: of the pass that runs; its owner fills it before each pass.
-    """
-
-    def __init__(self, base: nn.Module, groups: TokenGroups) -> None:
-        super().__init__()
-        self.base = base
-        self.factors: dict[str, tuple[Tensor, Tensor]] = {}
-        self._groups = groups
-
-    def forward(self, row: Tensor, activation: str = "none") -> Tensor:
-        """Shape (1, tokens, features in) to (1, tokens, features out); `swish` applies SiLU to it."""
-        output: Tensor = self.base(row)
-        for adapter, tokens in self._groups.items():
-            if (factors := self.factors.get(adapter)) is None:
-                continue
-            down, up = factors
-            for stretch in tokens:
-                product = F.linear(row[0, stretch], down)
-                if isinstance(stretch, Tensor):
-                    output[0].index_add_(0, stretch, F.linear(product, up))
-                else:
-                    output[0, stretch].addmm_(product, up.T)
-        return F.silu(output) if activation == "swish" else output
-
-    def times(self, row: Tensor, other: Tensor) -> Tensor:
-        """The output of `forward`, multiplied by another tensor of its shape."""
-        return self.forward(row).mul_(other)
-
-
-class LoraAdapters:
-    """The adapters that a model has loaded, and how the prompts of each are made.
-
-    Args:
-        loaded: the model; its layers are wrapped in place as adapters need them.
-    """
-
-    def __init__(self, loaded: LoadedModel) -> None:
-        self._loaded = loaded
-        truncator = Truncator(loaded.tokenizer, loaded.window, loaded.vision, loaded.thinking.mode)
-        self._truncators: dict[str | None, Truncator] = {None: truncator}
-        self._layers: dict[str, AdaptedLinear] = {}
-        self._groups: TokenGroups = {}
-
-    def __len__(self) -> int:
-        """Number of loaded adapters."""
-        return len(self._truncators) - 1
-
-    def truncator(self, adapter: str | None) -> Truncator:
-        """The truncator for prompts of an adapter, which is loaded if it is not.
-
-        Raises:
-            ModelError: as `load`.
-        """
-        if adapter not in self._truncators:
-            self.load(str(adapter))
-        return self._truncators[adapter]
-
-    def load(self, adapter: str) -> None:
-        """Load an adapter, if it is not.
-
-        Raises:
-            ModelError: it is no LoRA adapter of this model, or the model is itself an adapter on a base.
-        """
-        if adapter in self._truncators:
-            return
-        identity = self._loaded.identity
-        if "adapter" in identity:
-            raise ModelError(f"{identity['adapter']} is an adapter itself; load its base to put {adapter} beside it")
-        model = self._loaded.model
-        truncator = adapter_truncator(self._truncators[None], str(identity["path"]), adapter)
-        factors = read_lora(adapter, device=str(model.device), dtype=model.dtype)
-        layers = {name: self._layer(name, adapter, *shapes) for name, shapes in factors.items()}
-        for name, layer in layers.items():
-            layer.factors[adapter] = factors[name]
-            self._wrap(name, layer)
-        self._truncators[adapter] = truncator
-
-    def unload(self, adapter: str) -> None:
-        """Free an adapter's weights; nothing happens where it is not loaded."""
-        self._truncators.pop(adapter, None)
-        for layer in self._layers.values():
-            layer.factors.pop(adapter, None)
-
-    def select(self, owners: Iterable[tuple[str | None, int]]) -> None:
-        """Choose the adapters of the next pass.
-
-        Args:
-            owners: adapter and number of tokens of each stretch of the row, in order.
-        """
-        stretches: dict[str, list[slice]] = {}
-        start = 0
-        for adapter, run in groupby(owners, key=lambda owner: owner[0]):
-            end = start + sum(tokens for _, tokens in run)
-            if adapter is not None and end > start:
-                stretches.setdefault(adapter, []).append(slice(start, end))
-            start = end
-        self._groups.clear()
-        for adapter, slices in stretches.items():
-            self._groups[adapter] = self._gathered(slices)
-
-    def _gathered(self, slices: list[slice]) -> list[slice | Tensor]:
-        """The long stretches, then the places of the short ones, shape (tokens,); a single one stays a stretch."""
-        short = [stretch for stretch in slices if stretch.stop - stretch.start < _MIN_STRETCH]
-        if len(short) < 2:
-            return [*slices]
-        places = torch.cat([torch.arange(stretch.start, stretch.stop) for stretch in short])
-        return [*(each for each in slices if each not in short), places.to(self._loaded.model.device)]
-
-    def _layer(self, name: str, adapter: str, down: Tensor, up: Tensor) -> AdaptedLinear:
-        """The wrapped layer of that name, new or not, for factors of these shapes.
-
-        Raises:
-            ModelError: the model has no such layer, or one of another shape.
-        """
-        if name in self._layers:
-            return self._layers[name]
-        try:
-            base: Any = self._loaded.model.get_submodule(name)
-            features = (base.in_features, base.out_features)
-        except AttributeError as error:
-            raise ModelError(f"{adapter}: the model has no linear layer {name}; use an adapter of this base") from error
-        if features != (down.shape[1], up.shape[0]):
-            raise ModelError(
-                f"{adapter}: made for a layer {name} of {down.shape[1]} to {up.shape[0]} features, and the model's has "
-                f"{features[0]} to {features[1]}; use an adapter of this base"
-            )
-        return AdaptedLinear(base, self._groups)
-
-    def _wrap(self, name: str, layer: AdaptedLinear) -> None:
-        if name not in self._layers:
-            self._layers[name] = layer
-            parent, _, attribute = name.rpartition(".")
-            setattr(self._loaded.model.get_submodule(parent), attribute, layer)
-
-
-def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """The factors of each layer that a LoRA adapter changes, by the layer's name: shapes (rank, in) and (out, rank).
-
-    The second one is scaled, so that the layer's output grows by `up @ down @ input`.
-
-    Raises:
-        ModelError: the folder is no PEFT adapter, or one that changes more than linear layers inside the model.
-    """
-    from peft import LoraConfig, PeftConfig, load_peft_weights  # takes a second
-    from peft.utils.other import get_pattern_key
-
-    check_weights(adapter)
-    try:
-        config = PeftConfig.from_pretrained(adapter)
-        weights = load_peft_weights(adapter, device=device)
-    except LOAD_ERRORS as error:
-        raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)}") from error
-    if not isinstance(config, LoraConfig) or config.use_dora:
-        raise ModelError(f"{adapter}: only plain LoRA adapters can share a base; serve it alone, with --adapter")
-    factors: dict[str, dict[str, torch.Tensor]] = {}
-    for name, weight in weights.items():
-        layer, _, factor = name.removeprefix("base_model.model.").rpartition(".lora_")
-        if factor not in ("A.weight", "B.weight") or layer.endswith("lm_head"):
-            raise ModelError(
-                f"{adapter}: changes {name}, and adapters that share a base change linear layers inside the model "
-                "alone; serve it alone, with --adapter"
-            )
-        factors.setdefault(layer, {})[factor] = weight
-    patterns, scaled = config.alpha_pattern or {}, {}
-    for layer, pair in factors.items():
-        down, up = pair["A.weight"], pair["B.weight"]
-        alpha = patterns.get(get_pattern_key(list(patterns), layer), config.lora_alpha)  # as PEFT computes it
-        scale = float(alpha) / (math.sqrt(len(down)) if config.use_rslora else len(down))
-        scaled[layer] = (down.to(dtype), (up * scale).to(dtype))
-    return scaled

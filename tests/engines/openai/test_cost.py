@@ -6,7 +6,7 @@ import pytest
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.openai.options import BilledTokens, max_usage
+from judgelm.engines.openai.cost import BilledTokens, max_usage
 from judgelm.errors import ConfigError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run

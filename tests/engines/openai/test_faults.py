@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from judgelm.engines.openai import servers as openai_pool
-from judgelm.engines.openai.options import AdaptiveLimiter
+from judgelm.engines.openai import pool as openai_pool
+from judgelm.engines.openai.rate_limits import AdaptiveLimiter
 from judgelm.errors import EngineError, ModelError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Sample

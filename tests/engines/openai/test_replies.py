@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from judgelm.engines.openai.endpoint import BadReplyError, read_choices, read_json, reported_error
-from judgelm.engines.openai.engine import without_end_tokens
 from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
+from judgelm.engines.openai.responses import BadReplyError, read_choices, read_json, reported_error
+from judgelm.engines.openai.sampler import without_end_tokens
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Prompt, Sample, Span

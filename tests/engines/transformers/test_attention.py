@@ -7,7 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 
-from judgelm.engines.transformers.attention import KVCache, PromptBatch, PromptSegment, packed_attention
+from judgelm.engines.transformers.attention import PromptBatch, PromptSegment, packed_attention
+from judgelm.engines.transformers.kv_cache import KVCache
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2])

@@ -11,8 +11,8 @@ import torch
 from benchmarks.throughput.layer_products import needed_tokens
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.dtype import available_bytes
-from judgelm.engines.transformers.batch import PassThread
+from judgelm.engines.memory import available_bytes
+from judgelm.engines.transformers.pass_thread import PassThread
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
 from tests.support.driving import run

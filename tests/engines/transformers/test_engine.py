@@ -14,8 +14,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.transformers.attention import KVCache, PromptSegment
+from judgelm.engines.transformers.attention import PromptSegment
 from judgelm.engines.transformers.engine import TransformersEngine
+from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run

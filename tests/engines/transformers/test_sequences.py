@@ -6,8 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 
-from judgelm.engines.transformers.attention import AttentionOptions, KVCache
-from judgelm.engines.transformers.sequences import DecodeBlocks, QueuedRequest, RunningSequence
+from judgelm.engines.transformers.attention import AttentionOptions
+from judgelm.engines.transformers.decode_blocks import DecodeBlocks
+from judgelm.engines.transformers.kv_cache import KVCache
+from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence
 from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Prompt, Request, Sampling
 

@@ -25,8 +25,9 @@ with quiet_imports():
     from vllm.usage.usage_lib import UsageContext
 
     from judgelm.engines.model_files import load_tokenizer
-    from judgelm.engines.vllm import backends as vllm_loading
-    from judgelm.engines.vllm.backends import engine_args, quiet_start
+    from judgelm.engines.vllm import arguments as vllm_loading
+    from judgelm.engines.vllm.arguments import engine_args
+    from judgelm.engines.vllm.backends import quiet_start
 
 GIB = 1 << 30
 DOCS = Path(__file__).parents[3] / "docs/judging.md"

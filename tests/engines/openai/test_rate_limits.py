@@ -5,7 +5,7 @@ from email.utils import formatdate
 
 import pytest
 
-from judgelm.engines.openai.pauses import shown_duration, stated_pause_s
+from judgelm.engines.openai.rate_limits import shown_duration, stated_pause_s
 from judgelm.errors import EngineError
 from tests.support.endpoint.client import ask, ask_all, client
 from tests.support.endpoint.server import endpoint
@@ -103,7 +103,7 @@ def test_a_pause_longer_than_the_patience_ends_the_run_after_one_request():
         assert len(server.bodies) == asked + 1
 
 
-def test_pauses_that_add_up_to_more_than_the_patience_end_the_run():
+def test_rate_limits_that_add_up_to_more_than_the_patience_end_the_run():
     with endpoint() as server, client(server, patience_s=0.3) as engine:
         server.misbehave(lambda *_: "429")
         with pytest.raises(EngineError, match=r"HTTP 429.*has answered nothing for"):

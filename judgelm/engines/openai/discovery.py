@@ -1,179 +1,21 @@
-"""Several servers that hold the same model, used as one; or a single server.
-
-A request goes to the server with the fewest requests in flight. A server that does not answer is left out for a while,
-and its requests go to the others; then a single request tests whether it is back.
-"""
+"""Discover what servers of OpenAI's API support."""
 
 import asyncio
 import re
-import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from judgelm.engines.openai.endpoint import (
-    MAX_BACKOFF_S,
-    BadReplyError,
-    Endpoint,
-    ErrorKind,
-    PatienceError,
-    Replies,
-    RetriesExhaustedError,
-    TransientError,
-)
-from judgelm.engines.openai.options import Api, CostTracker, EndpointOptions
-from judgelm.engines.openai.requests import SYSTEM_MESSAGE, RefusedError
+from judgelm.engines.openai.endpoint import Endpoint, RetriesExhaustedError, TransientError
+from judgelm.engines.openai.options import Api, EndpointOptions
+from judgelm.engines.openai.pool import EndpointPool
+from judgelm.engines.openai.requests import RefusedError
+from judgelm.engines.openai.responses import BadReplyError
 from judgelm.errors import EngineError, ModelError
-from judgelm.prompts.truncation import FOLDED_SYSTEM
 
-_DOWN_S = 2.0
-_MAX_DOWN_S = 60.0
 HELLO = "Hello"
+
 _GRAMMAR = "ZQ[0-9]{2}"  # no model would write this by itself
-
-
-@dataclass(eq=False, slots=True)
-class _Member:
-    """One server.
-
-    Attributes:
-        failures: how often in a row it was left out.
-        down_until: time before which it gets no request while another server can.
-    """
-
-    endpoint: Endpoint
-    in_flight: int = 0
-    failures: int = 0
-    down_until: float = 0.0
-
-    def is_available(self, now: float) -> bool:
-        """True if it may get a request: it works, or no other request tests whether it is back."""
-        return self.failures == 0 or (now >= self.down_until and self.in_flight == 0)
-
-    def mark_down(self) -> None:
-        """Leave it out for a while; all its failed requests together count once."""
-        now = time.monotonic()
-        if now >= self.down_until:
-            self.failures += 1
-            self.down_until = now + min(_DOWN_S * 2 ** min(self.failures - 1, 10), _MAX_DOWN_S)
-
-
-class EndpointPool:
-    """Sends each request to one of the servers. Lives in one event loop.
-
-    Args:
-        options: of all servers; `base_url` holds their addresses.
-        max_concurrency: maximum requests in flight at each server.
-
-    Attributes:
-        cost: of all servers together.
-    """
-
-    def __init__(self, options: EndpointOptions, max_concurrency: int) -> None:
-        self._options = options
-        self.cost = CostTracker(options)
-        self._members = [_Member(Endpoint(server, max_concurrency, self.cost)) for server in options.servers]
-        self._rerouted = 0
-
-    @property
-    def endpoints(self) -> Sequence[Endpoint]:
-        """The servers, in the order of their addresses."""
-        return [member.endpoint for member in self._members]
-
-    @property
-    def max_concurrency(self) -> int:
-        """Maximum requests in flight at all servers."""
-        return sum(endpoint.limiter.max_limit for endpoint in self.endpoints)
-
-    @property
-    def unsupported_params(self) -> frozenset[str]:
-        """Parameters that a server does not support."""
-        return frozenset().union(*(endpoint.unsupported_params for endpoint in self.endpoints))
-
-    def stats(self) -> dict[str, Any]:
-        """Requests, retries, concurrency and cost, as `Engine.stats` states them."""
-        retries: Counter[ErrorKind] = sum((endpoint.retries for endpoint in self.endpoints), Counter())
-        rerouted = {"moved_to_another_server": self._rerouted} if len(self._members) > 1 else {}
-        return {
-            "requests": sum(endpoint.requests for endpoint in self.endpoints),
-            "retries": dict(retries),
-            "concurrency": sum(endpoint.limiter.limit for endpoint in self.endpoints),
-            "not_taken_by_server": sorted(self.unsupported_params),
-            **({"notes": [FOLDED_SYSTEM]} if SYSTEM_MESSAGE in self.unsupported_params else {}),
-            **rerouted,
-            **self.cost.stats(),
-        }
-
-    def mark_down(self, index: int) -> None:
-        """Leave out a server that did not answer during discovery."""
-        self._members[index].mark_down()
-
-    async def complete(self, api: Api, body: dict[str, Any]) -> Replies:
-        """As `Endpoint.complete`; a server's failure is an error only where no other server answers.
-
-        Raises:
-            RefusedError: a server refuses the request; where the reason is the server itself, all of them do.
-            RetriesExhaustedError: it failed too often, while others were answered.
-            OverBudgetError: it may cost more than is left.
-            EngineError: no server answers at all.
-        """
-        if len(self._members) == 1:
-            return await self._members[0].endpoint.complete(api, body)
-        for attempt in range(self._options.retries + 1):
-            if attempt:
-                await asyncio.sleep(min(self._options.backoff_s * 2 ** (attempt - 1), MAX_BACKOFF_S))
-            tried: list[_Member] = []
-            error: Exception | None = None
-            limited = True
-            while (member := self._next(tried)) is not None:
-                self._rerouted += bool(tried)
-                tried.append(member)
-                try:
-                    return await self._complete_at(member, api, body)
-                except (EngineError, RetriesExhaustedError) as failure:
-                    error = failure
-                    limited &= isinstance(failure, PatienceError)
-                except RefusedError as refused:
-                    if not refused.fatal:
-                        raise
-                    error, limited = refused, False
-            if limited:
-                break
-        assert error is not None, "each attempt tries at least one server"
-        if isinstance(error, EngineError):
-            raise EngineError(f"none of {len(self._members)} servers answers; the last one: {error}") from error
-        raise error
-
-    async def close(self) -> None:
-        """Drop the connections."""
-        await asyncio.gather(*(endpoint.close() for endpoint in self.endpoints))
-
-    def _next(self, tried: Sequence[_Member]) -> _Member | None:
-        """The available server with the fewest requests in flight; if none is available, the first one due."""
-        now = time.monotonic()
-        left = [member for member in self._members if member not in tried]
-        available = [member for member in left if member.is_available(now)]
-        if available:
-            return min(available, key=lambda member: member.in_flight)
-        return min(left, key=lambda member: member.down_until, default=None)
-
-    async def _complete_at(self, member: _Member, api: Api, body: dict[str, Any]) -> Replies:
-        """Try one server once; it is left out where it does not answer."""
-        member.in_flight += 1
-        try:
-            answer = await member.endpoint.complete(api, body, retries=0)
-        except EngineError:
-            member.mark_down()
-            raise
-        except RefusedError as refused:
-            if refused.fatal:
-                member.mark_down()
-            raise
-        finally:
-            member.in_flight -= 1
-        member.failures = 0
-        return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

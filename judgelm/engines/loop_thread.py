@@ -1,0 +1,81 @@
+"""An event loop in a thread, for engines whose library is asynchronous."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines; `close` cancels those left and ends the thread.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._tasks: dict[Hashable, asyncio.Task[None]] = {}
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Wait for a coroutine's result; an interrupt of the waiting thread cancels it."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def start(
+        self, key: Hashable, coroutine: Coroutine[Any, Any, None], on_error: Callable[[BaseException], None]
+    ) -> None:
+        """Start a coroutine beside the others.
+
+        Args:
+            key: identifies it for `cancel`.
+            coroutine: the coroutine.
+            on_error: called in the loop's thread with the exception that it ended with.
+        """
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.pop(key, None)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                on_error(error)
+
+        def begin() -> None:
+            self._tasks[key] = self._loop.create_task(coroutine)
+            self._tasks[key].add_done_callback(ended)
+
+        self._loop.call_soon_threadsafe(begin)
+
+    def cancel(self, key: Hashable) -> None:
+        """Cancel a started coroutine, if it still runs."""
+
+        def end() -> None:
+            if (task := self._tasks.get(key)) is not None:
+                task.cancel()
+
+        self._loop.call_soon_threadsafe(end)
+
+    def close(self, last: Coroutine[Any, Any, None] | None = None, timeout_s: float | None = None) -> None:
+        """Cancel everything, run one last coroutine, end the thread."""
+
+        async def finish() -> None:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}  # also those that others have started
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if last is not None:
+                await last
+            await self._loop.shutdown_default_executor()
+
+        try:
+            self.run(finish(), timeout_s)
+        finally:  # also when the wait is interrupted
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(timeout_s)
+            self._loop.close()

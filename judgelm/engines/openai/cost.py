@@ -1,0 +1,152 @@
+"""Count the tokens and the cost of requests, and keep them below a limit."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from judgelm.engines.openai.options import EndpointOptions
+
+_WRAPPING_TOKENS = 64
+
+_PER_MESSAGE_TOKENS = 16
+
+_IMAGE_TOKENS = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledTokens:
+    """Tokens as billed."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: "BilledTokens") -> "BilledTokens":
+        return BilledTokens(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+        )
+
+    def __sub__(self, other: "BilledTokens") -> "BilledTokens":
+        return BilledTokens(
+            prompt_tokens=self.prompt_tokens - other.prompt_tokens,
+            completion_tokens=self.completion_tokens - other.completion_tokens,
+        )
+
+
+class OverBudgetError(Exception):
+    """A request was not sent, since it might cost more than is left."""
+
+
+@dataclass(slots=True)
+class CostEntry:
+    """The cost of one request.
+
+    Attributes:
+        usage: as the server stated it; None where it stated none.
+        unbilled: whether the server certainly did no work for it.
+    """
+
+    usage: BilledTokens | None = None
+    unbilled: bool = False
+
+
+class CostTracker:
+    """Counts the tokens of one endpoint. Lives in the endpoint's event loop.
+
+    Args:
+        options: the prices, and the cost limit.
+
+    Attributes:
+        billed: tokens as the server stated them, also those of discarded replies.
+        assumed: the maximum for requests without stated usage.
+        unknown_count: number of those requests.
+    """
+
+    def __init__(self, options: EndpointOptions) -> None:
+        self._options = options
+        self.billed = BilledTokens()
+        self.assumed = BilledTokens()
+        self.unknown_count = 0
+        self._reserved = BilledTokens()
+        self._settled = asyncio.Event()
+
+    @asynccontextmanager
+    async def track(self, body: Mapping[str, Any]) -> AsyncIterator[CostEntry]:
+        """Count a request while it is in flight, and its cost afterwards.
+
+        Raises:
+            OverBudgetError: it may cost more than is left, whatever the requests in flight cost.
+        """
+        maximum = max_usage(body)
+        await self._wait_for_budget(maximum)
+        self._reserved += maximum
+        entry = CostEntry()
+        try:
+            yield entry
+        finally:
+            self._reserved -= maximum
+            if entry.usage is not None:
+                self.billed += entry.usage
+            elif not entry.unbilled:
+                self.assumed += maximum
+                self.unknown_count += 1
+            self._settled.set()
+
+    def usd(self, usage: BilledTokens) -> float:
+        """Cost of a number of tokens; 0 without prices."""
+        input_cost = usage.prompt_tokens * (self._options.price_in or 0.0)
+        return (input_cost + usage.completion_tokens * (self._options.price_out or 0.0)) / 1e6
+
+    def stats(self) -> dict[str, Any]:
+        """Tokens and cost so far, as `Engine.stats` states them."""
+        stats: dict[str, Any] = {
+            "prompt_tokens": self.billed.prompt_tokens,
+            "completion_tokens": self.billed.completion_tokens,
+            "replies_of_unknown_cost": self.unknown_count,
+        }
+        if self._options.price_in is not None:
+            stats["cost_usd"] = round(self.usd(self.billed), 6)
+            stats["cost_usd_at_most"] = round(self.usd(self.billed + self.assumed), 6)
+        if self._options.max_cost_usd is not None:
+            stats["max_cost_usd"] = self._options.max_cost_usd
+        return stats
+
+    async def _wait_for_budget(self, maximum: BilledTokens) -> None:
+        """Wait while only the requests in flight may use up the budget."""
+        limit = self._options.max_cost_usd
+        while limit is not None and self.usd(self.billed + self.assumed + self._reserved + maximum) > limit:
+            spent = self.billed + self.assumed
+            if self.usd(spent + maximum) > limit:
+                raise OverBudgetError(
+                    f"not sent: {self.usd(spent):.6f} USD of max_cost_usd={limit:g} are spent, and this request may "
+                    f"cost {self.usd(maximum):.6f}; raise --engine-arg max_cost_usd=... and run the same command again "
+                    "to judge the rest"
+                )
+            self._settled.clear()
+            await self._settled.wait()
+
+
+def max_usage(body: Mapping[str, Any]) -> BilledTokens:
+    """The maximum tokens that a request can be billed with.
+
+    Text counts one token per byte of UTF-8, which no tokenizer with byte fallback exceeds, plus the tokens that a
+    server may put around it. An image counts as many tokens as OpenAI's most expensive model takes for its largest.
+    """
+    prompt = body["prompt"] if "prompt" in body else body["messages"]
+    if isinstance(prompt, str):
+        tokens = len(prompt.encode()) + _WRAPPING_TOKENS
+    elif prompt and isinstance(prompt[0], Mapping):
+        tokens = sum(_max_tokens(message["content"]) + _PER_MESSAGE_TOKENS for message in prompt) + _WRAPPING_TOKENS
+    else:
+        tokens = len(prompt)
+    per_reply = body["max_tokens"] if "max_tokens" in body else body["max_completion_tokens"]
+    return BilledTokens(prompt_tokens=tokens, completion_tokens=per_reply * body.get("n", 1))
+
+
+def _max_tokens(content: str | Sequence[Mapping[str, Any]]) -> int:
+    """Maximum tokens of a message's content: a text, or a list of texts and images."""
+    if isinstance(content, str):
+        return len(content.encode())
+    return sum(len(part["text"].encode()) if part["type"] == "text" else _IMAGE_TOKENS for part in content)

@@ -1,0 +1,181 @@
+"""Sample replies and find the log-probabilities of candidates."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from judgelm.engines.openai.cost import BilledTokens
+from judgelm.engines.openai.pool import EndpointPool
+from judgelm.engines.openai.prompts import PromptRenderer, RenderedPrompt
+from judgelm.engines.openai.requests import CHAT_TEMPLATE, FEW_TOP_LOGPROBS, TOP_LOGPROBS, request_body
+from judgelm.engines.openai.responses import Choice, Replies
+from judgelm.engines.openai.text_tree import NEGLIGIBLE, TextTree, frequencies
+from judgelm.parsing.thinking import separate
+from judgelm.prompts.sanitization import template_arguments
+from judgelm.records import FinishReason, Request, Sampling, ThinkingMode
+
+_MAX_CONTINUATION_TOKENS = 8
+
+_END_TOKENS = (
+    *("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|EOT|>", "<|end|>"),
+    *("<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>", "<end_of_turn>", "<eos>", "</s>", "[/INST]", "<｜end▁of▁sentence｜>"),
+    "\0",
+)
+
+_OPENS = {"</s>": "<s>", "[/INST]": "[INST]"}
+"""What a text holds in which an end token may be a tag: `<s>` strikes text through in HTML."""
+
+
+class UnusableReplyError(Exception):
+    """The server answered without a reply: filtered, refused by the model, or ended for an unknown reason."""
+
+
+class ReplySampler:
+    """Samples replies of one model, and finds the log-probabilities of given ones.
+
+    Args:
+        pool: the servers.
+        model: the server's name for the model.
+        thinking: passed to the server's chat template.
+        renderer: renders prompts that continue from the beginning of a reply.
+        candidate_samples: number of replies to sample where there are no log-probabilities.
+    """
+
+    def __init__(
+        self, pool: EndpointPool, model: str, thinking: ThinkingMode, renderer: PromptRenderer, candidate_samples: int
+    ) -> None:
+        self._pool = pool
+        self._model = model
+        self._thinking = thinking
+        self._template_arguments = template_arguments(thinking)
+        self._renderer = renderer
+        self._candidate_samples = candidate_samples
+        self._begins_blank = False
+
+    async def sample(self, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool = False) -> Replies:
+        """Sample `sampling.n` replies; a greedy one is sampled once and copied (vLLM refuses several).
+
+        Raises:
+            RefusedError, RetriesExhaustedError, OverBudgetError, EngineError: as `Endpoint.complete`.
+        """
+        greedy = sampling.temperature == 0 and "temperature" not in self._pool.unsupported_params
+        wanted = 1 if greedy else sampling.n
+        choices: tuple[Choice, ...] = ()
+        prompt_tokens = completion_tokens = 0
+        while len(choices) < wanted:
+            # the same seed would give the same replies again
+            rest = replace(sampling, n=wanted - len(choices), seed=sampling.seed + len(choices))
+            if self._begins_blank:
+                rest = replace(rest, stop=tuple(stop for stop in rest.stop if not stop.isspace()))
+            body = request_body(self._model, prompt, rest, logprobs=logprobs)
+            if self._template_arguments and prompt.api == "chat":
+                body[CHAT_TEMPLATE] = self._template_arguments
+            answer = await self._pool.complete(prompt.api, body)
+            prompt_tokens = answer.usage.prompt_tokens
+            completion_tokens += answer.usage.completion_tokens
+            if "stop" in body and rest.blank_stops and any(choice.says_nothing for choice in answer.choices):
+                self._begins_blank = True  # the server stops at an empty first line: from now on it is not told to
+                continue
+            choices += tuple(self._settled(choice, answer, rest) for choice in answer.choices)
+        copies = sampling.n if greedy else 1
+        usage = BilledTokens(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens * copies)
+        return Replies(choices[:wanted] * copies, usage)
+
+    def _settled(self, choice: Choice, answer: Replies, sampling: Sampling) -> Choice:
+        """The choice with a known finish reason, and with its text where a reasoning parser took that for thinking."""
+        if choice.finish_reason is None:  # with as many tokens as it may have, it may have been cut off
+            tokens = answer.usage.completion_tokens or len(choice.text or "") + len(choice.thinking)
+            choice = replace(choice, finish_reason="stop" if tokens < sampling.max_tokens else "length")
+        if self._thinking == "off" and not choice.text and choice.thinking and choice.finish_reason == "stop":
+            return replace(choice, text=choice.thinking, thinking="")
+        return choice
+
+    async def candidate_logprobs(
+        self, rendered: RenderedPrompt, request: Request, choices: Sequence[Choice]
+    ) -> tuple[tuple[float, ...], str]:
+        """The values of `Completion.candidate_logprobs` and `Completion.approximation`.
+
+        Args:
+            rendered: the request's prompt.
+            request: holds the candidates.
+            choices: the replies, sampled with log-probabilities if the server has them.
+
+        Raises:
+            RefusedError, RetriesExhaustedError, OverBudgetError, EngineError: as `Endpoint.complete`.
+        """
+        if not all(choice.covers_reply for choice in choices):  # without stop strings, which candidates may contain
+            sampling = replace(request.sampling, temperature=1.0, stop=(), n=self._candidate_samples, grammar=None)
+            answer = await self.sample(rendered, sampling)
+            texts = [separate(choice.text or "").reply for choice in answer.choices]
+            return frequencies(request.candidates, texts), f"frequencies of {len(texts)} sampled replies"
+        tree, notes = TextTree(request.candidates), []
+        for choice in choices:
+            tree.follow("", choice.text or "", choice.steps or ())
+        if rendered.api == "completions":
+            await self._explore(tree, rendered, max(map(len, request.candidates)))
+        else:
+            elsewhere = sum(tree.shares().open.values())
+            while tree.borrow():
+                pass
+            if elsewhere > NEGLIGIBLE:
+                notes.append(
+                    f"{elsewhere:.2f} of the probability lies on beginnings other than the reply's; their continuation "
+                    "is taken from the reply's own, since a chat API cannot continue from them"
+                )
+        if (unlisted := tree.shares().unlisted) > NEGLIGIBLE:
+            top = FEW_TOP_LOGPROBS if "many_logprobs" in self._pool.unsupported_params else TOP_LOGPROBS
+            chosen_only = all(len(step.tops) <= 1 for choice in choices for step in choice.steps or ())
+            listed = "the chosen token" if chosen_only else f"the {top} most probable tokens"
+            notes.append(f"up to {unlisted:.2f} of the probability may be missing: the server lists only {listed}")
+        return tree.logprobs(), "; ".join(notes)
+
+    async def _explore(self, tree: TextTree, rendered: RenderedPrompt, longest: int) -> None:
+        """Have the model continue from other beginnings until the remaining probability is negligible."""
+
+        async def explore(node: str) -> None:
+            further = replace(rendered, content=self._renderer.continue_from(rendered, node))
+            # every token has at least one character, so a candidate's rest has at most as many tokens as characters
+            sampling = Sampling(max_tokens=max(1, min(longest - len(node), _MAX_CONTINUATION_TOKENS)))
+            [choice, *_] = (await self.sample(further, sampling, logprobs=True)).choices
+            tree.follow(node, choice.text or "", choice.steps or ())
+            tree.close(node)
+
+        while needed := tree.needed():
+            tasks = [asyncio.create_task(explore(node)) for node in needed]
+            try:
+                await asyncio.gather(*tasks)
+            finally:  # where one failed, the others are of no use
+                for task in tasks:
+                    task.cancel()
+
+
+def without_end_tokens(text: str) -> tuple[str, tuple[str, ...]]:
+    """A reply without end tokens and the blanks around them, and these tokens; any other text stays as it is."""
+    tokens: list[str] = []
+    while (end := next((token for token in _END_TOKENS if text.rstrip().endswith(token)), None)) is not None:
+        rest = text.rstrip().removesuffix(end)
+        if end in _OPENS and _OPENS[end] in rest:
+            break
+        text = rest.rstrip()
+        tokens.append(end)
+    return text, tuple(tokens)
+
+
+def reply_of(choice: Choice, prompt: RenderedPrompt, sampling: Sampling) -> tuple[str, FinishReason]:
+    """The text and the finish reason of a reply, as `Completion` has them.
+
+    Raises:
+        UnusableReplyError: there is no reply.
+    """
+    if choice.refusal is not None:
+        raise UnusableReplyError(f"the model refused: {choice.refusal}")
+    if choice.finish_reason not in ("stop", "length"):
+        raise UnusableReplyError(f"the server ended the reply with finish_reason {choice.finish_reason!r}")
+    text = choice.text or ""
+    if not text and choice.thinking:
+        return "", "thinking"
+    if prompt.prefill:  # some servers repeat it, and not all of them say so
+        text = text.removeprefix(prompt.prefill)
+    if (stopped := sampling.cut_at_stop(text)) is not None:
+        return stopped, "stop"
+    return text, "stop" if choice.finish_reason == "stop" else "length"

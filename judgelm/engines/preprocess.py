@@ -1,0 +1,84 @@
+"""Prepare requests for an engine: check, truncate and tokenise them, and decode the replies."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from judgelm.errors import ConfigError, EngineError
+from judgelm.parsing.thinking import Thinking
+from judgelm.records import Completion, FinishReason, Request, Sampling, Unparsed
+
+if TYPE_CHECKING:
+    from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
+from judgelm.engines.base import EngineOptions, ImageError
+
+
+def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool) -> Thinking:
+    """The thinking settings of an engine's judge.
+
+    Raises:
+        ConfigError: `thinking_tokens` is below 1.
+    """
+    if options.thinking_tokens < 1:
+        raise ConfigError(f"thinking_tokens is {options.thinking_tokens}; it must be above 0")
+    mode = options.thinking or "absent"
+    return Thinking(mode=mode, max_tokens=options.thinking_tokens, resumes=resumes).within(window)
+
+
+def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request, TokenizedPrompt] | Completion":
+    """The request and its tokens, or a failed completion where it does not fit.
+
+    Raises:
+        ConfigError: as `Truncator.truncate`, for a prompt made from a template, since all others would fail too. Free
+            chat messages fail alone.
+    """
+    sampling = request.sampling
+    reserve = sampling.max_tokens if sampling.reserve is None else sampling.reserve
+    try:
+        tokenized = truncator.truncate(request.prompt, reserve)
+    except (ImageError, ConfigError) as error:
+        if isinstance(error, ConfigError) and any(span.kind == "template" for span in request.prompt.spans):
+            raise
+        return Completion.failed(request.key, str(error))
+    if isinstance(tokenized, Unparsed):
+        reason: FinishReason = "equal_after_cut" if tokenized.code == "equal_after_cut" else "too_long"
+        return Completion.failed(request.key, tokenized.why, reason)
+    room = truncator.window - len(tokenized.ids)
+    if room < 1:
+        why = f"the prompt fills the window of {truncator.window} tokens and leaves no room for the reply"
+        return Completion.failed(request.key, why, "too_long", truncations=tokenized.truncations)
+    if room < sampling.max_tokens:
+        request = replace(request, sampling=replace(sampling, max_tokens=room))
+    return request, tokenized
+
+
+def check_head(request: Request, *, rewards: bool) -> None:
+    """Refuse a request for a reward where the model writes text, and for text where it gives rewards.
+
+    Raises:
+        EngineError: it is one.
+    """
+    if request.reward != rewards:
+        wanted, has = ("a reward", "writes text") if request.reward else ("a reply", "gives rewards alone")
+        raise EngineError(f"request {request.key} asks for {wanted}, and the model {has}; use another model or mode")
+
+
+def refuse_images(request: Request, why: str) -> None:
+    """Refuse images for a text-only model, since a verdict without them would be wrong.
+
+    Raises:
+        EngineError: the prompt shows images.
+    """
+    if request.prompt.images:
+        raise EngineError(f"request {request.key} shows images, which this model does not support: {why}")
+
+
+def decode_reply(
+    ids: list[int], sampling: Sampling, tokenizer: "Tokenizer", eos_ids: frozenset[int]
+) -> tuple[str, FinishReason | None]:
+    """The text of a reply's tokens, and its finish reason; None where it continues."""
+    text = tokenizer.decode(ids, skip_special_tokens=True)
+    if ids[-1] in eos_ids:
+        return text, "stop"
+    if (stopped := sampling.cut_at_stop(text)) is not None:
+        return stopped, "stop"
+    return text, "length" if len(ids) == sampling.max_tokens else None
