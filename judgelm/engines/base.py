@@ -1,4 +1,4 @@
-"""The engine protocol, its options, requests as engines prepare them, views of an engine, and what engines share."""
+"""The engine protocol and the options of all engines."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from judgelm.parsing.thinking import Thinking
 from judgelm.records import Completion, Request, ThinkingMode
 
 MODEL_ENGINES = ("auto", "transformers", "vllm")
-"""Names of the engines that load a model on this machine or on workers."""
+"""Engines that load a model on this machine or on workers."""
 
 
 class Engine(Protocol):
@@ -16,7 +16,7 @@ class Engine(Protocol):
 
     Attributes:
         supports_grammar: whether it can constrain a reply to `Sampling.grammar`.
-        thinking: its judge's thinking settings.
+        thinking: the judge's thinking settings.
     """
 
     supports_grammar: bool
@@ -24,7 +24,7 @@ class Engine(Protocol):
 
     @property
     def supports_images(self) -> bool:
-        """True if a prompt may show images; otherwise requests with images are refused."""
+        """True if prompts may contain images; otherwise such requests are rejected."""
         ...
 
     @property
@@ -37,44 +37,43 @@ class Engine(Protocol):
         ...
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Work or wait up to about `timeout_s` and return the finished requests, possibly none.
+        """Work or wait for up to about `timeout_s` seconds. Return the finished requests, possibly none.
 
         Raises:
-            EngineError: the engine as a whole broke. A single request that fails is a completion with
-                `finish_reasons == ("error",)`.
+            EngineError: the engine broke. If only one request fails, its completion has `finish_reasons == ("error",)`.
         """
         ...
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """The unfinished first replies to these requests, by key; an engine may know none."""
+        """Partial text of the first reply to each of these requests, by key. May be empty."""
         ...
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Forget requests; they get no completion."""
+        """Drop requests without a completion."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Model with its hash, dtype, device and versions, for the manifest."""
+        """Model, hash, dtype, device and versions, for the manifest."""
         ...
 
     def stats(self) -> dict[str, Any]:
-        """Counts since the engine was loaded (passes, retries, cache hits, cost, ...), for the manifest.
+        """Counters since the engine was loaded (passes, retries, cache hits, cost, ...), for the manifest.
 
-        `notes`, where present, is a list of lines for the user on the engine's own choices.
+        The optional key `notes` holds lines for the user about choices that the engine made.
         """
         ...
 
     def close(self) -> None:
-        """Free the engine's resources. Safe to call twice."""
+        """Free all resources. Safe to call twice."""
         ...
 
 
 @runtime_checkable
 class HoldsAdapters(Protocol):
-    """An engine whose model can hold several LoRA adapters at once; `Request.adapter` chooses one."""
+    """An engine that can hold several LoRA adapters; `Request.adapter` selects one."""
 
     def load_adapter(self, adapter: str) -> None:
-        """Load a LoRA adapter, a folder or hub id, for the requests that name it; a loaded one stays.
+        """Load a LoRA adapter (folder or hub id) if it is not loaded.
 
         Raises:
             ModelError, EngineError: it cannot be loaded, or there is no room for it.
@@ -82,30 +81,29 @@ class HoldsAdapters(Protocol):
         ...
 
     def unload_adapter(self, adapter: str) -> bool:
-        """Free a LoRA adapter; False, and nothing is done, while requests in flight name it."""
+        """Free a LoRA adapter. Return False and keep it while requests in flight use it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """Options for all engines; each uses those that concern it.
+    """Options of all engines; each engine uses the ones that apply to it.
 
     Attributes:
-        model: local folder or hub id; for the scripted engine the reply, or a JSON file of replies.
+        model: local folder or hub id; for the scripted engine a reply or a JSON file of replies.
         adapter: folder or hub id of a PEFT adapter.
-        adapters: folders or hub ids of LoRA adapters that the model holds at once, for requests that name one.
+        adapters: folders or hub ids of LoRA adapters that requests can select.
         revision: hub revision.
-        dtype: `auto` (the checkpoint's own; on a CPU see `judgelm.engines.dtype`), `float32`, `bfloat16` or
-            `float16`.
+        dtype: `auto` (the checkpoint's; for CPUs see `judgelm.engines.dtype`), `float32`, `bfloat16` or `float16`.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
-        quantization: `4bit` or `8bit` through bitsandbytes, or None.
-        max_num_batched_tokens: maximum tokens in one forward pass; None lets the engine choose.
+        quantization: `4bit` or `8bit` with bitsandbytes, or None.
+        max_num_batched_tokens: maximum tokens per forward pass; None lets the engine choose.
         max_num_seqs: maximum sequences in flight.
-        max_model_len: context window in tokens, where the model's config does not state it or it should be shorter.
-        trust_remote_code: run Python code that comes with the model.
-        thinking: whether the chat template asks the judge to think; None takes its card's setting, else `absent`.
-        thinking_tokens: maximum tokens of its thinking, at most half of its window.
-        engine_args: options of a single engine, by their own names.
+        max_model_len: context window in tokens, if the config does not state it or you want a shorter one.
+        trust_remote_code: run Python code from the model's repository.
+        thinking: passed to the chat template; None uses the judge card's setting, else `absent`.
+        thinking_tokens: maximum thinking tokens, at most half of the window.
+        engine_args: options of one engine, by its own names.
     """
 
     model: str
@@ -125,4 +123,4 @@ class EngineOptions:
 
 
 class ImageError(Exception):
-    """An image cannot be read. Only the request that shows it fails."""
+    """An image cannot be read. Only the requests that contain it fail."""

@@ -1,14 +1,9 @@
-r"""Probabilities of given replies, whether an engine sees token ids or only the texts that an endpoint lists.
+"""Probabilities of given replies, from token ids.
 
-Many replies begin alike (`8 6`, `8 7`), so their tokens form a tree, of which only the inner nodes need a forward step,
-since a token's probability is known at its parent: the hundred score lines of a pair have about twenty. The
-transformers engine evaluates all nodes at once. vLLM can only continue from a prefix, so a search follows the most
-probable branches first, until the others have at most 0.01 of the probability.
-
-An endpoint lists the most probable tokens at each position of a reply as texts, and usually without their ids. There
-the tree's nodes are texts, the beginnings of candidates: a reply is at node `8 ` however it was split into tokens, and
-tokens that lead to the same text add up. A token may go beyond a candidate (`6\n` completes `8 6` as `6` does). Texts
-are compared exactly: a reply that begins with a blank does not begin with `8 6`, as for the engines that compare ids.
+Replies share beginnings (`8 6`, `8 7`), so their tokens form a tree. A token's probability is known at its parent, so
+only inner nodes need a forward step: about twenty for the hundred score lines of a pair. The transformers engine
+evaluates all nodes in one pass. vLLM can only continue from a prefix, so a search follows the most probable branches
+until at most 0.01 of the probability is left.
 """
 
 import math
@@ -23,24 +18,24 @@ from judgelm.errors import EngineError
 from judgelm.prompts.truncation import Tokenizer
 
 ROOT = -1
-"""The end of the prompt, as a node."""
+"""The node at the end of the prompt."""
 
 Step = tuple[int, int]
-"""A token behind a node: (node, token id)."""
+"""A node and the token id after it."""
 FOLLOWED_MASS = 0.99
-"""Share of the probability that must be followed to the end of the replies."""
+"""Share of the probability to follow to the end of the replies."""
 _TAIL_CHARACTERS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreTree:
-    """Inner nodes in order of depth, and the path of each reply.
+    """Inner nodes by depth, and the path of each reply.
 
     Attributes:
         tokens: each node's token id.
-        parents: each node's parent, `ROOT` for the end of the prompt.
+        parents: each node's parent.
         depths: 0 for the first token of a reply.
-        paths: for each reply its steps, whose log-probabilities add up.
+        paths: each reply's steps, whose log-probabilities add up.
         longer: for each reply the indices of the next longer replies that begin with it.
     """
 
@@ -52,12 +47,12 @@ class ScoreTree:
 
     @cached_property
     def node_behind(self) -> dict[Step, int]:
-        """The inner node that each step leads to; a step that only ends replies has none."""
+        """Inner node after each step. Steps that only end replies have none."""
         return {(self.parents[node], token): node for node, token in enumerate(self.tokens)}
 
     @cached_property
     def children(self) -> dict[int, tuple[int, ...]]:
-        """Token ids behind each node that continue a reply."""
+        """Token ids after each node that continue a reply."""
         children: dict[int, dict[int, None]] = {}
         for path in self.paths:
             for node, token in path:
@@ -66,7 +61,7 @@ class ScoreTree:
 
     @cached_property
     def vocabulary(self) -> tuple[int, ...]:
-        """All its token ids, ascending."""
+        """All token ids, ascending."""
         return tuple(sorted({token for path in self.paths for _, token in path}))
 
     @cached_property
@@ -80,7 +75,7 @@ class ScoreTree:
 
     @cached_property
     def visible(self) -> NDArray[np.bool_]:
-        """Shape (nodes, nodes), True where a node (row) attends to a node: to itself and those above it."""
+        """Attention mask, shape (nodes, nodes): True where a node (row) attends to itself or an ancestor."""
         visible = np.zeros((len(self.tokens), len(self.tokens)), np.bool_)
         for node in range(len(self.tokens)):
             visible[node, self.ancestors(node)] = True
@@ -91,7 +86,7 @@ class ScoreTree:
         return [self.tokens[ancestor] for ancestor in reversed(self.ancestors(node))]
 
     def ancestors(self, node: int) -> list[int]:
-        """The node itself and all above it."""
+        """The node and its ancestors, upwards."""
         ancestors = []
         while node != ROOT:
             ancestors.append(node)
@@ -99,7 +94,7 @@ class ScoreTree:
         return ancestors
 
     def logprobs(self, steps: Mapping[Step, float]) -> tuple[float, ...]:
-        """For each reply: log of the probability that a reply begins with it and with no longer one of the tree.
+        """Log-probability that a reply begins with each reply and with no longer one of the tree.
 
         Args:
             steps: log-probability of each step; a reply with a missing step gets -inf.
@@ -113,12 +108,11 @@ class ScoreTree:
 
     @cached_property
     def _ends(self) -> tuple[int | None, ...]:
-        """The node behind each reply's last token, where longer replies continue from it."""
         return tuple(self.node_behind.get(path[-1]) for path in self.paths)
 
 
 def build_tree(replies: Sequence[Sequence[int]]) -> ScoreTree:
-    """The tree of the replies' token ids; each reply has at least one token."""
+    """Build the tree of the replies' token ids. Each reply has at least one token."""
     nodes: dict[tuple[int, ...], int] = {(): ROOT}
     for depth in range(1, max(len(reply) for reply in replies)):
         for reply in replies:
@@ -147,7 +141,7 @@ def _longer(replies: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
 
 
 def _without(total: float, longer: list[float]) -> float:
-    """log(exp(total) - sum(exp(longer))), or -inf where rounding leaves nothing."""
+    """log(exp(total) - sum(exp(longer))), or -inf if rounding leaves nothing."""
     if total == -math.inf:
         return total
     share = sum(math.exp(part - total) for part in longer)
@@ -159,7 +153,7 @@ class CandidateSearch:
 
     Args:
         tree: the replies.
-        mass: where to stop; 1 follows every branch.
+        mass: probability at which to stop; 1 follows every branch.
     """
 
     def __init__(self, tree: ScoreTree, mass: float = FOLLOWED_MASS) -> None:
@@ -169,12 +163,12 @@ class CandidateSearch:
         self._open: dict[int, float] = {ROOT: 0.0}
 
     def add(self, node: int, reply: Sequence[int], logprobs: Sequence[Mapping[int, float]]) -> None:
-        """Add the log-probabilities of a reply.
+        """Add the log-probabilities along a reply.
 
         Args:
             node: the node that the reply continues from.
             reply: its token ids.
-            logprobs: for each token the log-probabilities of (at least) the tree's tokens at its position.
+            logprobs: for each token, log-probabilities of at least the tree's tokens at its position.
         """
         for token, alternatives in zip(reply, logprobs, strict=False):
             if node in self._open:
@@ -192,7 +186,7 @@ class CandidateSearch:
                 self._open[inner] = above + logprobs[token]
 
     def open_nodes(self) -> list[int]:
-        """Nodes to continue from, most probable first; none when enough is known."""
+        """Nodes to continue from, most probable first; empty if enough is known."""
         by_mass = sorted(self._open, key=lambda node: self._open[node], reverse=True)
         left_out = 0.0
         while by_mass and (left_out := left_out + math.exp(self._open[by_mass[-1]])) <= self._left_out:
@@ -200,31 +194,31 @@ class CandidateSearch:
         return by_mass
 
     def logprobs(self) -> tuple[float, ...]:
-        """The values of `Completion.candidate_logprobs`; -inf for branches not followed."""
+        """The values of `Completion.candidate_logprobs`; -inf for unknown branches."""
         return self.tree.logprobs(self._steps)
 
 
 def longest_candidate(reply: str, candidates: Sequence[str]) -> str | None:
-    """The longest candidate that the reply begins with."""
+    """Return the longest candidate that the reply begins with."""
     return max((candidate for candidate in candidates if reply.startswith(candidate)), key=len, default=None)
 
 
 class CandidateTokenizer:
-    """Token ids of replies as they would follow a prompt; cached, since a run repeats the same ones."""
+    """Tokenises replies as they would follow a prompt. Cached, because a run repeats the same ones."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._trees: dict[tuple[str, tuple[str, ...]], ScoreTree] = {}
 
     def tree(self, prompt: str, replies: tuple[str, ...]) -> ScoreTree:
-        """The tree of the replies that follow this prompt."""
+        """Return the tree of the replies after this prompt."""
         key = (prompt[-_TAIL_CHARACTERS:], replies)
         if key not in self._trees:
             self._trees[key] = build_tree(self._ids_after(*key))
         return self._trees[key]
 
     def _ids_after(self, tail: str, replies: tuple[str, ...]) -> list[list[int]]:
-        """Ids of each reply after the prompt's end; tokenised alone where a token would span the boundary."""
+        """Tokenise each reply after the prompt's end, or alone if a token would span the boundary."""
         before, *wholes = self._ids([tail, *(tail + reply for reply in replies)])
         all_ids = [whole[len(before) :] if whole[: len(before)] == before else [] for whole in wholes]
         for index, reply in enumerate(replies):

@@ -1,4 +1,4 @@
-"""All engines by name, `load_engine`, which imports an engine's dependencies only when it is loaded, and its GPUs."""
+"""All engines by name, and the GPUs that they use. An engine's dependencies are imported when it is loaded."""
 
 import importlib.util
 import math
@@ -13,11 +13,11 @@ from judgelm.machine import usable_gpus
 from judgelm.package import install_hint
 
 GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-"""vLLM's arguments whose product is the number of its devices."""
+"""vLLM arguments whose product is the number of GPUs."""
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
-    """Load the engine of that name; `auto` takes `choose_engine`'s.
+    """Load an engine by name; `auto` uses `choose_engine`.
 
     Raises:
         ConfigError: unknown engine.
@@ -28,26 +28,27 @@ def load_engine(name: str, options: EngineOptions) -> Engine:
     check_engine(name)
     if options.engine_args and name in ("scripted", "transformers"):
         names = ", ".join(options.engine_args)
-        raise ConfigError(f"the {name} engine has no engine arguments of its own, but got {names}; leave it out")
+        raise ConfigError(f"the {name} engine has no engine arguments, but got {names}; leave it out")
     engine = ENGINES[name](options)
     release_openmp_threads()  # the engine may run in another thread
     return engine
 
 
 def check_engine(name: str) -> None:
-    """Refuse an engine that does not exist.
+    """Check that an engine exists.
 
     Raises:
-        ConfigError: it is neither `auto` nor one of judgelm's.
+        ConfigError: it is neither `auto` nor in `ENGINES`.
     """
     if name != "auto" and name not in ENGINES:
         raise not_found("engine", name, ("auto", *ENGINES))
 
 
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-    """The options with `dtype: auto` resolved on this machine, for other workers to load the same, and a note.
+    """Resolve `dtype: auto` on this machine so that all workers load the same model. Also return a note, often empty.
 
-    A model that cannot be read stays `auto`: loading it gives the error. So do engines that run no model here.
+    `auto` stays if the model cannot be read, because loading it reports the error, and for engines without a local
+    model.
     """
     missing = ""
     if name == "auto":
@@ -78,22 +79,19 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
 
 
 def choose_engine() -> tuple[str, str]:
-    """The engine that `auto` takes on this machine, and the reason."""
+    """Return the engine that `auto` uses on this machine, and the reason."""
     if not _has_vllm():
         return "transformers", missing_vllm_note(visible_gpus()) or "vllm is not installed"
     if not (devices := visible_gpus()):
-        return "transformers", "torch sees no CUDA device, and on a CPU transformers starts at once and is as fast"
+        return "transformers", "torch sees no CUDA device; on a CPU transformers is as fast and starts immediately"
     return "vllm", f"vllm is installed and torch sees {devices} CUDA device(s)"
 
 
 def missing_vllm_note(cuda_devices: int) -> str:
-    """Advice to install vLLM, where torch sees these devices and vLLM is missing; else empty."""
+    """Advise installing vLLM if there are CUDA devices; otherwise empty."""
     if not cuda_devices:
         return ""
-    return (
-        f"torch sees {cuda_devices} CUDA device(s), where auto prefers vllm, but vllm is not installed; "
-        f"run: {install_hint('vllm')}"
-    )
+    return f"torch sees {cuda_devices} CUDA device(s), but vllm is not installed; run: {install_hint('vllm')}"
 
 
 def _has_vllm() -> bool:
@@ -101,20 +99,20 @@ def _has_vllm() -> bool:
 
 
 def visible_gpus() -> int:
-    """Number of CUDA devices that torch can use on this machine.
+    """Return the number of CUDA devices that torch can use.
 
     Raises:
-        MissingExtraError: torch is not installed, without which no model runs here.
+        MissingExtraError: torch is not installed.
     """
     require_local()
     return usable_gpus()
 
 
 def gpus_each(name: str, options: EngineOptions) -> int:
-    """GPUs of one engine: vLLM's devices for a group of tensor and pipeline parallelism, times its data parallel size.
+    """Return the number of GPUs of one engine.
 
     Raises:
-        ConfigError: one of vLLM's sizes is not a whole number of 1 or more.
+        ConfigError: one of vLLM's parallel sizes is not a positive integer.
     """
     if name not in MODEL_ENGINES or options.device == "cpu":
         return 0
@@ -124,33 +122,23 @@ def gpus_each(name: str, options: EngineOptions) -> int:
 def _size(options: EngineOptions, factor: str) -> int:
     value = options.engine_args.get(factor, 1)
     if not isinstance(value, int) or value < 1:
-        raise ConfigError(f"--engine-arg {factor}={value}: it must be a whole number of 1 or more")
+        raise ConfigError(f"--engine-arg {factor}={value}: expected an integer of at least 1")
     return value
 
 
 def unused_gpus_note(visible: int, used: int) -> str:
-    """The line on GPUs that a single engine leaves idle, with the option that uses them; empty where none does.
-
-    Args:
-        visible: GPUs that torch sees on this machine.
-        used: GPUs of the engine, 0 where it runs elsewhere.
-    """
+    """Describe idle GPUs and the option that uses them; empty if there are none."""
     if not used or visible < 2 * used:
         return ""
     all_used = visible // used * used
     return (
-        f"GPUs: uses {used} of the {visible} that torch sees; --gpus {all_used} of judgelm-batch and judgelm serve (in "
-        f"Python cluster=RayCluster(gpus={all_used})) judges with {all_used // used} copies of the model"
+        f"GPUs: using {used} of {visible}; for {all_used // used} replicas, pass --gpus {all_used} to judgelm-batch "
+        f"or judgelm serve (in Python: cluster=RayCluster(gpus={all_used}))"
     )
 
 
 def idle_gpus(name: str, options: EngineOptions) -> list[str]:
-    """The note on GPUs that an engine in this process leaves idle; none where its device was chosen.
-
-    Args:
-        name: of the engine, which has loaded torch if it uses GPUs.
-        options: the engine's options.
-    """
+    """Return the note about idle GPUs; none if the user chose the device."""
     if name not in MODEL_ENGINES or options.device not in ("auto", "cuda"):
         return []
     note = unused_gpus_note(visible_gpus(), gpus_each(name, options))

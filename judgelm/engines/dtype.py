@@ -1,11 +1,10 @@
-"""Resolves `--dtype auto` to a numeric format.
+"""Resolve `--dtype auto` to a numeric format.
 
-It is the checkpoint's own, with two exceptions. On a CUDA device a float32 checkpoint runs in bfloat16, in half of the
-memory and several times faster. A CPU without instructions for bfloat16 or float16 emulates them, several times slower
-than float32: there a few products of the model's shape are measured, and float32 is taken where it is clearly faster
-and fits into memory. On a CPU nothing is rounded to fewer bits than the checkpoint has, except a float16 checkpoint
-whose float32 form does not fit, and weights that were blocks of a few bits in a GGUF file: bfloat16 moves them by at
-most 1 part in 256, far less than their quantisation did, and is the fast format of most devices.
+By default it is the checkpoint's format. On a CUDA device, a float32 checkpoint runs in bfloat16, with half the memory
+and several times the speed. A CPU without bfloat16 or float16 instructions emulates them: judgelm measures products of
+the model's shape, and uses float32 if it is clearly faster and fits into memory. On a CPU, weights are rounded to fewer
+bits in two cases: a float16 checkpoint whose float32 form does not fit, and quantised GGUF weights, where bfloat16's
+error (at most 1 part in 256) is far below the quantisation error.
 """
 
 import time
@@ -24,22 +23,22 @@ from judgelm.engines.memory import available_bytes
 from judgelm.engines.weights import all_parameters
 
 _FLAGS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
-"""Linux' names of the instructions for products of a format, on x86-64 and Arm."""
+"""Linux names of the instructions for products in a format, on x86-64 and Arm."""
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-_CLEARLY = 1.5
+_MIN_SPEEDUP = 1.5
 """Minimum speed-up of another format."""
 _WEIGHTS_SHARE = 0.8
-"""Of the free memory; keys, values and activations need the rest."""
+"""Share of the free memory for weights; the KV cache and activations need the rest."""
 _ROWS, _SIDES, _ROUNDS = 128, (256, 1024), 5
 _WIDE_BYTES = 1 << 30
 
 TORCH_HAS_BFLOAT16: Callable[[], bool] = partial(torch.cuda.is_bf16_supported, including_emulation=False)
-"""True if torch's CUDA device computes in bfloat16; starts CUDA in this process."""
+"""True if torch's CUDA device computes in bfloat16. Starts CUDA in this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DtypeChoice:
-    """The format to load (`auto` where the checkpoint's is not known), and a note for the user, often empty."""
+    """The format to load (`auto` if the checkpoint's is unknown) and a note for the user, often empty."""
 
     dtype: str
     note: str = ""
@@ -54,15 +53,15 @@ def resolve_dtype(
     reserved_bytes: int = 0,
     has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16,
 ) -> DtypeChoice:
-    """The format for `options.dtype` on this machine; on a CPU it measures for a tenth of a second.
+    """Resolve `options.dtype` on this machine. On a CPU this measures for a tenth of a second.
 
     Args:
         base: the model's folder or hub id.
-        config: the model's.
-        options: its `dtype`, `quantization` and `trust_remote_code` count.
-        device: torch's name of the device.
-        reserved_bytes: memory that the engine takes besides the weights.
-        has_bfloat16: whether the CUDA device computes in bfloat16; called for float32 checkpoints alone.
+        config: the model's config.
+        options: its `dtype`, `quantization` and `trust_remote_code` are used.
+        device: torch's device name.
+        reserved_bytes: memory that the engine needs in addition to the weights.
+        has_bfloat16: whether the CUDA device computes in bfloat16; only called for float32 checkpoints.
     """
     stored = stored_dtype(base, config)
     quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None
@@ -87,49 +86,35 @@ def resolve_dtype(
 
 
 def requested_dtype(dtype: str, flags: frozenset[str], measure: Callable[[], Mapping[str, float]]) -> DtypeChoice:
-    """The format that the user requested for a CPU, with a note where the CPU emulates it.
-
-    Args:
-        dtype: the format.
-        flags: the CPU's, empty where they are not known.
-        measure: seconds of the same product by format; called where the flags leave the speed open.
-    """
+    """Return the format that the user requested for a CPU, with a note if the CPU emulates it."""
     if dtype not in _FLAGS or not flags or flags & _FLAGS[dtype]:
         return DtypeChoice(dtype=dtype)
     finding = slowness(dtype, measure(), flags)
-    return DtypeChoice(dtype=dtype, note=f"dtype: {dtype}, as asked ({finding} than float32)" if finding else "")
+    return DtypeChoice(dtype=dtype, note=f"dtype: {dtype}, as requested ({finding} than float32)" if finding else "")
 
 
 def choose_gpu_dtype(stored: str | None, has_bfloat16: Callable[[], bool]) -> DtypeChoice:
-    """The format on a CUDA device: the checkpoint's, but bfloat16 for float32.
-
-    Args:
-        stored: the checkpoint's format; None where it is not known before it is loaded.
-        has_bfloat16: whether the device computes in bfloat16; called for float32 alone.
-    """
+    """Return the format on a CUDA device: the checkpoint's, but bfloat16 for float32."""
     if stored != "float32":
         return DtypeChoice(dtype=stored or "auto")
     if not has_bfloat16():
-        return DtypeChoice(
-            dtype="float32",
-            note="dtype: float32, the checkpoint's (this GPU has no bfloat16; --dtype float16 takes half the memory)",
-        )
-    return DtypeChoice(
-        dtype="bfloat16", note="dtype: bfloat16 (the checkpoint's float32, rounded; --dtype float32 keeps it)"
-    )
+        note = "dtype: float32, the checkpoint's (this GPU has no bfloat16; --dtype float16 halves the memory)"
+        return DtypeChoice(dtype="float32", note=note)
+    note = "dtype: bfloat16 (the checkpoint's float32, rounded; --dtype float32 keeps it)"
+    return DtypeChoice(dtype="bfloat16", note=note)
 
 
 def choose_cpu_dtype(
     stored: str, seconds: Mapping[str, float], flags: frozenset[str], *, weights: int | None, free_bytes: int
 ) -> DtypeChoice:
-    """The format on a CPU for a checkpoint in 16 bits.
+    """Choose the format on a CPU for a 16-bit checkpoint.
 
     Args:
         stored: `bfloat16` or `float16`.
-        seconds: time of the same product in `float32`, `bfloat16` and `float16`.
-        flags: the CPU's, empty where they are not known.
-        weights: their number; None where it is not known, which keeps the stored format.
-        free_bytes: memory for them.
+        seconds: time of the same product by format.
+        flags: CPU flags; empty if unknown.
+        weights: number of weights; None keeps the stored format.
+        free_bytes: memory for the weights.
     """
     measured = slowness(stored, seconds, flags)
     if not measured:
@@ -137,49 +122,44 @@ def choose_cpu_dtype(
         return DtypeChoice(dtype=stored, note=f"dtype: {stored} ({speed:.1f}x the speed of float32 on this CPU)")
     if weights is not None and 4 * weights <= _WEIGHTS_SHARE * free_bytes:
         hint = ""
-        if stored == "float16" and (faster := seconds["float32"] / seconds["bfloat16"]) >= _CLEARLY:
+        if stored == "float16" and (faster := seconds["float32"] / seconds["bfloat16"]) >= _MIN_SPEEDUP:
             hint = f"; --dtype bfloat16 rounds the weights and is {faster:.1f}x faster"
         return DtypeChoice(dtype="float32", note=f"dtype: float32 ({measured}{hint})")
     size = "an unknown size" if weights is None else f"{4 * weights / 1e9:.1f} GB"
-    unfit = f"{measured} than float32, which takes {size} where {max(0, free_bytes) / 1e9:.1f} GB are free"
-    if stored == "float16" and seconds["float16"] / seconds["bfloat16"] >= _CLEARLY:
+    unfit = f"{measured} than float32, which needs {size}; {max(0, free_bytes) / 1e9:.1f} GB are free"
+    if stored == "float16" and seconds["float16"] / seconds["bfloat16"] >= _MIN_SPEEDUP:
         return DtypeChoice(dtype="bfloat16", note=f"dtype: bfloat16, which rounds the weights ({unfit})")
     return DtypeChoice(dtype=stored, note=f"dtype: {stored} ({unfit})")
 
 
 def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) -> str:
-    """A format's slowdown against float32 on a CPU, and the reason; empty where it is not clear."""
+    """Describe how much slower than float32 a format is, and why; empty if not clearly slower."""
     slower = seconds[dtype] / seconds["float32"]
-    if slower < _CLEARLY:
+    if slower < _MIN_SPEEDUP:
         return ""
     why = f"this CPU has no {dtype} instructions; " if flags and not flags & _FLAGS[dtype] else ""
     return f"{why}{dtype} products measured {slower:.1f}x slower"
 
 
 def wide_note(half: str | None, weights: int | None) -> str:
-    """Note on a large float32 checkpoint that a 16-bit format would halve; empty otherwise.
-
-    Args:
-        half: the result of `half_format`.
-        weights: number of weights; None where it is not known.
-    """
+    """Suggest a 16-bit format for a large float32 checkpoint; otherwise empty."""
     if half is None or weights is None or 4 * weights < _WIDE_BYTES:
         return ""
     return (
-        f"dtype: float32, the checkpoint's: {4 * weights / 1e9:.1f} GB of weights; --dtype {half} takes "
-        f"{2 * weights / 1e9:.1f} GB and is faster, and so is a checkpoint that is saved in it"
+        f"dtype: float32, the checkpoint's: {4 * weights / 1e9:.1f} GB of weights; --dtype {half} needs "
+        f"{2 * weights / 1e9:.1f} GB and is faster, as is a checkpoint saved in {half}"
     )
 
 
 def half_format(device: str, flags: frozenset[str]) -> str | None:
-    """The 16-bit format that a CPU computes in, for messages; None where there is none."""
+    """Return the 16-bit format that a CPU computes in, or None."""
     return "bfloat16" if device == "cpu" and flags & _FLAGS["bfloat16"] else None
 
 
 def stored_dtype(base: str, config: Any) -> str | None:
-    """The checkpoint's format, by its config or its first weights; None where neither can be read.
+    """Return the checkpoint's format from its config or first weights; None if neither can be read.
 
-    It is bfloat16 for weights dequantised from a GGUF file's blocks, whatever the cache holds them in.
+    It is bfloat16 for quantised GGUF weights, regardless of the cache's format.
     """
     if (gguf := gguf_record(base)) is not None and gguf.quantised:
         return "bfloat16"
@@ -191,15 +171,15 @@ def stored_dtype(base: str, config: Any) -> str | None:
             with safe_open(path, "pt") as file:
                 kinds = [_STORED.get(file.get_slice(name).get_dtype()) for name in file.keys()]  # noqa: SIM118
         except (OSError, SafetensorError):
-            return None  # loading it gives the error
+            return None  # loading the weights reports the error
         return next(filter(None, kinds), None)
     return None
 
 
 def measure_products(config: Any) -> dict[str, float]:
-    """Seconds of one matrix product of the model's shape in each format, the minimum of several on one thread.
+    """Measure a matrix product of the model's shape in each format: seconds, the minimum of several on one thread.
 
-    Measures the thread's own time, so that other processes do not count.
+    Uses thread time, so other processes do not count.
     """
     text = config.get_text_config()
     low, high = _SIDES
@@ -210,7 +190,7 @@ def measure_products(config: Any) -> dict[str, float]:
         name: (rows.to(dtype), weight.to(dtype))
         for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16), ("float16", torch.float16))
     }
-    precise = time.get_clock_info("thread_time").resolution < 1e-5  # on Windows it ticks 64 times a second
+    precise = time.get_clock_info("thread_time").resolution < 1e-5  # on Windows it ticks 64 times per second
     clock = time.thread_time if precise else time.perf_counter
     best = dict.fromkeys(pairs, float("inf"))
     threads = torch.get_num_threads()
@@ -228,7 +208,7 @@ def measure_products(config: Any) -> dict[str, float]:
 
 
 def cpu_flags(cpuinfo: str) -> frozenset[str]:
-    """The flags of the first processor in the text of /proc/cpuinfo; empty where it has none."""
+    """Return the first processor's flags from the text of /proc/cpuinfo."""
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("flags", "Features"):
@@ -237,6 +217,6 @@ def cpu_flags(cpuinfo: str) -> frozenset[str]:
 
 
 def this_cpu_flags() -> frozenset[str]:
-    """This processor's flags; empty where the system has no /proc/cpuinfo."""
+    """Return this processor's flags; empty without /proc/cpuinfo."""
     path = Path("/proc/cpuinfo")
     return cpu_flags(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else frozenset()

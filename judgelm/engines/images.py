@@ -1,8 +1,8 @@
-"""A sample's images: read from files and `data:` URLs, and processed for a vision-language model.
+"""Read images from files and `data:` URLs, and process them for a vision-language model.
 
-Nothing is fetched from a network. The processor makes of an image its tokens in the prompt, and its pixels.
+Images are never downloaded. The processor turns an image into prompt tokens and pixels.
 
-Source: transformers' `ProcessorMixin`, whose image tokens are written into the text before it is tokenised.
+Source: transformers' `ProcessorMixin`, which writes image tokens into the text before tokenisation.
 """
 
 import base64
@@ -27,19 +27,19 @@ _DAMAGE = (
     *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError),
     *(RuntimeError, MemoryError, struct.error, zlib.error),
 )
-"""Raised by PIL's readers for damaged files, each for another format."""
+"""Errors of PIL's readers for damaged files; they differ by format."""
 
 _URL_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-"""Of `data:` URLs, which may be a stranger's: PIL passes others, such as EPS, to programs of this machine."""
+"""Formats allowed in `data:` URLs, which may be untrusted: PIL runs external programs for others, such as EPS."""
 _MAX_CACHED = 64
 _TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
 
 def read_image(source: str) -> Any:
-    """The image as PIL's, in RGB; transparent parts are as PIL leaves them.
+    """Read an image as a PIL image in RGB.
 
     Raises:
-        ImageError: there is no image, or it is on a server.
+        ImageError: it cannot be read, or is on a server.
     """
     from PIL import Image, UnidentifiedImageError  # only runs with images need it
 
@@ -50,42 +50,34 @@ def read_image(source: str) -> Any:
         with Image.open(BytesIO(image_bytes(source)), formats=formats) as image:
             return image.convert("RGB")
     except UnidentifiedImageError as error:
-        raise ImageError(f"{_named(source)}: not an image that can be read; save it as PNG or JPEG") from error
+        raise ImageError(f"{_named(source)}: unknown image format; save it as PNG or JPEG") from error
     except (*_DAMAGE, Image.DecompressionBombError) as error:
         raise ImageError(f"{_named(source)}: the image cannot be read: {error}; check the file") from error
 
 
 def image_url(source: str) -> str:
-    """The image as a URL for a server: a file becomes a `data:` URL, other URLs stay.
-
-    Raises:
-        ImageError: the file cannot be read, or its name has no image extension.
-    """
+    """Return the image as a URL for a server. Files become `data:` URLs."""
     if source.startswith((*_REMOTE, "data:")):
         return source
     kind = mimetypes.guess_type(source)[0] or ""
     if not kind.startswith("image/"):
-        raise ImageError(f"{_named(source)}: its extension is not that of an image; use .png, .jpg or the like")
+        raise ImageError(f"{_named(source)}: the file has no image extension, such as .png or .jpg; rename it")
     return f"data:{kind};base64,{base64.b64encode(image_bytes(source)).decode()}"
 
 
 def image_bytes(source: str) -> bytes:
-    """The bytes of an image's file or `data:` URL.
-
-    Raises:
-        ImageError: they cannot be read.
-    """
+    """Read the bytes of an image file or `data:` URL."""
     try:
         if not source.startswith("data:"):
             return Path(source).read_bytes()
         head, comma, body = source.partition(",")
         if not comma:
-            raise ImageError(f"{_named(source)}: a data: URL without a comma; write data:image/png;base64,...")
+            raise ImageError(f"{_named(source)}: the data: URL has no comma; write data:image/png;base64,...")
         return base64.b64decode(body, validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
     except OSError as error:
         raise ImageError(f"{_named(source)}: cannot read: {error.strerror or error}; check the path") from error
     except binascii.Error as error:
-        raise ImageError(f"{_named(source)}: its base64 is damaged: {error}; encode it again") from error
+        raise ImageError(f"{_named(source)}: invalid base64: {error}; encode it again") from error
 
 
 def _named(source: str) -> str:
@@ -94,12 +86,12 @@ def _named(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProcessedImage:
-    """One image as the model takes it.
+    """An image as model input.
 
     Attributes:
-        picture: PIL's image.
+        picture: the PIL image.
         text: its text in the prompt.
-        pixels: the processor's arrays by the names of the model's arguments, each with a leading batch of one image.
+        pixels: the processor's arrays by model argument, each with a batch dimension of 1.
     """
 
     picture: Any
@@ -108,13 +100,10 @@ class ProcessedImage:
 
 
 class Vision:
-    """Reads images for one model; recent ones are cached, since both orders and the reason show the same.
-
-    Args:
-        processor: of the model, with an image token.
+    """Processes images for one model. Recent images are cached, because both orders and the reason use the same ones.
 
     Attributes:
-        process: makes a `ProcessedImage` of an image; raises ImageError where it cannot be read.
+        process: returns the `ProcessedImage` of an image; raises ImageError if it cannot be read.
     """
 
     def __init__(self, processor: Any) -> None:
@@ -123,11 +112,7 @@ class Vision:
 
     @classmethod
     def load(cls, base: str, options: EngineOptions) -> "Vision":
-        """The model's own processor.
-
-        Raises:
-            ModelError: there is none, or it has no image token.
-        """
+        """Load the model's processor."""
         from transformers import AutoProcessor  # takes seconds
 
         try:
@@ -135,51 +120,42 @@ class Vision:
                 base, revision=options.revision, trust_remote_code=options.trust_remote_code
             )
         except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
-            # without torchvision transformers raises an AttributeError for processors that read videos too
-            way_out = "copy processor_config.json and preprocessor_config.json of the original into it"
+            # without torchvision, transformers raises AttributeError for processors that also read videos
+            way_out = "copy processor_config.json and preprocessor_config.json from the original model"
             if importlib.util.find_spec("torchvision") is None:
-                way_out += ", and install torchvision, which some processors need"
-            raise ModelError(
-                f"{base}: a vision-language model whose processor cannot be loaded: {first_line(error)}; {way_out}"
-            ) from error
+                way_out += "; some processors need torchvision"
+            raise ModelError(f"{base}: cannot load the image processor: {first_line(error)}; {way_out}") from error
         if getattr(processor, "image_token", None) is None or not hasattr(processor, "image_processor"):
-            raise ModelError(f"{base}: its processor has no image token; use --engine openai with a server that does")
+            raise ModelError(f"{base}: its processor has no image token; use a server with --engine openai")
         return cls(processor)
 
     @property
     def placeholder(self) -> str:
-        """The text that a chat template writes for one image."""
+        """Text that a chat template writes for an image."""
         return str(self._processor.image_token)
 
     @property
     def token_id(self) -> int:
-        """The token at whose positions the model puts image features."""
+        """Token at whose positions the model inserts image features."""
         return int(self._processor.image_token_id)
 
     def text_of(self, image: str) -> str:
-        """The image's text in a prompt.
-
-        Raises:
-            ImageError: it cannot be read.
-        """
+        """Return the image's text in a prompt."""
         return self.process(image).text
 
     def _process(self, image: str) -> ProcessedImage:
-        """Text and pixels, as the processor makes them of a prompt that consists of the image alone."""
         picture = read_image(image)
         try:
             alone = self._processor(
                 images=[picture], text=[self.placeholder], return_tensors="pt", add_special_tokens=False
             )
         except (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError) as error:  # such as a pixel by 1000
-            size = f"{picture.width} x {picture.height}"
-            raise ImageError(
-                f"an image of {size} pixels: the model's processor refuses it: {first_line(error)}"
-            ) from error
+            size = f"{picture.width} x {picture.height} pixels"
+            raise ImageError(f"the model's processor rejects an image of {size}: {first_line(error)}") from error
         ids = alone["input_ids"][0].tolist()
         tokenizer = self._processor.tokenizer
         text = str(tokenizer.decode(ids, skip_special_tokens=False))
         if list(tokenizer(text, add_special_tokens=False)["input_ids"]) != ids:
-            raise ImageError("the processor's text for an image is not tokenised to the same tokens; use --engine vllm")
+            raise ImageError("the processor's image text does not tokenise back to its tokens; use --engine vllm")
         pixels = {name: value for name, value in alone.items() if name not in _TEXT_INPUTS}
         return ProcessedImage(picture=picture, text=text, pixels=pixels)

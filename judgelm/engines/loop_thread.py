@@ -1,4 +1,4 @@
-"""An event loop in a thread, for engines whose library is asynchronous."""
+"""An event loop in a separate thread."""
 
 import asyncio
 import threading
@@ -9,11 +9,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines; `close` cancels those left and ends the thread.
-
-    Args:
-        name: of the thread.
-    """
+    """Runs coroutines in a thread. `close` cancels the unfinished ones and ends the thread."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -22,7 +18,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Wait for a coroutine's result; an interrupt of the waiting thread cancels it."""
+        """Wait for a coroutine's result. Interrupting the waiting thread cancels it."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result(timeout_s)
@@ -33,13 +29,7 @@ class LoopThread:
     def start(
         self, key: Hashable, coroutine: Coroutine[Any, Any, None], on_error: Callable[[BaseException], None]
     ) -> None:
-        """Start a coroutine beside the others.
-
-        Args:
-            key: identifies it for `cancel`.
-            coroutine: the coroutine.
-            on_error: called in the loop's thread with the exception that it ended with.
-        """
+        """Start a coroutine without waiting for it."""
 
         def ended(task: asyncio.Task[None]) -> None:
             self._tasks.pop(key, None)
@@ -53,7 +43,7 @@ class LoopThread:
         self._loop.call_soon_threadsafe(begin)
 
     def cancel(self, key: Hashable) -> None:
-        """Cancel a started coroutine, if it still runs."""
+        """Cancel a started coroutine if it is still running."""
 
         def end() -> None:
             if (task := self._tasks.get(key)) is not None:
@@ -62,10 +52,10 @@ class LoopThread:
         self._loop.call_soon_threadsafe(end)
 
     def close(self, last: Coroutine[Any, Any, None] | None = None, timeout_s: float | None = None) -> None:
-        """Cancel everything, run one last coroutine, end the thread."""
+        """Cancel all coroutines, run one last coroutine and end the thread."""
 
         async def finish() -> None:
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}  # also those that others have started
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}  # includes tasks started by libraries
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

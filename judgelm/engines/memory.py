@@ -7,16 +7,12 @@ import psutil
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """Bytes that this process can have without swapping: the machine's, or what its control groups leave of them.
-
-    Args:
-        root: where `proc` and `sys` are mounted.
-    """
+    """Return the bytes that this process can use without swapping, within its control groups."""
     return max(0, min([int(psutil.virtual_memory().available), *_left_by_groups(root)]))
 
 
 def _left_by_groups(root: Path) -> Iterator[int]:
-    """Free bytes under each memory limit above this process; cached files count as free."""
+    """Free bytes under each memory limit of this process; cached files count as free."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -32,14 +28,14 @@ def _left_by_groups(root: Path) -> Iterator[int]:
             continue
         group = mount / path.lstrip("/")
         for folder in (group, *group.parents):
-            if folder.is_relative_to(mount):  # in a container the path is often the host's, and only the mount exists
+            if folder.is_relative_to(mount):  # in a container the path is often the host's; only the mount exists
                 yield from _left(folder, *names)
 
 
 def _left(folder: Path, limit: str, used: str, cached: str) -> Iterator[int]:
     try:
-        most, now = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
+        maximum, now = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
         stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
-        yield most - now + int(stat.get(cached, 0))
+        yield maximum - now + int(stat.get(cached, 0))
     except (OSError, ValueError):
-        return  # no limit ("max"), or no such group here
+        return  # no limit ("max"), or no such group

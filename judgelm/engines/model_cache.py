@@ -1,4 +1,4 @@
-"""The folder of what judgelm makes of model files: `$JUDGELM_CACHE`, else `~/.cache/judgelm`. Light: loads no model."""
+"""judgelm's cache folder: `$JUDGELM_CACHE`, else `~/.cache/judgelm`. Imports no model library."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,10 @@ CACHE_VARIABLE = "JUDGELM_CACHE"
 
 
 def cache_root() -> Path:
-    """The cache's folder, which need not exist."""
+    """Return the cache folder, which may not exist."""
     return Path(os.environ.get(CACHE_VARIABLE) or "~/.cache/judgelm").expanduser()
 
 
 def gguf_folder(sha256: str) -> Path:
-    """Folder of the dequantised checkpoint of a GGUF file; where it exists, it is whole.
-
-    Args:
-        sha256: of the file, hex.
-    """
+    """Return the folder of the dequantised checkpoint of a GGUF file. If it exists, it is complete."""
     return cache_root() / "gguf" / sha256

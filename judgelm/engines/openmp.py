@@ -1,16 +1,15 @@
-"""Release the OpenMP threads of a thread that computes no more."""
+"""Release the OpenMP threads of a thread that has finished computing."""
 
 import ctypes
 import os
 
 
 def release_openmp_threads() -> None:
-    """End the OpenMP threads that compute for the calling thread; its next operation starts new ones.
+    """End the OpenMP threads of the calling thread; its next torch operation starts new ones.
 
-    Each thread that computes has its own. GNU's OpenMP, which torch has on Linux, lets them wait ready for the
-    next operation only while the process has no more of them than cores. With more, all of them sleep after each
-    operation and are woken for the next one, and passes take up to 1.3 times as long. So a thread that computes no more
-    lets go of them.
+    Every thread that computes has its own OpenMP threads. GNU OpenMP, which torch uses on Linux, keeps them spinning
+    only while the process has no more of them than cores. Beyond that they sleep between operations, which makes passes
+    up to 1.3 times slower.
     """
     try:
         openmp = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)

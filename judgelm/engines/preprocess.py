@@ -1,35 +1,31 @@
-"""Prepare requests for an engine: check, truncate and tokenise them, and decode the replies."""
+"""Prepare requests for an engine (check, truncate, tokenise) and decode its replies."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from judgelm.engines.base import EngineOptions, ImageError
 from judgelm.errors import ConfigError, EngineError
 from judgelm.parsing.thinking import Thinking
 from judgelm.records import Completion, FinishReason, Request, Sampling, Unparsed
 
 if TYPE_CHECKING:
     from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
-from judgelm.engines.base import EngineOptions, ImageError
 
 
 def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool) -> Thinking:
-    """The thinking settings of an engine's judge.
-
-    Raises:
-        ConfigError: `thinking_tokens` is below 1.
-    """
+    """Return the thinking settings of an engine's judge."""
     if options.thinking_tokens < 1:
-        raise ConfigError(f"thinking_tokens is {options.thinking_tokens}; it must be above 0")
+        raise ConfigError(f"thinking_tokens is {options.thinking_tokens}; it must be at least 1")
     mode = options.thinking or "absent"
     return Thinking(mode=mode, max_tokens=options.thinking_tokens, resumes=resumes).within(window)
 
 
 def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request, TokenizedPrompt] | Completion":
-    """The request and its tokens, or a failed completion where it does not fit.
+    """Truncate and tokenise a request. Return a failed completion if it does not fit.
 
     Raises:
-        ConfigError: as `Truncator.truncate`, for a prompt made from a template, since all others would fail too. Free
-            chat messages fail alone.
+        ConfigError: as `Truncator.truncate` for prompts from a template, because all others would fail too. For free
+            chat messages only the request fails.
     """
     sampling = request.sampling
     reserve = sampling.max_tokens if sampling.reserve is None else sampling.reserve
@@ -52,30 +48,22 @@ def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request,
 
 
 def check_head(request: Request, *, rewards: bool) -> None:
-    """Refuse a request for a reward where the model writes text, and for text where it gives rewards.
-
-    Raises:
-        EngineError: it is one.
-    """
+    """Check that a request asks for what the model returns: a reward or text."""
     if request.reward != rewards:
-        wanted, has = ("a reward", "writes text") if request.reward else ("a reply", "gives rewards alone")
-        raise EngineError(f"request {request.key} asks for {wanted}, and the model {has}; use another model or mode")
+        wanted, has = ("a reward", "only writes text") if request.reward else ("a reply", "only returns rewards")
+        raise EngineError(f"request {request.key} asks for {wanted}, but the model {has}; use another model or mode")
 
 
 def refuse_images(request: Request, why: str) -> None:
-    """Refuse images for a text-only model, since a verdict without them would be wrong.
-
-    Raises:
-        EngineError: the prompt shows images.
-    """
+    """Reject images if the model reads only text: a verdict without them would be wrong."""
     if request.prompt.images:
-        raise EngineError(f"request {request.key} shows images, which this model does not support: {why}")
+        raise EngineError(f"request {request.key} contains images, which this model does not support: {why}")
 
 
 def decode_reply(
     ids: list[int], sampling: Sampling, tokenizer: "Tokenizer", eos_ids: frozenset[int]
 ) -> tuple[str, FinishReason | None]:
-    """The text of a reply's tokens, and its finish reason; None where it continues."""
+    """Decode a reply's tokens. The finish reason is None while the reply is unfinished."""
     text = tokenizer.decode(ids, skip_special_tokens=True)
     if ids[-1] in eos_ids:
         return text, "stop"

@@ -1,7 +1,6 @@
-"""An engine with scripted replies, for tests, documentation and dry runs of a pipeline.
+"""An engine with scripted replies, for tests, documentation and dry runs.
 
-It is a real engine (stop strings, `n`, token limits, failures) without a model. A token is a word with the blanks
-before it.
+It implements stop strings, `n`, token limits and failures without a model. A token is a word with its leading blanks.
 """
 
 import hashlib
@@ -34,10 +33,10 @@ class ScriptedEngine:
 
     Args:
         script: a mapping from `question|answer|answer` (with a reference: `question|reference|answer|answer`) to the
-            reply, with the key `*` for all others; or a function of the prompt. A prompt that the script does not
-            contain, or for which the function raises LookupError, fails with `error`. A reply of scores to all prompts
-            (`8 6`) gives each as many scores as its candidates have, so that it answers pairs and single answers.
-        max_in_flight: number of requests that it wants at once.
+            reply, with `*` as the default; or a function of the prompt. A prompt without a reply, or a LookupError from
+            the function, gives finish reason `error`. If `*` is the only key and its reply contains scores (`8 6`), the
+            reply is shortened to as many scores as the candidates have.
+        max_in_flight: see `Engine`.
         thinking: the thinking settings.
 
     Attributes:
@@ -55,10 +54,10 @@ class ScriptedEngine:
 
     @classmethod
     def load(cls, options: EngineOptions) -> "ScriptedEngine":
-        """Load the script that `--model` names: a JSON file of prompt key to reply, or else the reply itself.
+        """Load the script that `--model` names: a JSON file of prompt key to reply, else the reply itself.
 
         Raises:
-            ModelError: the file is not a JSON object of texts.
+            ModelError: the file is not a JSON object of strings.
         """
         path, thinking = Path(options.model), thinking_policy(options, window=None, resumes=False)
         if path.suffix != ".json":
@@ -73,15 +72,11 @@ class ScriptedEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Number of requests that the engine wants at once."""
+        """See `Engine`."""
         return self._max_in_flight
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Submit requests.
-
-        Raises:
-            EngineError: a request asks for a grammar or an adapter.
-        """
+        """Submit requests."""
         for request in requests:
             if request.sampling.grammar is not None or request.adapter is not None:
                 raise EngineError("the scripted engine supports neither grammars nor adapters")
@@ -94,16 +89,16 @@ class ScriptedEngine:
         return done
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Nothing: a scripted reply is complete at once."""
+        """Return nothing: a scripted reply is never partial."""
         return {}
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Forget requests."""
+        """Drop requests."""
         dropped = set(keys)
         self.waiting = deque(request for request in self.waiting if request.key not in dropped)
 
     def describe(self) -> dict[str, Any]:
-        """The script's hash, or a function's name."""
+        """Hash of the script, or the function's name."""
         if callable(self._script):
             script = getattr(self._script, "__qualname__", "function")
         else:
@@ -111,14 +106,14 @@ class ScriptedEngine:
         return {"engine": "scripted", "model": {"path": "script", "sha": script}, **self.thinking.described()}
 
     def stats(self) -> dict[str, Any]:
-        """Nothing to count."""
+        """Return nothing: there are no counters."""
         return {}
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing."""
 
     def answer(self, request: Request) -> Completion:
-        """Answer one request; an engine for a test overrides this."""
+        """Answer one request. Test engines override this."""
         try:
             reply = self._reply(request)
         except LookupError:
@@ -131,7 +126,7 @@ class ScriptedEngine:
             key=request.key,
             texts=(text,) * n,
             finish_reasons=(reason,) * n,
-            # all probability is on the longest candidate that the reply begins with, if there is one
+            # the longest candidate that the reply begins with has probability 1
             candidate_logprobs=tuple(0.0 if line == longest else -math.inf for line in request.candidates) or None,
             prompt_tokens=sum(span.text.count(" ") + 1 for span in request.prompt.spans),
             completion_tokens=tokens * n,
@@ -147,21 +142,19 @@ class ScriptedEngine:
 
 
 def _fitting(reply: str, candidates: Sequence[str]) -> str:
-    """The reply with as many of its scores as the candidates have, which may continue a line that is begun."""
+    """Shorten a reply to as many scores as the candidates have."""
     scores = max((line for line in candidates if reply.startswith(line.strip())), key=len, default="")
     return scores + _MORE_SCORES.sub("", reply[len(scores.strip()) :], 1) if scores else reply
 
 
 def _rewarded(key: str, reply: str) -> Completion:
-    """A reply that is a number, as the reward of a reward model."""
     try:
         return Completion(key=key, texts=("",), finish_reasons=("stop",), reward=float(reply))
     except ValueError:
-        return Completion.failed(key, f"the script's reply {reply!r:.100} is no number, and a reward is asked for")
+        return Completion.failed(key, f"the script's reply {reply!r:.100} is not a number; expected a reward")
 
 
 def _limit(reply: str, sampling: Sampling) -> tuple[str, int, FinishReason]:
-    """The reply up to the first stop string or the token limit, as a model would have been stopped."""
     stopped = sampling.cut_at_stop(reply)
     tokens = _TOKEN.findall(reply if stopped is None else stopped)
     if len(tokens) > sampling.max_tokens:

@@ -1,4 +1,4 @@
-"""Views of an engine that several users share."""
+"""Views of an engine for a server and for adapters."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,11 +10,7 @@ from judgelm.records import Completion, Request
 
 
 class EngineView:
-    """A user's view of an engine: forwards everything that both subclasses leave unchanged.
-
-    Args:
-        engine: its owner closes it.
-    """
+    """A user's view of an engine: forwards everything that both subclasses leave unchanged."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -1,8 +1,8 @@
-"""Weight files, checked before a library reads them: finite numbers, pickles of tensors alone, shards in their folder.
+"""Check weight files before a library reads them: finite numbers, tensors only, shards in their folder.
 
-A pickle can run any function while it is read. torch's `weights_only` unpickler builds tensors and plain containers and
-calls nothing else. transformers, PEFT and vLLM use it too, but their errors do not name the file. They also open any
-path that an index of shards names, in the folder or not. Adapters are read without peft, which vLLM does not need.
+A pickle can run any function when it is read. torch's `weights_only` unpickler, which transformers, PEFT and vLLM use,
+only builds tensors and plain containers, but their errors do not name the file. They also open any path that an index
+of shards names. Adapters are read without PEFT, which vLLM does not need.
 """
 
 import os
@@ -35,23 +35,24 @@ _KINDS = (("model*.safetensors", "pytorch_model*.bin"), ("adapter_model.safetens
 _IN_ORDER = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
 )  # fmt: skip
-"""The files of which transformers reads the first; an index that it does not read may name files that are not there."""
+"""transformers reads the first of these. Other indexes may name missing files."""
 _BLOCKED = re.compile(r"GLOBAL (\S+)|function (<.+?>)")
 _POINTER = b"version https://git-lfs"
+_USE_SAFETENSORS = "use a copy of the model in safetensors"
 
 
 def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
-    """Name of the first weight that holds NaN or infinity; None where there is none. Formats of 8 bits are left out."""
+    """Return the name of the first weight with NaN or infinity, or None. Skips 8-bit formats."""
     for name, weight in weights:
         if weight.numel() and not weight.is_meta and weight.dtype in _FINITE_FORMATS:
-            low, high = torch.aminmax(weight.detach())  # one pass without a copy; NaN goes into both
+            low, high = torch.aminmax(weight.detach())  # one pass without a copy; NaN propagates to both
             if not bool(torch.isfinite(low) & torch.isfinite(high)):
                 return name
     return None
 
 
 def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | None:
-    """Number of weights of the whole model, shared ones counted once; None for an unknown model type."""
+    """Count the model's parameters, shared ones once. None for an unknown model type."""
     for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
         build: Any = kind.from_config  # untyped in transformers
         try:
@@ -65,11 +66,11 @@ def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterVocabulary:
-    """The embeddings that an adapter holds or adapts.
+    """Embeddings in an adapter's weights.
 
     Attributes:
-        rows: tokens of each, by the layer's name; of all of them those that the model had in training.
-        saved: layers whose embeddings the adapter holds whole.
+        rows: number of tokens in training, by layer.
+        saved: layers whose embeddings the adapter contains in full.
     """
 
     rows: dict[str, int]
@@ -77,17 +78,13 @@ class AdapterVocabulary:
 
 
 def weights_file(adapter: Path) -> Path | None:
-    """The weights in an adapter's folder: safetensors before a pickle; None where there are none."""
+    """Return an adapter's weights, safetensors first; None if there are none."""
     paths = (adapter / _SAFETENSORS, adapter / _PICKLED)
     return next((path for path in paths if path.is_file()), None)
 
 
 def check_weights(adapter: str) -> None:
-    """Refuse an adapter without weights, with pickled ones that hold more than tensors, or with NaN or infinity.
-
-    Raises:
-        ModelError: there are no weights, torch refuses to read them, or they are no numbers.
-    """
+    """Reject an adapter without weights, with unsafe pickles, or with NaN or infinity."""
     path = _weights(adapter)
     check_pickled(adapter)
     try:
@@ -95,15 +92,11 @@ def check_weights(adapter: str) -> None:
     except (SafetensorError, OSError):
         return  # loading them gives the error
     if name is not None:
-        raise ModelError(f"{adapter}: {name} holds NaN or infinity; take another copy, or train it again")
+        raise ModelError(f"{adapter}: {name} contains NaN or infinity; use another copy, or train it again")
 
 
 def adapter_vocabulary(adapter: str) -> AdapterVocabulary:
-    """The embeddings in an adapter's weights, which `check_weights` has checked.
-
-    Raises:
-        ModelError: there are no weights.
-    """
+    """Return the embeddings in an adapter's weights. Call `check_weights` first."""
     rows, saved = dict[str, int](), set[str]()
     try:
         for name, tensor in _tensors(_weights(adapter)):
@@ -127,16 +120,15 @@ def _tensors(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
     if path.name == _PICKLED:
         weights = torch.load(path, map_location="cpu", weights_only=True)
         for name, value in weights.items() if isinstance(weights, dict) else ():
-            if isinstance(value, torch.Tensor):  # loading them says what else is there
+            if isinstance(value, torch.Tensor):  # loading the adapter reports anything else
                 yield str(name), value
         return
     with safe_open(path, "pt") as file:
-        for name in file.keys():  # noqa: SIM118  # no mapping
+        for name in file.keys():  # noqa: SIM118  # safe_open is not a mapping
             yield name, file.get_tensor(name)
 
 
 def _download(adapter: str) -> Path | None:
-    """The weights of a hub id in the cache; None where the hub has none."""
     for name in (_SAFETENSORS, _PICKLED):
         try:
             return Path(hf_hub_download(adapter, name))
@@ -148,7 +140,7 @@ def _download(adapter: str) -> Path | None:
 
 
 def pickled_files(folder: Path) -> list[Path]:
-    """The pickled weights in the folder of a model or adapter; none where there are safetensors."""
+    """Return the pickled weights of a model or adapter folder; empty if there are safetensors."""
     return [
         path
         for safe, pickled in _KINDS
@@ -159,18 +151,14 @@ def pickled_files(folder: Path) -> list[Path]:
 
 
 def check_pickled(source: str, revision: str | None = None) -> None:
-    """Refuse pickled weights that hold more than tensors, and an index of other files, before a library reads them.
+    """Reject unsafe pickles and indexes before a library reads them.
 
-    Reads the structure of each file and no tensor data, except for files of torch 1.5 and older, which are read whole.
-    Of a hub id the cached files are checked; transformers is kept from asking the hub to convert them.
-
-    Args:
-        source: folder or hub id of a model or an adapter.
-        revision: of the hub id.
+    Reads each file's structure without tensor data; files from torch 1.5 and older are read in full. For a hub id it
+    checks the cached files. transformers is kept from asking the hub to convert them.
 
     Raises:
-        ModelError: torch does not read a file with `weights_only`; nothing in it was executed. Or an index is damaged,
-            or names a file outside of its folder or one that a local folder lacks; none was opened.
+        ModelError: a pickle contains more than tensors (nothing was executed), or an index is damaged or names missing
+            files or files outside its folder (none was opened).
     """
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     folder = _folder(source, revision)
@@ -190,30 +178,22 @@ def check_pickled(source: str, revision: str | None = None) -> None:
 
 @contextmanager
 def safe_unpickling(source: str, revision: str | None = None) -> Iterator[None]:
-    """Context in which a library loads weights; an error names the file that torch refuses.
-
-    Raises:
-        ModelError: as `check_pickled`, also for files that are only downloaded in this context.
-    """
+    """Load weights in this context; an error names the file that torch rejects."""
     check_pickled(source, revision)
     try:
         yield
     except pickle.UnpicklingError as error:
         check_pickled(source, revision)
-        raise ModelError(
-            f"{source}: its pickled weights hold more than tensors and are refused; use a copy of the model in "
-            "safetensors"
-        ) from error
+        raise ModelError(f"{source}: its pickled weights contain more than tensors; {_USE_SAFETENSORS}") from error
 
 
 def _folder(source: str, revision: str | None) -> Path:
-    """The folder with the files; of a hub id the one in the cache."""
     if Path(source).is_dir():
         return Path(source)
     for name in ("config.json", "adapter_config.json"):
         try:
             cached = try_to_load_from_cache(source, name, revision=revision)
-        except ValueError:  # neither a folder nor a hub id; loading it says so
+        except ValueError:  # neither a folder nor a hub id; loading it reports that
             break
         if isinstance(cached, str):
             return Path(cached).parent
@@ -222,51 +202,43 @@ def _folder(source: str, revision: str | None) -> Path:
 
 def _check_index(index: Path, *, local: bool) -> None:
     for name in sorted(set(_shards(index))):
-        path = PureWindowsPath(name)  # takes both kinds of slashes apart
+        path = PureWindowsPath(name)  # splits at / and \
         if path.drive or path.root or ".." in path.parts or not path.name or "\0" in name:
-            raise ModelError(
-                f"{index}: names the file {name!r}, which is not in this folder; nothing was opened; use another copy "
-                "of the model"
-            )
+            raise ModelError(f"{index}: names the file {name!r} outside this folder (not opened); use another copy")
         if local and not (index.parent / name).is_file():
-            raise ModelError(
-                f"{index}: names {name}, which is missing in this folder; copy or download the model again"
-            )
+            raise ModelError(f"{index}: names the missing file {name}; copy or download the model again")
 
 
 def _shards(index: Path) -> list[str]:
-    """The files that an index names."""
     try:
         files: list[Any] = list(parse_json(read_text(index))["weight_map"].values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelError(f"{index}: no index of weights (weight_map); copy or download the model again") from error
+        raise ModelError(f"{index}: not a weights index (weight_map); copy or download the model again") from error
     if not files or not all(isinstance(file, str) for file in files):
         raise ModelError(f"{index}: weight_map names no files; copy or download the model again")
     return files
 
 
 def is_lfs_pointer(path: Path) -> bool:
-    """True if a file was cloned without its content."""
+    """True if a file is a Git LFS pointer without its content."""
     with path.open("rb") as file:
         return file.read(len(_POINTER)) == _POINTER
 
 
 def _finding(path: Path, error: pickle.UnpicklingError) -> str:
     if blocked := _BLOCKED.search(str(error)):
-        return (
-            f"refused, and nothing in it was executed: reading this pickle would call {blocked[1] or blocked[2]}, and "
-            "weights hold tensors alone; use a copy of the model in safetensors, or report it where you got it"
-        )
+        call = blocked[1] or blocked[2]
+        return f"reading this pickle would call {call}; it was rejected and nothing was executed; {_USE_SAFETENSORS}"
     if is_lfs_pointer(path):
         return "a Git LFS pointer instead of the weights; run: git lfs pull"
-    return "not a checkpoint that torch can read safely (weights_only); download it again, or use a copy in safetensors"
+    return f"torch cannot read this file safely (weights_only); download it again, or {_USE_SAFETENSORS}"
 
 
 class WeightsCheck:
-    """Looks at the weights where they are, after vLLM loaded them."""
+    """Checks the loaded weights in vLLM's workers."""
 
     model_runner: Any
 
     def first_weight_not_finite(self) -> str | None:
-        """Name of the first weight of this worker that holds NaN or infinity."""
+        """Return the name of the worker's first weight with NaN or infinity."""
         return first_not_finite(self.model_runner.get_model().named_parameters())

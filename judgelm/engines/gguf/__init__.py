@@ -1,1 +1,1 @@
-"""GGUF files as models: found, checked, dequantised once into the cache, then loaded as any checkpoint is."""
+"""GGUF files as models: dequantised once into the cache, then loaded like any checkpoint."""

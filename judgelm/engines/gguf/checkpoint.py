@@ -1,9 +1,9 @@
-"""Checkpoints of GGUF files in the cache: dequantised once, then loaded as any checkpoint is.
+"""Checkpoints of GGUF files in the cache.
 
-The checkpoint of quantised weights is stored in bfloat16, in which engines compute, so that they map it into memory
-instead of converting it: rounding to its 8 bits moves a value by at most 1 part in 256, far less than the quantisation
-did. Models below 256 million weights, which are converted in a moment, are stored in float16, whose 11 bits keep the
-blocks' scales; weights beyond float16's range make it float32. Weights that are not quantised keep their format.
+Quantised weights are stored in bfloat16, which engines can map into memory without conversion. Its rounding error, at
+most 1 part in 256, is far below the quantisation error. Models below 256 million weights convert quickly and are stored
+in float16, which is exact for the blocks' scales, or in float32 if a weight exceeds float16's range. Unquantised
+weights keep their format.
 """
 
 import fcntl
@@ -26,26 +26,27 @@ from judgelm.engines.model_cache import CACHE_VARIABLE, cache_root, gguf_folder
 from judgelm.errors import ModelError, RunError
 
 _RECORD_NAME = "gguf.json"
+_SET_CACHE = f"set {CACHE_VARIABLE} to another folder"
 _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 _OTHER_BYTES = 64 << 20
-"""Tokenizer and configuration, at most."""
+"""Upper bound for tokenizer and configuration."""
 _FLOAT16_BELOW = 1 << 28
-"""Weights of a model."""
+"""Number of weights."""
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class GgufRecord:
-    """`gguf.json` of a checkpoint: the file that it was made from, and how.
+    """`gguf.json` of a checkpoint.
 
     Attributes:
-        file: name of the file.
+        file: name of the GGUF file.
         sha256: of the file, hex.
-        architecture: by llama.cpp's name.
-        quantised: whether the file's weights are blocks of a few bits each.
+        architecture: llama.cpp's name.
+        quantised: whether the file's weights are quantised.
         dtype: of the checkpoint's weights.
         weight_bytes: size of the checkpoint's weights.
-        repairs: differences between the file's statements and the conversion that were corrected.
-        versions: of the libraries that converted it.
+        repairs: conversion errors that were corrected.
+        versions: of the converting libraries.
     """
 
     file: str
@@ -62,66 +63,49 @@ _RECORD = TypeAdapter(GgufRecord)
 
 
 def gguf_checkpoint(model: str, revision: str | None = None) -> str:
-    """The folder of the checkpoint of a GGUF file, dequantised now if the cache has it not.
-
-    Args:
-        model: the file's path, or `owner/name/file.gguf` on the hub.
-        revision: of the hub's repository.
+    """Return the checkpoint folder of a GGUF file; dequantise the file if the cache does not have it.
 
     Raises:
-        ModelError: no such file, or one that cannot be converted.
+        ModelError: there is no such file, or it cannot be converted.
         RunError: the cache cannot be written.
     """
     return str(checkpoint_of(find_file(model, revision)))
 
 
 def checkpoint_of(file: Path, progress: Progress = lambda share: None) -> Path:
-    """The folder of the checkpoint of a local GGUF file; processes that ask at the same time convert it once.
-
-    Args:
-        file: the GGUF file.
-        progress: see `Progress`; not called where the cache has the checkpoint.
-
-    Raises: see `gguf_checkpoint`.
-    """
+    """Return the checkpoint folder of a local GGUF file. Concurrent processes convert it once."""
     try:
         sha256 = _sha256_of(file)
         folder = gguf_folder(sha256)
         if not _is_whole(folder):
             with _locked(folder):
-                if not _is_whole(folder):  # nor did another process make it meanwhile
+                if not _is_whole(folder):  # another process may have finished it
                     _write_checkpoint(file, sha256, folder, progress)
     except OSError as error:
-        raise RunError(
-            f"{error.filename or cache_root()}: {error.strerror or error}; {file.name} is dequantised into the cache; "
-            f"set {CACHE_VARIABLE} to a folder that has room and can be written"
-        ) from error
+        place = f"{error.filename or cache_root()}: {error.strerror or error}"
+        raise RunError(f"{place}; {file.name} needs a writable cache with free space: {_SET_CACHE}") from error
     return folder
 
 
 def gguf_record(folder: str | Path) -> GgufRecord | None:
-    """The record of a checkpoint in the cache; None for any other model.
-
-    Raises:
-        ModelError: it is damaged.
-    """
+    """Read the record of a checkpoint in the cache; None for any other model."""
     path = Path(folder) / _RECORD_NAME
     if not path.is_file():
         return None
     try:
         return _RECORD.validate_json(path.read_bytes())
     except ValidationError as error:
-        raise ModelError(f"{path}: damaged; remove the folder, and use the GGUF file as a model again") from error
+        raise ModelError(f"{path}: damaged; remove the folder and load the GGUF file again") from error
 
 
 def gguf_note(folder: str | Path) -> str:
-    """A line for the user on what was repaired in a GGUF file; empty where nothing was, and for any other model."""
+    """Describe what was repaired in a GGUF file; empty if nothing was."""
     record = gguf_record(folder)
     return "" if record is None or not record.repairs else f"GGUF: {record.file}: {'; '.join(record.repairs)}"
 
 
 def _sha256_of(file: Path) -> str:
-    """The file's sha256; remembered in the cache as long as its size and time stay the same."""
+    """Hash the file. The hash is cached until size or modification time change."""
     path, stat = file.resolve(), file.stat()
     state = [str(path), stat.st_size, stat.st_mtime_ns]
     known = cache_root() / "gguf" / "hashes" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:32]}.json"
@@ -139,7 +123,6 @@ def _sha256_of(file: Path) -> str:
 
 
 def _is_whole(folder: Path) -> bool:
-    """True if the cache has the checkpoint, with weights of the recorded size."""
     try:
         record = gguf_record(folder)
     except ModelError:
@@ -153,7 +136,6 @@ def _weight_bytes(folder: Path) -> int:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a checkpoint that is about to be made; waits for another process that holds it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -161,7 +143,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _write_checkpoint(file: Path, sha256: str, folder: Path, progress: Progress) -> None:
-    """Dequantise into a partial folder, which takes the checkpoint's name once it is whole."""
+    """Dequantise into a partial folder and rename it on success."""
     header = read_header(file)
     dtype = header.dtype or ("float16" if header.weights < _FLOAT16_BELOW else "bfloat16")
     _check_room(header, folder.parent, _ITEM_BYTES[dtype])
@@ -194,7 +176,5 @@ def _write_checkpoint(file: Path, sha256: str, folder: Path, progress: Progress)
 def _check_room(header: GgufFile, folder: Path, item_bytes: int) -> None:
     needed, free = header.weights * item_bytes + _OTHER_BYTES, shutil.disk_usage(folder).free
     if needed > free:
-        raise RunError(
-            f"{folder}: {free / 1e9:.1f} GB free, and {header.path.name} takes {needed / 1e9:.1f} GB dequantised; free "
-            f"some, or set {CACHE_VARIABLE} to a folder on another disk"
-        )
+        need = f"{header.path.name} needs {needed / 1e9:.1f} GB dequantised"
+        raise RunError(f"{folder}: {free / 1e9:.1f} GB free, but {need}; free some space, or {_SET_CACHE}")

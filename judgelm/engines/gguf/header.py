@@ -1,7 +1,7 @@
-"""Finds GGUF files and reads their headers, without vocabulary and weights.
+"""Find GGUF files and read their headers.
 
-The header is read here and not by the package gguf: its reader makes several arrays of each text of a list, which takes
-20 seconds for the 303,000 texts of a vocabulary of 152,000 tokens; this reader skips them in 0.2 seconds.
+The reader skips the vocabulary's texts. The package gguf makes several arrays of each one, which takes 20 seconds
+instead of 0.2 for 303,000 texts.
 """
 
 import mmap
@@ -24,13 +24,13 @@ from judgelm.errors import ConfigError, ModelError, first_line
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
-_OLDEST_TRANSFORMERS = "5.18"
+_MIN_TRANSFORMERS = "5.18"
 _ALIGNMENT = 32
 _MAX_ALIGNMENT = 1 << 20
 _MAX_DIMENSIONS = 4
 _MAX_TEXT_BYTES = 1 << 24
 _MAX_ITEMS = 1 << 24
-"""Of a list: vocabularies have up to a million tokens, and a few million merges."""
+"""Per list. Vocabularies have up to a million tokens and a few million merges."""
 _NUMBERS = {
     GGUFValueType.UINT8: "B",
     GGUFValueType.INT8: "b",
@@ -44,7 +44,7 @@ _NUMBERS = {
     GGUFValueType.INT64: "q",
     GGUFValueType.FLOAT64: "d",
 }
-"""Formats of `struct`."""
+"""`struct` formats."""
 _TYPES: dict[str, type] = {
     "general.architecture": str,
     "general.type": str,
@@ -59,26 +59,26 @@ _TYPES: dict[str, type] = {
     "tokenizer.ggml.pre": str,
     "tokenizer.ggml.tokens": int,
 }
-"""Of keys that judgelm reads; a list of texts is its length here."""
+"""Types of the keys that judgelm reads. A list of texts is replaced by its length."""
 _MODEL_TYPES: dict[str, type] = {
     "block_count": int,
     "embedding_length": int,
     "rope.scaling.type": str,
     "vocab_size": int,
 }
-"""Of keys that begin with the architecture."""
+"""Types of the keys that begin with the architecture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufTensor:
-    """The place and form of a tensor in a file.
+    """Position and format of a tensor in the file.
 
     Attributes:
-        name: by llama.cpp.
-        shape: rows first, as torch has it.
-        kind: of its blocks or numbers.
-        start: of its bytes in the file.
-        size: in bytes.
+        name: llama.cpp's name.
+        shape: rows first, as in torch.
+        kind: number or block format.
+        start: first byte in the file.
+        size: bytes.
     """
 
     name: str
@@ -90,12 +90,7 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufFile:
-    """The header of a GGUF file.
-
-    Attributes:
-        metadata: its keys; of lists of texts only the length.
-        tensors: all in the file.
-    """
+    """The header of a GGUF file. `metadata` has only the lengths of lists of texts."""
 
     path: Path
     metadata: dict[str, Any]
@@ -103,17 +98,17 @@ class GgufFile:
 
     @property
     def architecture(self) -> str:
-        """The model's architecture, by llama.cpp's name."""
+        """llama.cpp's name of the architecture."""
         return str(self.metadata["general.architecture"])
 
     @property
     def weights(self) -> int:
-        """Their number."""
+        """Number of weights."""
         return sum(prod(tensor.shape) for tensor in self.tensors)
 
     @property
     def dtype(self) -> str | None:
-        """The format of unquantised weights, beside which norms may be in float32; None for quantised ones."""
+        """Format of unquantised weights, ignoring float32 norms; None if the weights are quantised."""
         halves = {GGMLQuantizationType.BF16: "bfloat16", GGMLQuantizationType.F16: "float16"}
         return {frozenset(): "float32", **{frozenset({kind}): name for kind, name in halves.items()}}.get(
             frozenset({tensor.kind for tensor in self.tensors} - {GGMLQuantizationType.F32})
@@ -121,66 +116,55 @@ class GgufFile:
 
 
 def find_file(model: str, revision: str | None = None) -> Path:
-    """The file that a name means: a path, or `owner/name/file.gguf` on the hub, which is downloaded.
-
-    Raises:
-        ModelError: no such file here, and not available from the hub.
-    """
+    """Find a model's file: a path, or `owner/name/file.gguf` on the hub, which is downloaded."""
     path = Path(model)
     if path.is_file():
         return path
     if path.exists() or model.startswith((".", "/", "~")) or model.count("/") < 2:
-        raise ModelError(f"{model}: no such file; a GGUF model is a local file or, on the hub, owner/name/file.gguf")
+        raise ModelError(f"{model}: no such file; pass a local GGUF file or, on the hub, owner/name/file.gguf")
     owner, name, file = model.split("/", 2)
     try:
         return Path(hf_hub_download(f"{owner}/{name}", file, revision=revision))
     except LocalEntryNotFoundError as error:
-        raise ModelError(
-            f"{model}: no such file here, and the hub cannot be reached; check the path or the network"
-        ) from error
+        raise ModelError(f"{model}: no such file, and the hub is unreachable; check path and network") from error
     except EntryNotFoundError as error:
-        raise ModelError(f"{model}: {owner}/{name} has no file {file}; look at its files on the hub") from error
+        raise ModelError(f"{model}: {owner}/{name} has no file {file}; see its files on the hub") from error
     except (HfHubHTTPError, HFValidationError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise ModelError(f"{model}: no such file here, and the hub says: {first}; check the name") from error
+        raise ModelError(f"{model}: no such file, and from the hub: {first_line(error)}; check the name") from error
 
 
 def read_header(path: Path) -> GgufFile:
-    """Read the header of a file, and check that all of its tensors are there.
+    """Read a file's header and check that all its tensors are present.
 
     Raises:
-        ModelError: it is no GGUF file, a part of one, truncated, or of a kind that transformers cannot convert.
+        ModelError: not a complete GGUF file, or of a kind that transformers cannot convert.
         ConfigError: the installed transformers is too old.
     """
-    if Version(version("transformers")) < Version(_OLDEST_TRANSFORMERS):
-        raise ConfigError(
-            f"transformers {version('transformers')} is installed, and GGUF files need {_OLDEST_TRANSFORMERS}; run: "
-            f"pip install 'transformers>={_OLDEST_TRANSFORMERS}'"
-        )
+    if Version(installed := version("transformers")) < Version(_MIN_TRANSFORMERS):
+        way_out = f"run: pip install 'transformers>={_MIN_TRANSFORMERS}'"
+        raise ConfigError(f"transformers {installed} is too old for GGUF files; {way_out}")
     _check_kind(path)
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             header = _read(path, content)
     except (ValueError, IndexError, KeyError, struct.error, OverflowError, MemoryError) as error:
-        raise ModelError(
-            f"{path}: truncated or damaged ({first_line(error)}); {path.stat().st_size:,} bytes; download it again"
-        ) from error
+        finding = f"truncated or damaged ({first_line(error)}); {path.stat().st_size:,} bytes"
+        raise ModelError(f"{path}: {finding}; download it again") from error
     if header.metadata.get("split.count", 1) > 1:
         raise ModelError(f"{path}: one of {header.metadata['split.count']} parts of a model; {_merge_hint(path)}")
     if header.metadata.get("general.type", "model") != "model":
-        raise ModelError(f"{path}: holds a model's {header.metadata['general.type']}; use the model's own file")
+        raise ModelError(f"{path}: contains a model's {header.metadata['general.type']}; use the model's own file")
     return header
 
 
 def _check_kind(path: Path) -> None:
-    """Refuse by name and first bytes a file that is no whole GGUF file."""
     if (part := _PART.search(path.name)) and int(part[2]) > 1:
         raise ModelError(f"{path}: part {int(part[1])} of {int(part[2])} of a model; {_merge_hint(path)}")
     if is_lfs_pointer(path):
         raise ModelError(f"{path}: a Git LFS pointer instead of the file; run: git lfs pull")
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
-            raise ModelError(f"{path}: not a GGUF file (it does not begin with GGUF); download it again")
+            raise ModelError(f"{path}: not a GGUF file; download it again")
 
 
 def _merge_hint(path: Path) -> str:
@@ -216,12 +200,12 @@ def _check_metadata(metadata: dict[str, Any], tensors: int) -> None:
     for key, kind in types.items():
         value = metadata.get(key)
         if value is not None and not (isinstance(value, kind) and isinstance(value, bool) == (kind is bool)):
-            raise ValueError(f"{key} is {str(value)[:40]!r}, of another type than {kind.__name__}")
+            raise ValueError(f"{key} is {str(value)[:40]!r}, not of type {kind.__name__}")
     alignment = metadata.get("general.alignment", _ALIGNMENT)
     if not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
         raise ValueError(f"general.alignment is {alignment}, not a power of two up to {_MAX_ALIGNMENT:,}")
     if (blocks := metadata.get(f"{architecture}.block_count", 0)) > tensors:
-        raise ValueError(f"{architecture}.block_count is {blocks:,}, with {tensors:,} tensors")
+        raise ValueError(f"{architecture}.block_count is {blocks:,}, but there are {tensors:,} tensors")
 
 
 def _check_places(tensors: tuple[GgufTensor, ...], size: int) -> None:
@@ -242,14 +226,14 @@ def _placed(name: str, shape: tuple[int, ...], kind: int, offset: int, data: int
     known = GGMLQuantizationType(kind)
     items, size = GGML_QUANT_SIZES[known]
     if offset % alignment:
-        raise ValueError(f"{name}: begins at {offset}, no multiple of the alignment {alignment}")
+        raise ValueError(f"{name}: begins at {offset}, not a multiple of the alignment {alignment}")
     if shape[-1] % items:
-        raise ValueError(f"{name}: rows of {shape[-1]} weights are no whole blocks of {known.name}")
+        raise ValueError(f"{name}: rows of {shape[-1]} weights are not a multiple of {known.name} blocks")
     return GgufTensor(name=name, shape=shape, kind=known, start=data + offset, size=prod(shape) // items * size)
 
 
 class _Reader:
-    """Reads a header's parts one after another, behind the magic bytes; `struct.error` where the file ends."""
+    """Reads a header sequentially after the magic bytes. Raises `struct.error` at the end of the file."""
 
     def __init__(self, content: mmap.mmap) -> None:
         self._content = content
@@ -269,7 +253,6 @@ class _Reader:
         return bytes(content).decode()
 
     def value(self, key: str) -> Any:
-        """The value of a key of the metadata; of a list of texts its length."""
         kind = GGUFValueType(self.number("I"))
         if kind == GGUFValueType.STRING:
             return self.text()
@@ -291,7 +274,7 @@ class _Reader:
         return length
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
-        """Name, shape, kind, and offset in the data of a tensor."""
+        """Name, shape, kind, and offset in the data."""
         name, count = self.text(), self.number("I")
         if not 1 <= count <= _MAX_DIMENSIONS:
             raise ValueError(f"{name}: {count:,} dimensions")

@@ -1,8 +1,7 @@
-"""Tokenizers of GGUF files, compared with the file's statements and repaired where they differ.
+"""Convert GGUF tokenizers and repair what transformers gets wrong.
 
-transformers 5.19 reads vocabulary and merges, but ignores `add_bos_token` and `add_space_prefix`, and splits text as
-GPT-2 does where it does not know the file's splitting. A Gemma model without its begin token predicts text at 5.0 nats
-a token instead of 1.7.
+transformers 5.19 ignores `add_bos_token` and `add_space_prefix`, and splits text like GPT-2 if it does not know the
+file's splitting. Without its begin token, a Gemma model predicts text at 5.0 instead of 1.7 nats per token.
 """
 
 from pathlib import Path
@@ -19,35 +18,31 @@ from judgelm.prompts.chat_rendering import render_chat
 _BEGIN_BY_DEFAULT = frozenset(
     {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken", "chameleon"}
 )
-"""Values of `tokenizer.ggml.pre` for which llama.cpp adds a begin token where the file does not say."""
+"""`tokenizer.ggml.pre` values for which llama.cpp adds a begin token by default."""
 _SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell"})
-"""Values of `tokenizer.ggml.pre` that split each digit off, then split as GPT-2."""
+"""`tokenizer.ggml.pre` values that split off each digit, then split like GPT-2."""
 _AS_GPT2 = frozenset({"default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "trillion"})
+_USE_OTHER = "use another file of the model"
 _PROBE = "Scores: 10 7.5\n\n  Two  spaces, 1234 naïve 東京 \U0001f600</s>"
 
 
 def convert_tokenizer(file: GgufFile) -> tuple[Any, list[str]]:
-    """The tokenizer of a file, and the repairs that it needed, one sentence each.
-
-    Raises:
-        ModelError: transformers cannot build it, or it cannot do what the file states.
-    """
+    """Convert a file's tokenizer. Also return the repairs."""
     from transformers.integrations.gguf.gguf_tokenizer_mapping import convert_gguf_tokenizer, get_gguf_tokenizer
 
     try:
         architecture, parts, named = get_gguf_tokenizer(str(file.path))
         backend, _ = convert_gguf_tokenizer(architecture, parts)
     except Exception as error:  # the tokenizers library raises Exception itself
-        raise ModelError(
-            f"{file.path}: cannot convert its tokenizer: {error or type(error).__name__}; use another file of the model"
-        ) from error
-    # a class of the architecture's own would build another tokenizer from the saved files
+        finding = f"cannot convert its tokenizer: {error or type(error).__name__}"
+        raise ModelError(f"{file.path}: {finding}; {_USE_OTHER}") from error
+    # the architecture's own class would build another tokenizer from the saved files
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **named)  # type: ignore[no-untyped-call]
     return tokenizer, [*_repair_splitting(tokenizer, file), *_repair_begin(tokenizer, file)]
 
 
 def adds_begin(file: GgufFile) -> bool:
-    """True if text begins with the begin token: as the file states, else as llama.cpp assumes for its vocabulary."""
+    """True if text begins with the begin token: as the file states, else by llama.cpp's default."""
     stated = file.metadata.get("tokenizer.ggml.add_bos_token")
     if stated is not None:
         return bool(stated)
@@ -56,17 +51,14 @@ def adds_begin(file: GgufFile) -> bool:
 
 
 def _repair_begin(tokenizer: Any, file: GgufFile) -> list[str]:
-    """Have text and chats begin with the begin token, or text without it, as the file states."""
+    """Add or remove the begin token of texts and chats, as the file states."""
     if not (wanted := adds_begin(file)):
         if tokenizer.bos_token_id is None or tokenizer("a")["input_ids"][:1] != [tokenizer.bos_token_id]:
             return []
         tokenizer.add_bos_token = False
         return [f"begin token {tokenizer.bos_token} left out"]
     if tokenizer.bos_token_id is None:
-        raise ModelError(
-            f"{file.path}: states that text begins with a begin token, but names none (tokenizer.ggml.bos_token_id); "
-            "use another file of the model"
-        )
+        raise ModelError(f"{file.path}: needs a begin token, but has no tokenizer.ggml.bos_token_id; {_USE_OTHER}")
     repairs = []
     if tokenizer("a")["input_ids"][:1] != [tokenizer.bos_token_id]:
         tokenizer.add_bos_token = wanted
@@ -81,13 +73,11 @@ def _sample_chat(tokenizer: Any, file: GgufFile) -> str:
     try:
         return render_chat(tokenizer, [{"role": "user", "content": "a"}])
     except (TemplateError, ValueError) as error:
-        raise ModelError(
-            f"{file.path}: its chat template does not work: {error}; use another file of the model"
-        ) from error
+        raise ModelError(f"{file.path}: its chat template does not work: {error}; {_USE_OTHER}") from error
 
 
 def _repair_splitting(tokenizer: Any, file: GgufFile) -> list[str]:
-    """Split text before its merges as the file states: single digits, and no space before the first word."""
+    """Split text as the file states: single digits, and no space before the first word."""
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
     backend, split = tokenizer.backend_tokenizer, file.metadata.get("tokenizer.ggml.pre", "default")
@@ -102,16 +92,12 @@ def _repair_splitting(tokenizer: Any, file: GgufFile) -> list[str]:
     if split in _SINGLE_DIGITS:
         digits = pre_tokenizers.Digits(individual_digits=True)
         backend.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
-        return [f"text split as {split}: each digit by itself"]
-    return [f"text split as GPT-2, since {split} is unknown to transformers: some tokens may differ"]
+        return [f"text split as {split}: single digits"]
+    return [f"text split as GPT-2, because transformers does not know {split}: some tokens may differ"]
 
 
 def check_saved(tokenizer: Any, folder: Path, file: GgufFile) -> None:
-    """Check that the tokenizer reads text from its saved files as it does now.
-
-    Raises:
-        ModelError: it does not.
-    """
+    """Check that saving the tokenizer does not change it."""
     saved = AutoTokenizer.from_pretrained(folder)
     if [saved(text)["input_ids"] for text in ("a", _PROBE)] != [tokenizer(text)["input_ids"] for text in ("a", _PROBE)]:
         raise ModelError(f"{file.path}: its tokenizer changes when it is saved; please report this file")

@@ -1,9 +1,9 @@
-"""Dequantises the weights of a GGUF file into a checkpoint, tensor by tensor.
+"""Dequantise GGUF weights into a checkpoint, tensor by tensor.
 
-Memory holds one shard of the checkpoint at a time. transformers' own conversion keeps all weights, and reads the header
-three times through the package gguf (60 of 71 seconds for a model of 630 million weights with a vocabulary of 152,000).
-Names, configuration and order of the rows are transformers' here too, and the result has the same bytes. Models whose
-experts the file stacks, and others that transformers converts by more than names and rows, are left to transformers.
+Memory holds one shard at a time. transformers' own conversion keeps all weights in memory and reads the header three
+times with the package gguf (60 of 71 seconds for 630 million weights and a vocabulary of 152,000). The result has the
+same bytes. Models with stacked experts, and others that need more than new names and row orders, are left to
+transformers.
 """
 
 import json
@@ -37,10 +37,11 @@ from judgelm.errors import ModelError, first_line
 from judgelm.machine import usable_gpus
 
 Progress = Callable[[float], None]
-"""Is called with the share that is done, 0 to 1."""
+"""Called with the finished share, 0 to 1."""
 SHARD_BYTES = 1 << 30
 _SLICE_WEIGHTS = 1 << 18
-"""Dequantised at a time by a thread, so that they stay in the processor's cache."""
+"""Dequantised per thread and step, to stay in the CPU cache."""
+_WAY_OUT = "use the model's safetensors, or a llama.cpp server with --engine openai"
 _TENSOR_BY_TENSOR = frozenset({TensorProcessor, LlamaTensorProcessor, Gemma2TensorProcessor})
 _VOCABULARY = frozenset({"tokenizer.ggml.tokens", "tokenizer.ggml.merges"})
 _CONVERSION_ERRORS = (
@@ -49,20 +50,14 @@ _CONVERSION_ERRORS = (
 
 
 class _NotFiniteError(Exception):
-    """A weight is NaN or infinite in the chosen format; its argument is the name."""
+    """The weight named in the argument is NaN or infinite in the chosen format."""
 
 
 def write_weights(file: GgufFile, target: Path, dtype: str, progress: Progress) -> str:
-    """Write weights and configuration in a dtype, or in float32 where a weight exceeds float16; the dtype.
+    """Write weights and configuration into an empty folder.
 
-    Args:
-        file: its header.
-        target: an empty folder, or one with a tokenizer.
-        dtype: `float16`, `bfloat16` or `float32`.
-        progress: see `Progress`.
-
-    Raises:
-        ModelError: transformers cannot convert it, or would change what the model computes.
+    Returns:
+        The dtype: as requested, or float32 if a weight exceeds float16.
     """
     _check_rope(file)
     by_tensor = TENSOR_PROCESSORS.get(file.architecture, TensorProcessor) in _TENSOR_BY_TENSOR
@@ -71,7 +66,7 @@ def write_weights(file: GgufFile, target: Path, dtype: str, progress: Progress) 
         write(file, target, getattr(torch, dtype), progress)
     except _NotFiniteError as error:
         if dtype != "float16":
-            raise ModelError(f"{file.path}: {error} holds NaN or infinity; download it again") from error
+            raise ModelError(f"{file.path}: {error} contains NaN or infinity; download it again") from error
         for shard in target.glob("*.safetensors"):
             shard.unlink()
         return write_weights(file, target, "float32", progress)
@@ -85,10 +80,8 @@ def _write_by_tensor(file: GgufFile, target: Path, dtype: torch.dtype, progress:
     _check_names(file, model.config, [name for name in wanted if name not in tensors])
     for name, weight in wanted.items():
         if tuple(weight.shape) != tensors[name].shape:
-            raise ModelError(
-                f"{file.path}: {tensors[name].name} is {tensors[name].shape}, and transformers' {file.architecture} "
-                f"model has {tuple(weight.shape)}; use the model's safetensors"
-            )
+            finding = f"{tensors[name].name} is {tensors[name].shape}, but transformers expects {tuple(weight.shape)}"
+            raise ModelError(f"{file.path}: {finding}; use the model's safetensors")
     shards = split_torch_state_dict_into_shards(wanted, max_shard_size=SHARD_BYTES)
     done = 0
     with ThreadPoolExecutor(max(1, torch.get_num_threads())) as pool:
@@ -110,7 +103,7 @@ def _write_by_tensor(file: GgufFile, target: Path, dtype: torch.dtype, progress:
 
 
 def _outline_of(file: GgufFile, target: Path, dtype: torch.dtype) -> tuple[Any, Any, dict[str, str]]:
-    """The model without weights, and transformers' changes of its tensors and names for them, by the file's names."""
+    """The model without weights, its tensor processor, and transformers' weight names by the file's names."""
     outline = target / "outline"
     outline.mkdir()
     kind: Any = AutoModelForCausalLM
@@ -131,10 +124,10 @@ def _outline_of(file: GgufFile, target: Path, dtype: torch.dtype) -> tuple[Any, 
 
 
 def _names_in(model: Any, processor: Any) -> dict[str, str]:
-    """Transformers' names of the weights by the file's.
+    """Map the file's weight names to transformers' names.
 
-    For each module of the model transformers makes another table of names, which takes 5 seconds for 24 layers and adds
-    nothing for most models, so the model is first passed as if it had no modules.
+    transformers makes another table for each submodule, which takes 5 seconds for 24 layers and is rarely needed. So
+    the model is first passed without submodules.
     """
     whole = SimpleNamespace(config=model.config, state_dict=model.state_dict, named_children=list)
     names: dict[str, str] = get_gguf_hf_weights_map(whole, processor)
@@ -144,7 +137,7 @@ def _names_in(model: Any, processor: Any) -> dict[str, str]:
 
 
 def _write_outline(file: GgufFile, path: Path) -> None:
-    """Write the file's metadata and names of tensors without vocabulary and weights, for transformers to read."""
+    """Write the file's metadata and tensor names without vocabulary and weights, for transformers to read."""
     writer = GGUFWriter(path, file.architecture)
     add: dict[type, Any] = {
         bool: writer.add_bool, int: writer.add_int64, float: writer.add_float64, str: writer.add_string,
@@ -170,10 +163,9 @@ def _vocab_key(file: GgufFile) -> str:
 def _values(
     file: GgufFile, tensor: GgufTensor, processor: Any, dtype: torch.dtype, pool: ThreadPoolExecutor
 ) -> torch.Tensor:
-    """The values of a tensor, changed as transformers changes them, in a dtype."""
     probe = np.broadcast_to(np.float32(0), tensor.shape)
-    as_it_is = processor.process(weights=probe, name=tensor.name).weights is probe
-    values = torch.empty(prod(tensor.shape), dtype=dtype if as_it_is else torch.float32)
+    unchanged = processor.process(weights=probe, name=tensor.name).weights is probe
+    values = torch.empty(prod(tensor.shape), dtype=dtype if unchanged else torch.float32)
     content = np.memmap(file.path, np.uint8, "c", offset=tensor.start, shape=(tensor.size,))
 
     def fill(place: slice) -> None:
@@ -182,38 +174,34 @@ def _values(
         values[place] = torch.from_numpy(dequantize(packed.reshape(1, -1), tensor.kind).reshape(-1))
 
     list(pool.map(fill, _slices(values.numel())))
-    if as_it_is:
+    if unchanged:
         return values.reshape(tensor.shape)
     changed = processor.process(weights=values.reshape(tensor.shape).numpy(), name=tensor.name).weights
     return torch.from_numpy(np.ascontiguousarray(changed)).to(dtype)
 
 
 def _slices(weights: int) -> Iterator[slice]:
-    """Stretches of whole blocks."""
     for start in range(0, weights, _SLICE_WEIGHTS):
         yield slice(start, min(weights, start + _SLICE_WEIGHTS))
 
 
 def _write_by_transformers(file: GgufFile, target: Path, dtype: torch.dtype, progress: Progress) -> None:
-    """Write what transformers makes of the file, all weights in memory at once."""
+    """Use transformers' conversion, with all weights in memory."""
     from transformers import GgufConfig  # not in the oldest supported transformers
 
     if not usable_gpus():
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving loads deepspeed, which else warns that there is no GPU
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving loads deepspeed, which warns if there is no GPU
     configure: Any = GgufConfig  # its constructor is untyped
     kind: Any = AutoModelForCausalLM
     source = target / "source"
     source.mkdir()
     try:
-        # alone in its folder, so that no other file there is taken for a part of the model
+        # in an empty folder, so that transformers does not read other files as parts of the model
         (source / file.path.name).symlink_to(file.path.resolve())
         model, info = kind.from_pretrained(
-            source,
-            gguf_file=file.path.name,
+            source, gguf_file=file.path.name, dtype=dtype, output_loading_info=True,
             quantization_config=configure(dequantize=True),
-            dtype=dtype,
-            output_loading_info=True,
-        )
+        )  # fmt: skip
     except _CONVERSION_ERRORS as error:
         raise _refusal(file, error) from error
     finally:
@@ -226,10 +214,8 @@ def _write_by_transformers(file: GgufFile, target: Path, dtype: torch.dtype, pro
 
 
 def _refusal(file: GgufFile, error: Exception) -> ModelError:
-    return ModelError(
-        f"{file.path}: transformers cannot convert this {file.architecture} model: {first_line(error)}; use the "
-        "model's safetensors, or a server of llama.cpp with --engine openai"
-    )
+    finding = f"transformers cannot convert this {file.architecture} model: {first_line(error)}"
+    return ModelError(f"{file.path}: {finding}; {_WAY_OUT}")
 
 
 def _check_names(file: GgufFile, config: Any, missing: list[str]) -> None:
@@ -238,19 +224,15 @@ def _check_names(file: GgufFile, config: Any, missing: list[str]) -> None:
         raise ModelError(f"{file.path}: {len(missing)} weights are missing ({some}, ...); use another file")
     weights = all_parameters(config)
     if weights != file.weights:  # transformers 5.19 skips tensors that it does not know, and compares no shapes
-        raise ModelError(
-            f"{file.path}: holds {file.weights:,} weights, but transformers' {file.architecture} model has {weights}; "
-            "use the model's safetensors, or a server of llama.cpp with --engine openai"
-        )
+        finding = f"{file.weights:,} weights, but transformers' {file.architecture} model has {weights}"
+        raise ModelError(f"{file.path}: {finding}; {_WAY_OUT}")
 
 
 def _check_rope(file: GgufFile) -> None:
-    """Refuse scaled positions, which transformers 5.19 ignores: every prompt would be read wrongly."""
+    """Reject scaled positions: transformers 5.19 ignores them, so the model would misread every prompt."""
     scaling = file.metadata.get(f"{file.architecture}.rope.scaling.type", "none")
     tensors = [tensor.name for tensor in file.tensors if tensor.name.startswith("rope_")]
     if tensors or (scaling != "none" and file.architecture != "gpt-oss"):
         finding = f"the tensor {tensors[0]}" if tensors else f"rope.scaling.type {scaling}"
-        raise ModelError(
-            f"{file.path}: scales its positions ({finding}), which transformers does not convert from GGUF; use the "
-            "model's safetensors, or a server of llama.cpp with --engine openai"
-        )
+        finding = f"transformers does not convert scaled positions ({finding})"
+        raise ModelError(f"{file.path}: {finding}; {_WAY_OUT}")

@@ -1,4 +1,8 @@
-"""Count the tokens and the cost of requests, and keep them below a limit."""
+"""Count the billed tokens, and stop before the cost limit.
+
+A request's maximum cost is reserved while it is in flight. It is counted in full if the response was cut off, late or
+without usage, because the server may bill it.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -36,7 +40,7 @@ class BilledTokens:
 
 
 class OverBudgetError(Exception):
-    """A request was not sent, since it might cost more than is left."""
+    """A request was not sent because it may exceed the cost limit."""
 
 
 @dataclass(slots=True)
@@ -44,8 +48,8 @@ class CostEntry:
     """The cost of one request.
 
     Attributes:
-        usage: as the server stated it; None where it stated none.
-        unbilled: whether the server certainly did no work for it.
+        usage: as stated by the server, or None.
+        unbilled: the server certainly did no work for it.
     """
 
     usage: BilledTokens | None = None
@@ -53,14 +57,11 @@ class CostEntry:
 
 
 class CostTracker:
-    """Counts the tokens of one endpoint. Lives in the endpoint's event loop.
-
-    Args:
-        options: the prices, and the cost limit.
+    """Counts the tokens of all servers, in their event loop.
 
     Attributes:
-        billed: tokens as the server stated them, also those of discarded replies.
-        assumed: the maximum for requests without stated usage.
+        billed: tokens as stated by the servers, including discarded replies.
+        assumed: maximum for requests without stated usage.
         unknown_count: number of those requests.
     """
 
@@ -74,10 +75,10 @@ class CostTracker:
 
     @asynccontextmanager
     async def track(self, body: Mapping[str, Any]) -> AsyncIterator[CostEntry]:
-        """Count a request while it is in flight, and its cost afterwards.
+        """Reserve a request's maximum cost, then count its real cost.
 
         Raises:
-            OverBudgetError: it may cost more than is left, whatever the requests in flight cost.
+            OverBudgetError: it may exceed the cost limit.
         """
         maximum = max_usage(body)
         await self._wait_for_budget(maximum)
@@ -95,12 +96,12 @@ class CostTracker:
             self._settled.set()
 
     def usd(self, usage: BilledTokens) -> float:
-        """Cost of a number of tokens; 0 without prices."""
+        """Cost in USD; 0 without prices."""
         input_cost = usage.prompt_tokens * (self._options.price_in or 0.0)
         return (input_cost + usage.completion_tokens * (self._options.price_out or 0.0)) / 1e6
 
     def stats(self) -> dict[str, Any]:
-        """Tokens and cost so far, as `Engine.stats` states them."""
+        """Tokens and cost so far, for `Engine.stats`."""
         stats: dict[str, Any] = {
             "prompt_tokens": self.billed.prompt_tokens,
             "completion_tokens": self.billed.completion_tokens,
@@ -114,25 +115,24 @@ class CostTracker:
         return stats
 
     async def _wait_for_budget(self, maximum: BilledTokens) -> None:
-        """Wait while only the requests in flight may use up the budget."""
+        """Wait if only the reservations exceed the limit."""
         limit = self._options.max_cost_usd
         while limit is not None and self.usd(self.billed + self.assumed + self._reserved + maximum) > limit:
             spent = self.billed + self.assumed
             if self.usd(spent + maximum) > limit:
                 raise OverBudgetError(
                     f"not sent: {self.usd(spent):.6f} USD of max_cost_usd={limit:g} are spent, and this request may "
-                    f"cost {self.usd(maximum):.6f}; raise --engine-arg max_cost_usd=... and run the same command again "
-                    "to judge the rest"
+                    f"cost {self.usd(maximum):.6f}; raise --engine-arg max_cost_usd=... and run the same command again"
                 )
             self._settled.clear()
             await self._settled.wait()
 
 
 def max_usage(body: Mapping[str, Any]) -> BilledTokens:
-    """The maximum tokens that a request can be billed with.
+    """Return the maximum tokens that a request can be billed for.
 
-    Text counts one token per byte of UTF-8, which no tokenizer with byte fallback exceeds, plus the tokens that a
-    server may put around it. An image counts as many tokens as OpenAI's most expensive model takes for its largest.
+    Text counts one token per UTF-8 byte, which no tokenizer with byte fallback exceeds, plus the server's wrapping. An
+    image counts as in OpenAI's most expensive model.
     """
     prompt = body["prompt"] if "prompt" in body else body["messages"]
     if isinstance(prompt, str):
@@ -146,7 +146,6 @@ def max_usage(body: Mapping[str, Any]) -> BilledTokens:
 
 
 def _max_tokens(content: str | Sequence[Mapping[str, Any]]) -> int:
-    """Maximum tokens of a message's content: a text, or a list of texts and images."""
     if isinstance(content, str):
         return len(content.encode())
     return sum(len(part["text"].encode()) if part["type"] == "text" else _IMAGE_TOKENS for part in content)

@@ -1,4 +1,4 @@
-"""Discover what servers of OpenAI's API support."""
+"""Discover what a server supports."""
 
 import asyncio
 import re
@@ -15,18 +15,18 @@ from judgelm.errors import EngineError, ModelError
 
 HELLO = "Hello"
 
-_GRAMMAR = "ZQ[0-9]{2}"  # no model would write this by itself
+_GRAMMAR = "ZQ[0-9]{2}"  # no model writes this without a grammar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCapabilities:
-    """Features that the server supports.
+    """What a server supports.
 
     Attributes:
-        api: the API that takes the prompts.
-        accepts_token_ids: whether /completions accepts token ids.
-        supports_grammar: whether it constrains replies to a regular expression, as vLLM does.
-        window: the model's context window, where the server states it.
+        api: API for the prompts.
+        accepts_token_ids: /completions accepts token ids.
+        supports_grammar: replies can be constrained to a regular expression, as in vLLM.
+        window: the model's context window, if stated.
     """
 
     api: Api
@@ -38,11 +38,7 @@ class ServerCapabilities:
 async def discover_servers(
     pool: EndpointPool, model: str, options: EndpointOptions, hello: list[int] | None
 ) -> ServerCapabilities:
-    """The common capabilities of all servers; one that cannot be reached is left out for a while.
-
-    Raises:
-        EngineError, ModelError: as `discover_server`: no server can be reached, or one of them is not usable.
-    """
+    """Return the capabilities that all servers share. Unreachable servers are skipped for a while."""
     discoveries = (
         discover_server(endpoint, model, own, hello)
         for endpoint, own in zip(pool.endpoints, options.servers, strict=True)
@@ -72,14 +68,8 @@ async def discover_server(
 ) -> ServerCapabilities:
     """Test the server with a few one-token requests.
 
-    Args:
-        endpoint: the server.
-        model: its name for the model.
-        options: the address, and the API that the user wants.
-        hello: token ids of a short prompt, where the tokenizer is known.
-
     Raises:
-        EngineError: the server cannot be reached.
+        EngineError: the server is unreachable.
         ModelError: it has another API, rejects the key, or does not have the model.
     """
     models = await _models(endpoint, options)
@@ -103,25 +93,21 @@ async def discover_server(
 
 
 async def _models(endpoint: Endpoint, options: EndpointOptions) -> dict[str, int | None]:
-    """The models that the server lists, with their windows; empty where it lists none."""
+    """The listed models with their windows."""
     try:
         data = await endpoint.models()
     except TransientError as error:
         if error.kind in ("connection", "timeout"):
-            raise EngineError(
-                f"{options.address} cannot be reached: {error.message}; is the server running, and is "
-                "--engine-arg base_url=... right?"
-            ) from error
+            way_out = "check that the server is running and --engine-arg base_url=... is right"
+            raise EngineError(f"{options.address} is unreachable: {error.message}; {way_out}") from error
         return {}
     except RefusedError as refused:
         if refused.status in (401, 403):
             raise ModelError(options.rejected_key(refused.status)) from None
         return {}
     except BadReplyError as error:
-        raise ModelError(
-            f"{options.address}/models is {endpoint.redact(str(error))}: not an OpenAI-compatible API; "
-            "its address usually ends in /v1"
-        ) from error
+        finding = f"{options.address}/models is {endpoint.redact(str(error))}"
+        raise ModelError(f"{finding}: not an OpenAI-compatible API; its address usually ends in /v1") from error
     listed: Any = data.get("data") if isinstance(data, Mapping) else None
     cards = [card for card in listed or () if isinstance(card, Mapping) and isinstance(card.get("id"), str)]
     windows = ((card["id"], card.get("max_model_len")) for card in cards)
@@ -129,11 +115,11 @@ async def _models(endpoint: Endpoint, options: EndpointOptions) -> dict[str, int
 
 
 async def _refusal(endpoint: Endpoint, model: str, api: Api, content: object) -> RefusedError | None:
-    """The server's refusal of the smallest possible request, if it refuses it."""
+    """The server's rejection of the smallest possible request, or None."""
     try:
         await endpoint.complete(api, _smallest(model, api, content))
     except RefusedError as refused:
-        # a reasoning model may refuse a single token, which shows that the model exists
+        # a reasoning model may reject a limit of one token, but then it exists
         subject = f"{refused.code} {refused.param}".strip() or refused.message
         return None if api == "chat" and refused.status == 400 and "model" not in subject else refused
     except RetriesExhaustedError as error:
@@ -142,7 +128,7 @@ async def _refusal(endpoint: Endpoint, model: str, api: Api, content: object) ->
 
 
 async def _supports_grammar(endpoint: Endpoint, model: str, api: Api) -> bool:
-    """Test by the reply, since most servers ignore unknown parameters."""
+    """Test by the reply, because most servers ignore unknown parameters."""
     content = HELLO if api == "completions" else [{"role": "user", "content": HELLO}]
     body = _smallest(model, api, content) | {"max_tokens": 8, "structured_outputs": {"regex": _GRAMMAR}}
     try:

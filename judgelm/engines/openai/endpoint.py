@@ -1,11 +1,8 @@
-"""Sends requests to one endpoint, with retries, and checks its responses once.
+"""Send requests to one endpoint, with retries.
 
-A rate limit is not a failure: the request waits as long as other requests get through, and the pause is announced. A
-pause that outlasts the patience ends the run. Other transient errors (a connection error, a timeout, a 5xx, a malformed
-reply) are retried a limited number of times.
-
-Servers differ in details (llama.cpp gives log-probabilities of the chat form on /completions, llama-cpp-python the
-other way round), so each form is read wherever it is. Another form of response is a `BadReplyError`, not a guess.
+Rate limits are not failures: requests wait while others get through, and the pause is logged. A pause longer than
+`patience_s` ends the run. Other transient errors (connection, timeout, 5xx, malformed response) are retried a limited
+number of times.
 """
 
 import asyncio
@@ -38,7 +35,7 @@ from judgelm.errors import ConfigError, EngineError
 
 _LOG = logging.getLogger("judgelm.openai")
 _ANNOUNCED_S = 60.0
-"""Once a pause is announced, further ones that end within this time are not."""
+"""Further pauses that end within this time of a logged one are not logged."""
 ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
 MAX_BACKOFF_S = 60.0
 _RETRYABLE = (408, 409, 425)
@@ -49,11 +46,11 @@ _MAX_MESSAGE = 400
 
 
 class PatienceError(EngineError):
-    """The rate limit of a server lasts longer than the user wants to wait."""
+    """A server's rate limit lasts longer than `patience_s`."""
 
 
 class RetriesExhaustedError(Exception):
-    """All retries of one request failed, while other requests were answered."""
+    """All retries of one request failed, while others were answered."""
 
 
 @dataclass(eq=False)
@@ -61,8 +58,8 @@ class TransientError(Exception):
     """An error that a retry may fix.
 
     Attributes:
-        pause_s: the pause that the server asked for.
-        unbilled: whether the server certainly did not answer, so that it cannot bill anything.
+        pause_s: pause that the server requested.
+        unbilled: the server certainly did not answer, so it cannot bill anything.
     """
 
     kind: ErrorKind
@@ -72,16 +69,16 @@ class TransientError(Exception):
 
 
 class Endpoint:
-    """Sends requests to one server. Lives in one event loop.
+    """Sends requests to one server, in one event loop.
 
     Args:
         options: address, timeouts, retries and prices.
         max_concurrency: maximum requests in flight.
-        cost: counts the tokens of several servers together; None makes one for this server.
+        cost: shared by several servers; None makes a new one.
 
     Attributes:
         unsupported_params: parameters that the server does not support.
-        requests: requests sent, retries included.
+        requests: number of requests sent, including retries.
         retries: retries by kind of error.
     """
 
@@ -96,31 +93,26 @@ class Endpoint:
         self._answered_at = self._announced_until = 0.0
 
     async def models(self) -> Any:
-        """The response of `GET /models`, without retries.
-
-        Raises:
-            TransientError: no usable response.
-            RefusedError: the server refuses the request.
-        """
+        """Send `GET /models` without retries."""
         return read_json(await self._send(self._client.models, "list"))
 
     @property
     def address(self) -> str:
-        """The address without secrets, for messages."""
+        """Address without secrets."""
         return self._options.address
 
     async def complete(self, api: Api, body: dict[str, Any], *, retries: int | None = None) -> Replies:
-        """The replies to one request, and the tokens billed for them.
+        """Send one request, with retries.
 
         Args:
             api: the API to use.
-            body: the request's body.
-            retries: maximum retries after a failure; None takes the options'.
+            body: of the request.
+            retries: maximum retries; None uses the options'.
 
         Raises:
-            RefusedError: the server refuses the request.
+            RefusedError: the server rejects the request.
             RetriesExhaustedError: it failed too often, while others were answered.
-            OverBudgetError: it may cost more than is left.
+            OverBudgetError: it may exceed the cost limit.
             EngineError: the endpoint does not answer at all.
         """
         max_failures = self._options.retries if retries is None else retries
@@ -147,12 +139,10 @@ class Endpoint:
                     message = f"{error.message}, {tries} tries in {time.monotonic() - began:.0f} s"
                     if self._answered_at > began:
                         raise RetriesExhaustedError(message) from error
-                    raise EngineError(
-                        f"{self._options.address} does not answer: {message}; run the same command again once it is "
-                        "back"
-                    ) from error
+                    finding = f"{self._options.address} does not answer: {message}"
+                    raise EngineError(f"{finding}; restart it, then run the same command again") from error
                 self.retries[error.kind] += 1
-                # the limiter holds back all requests for as long as the server asked
+                # the limiter also pauses all requests as long as the server requested
                 await asyncio.sleep(backoff_s if error.pause_s is None else backoff_s / 10)
             else:
                 self.unsupported_params |= unsupported
@@ -161,40 +151,35 @@ class Endpoint:
                 return answer
 
     def _announce(self, limit: TransientError, backoff_s: float, *, silent_s: float) -> None:
-        """Say how long a rate limit pauses the requests.
-
-        Args:
-            limit: the server's refusal.
-            backoff_s: the pause where the server names none.
-            silent_s: how long the server has answered nothing.
+        """Log the pause of a rate limit.
 
         Raises:
-            PatienceError: the pause outlasts the patience.
+            PatienceError: the pause exceeds `patience_s`.
         """
         pause_s = backoff_s if limit.pause_s is None else limit.pause_s
         words = f"{self._options.address}: {limit.message.rstrip('.')}"
         if silent_s + pause_s > self._options.patience_s:
             asked = "" if limit.pause_s is None else f" asks for a pause of {shown_duration(pause_s)}"
-            silent = f" has answered nothing for {shown_duration(silent_s)}" if silent_s >= 1 or not asked else ""
+            silent = f" has not answered for {shown_duration(silent_s)}" if silent_s >= 1 or not asked else ""
             raise PatienceError(
                 f"{words}; the server{' and'.join(filter(None, (silent, asked)))}, longer than "
-                f"patience_s={self._options.patience_s:g}; run the same command again after {shown_time(pause_s)} to "
-                "continue, or wait longer with --engine-arg patience_s=SECONDS"
+                f"patience_s={self._options.patience_s:g}; to continue, run the same command again after "
+                f"{shown_time(pause_s)}, or raise --engine-arg patience_s=SECONDS"
             ) from limit
         now = time.monotonic()
         if now + pause_s > self._announced_until:
             self._announced_until = now + max(pause_s, _ANNOUNCED_S)
-            why = "the server names no pause" if limit.pause_s is None else "as the server asks"
+            why = "the server states no pause" if limit.pause_s is None else "requested by the server"
             _LOG.warning("%s; waiting %s (%s)", words, shown_duration(pause_s), why)
 
     async def close(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         await self._client.close()
 
     def redact(self, error: str) -> str:
-        """An error's text in one line, without the secrets that the server may have repeated."""
+        """Return an error's text in one line, without secrets that the server may have repeated."""
         text = " ".join(error.split())
-        for secret in self._options.secrets:  # before the text is cut, which might leave the half of one
+        for secret in self._options.secrets:  # before cutting the text, which could split a secret
             text = text.replace(secret, "...")
         return text[:_MAX_MESSAGE]
 
@@ -203,14 +188,14 @@ class Endpoint:
             try:
                 return await self._request(api, body, entry)
             except BadReplyError as error:
-                message = self.redact(f"the reply is not what the API promises ({error})")
+                message = self.redact(f"invalid response ({error})")
                 raise TransientError("bad_format", message) from None  # its text may repeat the key
             except RefusedError:
                 entry.unbilled = True
                 raise
             except TransientError as error:
                 entry.unbilled = error.unbilled
-                if error.kind in ("rate_limited", "timeout"):  # an overloaded server with a queue is only late
+                if error.kind in ("rate_limited", "timeout"):  # an overloaded server may queue requests until timeout
                     long = error.pause_s is not None and error.pause_s > self._options.patience_s
                     self.limiter.overloaded(sent_at, None if long else error.pause_s)
                 raise
@@ -228,15 +213,9 @@ class Endpoint:
         return Replies(read_choices(data), entry.usage or BilledTokens())
 
     async def _send(self, resource: Any, method: str, **arguments: Any) -> str:
-        """Send one request; returns the body of a reply with status 200.
-
-        Raises:
-            TransientError: a retry may help.
-            RefusedError: a retry would not help.
-        """
         self.requests += 1
         try:
-            async with asyncio.timeout(self._options.timeout_s):  # the client's own timeout is between two bytes
+            async with asyncio.timeout(self._options.timeout_s):  # the client's timeout is per read
                 response = await getattr(resource.with_raw_response, method)(**arguments)
             text: str = response.text
             return text
@@ -258,7 +237,6 @@ class Endpoint:
     def _classify(
         self, status: int, message: str, *, code: str = "", param: str = "", pause_s: float | None = None
     ) -> TransientError | RefusedError:
-        """The error by whether a retry may help."""
         message = self.redact(message)
         refused = RefusedError(status, message, code, param)
         if refused.fatal or refused.exceeds_rate_limit or refused.refuses_system_message:
@@ -271,11 +249,6 @@ class Endpoint:
 
 
 def _client(options: EndpointOptions) -> openai.AsyncOpenAI:
-    """The client; a user and password go into a header, since the client's log shows addresses.
-
-    Raises:
-        ConfigError: a proxy in the environment cannot be used.
-    """
     way_out = "fix or unset HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
     try:
         for name, proxy in getproxies().items():
@@ -284,7 +257,7 @@ def _client(options: EndpointOptions) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(
             base_url=options.address,
             api_key=options.key or _NO_KEY,
-            default_headers=options.auth_header,
+            default_headers=options.auth_header,  # not in the URL, which the client logs
             timeout=options.timeout_s,
             max_retries=0,
         )

@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's API: vLLM's, llama.cpp's, Ollama's, or GPT-4 itself; or several of one model.
+"""The engine for OpenAI-compatible servers: vLLM, llama.cpp, Ollama, OpenAI, or several servers of one model.
 
 A thread runs an event loop with one task per request in flight; `submit` and `collect` are its synchronous ends.
 """
@@ -33,8 +33,8 @@ from judgelm.records import Completion, FinishReason, Request, Sampling
 _QUEUED_PER_SLOT = 4
 _CHAT_WRAPPING_TOKENS = 64
 _IN_REASONING = (
-    "the server put the whole reply into reasoning_content and left content empty: its reasoning parser (vLLM: "
-    "--reasoning-parser) does not fit the model; if the model does not think, judge with --thinking off"
+    "the whole reply is in reasoning_content: the server's reasoning parser (vLLM: --reasoning-parser) does not fit "
+    "the model; if the model does not think, pass --thinking off"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ROLE_HEAD = re.compile(
@@ -44,16 +44,7 @@ _ROLE_HEAD = re.compile(
 
 
 class OpenAIEngine:
-    """Sends requests to a server, as many at once as it takes.
-
-    Args:
-        options: the model as the server calls it; `engine_args` name the server.
-
-    Raises:
-        ConfigError: an argument that is wrong, unknown or without meaning here.
-        ModelError: wrong API, key, model or tokenizer.
-        EngineError: the server cannot be reached.
-    """
+    """Sends concurrent requests to servers."""
 
     def __init__(self, options: EngineOptions) -> None:
         own = self._options = endpoint_options(options)
@@ -73,8 +64,7 @@ class OpenAIEngine:
         except BaseException as error:
             loop.close(pool.close())
             if isinstance(error, OverBudgetError):
-                message = f"max_cost_usd is too small to test what {own.address} supports: {error}"
-                raise ConfigError(message) from None
+                raise ConfigError(f"max_cost_usd is too small to test {own.address}: {error}") from None
             raise
         self.supports_grammar = server.supports_grammar
         self._truncator = None if tokenizer is None else Truncator(tokenizer, window or 0, thinking=self.thinking.mode)
@@ -89,21 +79,16 @@ class OpenAIEngine:
 
     @property
     def supports_images(self) -> bool:
-        """True if images can be sent; only the server knows whether the model uses them."""
+        """True if images can be sent; the model may still ignore them."""
         return self._options.api != "completions"
 
     @property
     def max_in_flight(self) -> int:
-        """Enough that requests are always queued, however many finish between two calls."""
+        """Enough to keep requests queued between two calls."""
         return _QUEUED_PER_SLOT * self._pool.max_concurrency
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Start requests.
-
-        Raises:
-            EngineError: the engine is closed, or a request asks for an adapter, or for a grammar that the server does
-                not support; then no request was started.
-        """
+        """Start requests."""
         if self._loop is None:
             raise EngineError("the openai engine is closed; load it again")
         for request in requests:
@@ -118,11 +103,7 @@ class OpenAIEngine:
                 self._start(self._loop, self._serial, *prepared)
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Wait until a request is finished or the time is up.
-
-        Raises:
-            EngineError: the endpoint no longer answers, or no longer accepts the key or the model.
-        """
+        """Wait until a request is finished or the time is up."""
         until = time.monotonic() + timeout_s
         completions: list[Completion] = []
         while self._in_flight:
@@ -133,7 +114,7 @@ class OpenAIEngine:
                 break
             if isinstance(result, BaseException):
                 self._error = result
-            elif self._in_flight.get(result.key) == serial:  # else it was aborted after it had finished
+            elif self._in_flight.get(result.key) == serial:  # else it was aborted after it finished
                 del self._in_flight[result.key]
                 completions.append(result)
         if self._error is not None and not completions:
@@ -141,18 +122,18 @@ class OpenAIEngine:
         return completions
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Nothing: replies are requested as a whole."""
+        """Return nothing: replies are not streamed."""
         return {}
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Forget requests, and cancel them at the server."""
+        """Drop requests and cancel them at the server."""
         for key in keys:
             serial = self._in_flight.pop(key, None)
             if serial is not None and self._loop is not None:
                 self._loop.cancel(serial)
 
     def describe(self) -> dict[str, Any]:
-        """The server's address, its name for the model, and the API in use."""
+        """See `Engine`."""
         described: dict[str, Any] = {
             "engine": "openai",
             "model": {"path": self._model},
@@ -168,8 +149,8 @@ class OpenAIEngine:
     def stats(self) -> dict[str, Any]:
         """Requests, retries, billed tokens and cost.
 
-        `cost_usd` is what the server stated. `cost_usd_at_most` adds the maximum for `replies_of_unknown_cost`: replies
-        cut off, late or without usage. Cached tokens count in full.
+        `cost_usd` is the cost stated by the server. `cost_usd_at_most` adds the maximum of `replies_of_unknown_cost`:
+        cut off, late, or without usage. Cached tokens count in full.
         """
         stats = self._pool.stats()
         notes = [*stats.get("notes", ()), *(self._truncator.notes if self._truncator else ())]
@@ -180,21 +161,18 @@ class OpenAIEngine:
         return stats | ({"notes": list(dict.fromkeys(notes))} if notes else {})
 
     def close(self) -> None:
-        """Cancel all requests, drop the connections, end the thread."""
+        """Cancel all requests, close the connections and end the thread."""
         loop, self._loop = self._loop, None
         self._in_flight.clear()
         if loop is not None:
             loop.close(self._pool.close())
 
     def _prepared(self, request: Request) -> tuple[Request, RenderedPrompt] | Completion:
-        """The request as it is sent, or a failed completion where it cannot be sent."""
         prompt = request.prompt
         surrogate = _SURROGATE.search("".join(span.text for span in prompt.spans) + prompt.prefill)
         if surrogate is not None:
             code = f"U+{ord(surrogate[0]):04X}"
-            return Completion.failed(
-                request.key, f"the prompt holds half a character ({code}), which cannot be sent; fix the input"
-            )
+            return Completion.failed(request.key, f"the prompt contains half a character ({code}); fix the input")
         tokenized = None
         if self._truncator is not None and not prompt.images:
             prepared = prepare_request(self._truncator, request)
@@ -256,7 +234,7 @@ class OpenAIEngine:
         )
 
     def _reply(self, choice: Choice, rendered: RenderedPrompt, sampling: Sampling) -> tuple[str, FinishReason]:
-        """As `reply_of`, without the end tokens that the server left in; the replies with some are counted."""
+        """As `reply_of`, without end tokens; replies that had some are counted."""
         if head := _ROLE_HEAD.match(choice.text or ""):
             self._left_tokens[head[0].strip()] += 1
             choice = replace(choice, text=(choice.text or "")[head.end() :])
@@ -268,21 +246,16 @@ class OpenAIEngine:
     def _check(self, request: Request) -> None:
         if request.sampling.grammar is not None and not self.supports_grammar:
             raise EngineError(
-                f"{self._options.address} does not constrain replies to a grammar (vLLM's server does); leave it out"
+                f"{self._options.address} does not support grammars (a vLLM server does); leave the grammar out"
             )
         if request.adapter is not None:
-            raise EngineError("the openai engine has no adapters; serve one as a model and pass its name as --model")
+            raise EngineError("the openai engine has no adapters; serve the adapter as a model and pass it as --model")
         if not self.supports_images:
-            refuse_images(request, "/completions takes only text; pass --engine-arg api=auto")
-        if (
-            request.prompt.chat
-            and self._options.api == "completions"
-            and not (self._truncator and self._server.accepts_token_ids)
-        ):
-            raise EngineError(
-                "a chat prompt needs the model's chat template on /completions: pass --engine-arg tokenizer=..., "
-                "or --engine-arg api=auto"
-            )
+            refuse_images(request, "/completions only accepts text; pass --engine-arg api=auto")
+        renders_chat = self._truncator is not None and self._server.accepts_token_ids
+        if request.prompt.chat and self._options.api == "completions" and not renders_chat:
+            way_out = "pass --engine-arg tokenizer=... or --engine-arg api=auto"
+            raise EngineError(f"chat prompts on /completions need the model's chat template: {way_out}")
 
     def _too_long_hint(self) -> str:
         if self._truncator is None:
@@ -295,9 +268,9 @@ def _failed(request: Request, rendered: RenderedPrompt, why: str, reason: Finish
 
 
 def _window(tokenizer: Any, server: ServerCapabilities, options: EngineOptions) -> int:
-    """The smallest window of user, server and tokenizer, minus the tokens that a chat server adds to a plain prompt."""
+    """Smallest window of user, server and tokenizer, minus the chat server's wrapping."""
     stated = (options.max_model_len, server.window, tokenizer.model_max_length)
     known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
     if not known:
-        raise ConfigError("neither server nor tokenizer states the model's window; pass --max-model-len")
+        raise ConfigError("unknown context window; pass --max-model-len")
     return min(known) - (_CHAT_WRAPPING_TOKENS if server.api == "chat" else 0)

@@ -1,9 +1,4 @@
-"""Options of the OpenAI-compatible engine, and what enforces them: the cost tracker and the limiter of requests.
-
-The maximum cost of a request counts while it is in flight. It counts for good where the reply was cut off, came too
-late or stated no usage, since the server may bill it nevertheless. The limit of concurrent requests grows while replies
-come, and is halved when the server is overloaded (additive increase, multiplicative decrease, as in TCP).
-"""
+"""Options of the OpenAI-compatible engine."""
 
 import base64
 import os
@@ -25,39 +20,37 @@ _NEEDS_KEY = re.compile(
     r"|together\.(?:ai|xyz)|groq\.com|deepseek\.com|x\.ai|cohere\.(?:ai|com)|fireworks\.ai|perplexity\.ai|router\.huggingface\.co)$",
     re.IGNORECASE,
 )
-"""Hosts of companies whose APIs answer nobody without a key."""
+"""Hosts that always need a key."""
 _SERVER_DECIDES = {
     "dtype": "the server decides it; leave it at auto",
     "device": "the server decides it; leave it at auto",
-    "adapter": "serve the adapter as a model of its own and pass its name as --model",
+    "adapter": "serve the adapter as a model and pass its name as --model",
     "quantization": "the server decides how its weights are stored",
-    "max_num_batched_tokens": "the server batches itself; --engine-arg concurrency=... limits the requests at once",
+    "max_num_batched_tokens": "the server decides it; to limit concurrent requests, use --engine-arg concurrency=N",
 }
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
 class EndpointOptions:
-    """The engine's own arguments (`--engine-arg name=value`).
+    """Arguments of the openai engine (`--engine-arg name=value`).
 
     Attributes:
-        base_url: address of the API, with its `/v1`; default: OPENAI_BASE_URL. There is no other default: OpenAI itself
-            is `https://api.openai.com/v1`. Several addresses, separated by commas, are servers that hold the same model
-            and share the load.
-        api_key_env: environment variable that holds the key; local servers usually need none.
-        api: `completions` takes plain text, `chat` takes messages; `auto` asks the server which it has.
-        concurrency: maximum requests in flight at each server; lowered while the server is overloaded.
-        timeout_s: for one request, from sending it to the last byte of the reply.
-        retries: how often a request is sent again after an error other than a rate limit.
-        backoff_s: approximate wait before the first retry; it doubles with each further one.
-        patience_s: how long a rate limit may keep all requests waiting. A server that asks for a longer pause ends the
-            run immediately, and the same command resumes it.
-        tokenizer: folder or hub id of the model's tokenizer, to measure and truncate prompts.
-        price_in: USD per million tokens of prompts; needs `price_out`.
-        price_out: USD per million tokens of replies.
-        max_cost_usd: cost limit; no request is sent that may exceed it; needs the prices.
-        candidate_samples: replies sampled where the server gives no log-probabilities.
-        when_down: handling of requests that no server answers: `stop` ends the run, and the same command resumes it;
-            `fail` fails them one by one, for a server that must stay up.
+        base_url: address of the API, with `/v1`; default: OPENAI_BASE_URL. OpenAI is `https://api.openai.com/v1`.
+            Separate several servers of the same model with commas.
+        api_key_env: environment variable with the key; local servers usually need none.
+        api: `completions` for plain text, `chat` for messages; `auto` tests the server.
+        concurrency: maximum requests in flight per server; reduced while the server is overloaded.
+        timeout_s: per request, until the last byte of the reply.
+        retries: maximum retries after errors other than rate limits.
+        backoff_s: approximate wait before the first retry; doubles each time.
+        patience_s: maximum wait for a rate limit. A longer pause ends the run immediately; the same command resumes it.
+        tokenizer: folder or hub id of the model's tokenizer, to truncate prompts.
+        price_in: USD per million prompt tokens; needs `price_out`.
+        price_out: USD per million reply tokens.
+        max_cost_usd: cost limit. Requests that may exceed it are not sent; needs the prices.
+        candidate_samples: replies to sample if the server returns no log-probabilities.
+        when_down: if no server answers, `stop` ends the run, which the same command resumes; `fail` fails the request,
+            for servers that must stay up.
     """
 
     base_url: str = field(default_factory=lambda: os.environ.get("OPENAI_BASE_URL", "").strip())
@@ -77,25 +70,25 @@ class EndpointOptions:
 
     @property
     def servers(self) -> tuple["EndpointOptions", ...]:
-        """The options for each server."""
+        """The options of each server."""
         urls = dict.fromkeys(stripped for url in self.base_url.split(",") if (stripped := url.strip()))
         return tuple(replace(self, base_url=url) for url in urls)
 
     @property
     def key(self) -> str | None:
-        """The key from the environment; never shown."""
+        """The key from the environment."""
         return os.environ.get(self.api_key_env, "").strip() or None
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Key and passwords, which must appear in no log and no error."""
+        """Key and passwords, which must not appear in logs and errors."""
         passwords = [urlsplit(server.base_url).password for server in self.servers]
         secrets = (self.key, *passwords, *(password and unquote(password) for password in passwords))
         return tuple(secret for secret in secrets if secret)
 
     @property
     def auth_header(self) -> dict[str, str] | None:
-        """The header for a user and password in the URL."""
+        """Header for a user and password in the URL."""
         parts = urlsplit(self.base_url)
         if parts.username is None:
             return None
@@ -103,14 +96,14 @@ class EndpointOptions:
         return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
     def rejected_key(self, status: int) -> str:
-        """The message for a 401 or 403, without the server's text, since some servers repeat the key."""
+        """Message for a 401 or 403. Without the server's text, because some servers repeat the key."""
         if self.key is None:
             return f"{self.address} needs a key (HTTP {status}): set the environment variable {self.api_key_env}"
         return f"{self.address} rejects the key in {self.api_key_env} (HTTP {status}); set another one"
 
     @property
     def address(self) -> str:
-        """The URLs without user and password, for messages."""
+        """URLs without user and password, for messages."""
         urls = [urlsplit(server.base_url) for server in self.servers]
         return ",".join(url._replace(netloc=url.netloc.rpartition("@")[2]).geturl().rstrip("/") for url in urls)
 
@@ -119,7 +112,7 @@ _ARGUMENTS = TypeAdapter(EndpointOptions)
 
 
 def endpoint_options(options: EngineOptions) -> EndpointOptions:
-    """The engine's own arguments, checked.
+    """Check the engine's arguments.
 
     Raises:
         ConfigError: an argument is wrong or unknown, or an option is set that the server decides.
@@ -133,8 +126,8 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
         raise ConfigError(_finding(error)) from error
     if not endpoint.base_url.strip():
         raise ConfigError(
-            "the openai engine needs the server's address: --engine-arg base_url=http://localhost:8000/v1, or the "
-            "environment variable OPENAI_BASE_URL (OpenAI itself: https://api.openai.com/v1)"
+            "the openai engine needs an address: --engine-arg base_url=http://localhost:8000/v1, or the environment "
+            "variable OPENAI_BASE_URL (for OpenAI: https://api.openai.com/v1)"
         )
     for server in endpoint.servers or (endpoint,):
         _check_address(server.base_url)
@@ -144,17 +137,14 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
     if endpoint.max_cost_usd is not None and endpoint.price_in is None:
         raise ConfigError("max_cost_usd needs --engine-arg price_in=... and price_out=... (USD per million tokens)")
     if options.max_model_len is not None and endpoint.tokenizer is None:
-        raise ConfigError(
-            "--max-model-len needs --engine-arg tokenizer=... with the openai engine, to measure prompts; give the "
-            "model's tokenizer, or leave it out"
-        )
+        raise ConfigError("--max-model-len needs --engine-arg tokenizer=... with the openai engine, to measure prompts")
     return endpoint
 
 
 def _check_address(url: str) -> None:
     shown = " ".join(re.sub("^(https?://)?.*@", r"\1", url, flags=re.DOTALL).split())  # without a password, in one line
     if "?" in url or "#" in url:
-        start = "..." if "@" in url else re.split("[?#]", shown)[0]  # either side of it may be part of a password
+        start = "..." if "@" in url else re.split("[?#]", shown)[0]  # both sides may be part of a password
         raise ConfigError(f"base_url={start}: leave out everything from the first ? or #")
     try:
         parts = urlsplit(url)
@@ -167,19 +157,14 @@ def _check_address(url: str) -> None:
 
 def _check_key(endpoint: EndpointOptions) -> None:
     if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", endpoint.api_key_env) is None:
-        raise ConfigError("api_key_env is the name of an environment variable that holds the key, not the key itself")
+        raise ConfigError("api_key_env must be the name of an environment variable with the key, not the key itself")
     if endpoint.key is not None and re.fullmatch("[ -~]+", endpoint.key) is None:
-        raise ConfigError(
-            f"the environment variable {endpoint.api_key_env} holds no valid key: a key is one line of "
-            "ASCII text; set it again"
-        )
+        raise ConfigError(f"the key in {endpoint.api_key_env} is not one line of ASCII text; set it again")
     for server in endpoint.servers:
         host = urlsplit(server.base_url).hostname or ""
         if endpoint.key is None and server.auth_header is None and _NEEDS_KEY.search(host):
-            raise ConfigError(
-                f"{server.address} needs a key: set the environment variable {endpoint.api_key_env}, or name another "
-                "one with --engine-arg api_key_env=NAME"
-            )
+            way_out = f"set the environment variable {endpoint.api_key_env}, or pass --engine-arg api_key_env=NAME"
+            raise ConfigError(f"{server.address} needs a key: {way_out}")
 
 
 def _finding(error: ValidationError) -> str:
@@ -188,5 +173,5 @@ def _finding(error: ValidationError) -> str:
     known = ", ".join(option.name for option in fields(EndpointOptions))
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"the openai engine has no argument {name!r}; available: {known}"
-    shown = "" if name.startswith(("base_url", "api_key_env")) else f"={first['input']!r}"  # these may hold a secret
+    shown = "" if name.startswith(("base_url", "api_key_env")) else f"={first['input']!r}"  # may contain a secret
     return f"openai engine argument {name}{shown}: {first['msg']}; available: {known}"

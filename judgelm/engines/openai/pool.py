@@ -1,7 +1,7 @@
-"""Several servers that hold the same model, used as one; or a single server.
+"""Several servers of the same model, used as one.
 
-A request goes to the server with the fewest requests in flight. A server that does not answer is left out for a while,
-and its requests go to the others; then a single request tests whether it is back.
+A request goes to the server with the fewest requests in flight. A server that does not answer is skipped for a while
+and its requests are rerouted; then one request probes it.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ _MAX_DOWN_S = 60.0
 
 @dataclass(eq=False, slots=True)
 class _Member:
-    """One server.
+    """A server.
 
     Attributes:
-        failures: how often in a row it was left out.
-        down_until: time before which it gets no request while another server can.
+        failures: consecutive failures.
+        down_until: until then it is used only if no other server is available.
     """
 
     endpoint: Endpoint
@@ -38,11 +38,11 @@ class _Member:
     down_until: float = 0.0
 
     def is_available(self, now: float) -> bool:
-        """True if it may get a request: it works, or no other request tests whether it is back."""
+        """True if it works, or may be probed now."""
         return self.failures == 0 or (now >= self.down_until and self.in_flight == 0)
 
     def mark_down(self) -> None:
-        """Leave it out for a while; all its failed requests together count once."""
+        """Skip the server for a while. Simultaneous failures count once."""
         now = time.monotonic()
         if now >= self.down_until:
             self.failures += 1
@@ -50,15 +50,7 @@ class _Member:
 
 
 class EndpointPool:
-    """Sends each request to one of the servers. Lives in one event loop.
-
-    Args:
-        options: of all servers; `base_url` holds their addresses.
-        max_concurrency: maximum requests in flight at each server.
-
-    Attributes:
-        cost: of all servers together.
-    """
+    """Distributes requests over servers, in one event loop."""
 
     def __init__(self, options: EndpointOptions, max_concurrency: int) -> None:
         self._options = options
@@ -68,7 +60,7 @@ class EndpointPool:
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """The servers, in the order of their addresses."""
+        """The servers in the order of their addresses."""
         return [member.endpoint for member in self._members]
 
     @property
@@ -78,11 +70,11 @@ class EndpointPool:
 
     @property
     def unsupported_params(self) -> frozenset[str]:
-        """Parameters that a server does not support."""
+        """Parameters that any server does not support."""
         return frozenset().union(*(endpoint.unsupported_params for endpoint in self.endpoints))
 
     def stats(self) -> dict[str, Any]:
-        """Requests, retries, concurrency and cost, as `Engine.stats` states them."""
+        """Requests, retries, concurrency and cost, for `Engine.stats`."""
         retries: Counter[ErrorKind] = sum((endpoint.retries for endpoint in self.endpoints), Counter())
         rerouted = {"moved_to_another_server": self._rerouted} if len(self._members) > 1 else {}
         return {
@@ -96,18 +88,11 @@ class EndpointPool:
         }
 
     def mark_down(self, index: int) -> None:
-        """Leave out a server that did not answer during discovery."""
+        """Skip a server that did not answer during discovery."""
         self._members[index].mark_down()
 
     async def complete(self, api: Api, body: dict[str, Any]) -> Replies:
-        """As `Endpoint.complete`; a server's failure is an error only where no other server answers.
-
-        Raises:
-            RefusedError: a server refuses the request; where the reason is the server itself, all of them do.
-            RetriesExhaustedError: it failed too often, while others were answered.
-            OverBudgetError: it may cost more than is left.
-            EngineError: no server answers at all.
-        """
+        """See `Endpoint.complete`. It fails only if no server answers."""
         if len(self._members) == 1:
             return await self._members[0].endpoint.complete(api, body)
         for attempt in range(self._options.retries + 1):
@@ -132,15 +117,14 @@ class EndpointPool:
                 break
         assert error is not None, "each attempt tries at least one server"
         if isinstance(error, EngineError):
-            raise EngineError(f"none of {len(self._members)} servers answers; the last one: {error}") from error
+            raise EngineError(f"none of {len(self._members)} servers answers; last error: {error}") from error
         raise error
 
     async def close(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         await asyncio.gather(*(endpoint.close() for endpoint in self.endpoints))
 
     def _next(self, tried: Sequence[_Member]) -> _Member | None:
-        """The available server with the fewest requests in flight; if none is available, the first one due."""
         now = time.monotonic()
         left = [member for member in self._members if member not in tried]
         available = [member for member in left if member.is_available(now)]
@@ -149,7 +133,6 @@ class EndpointPool:
         return min(left, key=lambda member: member.down_until, default=None)
 
     async def _complete_at(self, member: _Member, api: Api, body: dict[str, Any]) -> Replies:
-        """Try one server once; it is left out where it does not answer."""
         member.in_flight += 1
         try:
             answer = await member.endpoint.complete(api, body, retries=0)

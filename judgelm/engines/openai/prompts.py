@@ -1,4 +1,9 @@
-"""Render prompts for a server."""
+"""Render prompts for a server.
+
+With the model's tokenizer, prompts are truncated as for local engines, and /completions gets the same token ids.
+Without it, prompts cannot be truncated, and common special tokens in the text are sanitized because the server's
+tokenizer would parse them.
+"""
 
 import re
 from dataclasses import dataclass, replace
@@ -28,11 +33,11 @@ class RenderedPrompt:
     """A prompt ready to be sent.
 
     Attributes:
-        api: the API that takes it.
-        content: token ids or text for completions, messages for chat; a message with images is a list of its parts.
-        text: the text that the model reads; empty for chat, where only the server knows it.
-        templated: whether a chat template has put special tokens into `text`.
-        prefill: the forced beginning of the reply, where it is the last message.
+        api: the API that it is for.
+        content: token ids or text for completions, messages for chat.
+        text: the text that the model reads; empty for chat.
+        templated: a chat template has put special tokens into `text`.
+        prefill: forced beginning of the reply, sent as the last message.
     """
 
     api: Api
@@ -48,9 +53,9 @@ class PromptRenderer:
     """Renders prompts for one server.
 
     Args:
-        api: `completions` if the server has it and the user wants it; chat prompts go there only with a tokenizer.
-        truncator: the length policy, where the tokenizer is known.
-        accepts_token_ids: whether the server's /completions accepts token ids.
+        api: `completions` if available and wanted; chat prompts use it only with a tokenizer.
+        truncator: if the tokenizer is known.
+        accepts_token_ids: the server's /completions accepts token ids.
     """
 
     def __init__(self, api: Api, truncator: Truncator | None, *, accepts_token_ids: bool) -> None:
@@ -60,17 +65,8 @@ class PromptRenderer:
         self._sanitizer = Sanitizer(_SPECIAL, exact=True)
 
     def render(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
-        """The prompt as it is sent; one with images as chat messages, since only those can hold images.
-
-        Args:
-            prompt: the prompt.
-            tokenized: the truncated prompt, where the tokenizer is known and the prompt has no images, whose tokens
-                only the server knows.
-
-        Raises:
-            ImageError: an image cannot be read.
-        """
-        # without ids the server would add a second beginning-of-text token before a template's own
+        """Render a prompt. Prompts with images always become chat messages."""
+        # without ids the server would add a second begin token before the template's
         if self._api == "completions" and not prompt.images and (self._accepts_token_ids or not prompt.chat):
             return self._for_completions(prompt, tokenized)
         spans, sanitized = sanitized_spans(prompt.spans, self._sanitize)
@@ -85,13 +81,13 @@ class PromptRenderer:
         )
 
     def continue_from(self, rendered: RenderedPrompt, reply: str) -> list[int] | str:
-        """The content of a completion request that continues from the beginning of a reply."""
+        """Return the content of a completion request that continues a reply."""
         if isinstance(rendered.content, str):
             return rendered.content + reply
         assert self._truncator is not None, "token ids need a tokenizer"
         ids: list[int] = [token for token in rendered.content if isinstance(token, int)]
         whole = self._truncator.encode(rendered.text + reply, chat=rendered.templated)
-        # a token across the boundary would change the prompt's tokens: then the reply is tokenised by itself
+        # if a token would span the boundary, the reply is tokenised separately
         return whole if whole[: len(ids)] == ids else ids + self._truncator.ids(reply)
 
     def _for_completions(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
@@ -117,7 +113,6 @@ class PromptRenderer:
 
 
 def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, Any]]:
-    """The prompt's messages; plain text is one message of the user."""
     if images := [span.text for span in spans if span.kind == "image"]:
         messages = chat_parts(spans if chat else tuple(replace(span, role="user") for span in spans))
         urls = iter([image_url(image) for image in images])
@@ -130,7 +125,6 @@ def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, Any]]:
 
 
 def _truncated(spans: tuple[Span, ...], truncations: tuple[Truncation, ...], truncator: Truncator) -> tuple[Span, ...]:
-    """The spans with their answers truncated by the length policy."""
     left_out = {(truncation.answer, step) for truncation in truncations for step in truncation.steps}
     places = [place for span in spans if (place := span.step) is not None and place.rank]
     spans = elided(spans, [place for place in places if (place.answer, place.step) in left_out])

@@ -1,8 +1,8 @@
-"""Reads the pause that a server asks for: in headers, or in the words of its error.
+"""Rate limits: read the pause that a server requests, and limit concurrent requests.
 
-Forms: OpenAI ("Please try again in 6m0s", `x-ratelimit-reset-requests: 1m2.5s`), Azure ("Please retry after 26
-seconds"), Google (`"retryDelay": "34s"`), Anthropic (`anthropic-ratelimit-requests-reset`, an ISO date), OpenRouter
-(headers within the body, with a time in milliseconds), Cerebras (`x-ratelimit-reset-requests-day`).
+Pauses are stated in headers or error texts. OpenAI: "Please try again in 6m0s", `x-ratelimit-reset-requests: 1m2.5s`.
+Azure: "Please retry after 26 seconds". Google: `"retryDelay": "34s"`. Anthropic: `anthropic-ratelimit-requests-reset`,
+an ISO date. OpenRouter: headers in the body, time in milliseconds. Cerebras: `x-ratelimit-reset-requests-day`.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ _FIELD = re.compile(r"""["']((?:[\w-]*ratelimit|retry[-_]after)[\w-]*)["']\s*:\s
 _MAX_BODY = 10_000
 _UNIT_S = {"ms": 0.001, "mi": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MAX_PAUSE_S = 1e9
-"""30 years. A larger number is a point in time, in seconds or milliseconds since 1970."""
+"""30 years. A larger number is a time since 1970, in seconds or milliseconds."""
 
 
 def stated_pause_s(headers: Mapping[str, str], body: str = "", *, limited: bool = True) -> float | None:
-    """Seconds after which the server asks for the next request; None where it names no time.
+    """Return the pause in seconds until the next request, or None if the server states none.
 
-    What a server says in words is the pause until the next request; its reset is where the whole limit is free again.
+    A pause in the error text precedes a reset, which is when the whole limit is free again.
 
     Args:
-        headers: of the response, whose names are compared in lower case.
-        body: of the response; gateways put the headers of their upstream into it.
-        limited: whether the response is a refusal for a rate limit, so that the resets of the limits count.
+        headers: of the response.
+        body: of the response; gateways include their upstream's headers.
+        limited: the response is a rate limit error, so resets count.
     """
     body = body[:_MAX_BODY]
     fields = {name.lower().replace("_", "-"): value for name, value in _FIELD.findall(body)}
@@ -58,17 +58,17 @@ def stated_pause_s(headers: Mapping[str, str], body: str = "", *, limited: bool 
 
 
 def _counts(name: str, fields: Mapping[str, str]) -> bool:
-    """True for the reset of a limit, unless the server states that something of it remains."""
+    """True for the reset of a limit with nothing remaining."""
     remaining = fields.get(name.replace("reset", "remaining"), "0")
     return "ratelimit" in name and "reset" in name and not re.fullmatch(r"0*[1-9]\d*", remaining.strip())
 
 
 def _seconds(text: str) -> float | None:
-    """`2`, `1.5s`, `6m0s`, `2 hours`, an HTTP date, an ISO date or a time since 1970; None for anything else."""
+    """Parse `2`, `1.5s`, `6m0s`, `2 hours`, an HTTP date, an ISO date or a time since 1970."""
     text = text.strip()
     try:
         seconds = _duration(text) if re.fullmatch(rf"{_NUMBER}|{_PARTS}", text, _FLAGS) else _date(text) - time.time()
-    except (ValueError, OverflowError):  # no date, a year 99999
+    except (ValueError, OverflowError):  # not a date, or a year such as 99999
         return None
     return max(0.0, seconds) if seconds < _MAX_PAUSE_S else None
 
@@ -102,15 +102,14 @@ def shown_duration(seconds: float) -> str:
 
 
 def shown_time(seconds: float) -> str:
-    """The local time after so many seconds, with the date and the zone."""
+    """Local time after so many seconds, with date and zone."""
     return datetime.fromtimestamp(time.time() + seconds).astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
 class AdaptiveLimiter:
-    """Limits concurrent requests, and holds all back while the server has asked for a pause.
+    """Limits concurrent requests up to `max_limit`, and pauses all of them when the server asks.
 
-    Args:
-        max_limit: upper bound of `limit`.
+    The limit grows with successes and is halved on overload (additive increase, multiplicative decrease, as in TCP).
     """
 
     def __init__(self, max_limit: int) -> None:
@@ -123,7 +122,7 @@ class AdaptiveLimiter:
         self._room = asyncio.Event()
 
     async def __aenter__(self) -> float:
-        """Wait for room; returns the time at which the request is sent."""
+        """Wait for a slot; return the time at which the request is sent."""
         while True:
             pause_s = self._closed_until - time.monotonic()
             if pause_s > 0:
@@ -136,7 +135,7 @@ class AdaptiveLimiter:
                 return time.monotonic()
 
     async def __aexit__(self, *_: object) -> None:
-        """Make room without awaiting anything: a cancelled request must not keep its slot."""
+        """Free the slot without awaiting, so that a cancelled request cannot keep it."""
         self._in_flight -= 1
         self._room.set()
 
@@ -148,11 +147,11 @@ class AdaptiveLimiter:
             self._successes = 0
 
     def overloaded(self, sent_at: float, pause_s: float | None) -> None:
-        """Halve the limit, since the server refused a request for its load.
+        """Halve the limit.
 
         Args:
-            sent_at: when the refused request was sent; those sent before the last halving do not count again.
-            pause_s: the pause that the server asked for.
+            sent_at: when the rejected request was sent; requests sent before the last halving do not count.
+            pause_s: pause that the server requested.
         """
         now = time.monotonic()
         if sent_at >= self._halved_at:

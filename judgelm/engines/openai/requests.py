@@ -1,11 +1,7 @@
-"""Renders a prompt for an endpoint, builds the request body, and adapts it to what the server refuses.
+"""Build request bodies, and adapt them to what the server rejects.
 
-With the model's tokenizer the length policy of the local engines applies, and /completions gets exactly the token ids
-that they would read. Without it nothing can be measured or truncated; common special tokens in the text are sanitized,
-since a server's tokenizer would read them as such.
-
-There is no list of servers and their parameters: each server names the unknown field itself, in a 400. A parameter
-whose removal helped is left out of all later requests.
+There is no table of servers and their parameters: a server names the unknown field in its 400 response. A parameter
+whose removal helped is left out of later requests.
 """
 
 import re
@@ -39,14 +35,14 @@ _OUT_OF_RANGE = re.compile(r"at most|maximum|minimum|less than|greater than|betw
 
 
 def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
-    """The body for `sampling.n` replies by OpenAI's reference; see `without_unsupported` for other servers."""
+    """Build the body for `sampling.n` replies, as in OpenAI's reference."""
     body: dict[str, Any] = {
         "model": model,
         "prompt" if prompt.api == "completions" else "messages": prompt.content,
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
     }
-    if sampling.stop and not sampling.include_stop:  # a server removes them from the reply
+    if sampling.stop and not sampling.include_stop:  # servers remove them from the reply
         body["stop"] = list(sampling.stop)
     if sampling.n > 1:
         body["n"] = sampling.n
@@ -64,7 +60,7 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
 
 @dataclass(eq=False)
 class RefusedError(Exception):
-    """The server refused a request for its content, not for its load; a retry would not help."""
+    """The server rejected a request for its content, not for load; retrying does not help."""
 
     status: int
     message: str
@@ -73,23 +69,23 @@ class RefusedError(Exception):
 
     @property
     def too_long(self) -> bool:
-        """True if the prompt does not fit into the model's window."""
+        """True if the prompt does not fit the model's window."""
         text = self.code + " " + self.message
         return self.status in (400, 413, 422) and ("context_length" in text or bool(_TOO_LONG.search(text)))
 
     @property
     def refuses_system_message(self) -> bool:
-        """True if the model's chat template takes no system message; llama.cpp's server says so with a 500."""
+        """True if the chat template has no system message; llama.cpp answers with status 500."""
         return self.status in (400, 422, 500) and bool(_NO_SYSTEM.search(self.message))
 
     @property
     def fatal(self) -> bool:
-        """True if every other request would be refused as well: key, money, quota, model."""
+        """True if every request would be rejected: key, money, quota or model."""
         return self.status in (401, 402, 403, 404) or self.code == "insufficient_quota"
 
     @property
     def exceeds_rate_limit(self) -> bool:
-        """True if this single request has more tokens than the rate limit allows (OpenAI's words)."""
+        """True if this request alone exceeds the rate limit (OpenAI's wording)."""
         return self.status == 429 and "request too large" in self.message.lower()
 
     def __str__(self) -> str:
@@ -97,12 +93,7 @@ class RefusedError(Exception):
 
 
 def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | None:
-    """The parameter to leave out, so that the server may take the request; None where none is named.
-
-    Args:
-        refused: the server's refusal.
-        body: the refused request.
-    """
+    """Return the parameter to leave out before sending the request again; None if the server names none."""
     has_system = any(message["role"] == "system" for message in body.get("messages", ()))
     if has_system and refused.refuses_system_message:
         return SYSTEM_MESSAGE
@@ -115,15 +106,15 @@ def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | N
     if "logprobs" in body and any(_names(refused, name) for name in _LOGPROBS):
         many = max(int(body["logprobs"]), body.get("top_logprobs", 0)) > FEW_TOP_LOGPROBS
         return "many_logprobs" if many else "logprobs"
-    if "n" in body and "one completion choice" in refused.message:  # llama.cpp's words
+    if "n" in body and "one completion choice" in refused.message:  # llama.cpp
         return "n"
-    if _OUT_OF_RANGE.search(refused.message):  # the server has the parameter, and this request alone is wrong
+    if _OUT_OF_RANGE.search(refused.message):  # the parameter is supported, but its value is not
         return None
     return next((name for name in _PLAIN if name in body and _names(refused, name)), None)
 
 
 def without_unsupported(body: Mapping[str, Any], unsupported: Collection[str]) -> dict[str, Any]:
-    """The body without the unsupported parameters, or with their replacements."""
+    """Return the body without unsupported parameters, or with their replacements."""
     supported = {name: value for name, value in body.items() if name not in unsupported}
     if "max_tokens" in unsupported:
         supported["max_completion_tokens"] = body["max_tokens"]
@@ -140,6 +131,6 @@ def without_unsupported(body: Mapping[str, Any], unsupported: Collection[str]) -
 
 
 def _names(refused: RefusedError, name: str) -> bool:
-    """True if the server's message names this field; a single letter counts only in quotes."""
+    # a single letter counts only in quotes
     quoted = rf"['\"`]{name}['\"`]" if len(name) == 1 else rf"(?<![A-Za-z_]){name}(?![A-Za-z_])"
     return refused.param == name or re.search(quoted, refused.message) is not None

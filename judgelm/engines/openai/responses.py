@@ -1,4 +1,8 @@
-"""Read responses of servers that speak OpenAI's API."""
+"""Read the responses of OpenAI-compatible servers.
+
+Servers differ in details. llama.cpp returns log-probabilities in the chat form on /completions, llama-cpp-python the
+other way round, so both forms are read everywhere. Other forms are a `BadReplyError`.
+"""
 
 import json
 import math
@@ -24,7 +28,7 @@ _NO_REPLY = re.compile(
 
 
 class BadReplyError(Exception):
-    """The reply is not what the API promises: HTML, incomplete JSON, no choices, wrong types."""
+    """The response does not follow the API: HTML, incomplete JSON, no choices, wrong types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +36,11 @@ class Choice:
     """One reply.
 
     Attributes:
-        text: None where the server gave none.
-        thinking: the separate reasoning of the model; empty where there is none.
-        finish_reason: `stop`, `length`, another that the server states, or None where it states none that is known.
+        text: None if the server returned none.
+        finish_reason: `stop`, `length`, a reason for having no reply, or None if missing or unknown.
         refusal: the model's refusal instead of a reply.
-        steps: the log-probabilities token by token; None where the server gave none.
+        steps: log-probabilities per token, or None.
+        thinking: the model's separate reasoning, often empty.
     """
 
     text: str | None
@@ -47,23 +51,23 @@ class Choice:
 
     @property
     def says_nothing(self) -> bool:
-        """True if it stopped before it said anything."""
+        """True if it stopped before any text."""
         return self.finish_reason == "stop" and not (self.text or self.thinking or self.refusal or "").strip()
 
     @property
     def is_in_reasoning(self) -> bool:
-        """True if the reply is complete and all of it is in the field for reasoning."""
+        """True if the reply is complete, but all of it is in the reasoning field."""
         return not self.text and bool(self.thinking) and self.finish_reason == "stop"
 
     @property
     def covers_reply(self) -> bool:
-        """True if there are log-probabilities of the reply itself: some servers list those of the reasoning first."""
+        """True if the log-probabilities are the reply's; some servers list the reasoning first."""
         text, tokens = (self.text or "").lstrip(), "".join(step.token for step in self.steps or ()).lstrip()
         return bool(self.steps) and text[:1] in ("", tokens[:1])
 
 
 class Replies(NamedTuple):
-    """The replies to one request, and the tokens billed for them."""
+    """The replies to one request, and the billed tokens."""
 
     choices: tuple[Choice, ...]
     usage: BilledTokens
@@ -79,7 +83,7 @@ class _ChatToken(_TopToken):
 
 
 class _Logprobs(BaseModel):
-    """Either form; `content` belongs to the chat API."""
+    """Either form; `content` is the chat API's."""
 
     content: list[_ChatToken] | None = None
     tokens: list[str] | None = None
@@ -111,7 +115,7 @@ class _Usage(BaseModel):
 
 
 class ReportedError(NamedTuple):
-    """An error in a body with status 200, as gateways send it: the status that it means, message and code."""
+    """A gateway's error in a response with status 200."""
 
     status: int
     message: str
@@ -119,10 +123,10 @@ class ReportedError(NamedTuple):
 
 
 def reported_error(data: Any) -> ReportedError | None:
-    """The error that a body reports instead of replies, or a choice instead of its text; None where there is none.
+    """Return the error in a response with status 200, or None.
 
-    Gateways name the status in the error's `code`; other codes, such as their own of 5 digits, are those of a server
-    error. The upstream's message is in `metadata`.
+    Gateways put the real status into `code`; other codes count as server errors. The upstream's message is in
+    `metadata`.
     """
     if not isinstance(data, dict):
         return None
@@ -144,11 +148,7 @@ def reported_error(data: Any) -> ReportedError | None:
 
 
 def read_json(body: str) -> Any:
-    """The body as JSON.
-
-    Raises:
-        BadReplyError: it is not JSON.
-    """
+    """Parse the body."""
     try:
         return parse_json(body)
     except ValueError as error:
@@ -156,7 +156,7 @@ def read_json(body: str) -> Any:
 
 
 def read_usage(data: Any) -> BilledTokens | None:
-    """The billed tokens, also of a reply that is unusable otherwise; None where they are not stated."""
+    """Return the billed tokens, also of unusable responses; None if not stated."""
     try:
         stated = _Usage.model_validate(data.get("usage") if isinstance(data, dict) else None)
     except ValidationError:
@@ -165,10 +165,10 @@ def read_usage(data: Any) -> BilledTokens | None:
 
 
 def read_choices(data: Any) -> tuple[Choice, ...]:
-    """The replies.
+    """Return the replies.
 
     Raises:
-        BadReplyError: the body is not what the API promises; the message names the field.
+        BadReplyError: the body does not follow the API; the message names the field.
     """
     try:
         body = _Body.model_validate(data)
@@ -191,14 +191,13 @@ def _choice(raw: _Choice) -> Choice:
     return Choice(
         text=text,
         finish_reason=reason,
-        refusal=message.refusal or None,  # some servers write an empty one into every reply
+        refusal=message.refusal or None,  # some servers send an empty refusal with every reply
         steps=None if raw.logprobs is None else _steps(raw.logprobs),
         thinking=thinking.strip(),
     )
 
 
 def _finish_reason(stated: str | None) -> str | None:
-    """`stop`, `length`, one that means that there is no reply, or None where it is missing or unknown."""
     known = (stated or "").lower()
     if known in _STOPPED:
         return "stop"
@@ -208,7 +207,7 @@ def _finish_reason(stated: str | None) -> str | None:
 
 
 def _content(content: str | list[Any] | None) -> tuple[str | None, str]:
-    """Text and thinking of a message's content, which may be a list of parts, as of Mistral's reasoning models."""
+    """Text and thinking of a message; Mistral's reasoning models return a list of parts."""
     if not isinstance(content, list):
         return content, ""
     texts: dict[str, list[str]] = {"text": [], "thinking": []}
@@ -243,7 +242,7 @@ def _steps(raw: _Logprobs) -> tuple[TokenStep, ...] | None:
 
 
 def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> TokenStep:
-    """One position; some servers do not list the chosen token among the most probable ones."""
+    """One position. Some servers do not list the chosen token among the most probable ones."""
     listed = top if logprob is None or any(piece == token for piece, _ in top) else [*top, (token, logprob)]
     if not all(value < 0.01 for _, value in listed):  # also refuses a NaN
         raise BadReplyError(f"logprobs: {token!r} has invalid log-probabilities: {listed[:3]}")
@@ -251,7 +250,7 @@ def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> To
 
 
 def error_message(error: openai.APIStatusError) -> str:
-    """The server's message, from an OpenAI, FastAPI or plain body."""
+    """Return the server's message from an OpenAI, FastAPI or plain body."""
     body: Any = error.body
     if isinstance(body, dict):
         message = body.get("message") or body.get("detail") or body.get("error") or body

@@ -1,4 +1,4 @@
-"""Sample replies and find the log-probabilities of candidates."""
+"""Sample replies from servers, and find the log-probabilities of candidates."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,23 +23,15 @@ _END_TOKENS = (
 )
 
 _OPENS = {"</s>": "<s>", "[/INST]": "[INST]"}
-"""What a text holds in which an end token may be a tag: `<s>` strikes text through in HTML."""
+"""An end token after its opening tag is text: `<s>` strikes text through in HTML."""
 
 
 class UnusableReplyError(Exception):
-    """The server answered without a reply: filtered, refused by the model, or ended for an unknown reason."""
+    """There is no reply: it was filtered, refused by the model, or ended for an unknown reason."""
 
 
 class ReplySampler:
-    """Samples replies of one model, and finds the log-probabilities of given ones.
-
-    Args:
-        pool: the servers.
-        model: the server's name for the model.
-        thinking: passed to the server's chat template.
-        renderer: renders prompts that continue from the beginning of a reply.
-        candidate_samples: number of replies to sample where there are no log-probabilities.
-    """
+    """Samples replies of one model."""
 
     def __init__(
         self, pool: EndpointPool, model: str, thinking: ThinkingMode, renderer: PromptRenderer, candidate_samples: int
@@ -53,11 +45,7 @@ class ReplySampler:
         self._begins_blank = False
 
     async def sample(self, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool = False) -> Replies:
-        """Sample `sampling.n` replies; a greedy one is sampled once and copied (vLLM refuses several).
-
-        Raises:
-            RefusedError, RetriesExhaustedError, OverBudgetError, EngineError: as `Endpoint.complete`.
-        """
+        """Sample `sampling.n` replies. A greedy reply is sampled once and copied, because vLLM rejects several."""
         greedy = sampling.temperature == 0 and "temperature" not in self._pool.unsupported_params
         wanted = 1 if greedy else sampling.n
         choices: tuple[Choice, ...] = ()
@@ -74,7 +62,7 @@ class ReplySampler:
             prompt_tokens = answer.usage.prompt_tokens
             completion_tokens += answer.usage.completion_tokens
             if "stop" in body and rest.blank_stops and any(choice.says_nothing for choice in answer.choices):
-                self._begins_blank = True  # the server stops at an empty first line: from now on it is not told to
+                self._begins_blank = True  # from now on, do not send blank stop strings
                 continue
             choices += tuple(self._settled(choice, answer, rest) for choice in answer.choices)
         copies = sampling.n if greedy else 1
@@ -82,8 +70,8 @@ class ReplySampler:
         return Replies(choices[:wanted] * copies, usage)
 
     def _settled(self, choice: Choice, answer: Replies, sampling: Sampling) -> Choice:
-        """The choice with a known finish reason, and with its text where a reasoning parser took that for thinking."""
-        if choice.finish_reason is None:  # with as many tokens as it may have, it may have been cut off
+        """Guess a missing finish reason, and restore a reply that a reasoning parser took for thinking."""
+        if choice.finish_reason is None:  # it may have been cut off at the token limit
             tokens = answer.usage.completion_tokens or len(choice.text or "") + len(choice.thinking)
             choice = replace(choice, finish_reason="stop" if tokens < sampling.max_tokens else "length")
         if self._thinking == "off" and not choice.text and choice.thinking and choice.finish_reason == "stop":
@@ -93,16 +81,7 @@ class ReplySampler:
     async def candidate_logprobs(
         self, rendered: RenderedPrompt, request: Request, choices: Sequence[Choice]
     ) -> tuple[tuple[float, ...], str]:
-        """The values of `Completion.candidate_logprobs` and `Completion.approximation`.
-
-        Args:
-            rendered: the request's prompt.
-            request: holds the candidates.
-            choices: the replies, sampled with log-probabilities if the server has them.
-
-        Raises:
-            RefusedError, RetriesExhaustedError, OverBudgetError, EngineError: as `Endpoint.complete`.
-        """
+        """Return the values of `Completion.candidate_logprobs` and `Completion.approximation`."""
         if not all(choice.covers_reply for choice in choices):  # without stop strings, which candidates may contain
             sampling = replace(request.sampling, temperature=1.0, stop=(), n=self._candidate_samples, grammar=None)
             answer = await self.sample(rendered, sampling)
@@ -119,8 +98,8 @@ class ReplySampler:
                 pass
             if elsewhere > NEGLIGIBLE:
                 notes.append(
-                    f"{elsewhere:.2f} of the probability lies on beginnings other than the reply's; their continuation "
-                    "is taken from the reply's own, since a chat API cannot continue from them"
+                    f"{elsewhere:.2f} of the probability is on other beginnings, which a chat API cannot continue; "
+                    "their continuations are taken from the reply"
                 )
         if (unlisted := tree.shares().unlisted) > NEGLIGIBLE:
             top = FEW_TOP_LOGPROBS if "many_logprobs" in self._pool.unsupported_params else TOP_LOGPROBS
@@ -130,11 +109,11 @@ class ReplySampler:
         return tree.logprobs(), "; ".join(notes)
 
     async def _explore(self, tree: TextTree, rendered: RenderedPrompt, longest: int) -> None:
-        """Have the model continue from other beginnings until the remaining probability is negligible."""
+        """Request further continuations until the remaining probability is negligible."""
 
         async def explore(node: str) -> None:
             further = replace(rendered, content=self._renderer.continue_from(rendered, node))
-            # every token has at least one character, so a candidate's rest has at most as many tokens as characters
+            # a token has at least one character
             sampling = Sampling(max_tokens=max(1, min(longest - len(node), _MAX_CONTINUATION_TOKENS)))
             [choice, *_] = (await self.sample(further, sampling, logprobs=True)).choices
             tree.follow(node, choice.text or "", choice.steps or ())
@@ -144,13 +123,13 @@ class ReplySampler:
             tasks = [asyncio.create_task(explore(node)) for node in needed]
             try:
                 await asyncio.gather(*tasks)
-            finally:  # where one failed, the others are of no use
+            finally:  # if one fails, the others are useless
                 for task in tasks:
                     task.cancel()
 
 
 def without_end_tokens(text: str) -> tuple[str, tuple[str, ...]]:
-    """A reply without end tokens and the blanks around them, and these tokens; any other text stays as it is."""
+    """Remove end tokens and their surrounding blanks from the end of a reply. Also return the tokens."""
     tokens: list[str] = []
     while (end := next((token for token in _END_TOKENS if text.rstrip().endswith(token)), None)) is not None:
         rest = text.rstrip().removesuffix(end)
@@ -162,11 +141,7 @@ def without_end_tokens(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def reply_of(choice: Choice, prompt: RenderedPrompt, sampling: Sampling) -> tuple[str, FinishReason]:
-    """The text and the finish reason of a reply, as `Completion` has them.
-
-    Raises:
-        UnusableReplyError: there is no reply.
-    """
+    """Return the text and finish reason of a reply."""
     if choice.refusal is not None:
         raise UnusableReplyError(f"the model refused: {choice.refusal}")
     if choice.finish_reason not in ("stop", "length"):
@@ -174,7 +149,7 @@ def reply_of(choice: Choice, prompt: RenderedPrompt, sampling: Sampling) -> tupl
     text = choice.text or ""
     if not text and choice.thinking:
         return "", "thinking"
-    if prompt.prefill:  # some servers repeat it, and not all of them say so
+    if prompt.prefill:  # some servers repeat it in the reply
         text = text.removeprefix(prompt.prefill)
     if (stopped := sampling.cut_at_stop(text)) is not None:
         return stopped, "stop"

@@ -1,4 +1,10 @@
-"""Probabilities of candidates from the texts of tokens."""
+r"""Probabilities of candidates from the texts of tokens.
+
+Endpoints list the most probable tokens at each position, usually as texts without ids. So the tree's nodes are texts,
+the beginnings of candidates: a reply is at node `8 ` however it was tokenised, and tokens that lead to the same text
+add up. A token may go beyond a candidate (`6\n` completes `8 6`, like `6`). Texts are compared exactly, as token ids
+are in other engines: a reply with a leading blank does not begin with `8 6`.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,12 +13,12 @@ from dataclasses import dataclass
 from judgelm.engines.candidates import longest_candidate
 
 NEGLIGIBLE = 0.01
-"""Maximum probability that may stay unexplored in total."""
+"""Maximum total probability to leave unexplored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenStep:
-    """One position of a reply: the chosen token, and the most probable ones with their probabilities."""
+    """A position of a reply: the chosen token, and the most probable ones with their probabilities."""
 
     token: str
     tops: tuple[tuple[str, float], ...]
@@ -24,9 +30,9 @@ class CandidateShares:
 
     Attributes:
         candidates: probability of each candidate above 0.
-        open: nodes not yet requested, with their probability, which counts for their longest complete candidate.
-        unlisted: upper bound of the candidates' probability on tokens that the server did not list: for each next
-            character of a candidate that no listed token begins with, the least probable listed token's.
+        open: nodes to request, with their probability, which counts for their longest complete candidate.
+        unlisted: upper bound of the candidates' probability on unlisted tokens: for each next character without a
+            listed token, the least probable listed token's.
     """
 
     candidates: Mapping[str, float]
@@ -35,11 +41,7 @@ class CandidateShares:
 
 
 class TextTree:
-    """The beginnings of candidates, with the known continuations of each.
-
-    Args:
-        candidates: replies whose probabilities are requested.
-    """
+    """Beginnings of candidates with their known continuations."""
 
     def __init__(self, candidates: Sequence[str]) -> None:
         self._candidates = tuple(candidates)
@@ -57,8 +59,8 @@ class TextTree:
         """Add the tokens of a reply that continues from a node.
 
         Args:
-            node: the beginning that the reply continues from; empty for the prompt's end.
-            text: the reply as the server gave it, to find blanks that its detokeniser dropped from single tokens.
+            node: empty for the prompt's end.
+            text: the server's reply, to restore blanks that its detokeniser drops from single tokens.
             steps: the reply token by token.
         """
         position, reach = 0, 1.0
@@ -73,21 +75,21 @@ class TextTree:
             for token, probability in step.tops:
                 if not (stays and token == step.token):
                     follows[blank + token] = follows.get(blank + token, 0.0) + reach * probability
-            if stays:  # a token without text, such as SentencePiece's lone blank: its continuations belong to the node
+            if stays:  # a token without text, such as SentencePiece's blank: its continuations belong to the node
                 reach *= sum(probability for token, probability in step.tops if token == step.token)
                 continue
             self._known.setdefault(node, follows)
             node, reach, follows = node + piece, 1.0, {}
 
     def close(self, node: str) -> None:
-        """Mark a node as requested: without known continuations its probability is unlisted."""
+        """Mark a node as requested; without continuations its probability is unlisted."""
         self._known.setdefault(node, {})
 
     def borrow(self) -> bool:
-        """Give each open node the continuations of the known node with the most endings in common.
+        """Give each open node the continuations of the most similar known node.
 
         Returns:
-            Whether a node was open; further nodes may be open now.
+            True if a node was open; other nodes may be open now.
         """
         needed = self.needed()
         for node in needed:
@@ -97,7 +99,7 @@ class TextTree:
         return bool(needed)
 
     def needed(self) -> list[str]:
-        """The fewest open nodes to request, so that the probability left open is negligible."""
+        """Return the fewest open nodes whose request makes the unexplored probability negligible."""
         open_ = self.shares().open
         left = sum(open_.values())
         needed = []
@@ -120,7 +122,7 @@ class TextTree:
             if longest is not None:
                 credited[longest] = credited.get(longest, 0.0) + probability
 
-        for node in self._inner:  # the shortest first: a token only ever leads to a longer text
+        for node in self._inner:  # shortest first, because tokens only lengthen the text
             here = mass.get(node, 0.0)
             if here <= 0:
                 continue
@@ -151,13 +153,13 @@ class TextTree:
 
 
 def frequencies(candidates: Sequence[str], replies: Sequence[str]) -> tuple[float, ...]:
-    """Natural log of the share of replies that begin with each candidate and with no longer one."""
+    """Log of the share of replies that begin with each candidate and with no longer one."""
     longest = [longest_candidate(reply, candidates) for reply in replies]
     return tuple(_log(longest.count(candidate) / len(replies)) for candidate in candidates)
 
 
 def _dropped_blank(text: str, position: int, token: str) -> str:
-    """The blank before this token in the reply that the server's text of the token lacks."""
+    """The blank before a token that the server's text of the token lacks."""
     return " " if not text.startswith(token, position) and text.startswith(" " + token, position) else ""
 
 

@@ -1,1 +1,1 @@
-"""The embedded engine: transformers models, continuous batching, no padding."""
+"""The transformers engine: continuous batching without padding."""

@@ -1,10 +1,9 @@
-"""Attention over packed sequences: no padding, separate keys and values for each sequence.
+"""Attention over packed sequences, without padding.
 
-Tokens of many sequences are packed into one row, so every matrix product of the model runs over all of them at once.
-Only attention looks at each sequence alone: at new prompts, on a GPU all of them in one call; at the tree of candidates
-behind each; and at a block of running replies (`sequences`) in one call. The function is registered with transformers
-under `ATTENTION_NAME`; the segments reach it as a keyword of the model's forward. Training without padding takes
-the same segments, whose keys and values carry gradients (`TrainedKV`).
+Tokens of many sequences are packed into one row, so every matrix product of the model runs over all of them. Only
+attention treats sequences separately: new prompts (in one call on a GPU), candidate trees, and blocks of running
+replies. The function is registered with transformers as `ATTENTION_NAME` and gets the segments as a keyword of the
+model's forward. Training without padding uses the same segments.
 """
 
 import math
@@ -27,20 +26,20 @@ from judgelm.errors import EngineError
 _WIDEST_HEAD = 256
 _AMPERE = 8
 _GROUPED = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
-"""Lets queries share keys. torch 2.11's kernel has no such option: it is used where each query head has its own."""
+"""Grouped queries. torch 2.11's kernel has no such option and is only used if each query head has its own keys."""
 VarlenKernel = Callable[..., Tensor]
-"""Attention as `torch.nn.attention.varlen.varlen_attn` has it: the last query of a sequence sees its last key."""
+"""Same signature as `torch.nn.attention.varlen.varlen_attn`: a sequence's last query sees its last key."""
 ATTENTION_NAME = "judgelm_packed"
 _CAUSAL_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionOptions:
-    """Options of an attention layer, as its model passes them.
+    """Options of an attention layer.
 
     Attributes:
         scaling: factor on the scores; None for 1 / sqrt(head size).
-        window: tokens that a token attends to, itself included; None for all up to itself.
+        window: number of tokens that a token attends to, including itself; None for no limit.
         softcap: bound of the scores through tanh (Gemma 2).
     """
 
@@ -53,31 +52,24 @@ class AttentionOptions:
         return float(query.shape[-1] ** -0.5) if self.scaling is None else self.scaling
 
     def capped(self, scores: Tensor) -> Tensor:
-        """The scores within their bound."""
+        """Apply the softcap."""
         return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
 
 
 def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> VarlenKernel | None:
-    """FlashAttention as torch has it built in, where it can compute this attention; else None.
-
-    Args:
-        query: shape (1, heads, tokens, head size).
-        value: shape (1, kv heads, tokens, head size).
-        options: of the layer; no such kernel bounds scores.
-    """
+    """Return torch's FlashAttention if it supports this attention, else None."""
     head = query.shape[3]
     fits = value.shape[3] == head <= _WIDEST_HEAD and head % 8 == 0
     if not (query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and fits) or options.softcap is not None:
         return None
     if not _GROUPED and query.shape[1] != value.shape[1]:
         return None
-    kernel: Any = varlen_attn  # it also returns statistics where they are asked for
+    kernel: Any = varlen_attn  # its type includes optional statistics
     return kernel if _major(query.device.index) >= _AMPERE else None
 
 
 @lru_cache
 def _major(device: int) -> int:
-    """A GPU's major compute capability."""
     return torch.cuda.get_device_capability(device)[0]
 
 
@@ -90,13 +82,13 @@ class Segment(Protocol):
         ...
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
-        """Attention of the new tokens.
+        """Compute the attention of the new tokens.
 
         Args:
-            layer: the attention layer.
+            layer: index of the attention layer.
             query: shape (1, heads, tokens, head size).
-            key: shape (1, kv heads, tokens, head size); `value` alike.
-            value: see `key`.
+            key: shape (1, kv heads, tokens, head size).
+            value: same shape as `key`.
             options: of the layer.
 
         Returns:
@@ -118,28 +110,28 @@ def packed_attention(
     softcap: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of each segment over its own sequences.
+    """Compute each segment's attention over its own sequences; called by transformers.
 
     Args:
-        module: the attention layer; its `layer_idx` names the layer.
+        module: the attention layer.
         query: shape (1, heads, all tokens, head size).
-        key: shape (1, kv heads, all tokens, head size); `value` alike.
-        value: see `key`.
-        attention_mask: always None: transformers builds none for this name.
-        segments: what the tokens belong to, in order.
+        key: shape (1, kv heads, all tokens, head size).
+        value: same shape as `key`.
+        attention_mask: always None.
+        segments: in the order of their tokens.
         scaling: see `AttentionOptions`.
-        sliding_window: tokens that a token attends to, itself included.
+        sliding_window: see `AttentionOptions.window`.
         softcap: see `AttentionOptions`.
-        others: further keywords of the model; attention sinks and dropout are refused.
+        others: the model's other keywords; attention sinks and dropout are rejected.
 
     Returns:
         Shape (1, all tokens, heads, head size), and None for the weights.
 
     Raises:
-        EngineError: the model needs a feature that this function lacks.
+        EngineError: the model needs an unsupported feature.
     """
     if segments is None or attention_mask is not None or others.get("s_aux") is not None or others.get("dropout"):
-        raise EngineError("this model's attention cannot run packed in the transformers engine; use --engine vllm")
+        raise EngineError("the transformers engine does not support this model's attention; use --engine vllm")
     if torch.is_autocast_enabled(device := query.device.type):  # RoPE in float32 leaves query and key in float32
         query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (query, key, value))
     layer = int(module.layer_idx)  # type: ignore[arg-type]
@@ -152,19 +144,19 @@ def packed_attention(
 
 
 def _split(segments: Sequence[Segment], *tensors: Tensor) -> Iterator[Any]:
-    """Query, key and value of each segment. The gradient of a slice would be a tensor of all tokens."""
+    """Split at segments. `torch.split`, because the gradient of a slice would have the size of all tokens."""
     tokens = [segment.tokens for segment in segments]
     return zip(*(torch.split(tensor, tokens, 2) for tensor in tensors), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSegment:
-    """New tokens of a prompt, each behind those before it.
+    """New tokens of a prompt.
 
     Attributes:
-        kv: the prompt's keys and values; those of the new tokens are written to it, and not yet counted.
+        kv: the prompt's keys and values; the new tokens are written to it but not counted yet.
         tokens: number of new tokens.
-        masks: those of this pass, which all layers share.
+        masks: shared by all layers of a pass.
     """
 
     kv: KVCache
@@ -177,16 +169,16 @@ class PromptSegment:
         slides = options.window is not None and keys.shape[2] > options.window
         if slides or options.softcap is not None:
             return _attend(query, keys, values, self._mask(0, self.tokens, options.window, query), options)
-        in_training = isinstance(self.kv, TrainedKV)  # the gradients of blocks cost more than blocks save
+        in_training = isinstance(self.kv, TrainedKV)  # the blocks' gradients cost more than they save
         if query.device.type == "cpu" and not in_training:
             return self._by_blocks(query, keys, values, options)
         mask = None if self.kv.length == 0 or self.tokens == 1 else self._mask(0, self.tokens, None, query)
         return _attend(query, keys, values, mask, options)
 
     def _by_blocks(self, query: Tensor, keys: Tensor, values: Tensor, options: AttentionOptions) -> Tensor:
-        """Blocks of queries, each with the keys up to its end.
+        """Compute blocks of queries, each with the keys up to its end.
 
-        torch's CPU kernel goes through the keys 512 at a time and also computes those that are masked for all queries.
+        torch's CPU kernel processes 512 keys at a time and also computes fully masked ones.
         """
         blocks = []
         for start in range(0, self.tokens, _CAUSAL_BLOCK):
@@ -198,7 +190,6 @@ class PromptSegment:
         return blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1)
 
     def _mask(self, start: int, end: int, window: int | None, query: Tensor) -> Tensor:
-        """Of the new tokens from `start` to `end`, for all keys up to the last of them."""
         if (start, end, window) not in self.masks:
             position = torch.arange(start, end, device=query.device)[:, None] + self.kv.length
             key = torch.arange(self.kv.length + end, device=query.device)[None]
@@ -209,12 +200,7 @@ class PromptSegment:
 
 @dataclass(frozen=True, slots=True)
 class PromptBatch:
-    """All new prompts of a pass: in one call where the device has a kernel for them, else one by one.
-
-    Attributes:
-        prompts: in the order of their tokens.
-        kernel_for: the kernel for a query, or None.
-    """
+    """All new prompts of a pass: in one call if the device has a kernel for them, else one by one."""
 
     prompts: Sequence[PromptSegment]
     kernel_for: Callable[[Tensor, Tensor, AttentionOptions], VarlenKernel | None] = varlen_kernel
@@ -245,7 +231,7 @@ class PromptBatch:
         return out[None]
 
     def _bounds(self, lengths: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
-        """Where each prompt's queries and its keys begin and end, shape (prompts + 1,) each; the same in all layers."""
+        """Start and end of each prompt's queries and keys, shape (prompts + 1,) each."""
         if device not in self.bounds:
             tokens = [prompt.tokens for prompt in self.prompts]
             self.bounds[device] = (_ends(tokens, device), _ends(lengths, device))
@@ -257,22 +243,14 @@ def _ends(lengths: Sequence[int], device: torch.device) -> Tensor:
 
 
 def trained_rows(lengths: Sequence[int], kvs: Sequence[TrainedKV] | None = None) -> PromptBatch:
-    """Rows of a pass in training, one behind another, in which each token attends to its own row.
-
-    Args:
-        lengths: tokens of each row.
-        kvs: of each row; by default nothing is stored.
-    """
-    masks: dict[tuple[int | None, ...], Tensor] = {}  # no row has tokens before it, so rows share them
+    """Pack training rows so that each token attends to its own row."""
+    masks: dict[tuple[int | None, ...], Tensor] = {}  # rows have no earlier tokens, so they share masks
     stored = kvs or [TrainedKV()] * len(lengths)
     return PromptBatch([PromptSegment(kv, tokens, masks) for kv, tokens in zip(stored, lengths, strict=True)])
 
 
 def add_segments(_: torch.nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Add `segments` to a forward pass over rows whose bounds are `cu_seq_lens_q`, as TRL has them: a pre-hook.
-
-    The bounds are read from the device once for all layers.
-    """
+    """Pre-hook that adds `segments` to a forward pass over rows with TRL's bounds `cu_seq_lens_q`."""
     if "segments" not in options and (bounds := options.get("cu_seq_lens_q")) is not None:
         options["segments"] = [trained_rows([end - begin for begin, end in pairwise(bounds.tolist())])]
     return args, options
@@ -280,13 +258,13 @@ def add_segments(_: torch.nn.Module, args: tuple[Any, ...], options: dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class TreeSegment:
-    """The inner nodes of a prompt's score tree, which follow the prompt in the same pass.
+    """Inner nodes of a prompt's candidate tree, in the same pass as the prompt.
 
     Attributes:
-        kv: the prompt's keys and values; those of the nodes are written behind them and never counted.
-        behind: tokens of the prompt that are new in this pass, and so not yet counted either.
+        kv: the prompt's keys and values; the nodes are written after them and never counted.
+        behind: new prompt tokens in this pass.
         visible: shape (nodes, nodes), True where a node attends to a node.
-        masks: those of this pass, which all layers share.
+        masks: shared by all layers of a pass.
     """
 
     kv: KVCache
@@ -300,14 +278,10 @@ class TreeSegment:
         return len(self.visible)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
-        """See `Segment`.
-
-        Raises:
-            EngineError: the layer's window does not hold prompt and tree.
-        """
+        """See `Segment`."""
         past = self.kv.length + self.behind
         if options.window is not None and past + self.tokens > options.window:
-            raise EngineError("a score tree does not fit a sliding window shorter than the prompt; use --engine vllm")
+            raise EngineError("the prompt and its candidates exceed the sliding window; use --engine vllm")
         keys, values = self.kv.write(layer, key, value, past)
         if query.dtype not in self.masks:
             seen = torch.cat((self.visible.new_ones((self.tokens, past)), self.visible), 1)
@@ -316,12 +290,12 @@ class TreeSegment:
 
 
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where a key is seen, minus infinity elsewhere; torch would turn truth values into this in every layer."""
+    """Turn a boolean mask into 0 and minus infinity, which torch would otherwise do in every layer."""
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -math.inf)
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, options: AttentionOptions) -> Tensor:
-    """Attention with a mask that is added to the scores, or causal without one; shape (1, tokens, heads, head size)."""
+    """Attend with an additive mask, or causally without one; shape (1, tokens, heads, head size)."""
     if options.softcap is not None and mask is not None:
         return _capped(query, keys, values, mask, options).transpose(1, 2)
     return F.scaled_dot_product_attention(
@@ -336,7 +310,6 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, op
 
 
 def _capped(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, options: AttentionOptions) -> Tensor:
-    """Attention with bounded scores, which no fused kernel computes; it always has a mask."""
     groups = query.shape[1] // keys.shape[1]
     keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
     scores = options.capped(query @ keys.transpose(2, 3) * options.scale(query)) + mask

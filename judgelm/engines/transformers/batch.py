@@ -1,8 +1,4 @@
-"""A pass of the transformers engine: its packed row, cached prefixes, image features, and the replies that it begins.
-
-Prompts of one question share it and often an answer, both orders of a pair share its question, and a reason continues
-from its score line. Their keys and values are computed once and reused.
-"""
+"""A pass of the transformers engine: its packed row, image features, and the replies that it begins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,12 +23,7 @@ _MAX_CACHED = 16
 
 @dataclass(frozen=True, slots=True)
 class NewPrompt:
-    """A prompt that is read in this pass.
-
-    Attributes:
-        queued: its request.
-        kv: its keys and values, with those of its shared prefix.
-    """
+    """A prompt that this pass reads, with its keys and values."""
 
     queued: QueuedRequest
     kv: KVCache
@@ -45,14 +36,14 @@ class NewPrompt:
 
 @dataclass(slots=True)
 class PackedRow:
-    """Tokens of a pass, one behind another.
+    """The tokens of a pass.
 
     Attributes:
         ids: token ids.
-        positions: of each token in its sequence.
-        segments: which tokens attend together, in order.
-        logit_places: places of the tokens at which logits are needed.
-        owners: the adapter and the number of tokens of each reply, prompt and tree, in order.
+        positions: position of each token in its sequence.
+        segments: in the order of their tokens.
+        logit_places: indices of the tokens whose logits are needed.
+        owners: adapter and number of tokens of each reply, prompt and tree, in order.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -63,9 +54,9 @@ class PackedRow:
 
     @classmethod
     def build(cls, blocks: Sequence[DecodeBlock], fresh: Sequence[NewPrompt], device: torch.device) -> "PackedRow":
-        """The last token of every running reply, the new prompts, and the inner nodes of each prompt's tree.
+        """Pack the last token of every running reply, the new prompts, and the inner nodes of their trees.
 
-        Logits are needed at each reply's token, at the last token of each prompt, and at all nodes.
+        Logits are needed for each reply, each prompt's last token, and all nodes.
         """
         row = cls()
         for block in blocks:
@@ -97,7 +88,7 @@ class PackedRow:
 
 
 class NewReply(NamedTuple):
-    """A reply that a pass has begun, and the nodes of its prompt's tree where its tokens but the last are."""
+    """A reply that a pass has begun, and the tree nodes of all its tokens but the last."""
 
     prompt: NewPrompt
     sequence: RunningSequence
@@ -107,15 +98,15 @@ class NewReply(NamedTuple):
 def begin_replies(
     fresh: Sequence[NewPrompt], logits: Tensor, greedy: Sequence[int], tokenizer: Tokenizer, eos_ids: frozenset[int]
 ) -> list[NewReply]:
-    """Begin the replies to new prompts, and note the log-probabilities of their candidates.
+    """Begin the replies to new prompts and set their candidates' log-probabilities.
 
-    A reply that is a candidate needs no pass for each of its tokens: their logits are those of the tree's nodes.
+    A reply along the tree needs no further passes: the nodes' logits are known.
 
     Args:
-        fresh: the prompts.
-        logits: shape (rows, vocabulary): at each prompt's end, then at the nodes of each prompt's tree.
-        greedy: the most probable token of each row.
-        tokenizer: of the model.
+        fresh: the new prompts.
+        logits: shape (rows, vocabulary): each prompt's end, then the nodes of each prompt's tree.
+        greedy: most probable token of each row.
+        tokenizer: the model's.
         eos_ids: token ids that end a reply.
     """
     nodes = list(accumulate((new.queued.tree_nodes for new in fresh), initial=len(fresh)))
@@ -142,10 +133,10 @@ def begin_replies(
 
 
 def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tensor) -> list[tuple[float, ...]]:
-    """The replies' log-probabilities of each tree, as in `ScoreTree.logprobs`, fetched from the device at once.
+    """Compute each tree's `ScoreTree.logprobs`, fetched from the device together.
 
     Args:
-        trees: each with the rows of its prompt's end and of its inner nodes.
+        trees: each with the rows of its prompt's end and its inner nodes.
         logits: shape (rows, vocabulary).
     """
     if not trees:
@@ -159,12 +150,7 @@ def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tens
 
 
 class ImageFeatures:
-    """Embeds packed rows for one vision-language model.
-
-    Args:
-        model: one that puts image features at the positions of its image token, and nowhere else.
-        vision: its processor.
-    """
+    """Embeds packed rows for a model that only inserts image features at image tokens."""
 
     def __init__(self, model: Any, vision: Vision) -> None:
         self._model = model
@@ -172,18 +158,15 @@ class ImageFeatures:
         self._features = lru_cache(_MAX_CACHED)(self._compute)
 
     def embed(self, ids: Tensor, fresh: Sequence[NewPrompt], start: int) -> Tensor:
-        """The embeddings of a packed row, with the features of the images that new prompts show.
+        """Embed a packed row, with the image features of new prompts.
 
         Args:
             ids: shape (1, tokens).
-            fresh: the new prompts in the row, in order; one that starts behind its images does not need them.
-            start: position of the first of them.
+            fresh: new prompts in the order of the row; with a cached prefix they do not need their images.
+            start: position of the first one.
 
         Returns:
             Shape (1, tokens, hidden size).
-
-        Raises:
-            EngineError: an image has not as many features as tokens.
         """
         row: Tensor = self._model.get_input_embeddings()(ids).clone()
         for new in fresh:
@@ -193,10 +176,8 @@ class ImageFeatures:
                 features = torch.cat([self._features(image) for image in parent.images])
                 positions = [start + position for position, token in enumerate(prompt) if token == self._token]
                 if len(positions) != len(features):
-                    raise EngineError(
-                        f"request {parent.request.key}: {len(positions)} image tokens in the prompt, but the model "
-                        f"makes {len(features)} features; its processor does not belong to it"
-                    )
+                    counts = f"{len(positions)} image tokens, but {len(features)} image features"
+                    raise EngineError(f"request {parent.request.key}: {counts}; use the model's own processor")
                 row[0, torch.tensor(positions, device=row.device)] = features.to(row.dtype)
             start += len(prompt) - begun
         return row
@@ -214,7 +195,6 @@ class ImageFeatures:
 
 
 def _to_model(value: Any, model: Any) -> Any:
-    """A tensor on the model's device, in its numeric format."""
     if not isinstance(value, Tensor):
         return value
     return value.to(model.device, model.dtype) if value.is_floating_point() else value.to(model.device)

@@ -1,4 +1,4 @@
-"""Blocks of running replies."""
+"""Running replies in blocks; one attention call per block is much faster than one per reply."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -12,7 +12,7 @@ from judgelm.engines.transformers.sequences import RunningSequence
 
 _MAX_ROWS = 32
 
-_FIRST_ROWS = 4
+_INITIAL_ROWS = 4
 
 _SPARE_TOKENS = 32
 
@@ -20,13 +20,7 @@ _Layers = Mapping[int, tuple[Tensor, Tensor]]
 
 
 class DecodeBlock:
-    """Replies with room for equally many tokens, their keys and values side by side: one row each.
-
-    Its replies, in order, are a segment of a pass: the last token of each.
-
-    Args:
-        capacity: tokens of a row.
-    """
+    """Replies with the same capacity: one row of keys and values each. A segment of the last token of each reply."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -38,22 +32,22 @@ class DecodeBlock:
 
     @property
     def tokens(self) -> int:
-        """New tokens of the pass: one for each place."""
+        """See `Segment`."""
         assert self._places is not None, "begin_pass comes first"
         return len(self._places[1])
 
     @property
     def allocated_tokens(self) -> int:
-        """Tokens that its buffers have room for."""
+        """Tokens that its buffers can hold."""
         return self.rows * self.capacity
 
     @property
     def full(self) -> bool:
-        """True if no further reply fits in."""
+        """True if there is no free row."""
         return len(self.sequences) == _MAX_ROWS
 
     def layers_of(self, sequence: RunningSequence) -> _Layers:
-        """A reply's keys and values, per layer, shape (kv heads, capacity, head size)."""
+        """A reply's keys and values per layer, shape (kv heads, capacity, head size)."""
         row = self.sequences.index(sequence)
         return {layer: (keys[row], values[row]) for layer, (keys, values) in self._layers.items()}
 
@@ -62,9 +56,9 @@ class DecodeBlock:
 
         Args:
             sequence: the reply.
-            layers: keys and values, per layer, shape (kv heads, tokens, head size).
-            read: how many of the first tokens count.
-            nodes: places behind those, ascending, of tokens that follow them.
+            layers: per layer, shape (kv heads, tokens, head size).
+            read: number of leading tokens to copy.
+            nodes: further tokens to append, as ascending offsets from `read`.
         """
         row = len(self.sequences)
         if row == self.rows:
@@ -78,11 +72,11 @@ class DecodeBlock:
         self.sequences.append(sequence)
 
     def _grow(self, layers: _Layers) -> None:
-        """Twice the rows, or nothing if memory runs out; unused places hold zeros, since products read all of a row."""
-        rows = max(_FIRST_ROWS, 2 * self.rows)
+        """Double the rows. Unused places are zero because products read whole rows."""
+        rows = max(_INITIAL_ROWS, 2 * self.rows)
         grown: dict[int, tuple[Tensor, Tensor]] = {}
         for layer, pair in layers.items():
-            with torch.inference_mode(False):  # or a model in training, which has no such mode, could not write to it
+            with torch.inference_mode(False):  # so that a model in training can write to it
                 keys, values = (
                     tensor.new_zeros((rows, tensor.shape[0], self.capacity, tensor.shape[2])) for tensor in pair
                 )
@@ -92,7 +86,7 @@ class DecodeBlock:
         self._layers, self.rows = grown, rows
 
     def remove(self, sequence: RunningSequence) -> None:
-        """Free a reply's row; the last reply takes it."""
+        """Free a reply's row by moving the last reply into it."""
         row, last = self.sequences.index(sequence), len(self.sequences) - 1
         if row < last:
             for buffers in self._layers.values():
@@ -102,16 +96,12 @@ class DecodeBlock:
         self.sequences.pop()
 
     def begin_pass(self, places: Tensor) -> None:
-        """Take the places of a pass.
-
-        Args:
-            places: shape (replies,), where the last token of each goes.
-        """
+        """Set the place of each reply's last token, shape (replies,)."""
         self._places = torch.arange(len(places), device=places.device), places
         self._masks = {}
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
-        """Attention of each reply's last token, as precise as transformers' `eager`; see `attention.Segment`."""
+        """See `Segment`. As precise as transformers' `eager` attention."""
         assert self._places is not None, "begin_pass comes first"
         rows, places = self._places
         keys, values = self._layers[layer]
@@ -125,7 +115,7 @@ class DecodeBlock:
         return torch.bmm(shares, values[:count].flatten(0, 1)).view(1, count, -1, value.shape[3])
 
     def _mask(self, window: int | None) -> Tensor:
-        """0 where a reply sees a place, minus infinity elsewhere, shape (replies, 1, capacity)."""
+        """0 for visible places, minus infinity for others, shape (replies, 1, capacity)."""
         assert self._places is not None
         if window not in self._masks:
             last = self._places[1][:, None]
@@ -136,55 +126,49 @@ class DecodeBlock:
 
 
 class DecodeBlocks:
-    """All running replies; iterates over them in the order of a pass.
-
-    Args:
-        idle_tokens: room for so many tokens is kept in blocks without a reply, since new memory is slow to touch.
-    """
+    """All running replies, in the order of a pass."""
 
     def __init__(self, idle_tokens: int) -> None:
         self._idle_tokens = idle_tokens
         self._all: list[DecodeBlock] = []
 
     def __len__(self) -> int:
-        """Number of running replies."""
         return sum(len(block.sequences) for block in self._all)
 
     def __iter__(self) -> Iterator[RunningSequence]:
-        """The replies, block by block."""
         for block in self._all:
             yield from block.sequences
 
     @property
     def blocks(self) -> list[DecodeBlock]:
-        """Those with a reply."""
+        """Blocks with a reply."""
         return [block for block in self._all if block.sequences]
 
     @property
     def tokens(self) -> int:
-        """Tokens that the replies have room for, or will have."""
+        """Tokens that the replies need, now or at their end."""
         allocated = sum(block.allocated_tokens for block in self.blocks)
         return max(allocated, sum(sequence.parent.capacity for sequence in self))
 
     def join(self, sequence: RunningSequence, kv: KVCache, nodes: Sequence[int]) -> None:
-        """Let a reply begin.
+        """Add a reply.
 
         Args:
             sequence: the reply, with its first tokens.
             kv: of its prompt.
-            nodes: places behind the prompt's tokens where its tokens but the last are.
+            nodes: offsets after the prompt of its tokens except the last.
         """
         self._insert(sequence, kv.layers(), kv.length, nodes)
 
     def make_room(self) -> None:
-        """Move replies whose rows are full into larger rows."""
+        """Move replies with full rows into larger rows."""
         for block in list(self._all):
             for sequence in [reply for reply in block.sequences if reply.read_tokens == block.capacity]:
                 self._insert(sequence, block.layers_of(sequence), sequence.read_tokens)
                 self._remove(block, sequence)
 
     def copy(self, sequence: RunningSequence, kv: KVCache) -> None:
-        """Append to `kv` the tokens of a reply and its prompt that it does not have yet."""
+        """Append the missing tokens of a reply and its prompt to `kv`."""
         block = self._block_of(sequence)
         for layer, (keys, values) in block.layers_of(sequence).items():
             new = slice(kv.length, sequence.read_tokens)
@@ -196,12 +180,12 @@ class DecodeBlocks:
         self._remove(self._block_of(sequence), sequence)
 
     def discard(self, keys: Set[str]) -> None:
-        """Free the rows of all replies to the requests with these keys."""
+        """Free the rows of all replies to these requests."""
         for sequence in [reply for reply in self if reply.parent.request.key in keys]:
             self.leave(sequence)
 
     def free_idle(self) -> None:
-        """Free the memory of blocks without a reply."""
+        """Free the memory of empty blocks."""
         self._all = self.blocks
 
     def clear(self) -> None:
@@ -227,9 +211,6 @@ class DecodeBlocks:
 
 
 def _row_tokens(tokens: int) -> int:
-    """The capacity of a row that holds so many tokens: a multiple of 128, and from 512 at most a quarter more.
-
-    Each capacity is a block, and a block of few replies takes as long as one of many.
-    """
+    """Round up to a multiple of 128, and from 512 tokens by at most a quarter: fewer, fuller blocks are faster."""
     step = max(128, 1 << (tokens.bit_length() - 3))
     return -(-tokens // step) * step

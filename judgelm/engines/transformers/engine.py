@@ -1,8 +1,8 @@
-"""The embedded engine: a transformers model, continuous batching, no padding.
+"""The transformers engine: continuous batching without padding.
 
-Every forward pass takes the next token of all running sequences together with as many new prompts as the token budget
-allows, packed into one row (see `attention`). A finished reply makes room at once. In float32 a greedy reply
-does not depend on the other sequences of its passes. When memory runs out, the budget is halved and the pass repeated.
+Every pass takes the next token of all running replies and as many new prompts as the token budget allows, packed into
+one row (see `attention`). In float32, a greedy reply does not depend on the rest of the batch. If memory runs out, the
+budget is halved and the pass repeated.
 """
 
 import gc
@@ -37,13 +37,7 @@ _CUDA_BATCH_TOKENS = 8192
 
 
 class TransformersEngine:
-    """Runs a loaded model. Deterministic for greedy replies; sampled ones repeat for the same seed.
-
-    Args:
-        loaded: model and tokenizer.
-        max_num_batched_tokens: maximum tokens in a pass (a single prompt may be longer); None chooses by device.
-        max_num_seqs: maximum running sequences.
-    """
+    """Runs a loaded model. Greedy replies are deterministic; sampled ones repeat with the same seed."""
 
     supports_grammar = False
     gives_rewards = False
@@ -57,7 +51,7 @@ class TransformersEngine:
         self.max_num_batched_tokens = max_num_batched_tokens or (_CUDA_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
         self.max_num_seqs = max_num_seqs
         self.halvings = 0
-        self._has_worked = False  # any pass; a model whose first pass fails is not one that it can run
+        self._has_worked = False  # if the first pass fails, the engine cannot run this model
         self.thinking = loaded.thinking
         self._adapters = LoraAdapters(loaded)
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
@@ -72,11 +66,7 @@ class TransformersEngine:
 
     @classmethod
     def load(cls, options: EngineOptions) -> "TransformersEngine":
-        """Load the model that the options name.
-
-        Raises:
-            ModelError: it cannot be loaded.
-        """
+        """Load the model and its adapters."""
         loaded = load(options)
         engine = cls(loaded, max_num_batched_tokens=options.max_num_batched_tokens, max_num_seqs=options.max_num_seqs)
         for adapter in options.adapters:
@@ -85,21 +75,16 @@ class TransformersEngine:
 
     @property
     def supports_images(self) -> bool:
-        """True if the model takes images."""
+        """See `Engine`."""
         return self._loaded.vision is not None
 
     @property
     def max_in_flight(self) -> int:
-        """Twice the running sequences, so that the next prompts are tokenised before there is room for them."""
+        """Twice the running replies, so that the next prompts are tokenised early."""
         return 2 * self.max_num_seqs
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Tokenise requests and queue them; a prompt that does not fit fails at once.
-
-        Raises:
-            EngineError: a request has a grammar, shows images to a text-only model, or is for a model of rewards.
-            ModelError: its adapter cannot be loaded.
-        """
+        """Tokenise and queue requests."""
         for request in requests:
             check_request(request)
             check_head(request, rewards=self.gives_rewards)
@@ -111,12 +96,11 @@ class TransformersEngine:
                 continue
             queued = self._queue_entry(*prepared)
             if self._prefix_cache.has_continued(queued):
-                self._waiting.appendleft(queued)  # before the prompt that it continues leaves the cache
+                self._waiting.appendleft(queued)  # before the cache drops the prompt that it continues
             else:
                 self._waiting.append(queued)
 
     def _queue_entry(self, request: Request, tokenized: TokenizedPrompt) -> QueuedRequest:
-        """The request with the tree of its candidates, and its images as the model takes them."""
         tree = self._candidates.tree(tokenized.text, request.candidates) if request.candidates else None
         if tree is not None and self._head is not None:
             self._head.compute_exactly(tree.vocabulary)
@@ -139,7 +123,7 @@ class TransformersEngine:
         return finished
 
     def progress(self, keys: Iterable[str]) -> dict[str, str]:
-        """The unfinished first replies to these requests."""
+        """See `Engine`."""
         wanted = set(keys)
         return {
             sequence.parent.request.key: sequence.parent.tokenized.opening
@@ -149,18 +133,18 @@ class TransformersEngine:
         }
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Forget requests."""
+        """See `Engine`."""
         dropped = set(keys)
         self._waiting = deque(queued for queued in self._waiting if queued.request.key not in dropped)
         self._decoding.discard(dropped)
         self._finished = [completion for completion in self._finished if completion.key not in dropped]
 
     def load_adapter(self, adapter: str) -> None:
-        """Load a LoRA adapter for the requests that name it."""
+        """See `HoldsAdapters`."""
         self._adapters.load(adapter)
 
     def unload_adapter(self, adapter: str) -> bool:
-        """Free a LoRA adapter, and what was computed with it; False while requests name it."""
+        """See `HoldsAdapters`."""
         in_flight = (*self._waiting, *(sequence.parent for sequence in self._decoding))
         if any(queued.request.adapter == adapter for queued in in_flight):
             return False
@@ -169,7 +153,7 @@ class TransformersEngine:
         return True
 
     def describe(self) -> dict[str, Any]:
-        """Model, numeric format, device and library versions."""
+        """See `Engine`."""
         return {
             "engine": "transformers",
             "model": self._loaded.identity,
@@ -179,10 +163,11 @@ class TransformersEngine:
             "quantization": self._loaded.quantization,
             **self.thinking.described(),
             "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+            **({"head": "reward"} if self.gives_rewards else {}),
         }
 
     def stats(self) -> dict[str, Any]:
-        """Notes, out-of-memory events, the current limits, and prompt tokens taken from the prefix cache."""
+        """Notes, out-of-memory events, current limits, and prompt tokens from the prefix cache."""
         return {
             "notes": [*self._loaded.notes, *self._adapters.truncator(None).notes],
             "out_of_memory": self.halvings,
@@ -200,16 +185,16 @@ class TransformersEngine:
         self.__dict__ = {name: value for name, value in vars(self).items() if name not in ("_loaded", "_adapters")}
 
     def _step(self) -> None:
-        """Run one pass; on out-of-memory nothing has changed but the budget, which is halved.
+        """Run one pass. A pass that fails changes no reply.
 
-        Another error in a model that has worked is that of a request, which then fails by itself.
+        If the model has worked before, errors other than memory are caused by a request, and only that request fails.
         """
         fresh = self._schedule()
         try:
             self._decoding.make_room()
             running = list(self._decoding)
             logits = self._pass_thread.run(self._forward, fresh, alone=len(running) + len(fresh) == 1)
-            greedy = logits.argmax(-1).tolist()  # waits for the device; score trees and sampled replies wait again
+            greedy = logits.argmax(-1).tolist()  # waits for the device, as trees and sampling do again
             begun = self._begin(fresh, logits[len(running) :], greedy[len(running) :])
             tokens = next_tokens(running, logits[: len(running)], greedy)
         except (RuntimeError, MemoryError, AssertionError, ValueError, LookupError) as error:
@@ -224,7 +209,7 @@ class TransformersEngine:
                 if sequence.finish_reason is not None:
                     self._finish(sequence)
             return
-        gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
+        gc.collect()  # reference cycles with the failed pass's frames hold its tensors
         fresh_requests = [new.queued for new in fresh]
         self._decoding.discard({queued.request.key for queued in fresh_requests})
         if out_of_memory:
@@ -233,7 +218,6 @@ class TransformersEngine:
             self._isolate(fresh_requests, message)
 
     def _schedule(self) -> list[NewPrompt]:
-        """New prompts for this pass, with their shared prefixes, within the budgets of tokens, sequences and memory."""
         fresh: list[NewPrompt] = []
         tokens = sequences = len(self._decoding)
         reserved = self._decoding.tokens
@@ -259,7 +243,7 @@ class TransformersEngine:
         return sorted(fresh, key=lambda new: new.queued.request.adapter or "")
 
     def _forward(self, fresh: list[NewPrompt]) -> torch.Tensor:
-        """Run a pass; logits as in `PackedRow.build`, shape (tokens, vocabulary)."""
+        """Logits as in `PackedRow.build`, shape (tokens, vocabulary)."""
         row = PackedRow.build(self._decoding.blocks, fresh, self._device)
         self._adapters.select(row.owners)
         if self._images is None or not any(new.queued.images for new in fresh):
@@ -268,7 +252,7 @@ class TransformersEngine:
         return self.run_pass(row, self._images.embed(ids, fresh, start=len(self._decoding)))
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
-        """Run a pass over a packed row of tokens, or of their embeddings; logits, shape (places, vocabulary)."""
+        """Run a pass over token ids or embeddings; logits of shape (places, vocabulary)."""
         ids = torch.tensor([row.ids], device=self._device) if embeddings is None else None
         positions = torch.tensor([row.positions], device=self._device)
         places = torch.tensor(row.logit_places, device=self._device)
@@ -283,7 +267,7 @@ class TransformersEngine:
         return cast(torch.Tensor, output.logits[0])
 
     def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor, greedy: list[int]) -> list[RunningSequence]:
-        """Begin the replies to new prompts; those that are not finished at once join the running ones."""
+        """Begin the replies to new prompts; unfinished ones join the running ones."""
         for new in fresh:
             new.kv.advance(new.new_tokens)
         replies = begin_replies(fresh, logits, greedy, self._loaded.tokenizer, self._loaded.eos_ids)
@@ -295,7 +279,6 @@ class TransformersEngine:
         return [reply.sequence for reply in replies]
 
     def _finish(self, sequence: RunningSequence) -> None:
-        """Take a finished reply out of the running ones; its keys and values stay for a prompt that continues it."""
         if sequence in self._decoding:
             if sequence.parent.request.sampling.n == 1:
                 self._prefix_cache.add_reply(sequence, self._decoding)
@@ -304,7 +287,7 @@ class TransformersEngine:
             self._finished.append(completion)
 
     def _isolate(self, fresh: list[QueuedRequest], message: str) -> None:
-        """Repeat the requests of a failed pass one by one; the request whose pass fails again is at fault."""
+        """Repeat the requests of a failed pass one by one, to find the request at fault."""
         running = list({id(sequence.parent): sequence.parent for sequence in self._decoding}.values())
         self._decoding.clear()
         self._prefix_cache.clear()
@@ -318,7 +301,7 @@ class TransformersEngine:
         self._waiting.extendleft(reversed(requests))
 
     def _shrink_batch(self, fresh: list[QueuedRequest], message: str) -> None:
-        """Make the next pass half as large; a request that does not fit even alone fails."""
+        """Halve the next pass. A request that does not fit alone fails."""
         self.halvings += 1
         self._decoding.free_idle()
         self._prefix_cache.clear()
@@ -345,10 +328,10 @@ class TransformersEngine:
 
 
 class RewardEngine(TransformersEngine):
-    """Runs a reward model: one pass a prompt, whose last token the head turns into one number, and no reply.
+    """Runs a reward model, whose head turns each prompt's last token into a number.
 
-    As in transformers, padding tokens at the end of a prompt do not count, which a chat template may write. The head
-    computes in float32, since numbers of 16 bits would tie answers that differ.
+    As in transformers, padding tokens at the end of a prompt are ignored; a chat template may write them. The head runs
+    in float32 because 16-bit rewards would tie different answers.
     """
 
     gives_rewards = True
@@ -360,16 +343,8 @@ class RewardEngine(TransformersEngine):
         self._pad_id = loaded.model.config.get_text_config().pad_token_id
 
     def load_adapter(self, adapter: str) -> None:
-        """Refuse it: an adapter of a reward model has a head of its own.
-
-        Raises:
-            EngineError: always.
-        """
-        raise EngineError(f"{adapter}: a reward model takes no further adapter while it runs; load it by itself")
-
-    def describe(self) -> dict[str, Any]:
-        """As other models, with the head."""
-        return super().describe() | {"head": "reward"}
+        """Reject adapters: a reward adapter includes the head."""
+        raise EngineError(f"{adapter}: a reward model cannot load adapters; load this one with --adapter")
 
     def _queue_entry(self, request: Request, tokenized: TokenizedPrompt) -> QueuedRequest:
         ids = list(tokenized.ids)
@@ -378,7 +353,7 @@ class RewardEngine(TransformersEngine):
         return super()._queue_entry(request, replace(tokenized, ids=ids))
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
-        """Run a pass over a packed row of tokens; rewards, shape (prompts, 1), float32."""
+        """Run a pass; rewards of shape (prompts, 1), float32."""
         places = torch.tensor(row.logit_places, device=self._device)
         rewards: list[torch.Tensor] = []
 
@@ -386,7 +361,7 @@ class RewardEngine(TransformersEngine):
             weight = cast(torch.Tensor, head.weight)
             rewards.append(F.linear(inputs[0][0, places].float(), weight.float()))
 
-        hook = self._score.register_forward_pre_hook(compute)  # there a sharded weight is whole
+        hook = self._score.register_forward_pre_hook(compute)  # a sharded weight is gathered there
         try:
             self._loaded.model(
                 input_ids=torch.tensor([row.ids], device=self._device),
@@ -399,7 +374,7 @@ class RewardEngine(TransformersEngine):
         return rewards[0]
 
     def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor, greedy: list[int]) -> list[RunningSequence]:
-        """Finish each prompt by its number; its keys and values stay for another answer to the same question."""
+        """Finish the new prompts; their keys and values stay for other answers to the same question."""
         for new, reward in zip(fresh, logits[:, 0].tolist(), strict=True):
             new.kv.advance(new.new_tokens)
             self._prefix_cache.add(new.queued, new.kv)

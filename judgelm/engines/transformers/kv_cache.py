@@ -1,4 +1,4 @@
-"""Keys and values of prompts."""
+"""Keys and values of prompts, and the number of tokens that fit into memory."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,15 +10,15 @@ from judgelm.engines.memory import available_bytes
 
 
 class KVCache:
-    """Keys and values of one prompt, per layer, for as long as it is read or may be shared.
+    """Keys and values of one prompt, per layer.
 
-    Tokens written during a pass count only once `advance` is called, so a pass that ran out of memory can be repeated.
+    Tokens written in a pass count only after `advance`, so that a pass can be repeated after running out of memory.
 
     Args:
-        expected: tokens for which there is room at once; the buffers grow when more come.
-        prefix: another prompt's, whose first tokens this one shares. It may be read in the same pass, if it comes
-            earlier in the row: each layer's are copied when this prompt's own tokens reach that layer.
-        shared: number of those tokens.
+        expected: initial capacity in tokens.
+        prefix: the cache of another prompt that begins with the same tokens. It may belong to an earlier prompt of the
+            same pass: each layer is copied when this prompt's tokens reach it.
+        shared: number of shared tokens.
     """
 
     __slots__ = ("_layers", "_prefix", "expected", "length")
@@ -30,7 +30,7 @@ class KVCache:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def write(self, layer: int, key: Tensor, value: Tensor, past: int) -> tuple[Tensor, Tensor]:
-        """Write new tokens behind `past` others; returns all up to them, shape (1, kv heads, tokens, head size)."""
+        """Write new tokens after `past` others. Return all tokens so far, shape (1, kv heads, tokens, head size)."""
         if self._prefix is not None and layer not in self._layers:
             keys, values = (tensor[:, :, : self.length] for tensor in self._prefix._layers[layer])
             self._layers[layer] = self._grown(layer, keys, values, 0, self.length)
@@ -44,9 +44,8 @@ class KVCache:
         return keys[:, :, :end], values[:, :, :end]
 
     def _grown(self, layer: int, key: Tensor, value: Tensor, past: int, end: int) -> tuple[Tensor, Tensor]:
-        """Larger buffers with the tokens so far."""
         room = max(end, self.expected)
-        with torch.inference_mode(False):  # or a model in training, which has no such mode, could not write to it
+        with torch.inference_mode(False):  # so that a model in training can write to it
             keys = key.new_empty((*key.shape[:2], room, key.shape[3]))
             values = value.new_empty((*value.shape[:2], room, value.shape[3]))
         if layer in self._layers:
@@ -56,20 +55,17 @@ class KVCache:
         return keys, values
 
     def layers(self) -> Mapping[int, tuple[Tensor, Tensor]]:
-        """Keys and values, per layer, shape (kv heads, tokens, head size); the places behind `length` do not count."""
+        """Keys and values per layer, shape (kv heads, tokens, head size). Tokens from `length` on do not count."""
         return {layer: (keys[0], values[0]) for layer, (keys, values) in self._layers.items()}
 
     def advance(self, tokens: int) -> None:
-        """Count tokens that a finished pass has written."""
+        """Count the tokens that a finished pass has written."""
         self.length += tokens
         self._prefix = None
 
 
 class TrainedKV(KVCache):
-    """Keys and values of rows in training, with their gradients, which are copied nowhere.
-
-    Nothing is stored, except where a tree is `expected`: a layer's until its tree has been written.
-    """
+    """Keys and values of training rows, with gradients. Stores a layer only until its tree has been written."""
 
     __slots__ = ()
 
@@ -87,7 +83,7 @@ _MEMORY_SHARE = 0.5
 
 
 def kv_capacity(model: Any, device: torch.device) -> int:
-    """Tokens whose keys and values fit into half of the memory that is free now."""
+    """Number of tokens whose keys and values fit into half of the free memory."""
     config = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

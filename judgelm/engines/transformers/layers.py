@@ -1,9 +1,8 @@
-"""A model's layers in other forms: packed for a CPU, with an exact output head.
+"""Faster layers for CPUs, and an exact output head.
 
-torch hands a linear layer's weight to oneDNN row by row, and oneDNN rearranges it in every call; in float32 it takes
-MKL, which on processors that are not Intel's uses AVX2 alone. Packed layers use oneDNN's products, and rearrange the
-weight once, when the model is loaded. A gated MLP applies activation and product where the matrix products write their
-results, and a norm takes three passes over its rows instead of seven. Only the rounding of intermediate values changes.
+For every call, torch passes a linear layer's weight to oneDNN, which reorders it; in float32 it uses MKL, which is
+limited to AVX2 on non-Intel CPUs. Packed layers use oneDNN with weights reordered once. A gated MLP fuses activation
+and product with the matrix products, and a norm takes three passes instead of seven. Only rounding changes.
 """
 
 from collections.abc import Collection
@@ -14,16 +13,12 @@ import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from torch import Tensor, nn
 
 _KEPT_BYTES = 24 * 2**20
-"""Below glibc's 32 MiB, above which each block of memory is one of its own."""
+"""Below glibc's 32 MiB threshold for separate memory mappings."""
 _PRECISION = {torch.bfloat16: 2e-2, torch.float32: 1e-5}
 
 
 class PackedLinear(nn.Module):
-    """A linear layer without gradients, its weight in oneDNN's own layout.
-
-    Args:
-        linear: bfloat16 or float32, on the CPU.
-    """
+    """A linear layer without gradients whose weight (bfloat16 or float32) is in oneDNN's layout."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -32,12 +27,12 @@ class PackedLinear(nn.Module):
         self.bias = linear.bias
 
     def forward(self, row: Tensor, activation: str = "none") -> Tensor:
-        """The layer's output, shape (..., features in) to (..., features out); `swish` applies SiLU to it."""
+        """Shape (..., features in) to (..., features out). `swish` applies SiLU."""
         output: Tensor = torch.ops.mkldnn._linear_pointwise(row, self.weight, self.bias, activation, [], "")
         return output
 
     def times(self, row: Tensor, other: Tensor) -> Tensor:
-        """The output of `forward`, multiplied by another tensor of its shape."""
+        """The output of `forward`, multiplied by a tensor of the same shape."""
         output: Tensor = torch.ops.mkldnn._linear_pointwise.binary(row, other, self.weight, self.bias, "mul")
         return output
 
@@ -52,8 +47,8 @@ class PackedMlp(nn.Module):
     def forward(self, row: Tensor) -> Tensor:
         """Shape (1, tokens, hidden) to the same.
 
-        Tokens go in chunks whose intermediate values glibc keeps for the next chunk. It returns larger ones to the
-        system, and to get their pages again takes as long as a product. Adapters need all tokens of the pass at once.
+        Tokens are processed in chunks whose intermediate values glibc keeps for the next chunk: returning larger ones
+        to the system and getting them back costs as much as a product. Adapters need all tokens of the pass together.
         """
         if any(type(layer) is not PackedLinear for layer in self.children()):
             return self._chunk(row)
@@ -75,10 +70,7 @@ class PackedNorm(nn.Module):
         self.epsilon = epsilon
 
     def forward(self, row: Tensor) -> Tensor:
-        """Shape (..., hidden) to the same.
-
-        torch's CPU build computes `rms_norm` in seven passes over float32 copies, and a scale for each channel in one.
-        """
+        """Shape (..., hidden) to the same."""
         channels = row.reshape(1, -1, row.shape[-1])
         size = torch.linalg.vector_norm(channels[0], dim=1, dtype=torch.float32)
         square = size.square_().div_(row.shape[-1])
@@ -88,10 +80,10 @@ class PackedNorm(nn.Module):
 
 @torch.inference_mode()
 def pack(model: nn.Module) -> None:
-    """Replace the model's layers in place, where device, numeric format and this build of torch allow.
+    """Replace layers in place where device, format and torch's build allow.
 
-    Weights that two layers share (tied embeddings), layers of other kinds (quantised, adapters) and layers whose packed
-    form computes something else stay as they are.
+    Shared weights (tied embeddings), other kinds of layers (quantised, adapters), and layers whose packed form computes
+    something else stay unchanged.
     """
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return
@@ -108,7 +100,7 @@ def pack(model: nn.Module) -> None:
 
 
 def is_packable(weight: Tensor) -> bool:
-    """True if a layer of this weight can be packed on this machine."""
+    """True if this machine can pack a layer with this weight."""
     if weight.device.type != "cpu" or weight.dtype not in _PRECISION:
         return False
     return weight.dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -132,7 +124,7 @@ def _mlp(module: nn.Module) -> PackedMlp | None:
 
 
 def _alike(module: nn.Module, packed: nn.Module, weight: Tensor) -> bool:
-    """True if both compute the same for synthetic rows as wide as the weight, except for rounding."""
+    """True if both compute the same for synthetic rows, except for rounding."""
     features = weight.shape[-1]
     rows = torch.linspace(-3, 3, 4 * features).sin().view(1, 4, features).to(weight.dtype)
     expected, actual = module(rows).float(), packed(rows).float()
@@ -140,11 +132,7 @@ def _alike(module: nn.Module, packed: nn.Module, weight: Tensor) -> bool:
 
 
 class OutputHead(nn.Module):
-    """Logits in float32, computed in the weights' format except those of some tokens.
-
-    Args:
-        linear: the model's head, packed or not; its weight has shape (vocabulary, hidden).
-    """
+    """Computes logits in the weights' format, but in float32 for selected tokens."""
 
     def __init__(self, linear: nn.Module) -> None:
         super().__init__()
@@ -156,11 +144,11 @@ class OutputHead(nn.Module):
 
     @property
     def weight(self) -> Any:
-        """The head's weight, as transformers looks for it."""
+        """The head's weight; transformers reads it."""
         return self.linear.weight
 
     def compute_exactly(self, tokens: Collection[int]) -> None:
-        """Compute the logits of these token ids in float32 from now on, beside those named before."""
+        """Add token ids whose logits are computed in float32."""
         if self._known.issuperset(tokens):
             return
         self._known |= set(tokens)
@@ -181,9 +169,10 @@ class OutputHead(nn.Module):
 
 
 def install_head(model: Any) -> OutputHead | None:
-    """Put an `OutputHead` in the place of a 16-bit model's head.
+    """Replace a 16-bit model's head with an `OutputHead`.
 
-    None where the head is of another kind, and for a model in training, which is wrapped and stays unchanged.
+    Returns:
+        None for other heads and for models in training, which stay unchanged.
     """
     find: Any = getattr(model, "get_output_embeddings", None)
     head: Any = None if find is None else find()

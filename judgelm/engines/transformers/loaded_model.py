@@ -1,10 +1,4 @@
-"""Loads a model, its tokenizer and its adapters from folders or the hub.
-
-A single adapter becomes part of the model. Several adapters share it: each token of a packed row is computed with its
-own request's adapter. PEFT selects adapters by the rows of a batch, and a packed pass is one row. So the layers that an
-adapter changes are wrapped here, and add each adapter's product at that adapter's tokens alone; the base's product is
-computed once for all of them.
-"""
+"""Load a model, its tokenizer and one adapter from folders or the hub."""
 
 import warnings
 from collections.abc import Callable
@@ -56,7 +50,7 @@ _VISION_ATTENTION = {"": ATTENTION_NAME, "text_config": ATTENTION_NAME, "vision_
 _IMAGE_MODELS = frozenset(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
 _TEXT_MODELS = frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 IMAGE_TOKEN_MODELS = frozenset({"llava", "vipllava", "mistral3", "internvl", "idefics3", "smolvlm"})
-"""Models that only put image features at the positions of image tokens, so that they can run packed."""
+"""Models that only insert image features at image tokens, so they can run packed."""
 _ROWS_AND_COLUMNS = "positions that count an image's rows and columns"
 _BOTH_WAYS = "attention both ways between an image's tokens"
 _NEEDS = {
@@ -73,10 +67,10 @@ class LoadedModel:
     Attributes:
         window: context window in tokens.
         eos_ids: token ids that end a reply.
-        identity: identifies the model in the manifest, see `identity_of`.
-        vision: its image processor; None for text-only models.
-        notes: lines for the user on the choices made.
-        thinking: its thinking settings.
+        identity: see `identity_of`.
+        vision: image processor; None for text-only models.
+        notes: lines for the user about choices that judgelm made.
+        thinking: the thinking settings.
     """
 
     model: Any
@@ -96,14 +90,14 @@ def load(options: EngineOptions) -> LoadedModel:
 
     Raises:
         ModelError: the model cannot be loaded.
-        ConfigError: an invalid option.
+        ConfigError: invalid option.
     """
     base, adapter = split_adapter(options)
     tokenizer = load_tokenizer(base, adapter, options)
     device = device_of(options.device)
     rewards = has_reward_head(options)
     if rewards and options.quantization is not None:
-        raise ConfigError(f"{options.model}: a reward model is read unquantised; leave --quantization out")
+        raise ConfigError(f"{options.model}: reward models cannot be quantised; leave --quantization out")
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
     config = load_config(base, options)
@@ -115,14 +109,14 @@ def load(options: EngineOptions) -> LoadedModel:
     model, choice = in_gpu_dtype(model, choice, device)
     if adapter is not None:
         model = attach_adapter(model, adapter)
-        if options.quantization is None:  # a merged one costs no time per token
+        if options.quantization is None:  # merging saves time per token
             model = model.merge_and_unload()
     check_vocabulary(adapter or base, tokenizer, model)
     model.eval()
     if not runs_packed(model):
-        kind = getattr(model.config.get_text_config(), "model_type", "this kind of model")
-        raise ModelError(f"{base}: the transformers engine cannot run {kind} models packed; use --engine vllm")
-    pack(model.base_model if rewards else model)  # its head stays as it is
+        kind = getattr(model.config.get_text_config(), "model_type", "these")
+        raise ModelError(f"{base}: the transformers engine does not support {kind} models; use --engine vllm")
+    pack(model.base_model if rewards else model)  # without the reward head
     window = window_of(model.config, tokenizer, options)
     return LoadedModel(
         model=model,
@@ -138,29 +132,24 @@ def load(options: EngineOptions) -> LoadedModel:
 
 
 def _runs_vision(source: str, kind: str) -> bool:
-    """True if it is a vision-language model that this engine can run with images.
-
-    Raises:
-        ModelError: a vision-language model of another kind, which cannot be loaded for text alone either.
-    """
     if kind not in IMAGE_TOKEN_MODELS and kind in _IMAGE_MODELS and kind not in _TEXT_MODELS:
         raise ModelError(f"{source}: the transformers engine cannot run {kind} models: {no_vision_reason(kind)}")
     return kind in IMAGE_TOKEN_MODELS
 
 
 def no_vision_reason(kind: str) -> str:
-    """The reason why this engine does not support images for a model type, and the way out."""
+    """Explain why this engine does not support images for a model type, and what to use instead."""
     if kind in _IMAGE_MODELS:
-        needs = _NEEDS.get(kind.rsplit("_moe", 1)[0], "more than image features at the positions of image tokens")
+        needs = _NEEDS.get(kind.rsplit("_moe", 1)[0], "more than image features at image tokens")
         known = ", ".join(sorted(IMAGE_TOKEN_MODELS))
         return f"they need {needs}; supported: {known}; use --engine vllm, or a server with --engine openai"
-    return f"{kind} models take only text; choose a vision-language model, or judge without images"
+    return f"{kind} models only read text; use a vision-language model, or judge without images"
 
 
 def in_gpu_dtype(
     model: Any, choice: DtypeChoice, device: str, has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16
 ) -> tuple[Any, DtypeChoice]:
-    """The model in the format of a CUDA device, where the checkpoint's was not known before it was loaded."""
+    """Convert the model to the CUDA device's format if the checkpoint's was unknown before loading."""
     if choice.dtype != "auto" or not device.startswith("cuda"):
         return model, choice
     choice = choose_gpu_dtype(str(model.dtype).removeprefix("torch."), has_bfloat16)
@@ -171,13 +160,12 @@ def in_gpu_dtype(
 def _load_model(source: str, config: Any, options: EngineOptions, device: str, *, dtype: str, kind: Any) -> Any:
     rewards = kind is AutoModelForSequenceClassification
     quantization = _quantization(options.quantization)
-    if (stored := getattr(config, "quantization_config", None)) is not None:  # would be read without its scales
+    if (stored := getattr(config, "quantization_config", None)) is not None:  # its scales would be ignored
         method = stored.get("quant_method", "unknown")
-        way_out = "name the whole model with --quantization 4bit" if method == "bitsandbytes" else "use --engine vllm"
-        raise ModelError(
-            f"{source}: its weights are stored quantised ({method}), which the transformers engine does not read; "
-            f"{way_out}"
+        way_out = (
+            "pass the unquantised model and --quantization 4bit" if method == "bitsandbytes" else "use --engine vllm"
         )
+        raise ModelError(f"{source}: the transformers engine does not load quantised weights ({method}); {way_out}")
     try:
         with safe_unpickling(source, options.revision):
             loaded: Any = kind.from_pretrained(
@@ -185,27 +173,25 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
                 revision=options.revision,
                 trust_remote_code=options.trust_remote_code,
                 dtype=_DTYPES[dtype],
-                device_map={"": device} if quantization else None,  # needs accelerate, as bitsandbytes does
-                # all patches of an image attend to each other, in transformers' own attention
+                device_map={"": device} if quantization else None,  # needs accelerate, like bitsandbytes
+                # image patches attend to each other in transformers' own attention
                 attn_implementation=_VISION_ATTENTION if kind is AutoModelForImageTextToText else ATTENTION_NAME,
                 quantization_config=quantization,
                 output_loading_info=True,
                 **({"num_labels": 1} if rewards else {}),
             )
     except LOAD_ERRORS as error:
-        hint = "" if Path(source).is_dir() else "; check the hub id and the network, or give a local folder"
+        hint = "" if Path(source).is_dir() else "; check the hub id and the network, or pass a local folder"
         raise ModelError(f"{source}: cannot load the model: {first_line(error)}{hint}") from error
     model, info = loaded
     adapts = rewards and split_adapter(options)[1] is not None
-    if missing := sorted(set(info["missing_keys"]) - ({"score.weight"} if adapts else set())):  # the adapter has it
+    if missing := sorted(set(info["missing_keys"]) - ({"score.weight"} if adapts else set())):  # the adapter has that
         some = ", ".join(missing[:3])
         raise ModelError(f"{source}: {len(missing)} weights are missing ({some}, ...); copy the folder again")
     check_config(source, model.config)
     model = model if quantization else model.to(device)
     if gguf_record(source) is None and (name := first_not_finite(model.named_parameters())):  # else checked once
-        raise ModelError(
-            f"{source}: {name} holds NaN or infinity; take another copy, or an earlier state of the training"
-        )
+        raise ModelError(f"{source}: {name} contains NaN or infinity; use another copy, or an earlier checkpoint")
     return model
 
 
@@ -214,28 +200,24 @@ def _quantization(name: str | None) -> Any:
         return None
     make: Any = BitsAndBytesConfig  # its constructor is untyped
     if name == "4bit":
-        return make(
-            load_in_4bit=True,
-            bnb_4bit_quant_type="nf4",
-            bnb_4bit_use_double_quant=True,
-            bnb_4bit_compute_dtype=torch.bfloat16,
-        )
+        nf4 = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+        return make(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16, **nf4)
     if name == "8bit":
         return make(load_in_8bit=True)
     raise ConfigError(f"quantization {name!r} does not exist; available: 4bit, 8bit")
 
 
 def runs_packed(model: Any) -> bool:
-    """True if the model's attention can be replaced and its layers have no state but keys and values."""
+    """True if the model's attention can be replaced and its layers keep no state but keys and values."""
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     return bool(getattr(model, "_supports_attention_backend", False)) and not layers - _ATTENTION_LAYERS
 
 
 def device_of(name: str) -> str:
-    """The device of an option, for torch.
+    """Resolve a device option for torch.
 
     Raises:
-        ConfigError: this machine has no such device.
+        ConfigError: this machine does not have the device.
     """
     if name == "auto":
         return "cuda" if usable_gpus() else "cpu"
@@ -250,11 +232,7 @@ def device_of(name: str) -> str:
 
 
 def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
-    """The model with the adapter attached, not merged.
-
-    Raises:
-        ModelError: the folder is no PEFT adapter, or does not fit the model.
-    """
+    """Attach an adapter without merging it."""
     from peft import PeftModel  # takes a second
 
     check_weights(adapter)
@@ -271,13 +249,9 @@ def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
 
 
 def fit_vocabulary(model: Any, adapter: str) -> None:
-    """Resize a base's embeddings to the vocabulary of an adapter that holds them, as the adapter's training did.
-
-    Raises:
-        ModelError: the adapter was trained with another vocabulary, and does not hold its embeddings.
-    """
+    """Resize the base's embeddings to an adapter's vocabulary, as the adapter's training did."""
     vocabulary, weight = adapter_vocabulary(adapter), model.get_input_embeddings().weight
-    base = int(getattr(weight, "ds_shape", weight.shape)[0])  # ZeRO-3 keeps a part of it here
+    base = int(getattr(weight, "ds_shape", weight.shape)[0])  # ZeRO-3 has only a part of it here
     if not (others := {layer: rows for layer, rows in vocabulary.rows.items() if rows != base}):
         return
     rows = max(others.values())
@@ -290,7 +264,7 @@ def fit_vocabulary(model: Any, adapter: str) -> None:
         sizes = ", ".join(f"{layer} {count:,}" for layer, count in sorted(vocabulary.rows.items()))
         lacks = f": no {' and no '.join(sorted(missing))}" if missing else ""
         raise ModelError(
-            f"{adapter}: trained with another vocabulary ({sizes} tokens) than its base has ({base:,}), and lacks some "
-            f"of its embeddings{lacks}; pass the base that was resized for it"
+            f"{adapter}: trained with another vocabulary ({sizes} tokens) than its base ({base:,}), but lacks some "
+            f"embeddings{lacks}; pass the base that was resized for it"
         )
     model.resize_token_embeddings(rows, mean_resizing=False)

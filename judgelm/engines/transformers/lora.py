@@ -1,4 +1,8 @@
-"""LoRA adapters that share a model."""
+"""LoRA adapters that share a model.
+
+PEFT selects adapters by batch row, but a packed pass is one row. So adapted layers are wrapped, and each token of a
+packed row uses its request's adapter. The base's product is computed once for all adapters.
+"""
 
 import math
 from collections.abc import Iterable
@@ -15,20 +19,16 @@ from judgelm.engines.weights import check_weights
 from judgelm.errors import ModelError, first_line
 from judgelm.prompts.truncation import Truncator
 
+_ALONE = "load it alone with --adapter"
 _MIN_STRETCH = 32
-"""Shorter stretches of a row are gathered into one product, since each product takes a call; gathering copies them."""
+"""Shorter stretches of a row are gathered into one product to save calls; gathering copies them."""
 
 TokenGroups = dict[str, list[slice | Tensor]]
-"""The tokens of a pass that each adapter computes: long stretches of the row, and the places of all short ones."""
+"""Tokens of a pass by adapter: long stretches of the row, and the indices of all short ones."""
 
 
 class AdaptedLinear(nn.Module):
-    """A linear layer, packed or not, and the adapters' products, added to its output.
-
-    Args:
-        base: the model's own layer.
-        groups: of the pass that runs; its owner fills it before each pass.
-    """
+    """A linear layer that adds each adapter's product at the adapter's tokens."""
 
     def __init__(self, base: nn.Module, groups: TokenGroups) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class AdaptedLinear(nn.Module):
         self._groups = groups
 
     def forward(self, row: Tensor, activation: str = "none") -> Tensor:
-        """Shape (1, tokens, features in) to (1, tokens, features out); `swish` applies SiLU to it."""
+        """Shape (1, tokens, features in) to (1, tokens, features out). `swish` applies SiLU."""
         output: Tensor = self.base(row)
         for adapter, tokens in self._groups.items():
             if (factors := self.factors.get(adapter)) is None:
@@ -52,16 +52,12 @@ class AdaptedLinear(nn.Module):
         return F.silu(output) if activation == "swish" else output
 
     def times(self, row: Tensor, other: Tensor) -> Tensor:
-        """The output of `forward`, multiplied by another tensor of its shape."""
+        """The output of `forward`, multiplied by a tensor of the same shape."""
         return self.forward(row).mul_(other)
 
 
 class LoraAdapters:
-    """The adapters that a model has loaded, and how the prompts of each are made.
-
-    Args:
-        loaded: the model; its layers are wrapped in place as adapters need them.
-    """
+    """A model's loaded adapters and their truncators. Wraps the model's layers in place."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
@@ -71,30 +67,21 @@ class LoraAdapters:
         self._groups: TokenGroups = {}
 
     def __len__(self) -> int:
-        """Number of loaded adapters."""
         return len(self._truncators) - 1
 
     def truncator(self, adapter: str | None) -> Truncator:
-        """The truncator for prompts of an adapter, which is loaded if it is not.
-
-        Raises:
-            ModelError: as `load`.
-        """
+        """Return the truncator for an adapter's prompts; load the adapter if needed."""
         if adapter not in self._truncators:
             self.load(str(adapter))
         return self._truncators[adapter]
 
     def load(self, adapter: str) -> None:
-        """Load an adapter, if it is not.
-
-        Raises:
-            ModelError: it is no LoRA adapter of this model, or the model is itself an adapter on a base.
-        """
+        """Load an adapter if it is not loaded."""
         if adapter in self._truncators:
             return
         identity = self._loaded.identity
         if "adapter" in identity:
-            raise ModelError(f"{identity['adapter']} is an adapter itself; load its base to put {adapter} beside it")
+            raise ModelError(f"{identity['adapter']} is an adapter; load its base to use it together with {adapter}")
         model = self._loaded.model
         truncator = adapter_truncator(self._truncators[None], str(identity["path"]), adapter)
         factors = read_lora(adapter, device=str(model.device), dtype=model.dtype)
@@ -105,13 +92,13 @@ class LoraAdapters:
         self._truncators[adapter] = truncator
 
     def unload(self, adapter: str) -> None:
-        """Free an adapter's weights; nothing happens where it is not loaded."""
+        """Free an adapter's weights."""
         self._truncators.pop(adapter, None)
         for layer in self._layers.values():
             layer.factors.pop(adapter, None)
 
     def select(self, owners: Iterable[tuple[str | None, int]]) -> None:
-        """Choose the adapters of the next pass.
+        """Select the adapters of the next pass.
 
         Args:
             owners: adapter and number of tokens of each stretch of the row, in order.
@@ -128,7 +115,7 @@ class LoraAdapters:
             self._groups[adapter] = self._gathered(slices)
 
     def _gathered(self, slices: list[slice]) -> list[slice | Tensor]:
-        """The long stretches, then the places of the short ones, shape (tokens,); a single one stays a stretch."""
+        """The long stretches, then the indices of the short ones, shape (tokens,)."""
         short = [stretch for stretch in slices if stretch.stop - stretch.start < _MIN_STRETCH]
         if len(short) < 2:
             return [*slices]
@@ -136,11 +123,6 @@ class LoraAdapters:
         return [*(each for each in slices if each not in short), places.to(self._loaded.model.device)]
 
     def _layer(self, name: str, adapter: str, down: Tensor, up: Tensor) -> AdaptedLinear:
-        """The wrapped layer of that name, new or not, for factors of these shapes.
-
-        Raises:
-            ModelError: the model has no such layer, or one of another shape.
-        """
         if name in self._layers:
             return self._layers[name]
         try:
@@ -149,10 +131,8 @@ class LoraAdapters:
         except AttributeError as error:
             raise ModelError(f"{adapter}: the model has no linear layer {name}; use an adapter of this base") from error
         if features != (down.shape[1], up.shape[0]):
-            raise ModelError(
-                f"{adapter}: made for a layer {name} of {down.shape[1]} to {up.shape[0]} features, and the model's has "
-                f"{features[0]} to {features[1]}; use an adapter of this base"
-            )
+            shapes = f"{down.shape[1]} to {up.shape[0]} features, but the model's has {features[0]} to {features[1]}"
+            raise ModelError(f"{adapter}: layer {name} has {shapes}; use an adapter of this base")
         return AdaptedLinear(base, self._groups)
 
     def _wrap(self, name: str, layer: AdaptedLinear) -> None:
@@ -163,12 +143,9 @@ class LoraAdapters:
 
 
 def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """The factors of each layer that a LoRA adapter changes, by the layer's name: shapes (rank, in) and (out, rank).
+    """Read the factors of each adapted layer: shapes (rank, in) and (out, rank).
 
-    The second one is scaled, so that the layer's output grows by `up @ down @ input`.
-
-    Raises:
-        ModelError: the folder is no PEFT adapter, or one that changes more than linear layers inside the model.
+    The second one is scaled, so the layer's output grows by `up @ down @ input`.
     """
     from peft import LoraConfig, PeftConfig, load_peft_weights  # takes a second
     from peft.utils.other import get_pattern_key
@@ -180,15 +157,13 @@ def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tup
     except LOAD_ERRORS as error:
         raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)}") from error
     if not isinstance(config, LoraConfig) or config.use_dora:
-        raise ModelError(f"{adapter}: only plain LoRA adapters can share a base; serve it alone, with --adapter")
+        raise ModelError(f"{adapter}: only plain LoRA adapters can share a base; {_ALONE}")
     factors: dict[str, dict[str, torch.Tensor]] = {}
     for name, weight in weights.items():
         layer, _, factor = name.removeprefix("base_model.model.").rpartition(".lora_")
         if factor not in ("A.weight", "B.weight") or layer.endswith("lm_head"):
-            raise ModelError(
-                f"{adapter}: changes {name}, and adapters that share a base change linear layers inside the model "
-                "alone; serve it alone, with --adapter"
-            )
+            finding = f"changes {name}, but adapters that share a base may only change linear layers inside the model"
+            raise ModelError(f"{adapter}: {finding}; {_ALONE}")
         factors.setdefault(layer, {})[factor] = weight
     patterns, scaled = config.alpha_pattern or {}, {}
     for layer, pair in factors.items():

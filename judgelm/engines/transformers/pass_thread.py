@@ -1,4 +1,4 @@
-"""Run passes, and recognise errors of memory and device."""
+"""Run forward passes; recognise out-of-memory and lost-device errors."""
 
 import gc
 from collections.abc import Callable
@@ -16,12 +16,12 @@ _NO_CODE = "could not create a primitive\n"
 _NO_MEMORY = (
     "can't allocate memory",
     "not enough memory",
-    # oneDNN's words, whole: those of a shape that it does not support go on ("... a primitive descriptor for ...")
+    # oneDNN's whole message: unsupported shapes give a longer one ("... a primitive descriptor for ...")
     _NO_CODE,
     "could not create a memory object\n",
     "could not execute a primitive\n",
 )
-"""In the messages of a CPU, for which torch has no error class."""
+"""In messages on a CPU, for which torch has no error class."""
 
 _LOST_DEVICE = ("CUDA error", "HIP error", "XPU error", "CUBLAS_STATUS_", "CUDNN_STATUS_")
 
@@ -33,17 +33,15 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_device_lost(error: BaseException) -> bool:
-    """True if no later pass can succeed: after such an error an accelerator refuses all work of its process."""
+    """True if the device rejects all further work of this process."""
     return any(words in str(error) for words in _LOST_DEVICE)
 
 
 class PassThread:
-    """Runs passes in the caller's thread, and in another one after oneDNN had no memory for generated code.
+    """Runs passes in the caller's thread, and in a spare one after oneDNN had no memory for generated code.
 
-    oneDNN (3.12) never forgets that error in the thread in which it arose: it generates no code there any more, so
-    every pass of a new length would fail although memory is free again, and perhaps it says so only in such a later
-    pass. The other thread starts at once, since it could not when memory is short; its OpenMP threads take the place of
-    the caller's when it is needed.
+    oneDNN (3.12) generates no more code in a thread after this error, so every pass of a new length would fail there,
+    even after memory is free again. The spare thread starts early, because it could not when memory is short.
     """
 
     def __init__(self) -> None:
@@ -52,13 +50,7 @@ class PassThread:
         self._is_moved = False
 
     def run(self, function: Callable[..., Result], *args: Any, alone: bool = False) -> Result:
-        """The function's result, computed without gradients.
-
-        Args:
-            function: runs the pass; it may be called twice.
-            args: its arguments.
-            alone: the pass holds one request and cannot shrink, so it is repeated in the other thread before it fails.
-        """
+        """Return the function's result, computed without gradients."""
         if not self._is_moved:
             try:
                 return function(*args)
@@ -68,5 +60,5 @@ class PassThread:
                     release_openmp_threads()
                 if not (alone and self._is_moved):
                     raise
-            gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
+            gc.collect()  # reference cycles with the failed pass's frames hold its tensors
         return self._spare.submit(torch.inference_mode()(function), *args).result()

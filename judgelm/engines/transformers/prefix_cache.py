@@ -1,4 +1,8 @@
-"""Cached prefixes."""
+"""Cached prompts, whose keys and values are reused.
+
+Prompts of one question share it and often an answer, both orders of a pair share the question, and a reason continues
+from its score line.
+"""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,25 +26,21 @@ _MAX_COMPARED = 32
 _REPLY_TOKENS = 64
 
 MIN_SHARED_TOKENS = 32
-"""Shorter shared prefixes are computed again: copying them costs about as much."""
+"""Shorter prefixes are computed again: copying them costs about as much."""
 
 _Key = tuple[str, tuple[str | None, tuple[str, ...]]]
-"""A prompt's text and context: equal texts may show different images, or be read with different adapters."""
+"""Text and context: equal texts may have different images or adapters."""
 
 
 class SharedPrefix(NamedTuple):
-    """The number of tokens that a prompt shares with an earlier one, and the earlier one's keys and values."""
+    """Number of tokens shared with an earlier prompt, and its keys and values."""
 
     tokens: int
     kv: KVCache | None
 
 
 class PrefixCache:
-    """The most recent prompts, with or without a reply, at most `_MAX_ENTRIES`.
-
-    Args:
-        max_tokens: maximum tokens of all entries together.
-    """
+    """The most recent prompts, with or without replies, limited to `max_tokens` in total."""
 
     def __init__(self, max_tokens: int) -> None:
         self._max_tokens = max_tokens
@@ -48,7 +48,7 @@ class PrefixCache:
         self.reused_tokens = 0
 
     def add(self, queued: QueuedRequest, kv: KVCache, reply: Sequence[int] = ()) -> None:
-        """Add a prompt that was just read, or with the tokens of its reply that were read."""
+        """Add a prompt, optionally with the tokens of its reply that were read."""
         key = _key(queued)
         self._entries[key] = np.concatenate((queued.ids, np.array(reply, np.int32))), kv
         self._entries.move_to_end(key)
@@ -56,7 +56,7 @@ class PrefixCache:
             self._entries.popitem(last=False)
 
     def add_reply(self, sequence: RunningSequence, decoding: DecodeBlocks) -> None:
-        """Add a finished reply's tokens to its prompt's, or all where the prompt has gone and they are worth a copy."""
+        """Add a finished reply to its prompt's entry. If the entry is gone, add both if the reply is long enough."""
         queued, reply = sequence.parent, sequence.ids[:-1]
         _, kv = self._entries.get(_key(queued), (None, None))
         if kv is None or kv.length != len(queued.ids):
@@ -73,7 +73,7 @@ class PrefixCache:
             self.add(queued, kv, reply)
 
     def longest_prefix(self, queued: QueuedRequest, fresh: Sequence[NewPrompt]) -> SharedPrefix:
-        """The longest prefix that a recent prompt, or one that the same pass reads before it, shares with this one."""
+        """Return the longest prefix shared with a cached prompt or an earlier one of the same pass."""
         continued = self._entries.get(self._continued_key(queued))
         recent = islice(reversed(self._entries.items()), _MAX_COMPARED)
         entries = [entry for (_, context), entry in recent if context == queued.context]
@@ -90,7 +90,7 @@ class PrefixCache:
         return self._continued_key(queued) in self._entries
 
     def new_kv(self, queued: QueuedRequest, prefix: SharedPrefix) -> KVCache:
-        """Keys and values for a new prompt, which begins with its shared prefix."""
+        """Make the keys and values of a new prompt, starting with its shared prefix."""
         reply = min(queued.request.sampling.max_tokens, _REPLY_TOKENS)
         self.reused_tokens += prefix.tokens
         return KVCache(len(queued.ids) + max(queued.tree_nodes, reply), prefix.kv, prefix.tokens)
@@ -100,7 +100,7 @@ class PrefixCache:
         self._entries.clear()
 
     def _continued_key(self, queued: QueuedRequest) -> _Key:
-        """The key of the prompt without its prefilled reply."""
+        """Key of the prompt without its prefill."""
         prefill = queued.request.prompt.prefill
         return (queued.tokenized.text.removesuffix(prefill) if prefill else "", queued.context)
 
@@ -113,11 +113,11 @@ def _key(queued: QueuedRequest) -> _Key:
 
 
 def shared_tokens(ids: NDArray[np.int32], queued: QueuedRequest) -> int:
-    """Number of leading tokens that both share, at most all but the prompt's last, whose logits are needed.
+    """Number of shared leading tokens, at most all but the prompt's last, whose logits are needed.
 
-    0 where the shared tokens end before the prompt's last image: images are read whole or not at all.
+    0 if they end before the prompt's last image, because images are read in full or not at all.
     """
-    most = min(len(ids), len(queued.ids) - 1)
-    differ = np.flatnonzero(ids[:most] != queued.ids[:most])
-    tokens = int(differ[0]) if len(differ) else most
+    limit = min(len(ids), len(queued.ids) - 1)
+    differ = np.flatnonzero(ids[:limit] != queued.ids[:limit])
+    tokens = int(differ[0]) if len(differ) else limit
     return tokens if tokens >= queued.images_end else 0

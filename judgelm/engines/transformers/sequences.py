@@ -1,7 +1,4 @@
-"""Queued requests, running replies, and the blocks in which these attend together.
-
-One call attends for all replies of a block, since a call for each takes far longer.
-"""
+"""Queued requests and running replies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,21 +15,17 @@ from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request
 
-NOT_DRAWN = "no token can be drawn: the model's probabilities are not finite; check its weights and dtype"
+NOT_DRAWN = "cannot sample a token: the model's probabilities are not finite; check its weights and dtype"
 
 
 def check_request(request: Request) -> None:
-    """Refuse a request that this engine cannot answer.
-
-    Raises:
-        EngineError: it has a grammar.
-    """
+    """Reject a grammar."""
     if request.sampling.grammar is not None:
-        raise EngineError("the transformers engine does not constrain replies to a grammar; use --engine vllm")
+        raise EngineError("the transformers engine does not support grammars; use --engine vllm")
 
 
 class FinishedSequence(NamedTuple):
-    """A finished reply, without its keys and values, which would stay in memory until the next garbage collection."""
+    """A finished reply. It holds no keys and values, which would stay in memory until the next garbage collection."""
 
     text: str
     finish_reason: FinishReason
@@ -41,16 +34,16 @@ class FinishedSequence(NamedTuple):
 
 @dataclass(eq=False)
 class QueuedRequest:
-    """A tokenised request, and its replies as they finish.
+    """A tokenised request and its finished replies.
 
     Attributes:
-        request: the request itself.
-        tokenized: its prompt as the model reads it.
-        tree: of the candidates, where there are any.
+        request: the request.
+        tokenized: its prompt.
+        tree: of the candidates, if any.
         images: the prompt's images.
-        images_end: tokens of the prompt up to the end of its last image.
-        candidate_logprobs: set when the tree has been evaluated.
-        alone: whether it runs in passes without other requests, since a pass with it failed.
+        images_end: number of tokens up to the end of its last image.
+        candidate_logprobs: set after the tree is evaluated.
+        alone: run without other requests, because a pass with it failed.
     """
 
     request: Request
@@ -63,12 +56,11 @@ class QueuedRequest:
     _finished: dict[int, FinishedSequence] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Hold the token ids as an array, which is fast to compare."""
-        self.ids: NDArray[np.int32] = np.array(self.tokenized.ids, np.int32)
+        self.ids: NDArray[np.int32] = np.array(self.tokenized.ids, np.int32)  # arrays are fast to compare
 
     @property
     def context(self) -> tuple[str | None, tuple[str, ...]]:
-        """Its adapter and images: keys and values of equal tokens differ between contexts."""
+        """Adapter and images: equal tokens have different keys and values in other contexts."""
         return self.request.adapter, self.tokenized.images
 
     @property
@@ -78,15 +70,15 @@ class QueuedRequest:
 
     @property
     def tree_nodes(self) -> int:
-        """Inner nodes of its tree; 0 without one."""
+        """Number of inner nodes of its tree."""
         return 0 if self.tree is None else len(self.tree.tokens)
 
     def reset(self) -> None:
-        """Forget the finished replies."""
+        """Drop the finished replies."""
         self._finished.clear()
 
     def finish(self, sequence: "RunningSequence") -> Completion | None:
-        """Take a finished reply; returns the completion once all replies are finished."""
+        """Add a finished reply. Return the completion after the last one."""
         self._finished[sequence.index] = FinishedSequence(
             sequence.text, sequence.finish_reason or "error", len(sequence.ids)
         )
@@ -108,7 +100,7 @@ class QueuedRequest:
         )
 
     def rewarded(self, reward: float) -> Completion:
-        """The completion of a request to a reward model."""
+        """Make the completion of a request to a reward model."""
         return Completion(
             key=self.request.key,
             texts=("",),
@@ -120,19 +112,14 @@ class QueuedRequest:
         )
 
     def failed(self, message: str) -> Completion:
-        """The completion of a request that the engine could not run."""
+        """Make a failed completion."""
         return Completion.failed(
             self.request.key, message, prompt_tokens=len(self.tokenized.ids), truncations=self.tokenized.truncations
         )
 
 
 class RunningSequence:
-    """A reply being generated: its tokens so far.
-
-    Args:
-        parent: the request that it answers.
-        index: which of the request's `n` replies it is.
-    """
+    """Reply number `index` to a request while it is generated."""
 
     def __init__(self, parent: QueuedRequest, index: int) -> None:
         self.parent = parent
@@ -151,7 +138,7 @@ class RunningSequence:
         return len(self.parent.tokenized.ids) + len(self.ids) - 1
 
     def append(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
-        """Append a token and set `finish_reason` if the reply ends with it; a reply that failed takes none."""
+        """Append a token and set `finish_reason` if the reply ends with it. Ignored after a failure."""
         if self.finish_reason is not None:
             return
         sampling = self.parent.request.sampling
@@ -161,14 +148,14 @@ class RunningSequence:
 
 
 def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, greedy: Sequence[int]) -> list[int]:
-    """The next token of each reply: the most probable, or one drawn with the reply's own generator.
+    """Choose the next token of each reply: greedily, or with the reply's own generator.
 
-    A reply of which no token can be drawn fails by itself.
+    If no token can be drawn, only that reply fails.
 
     Args:
         sequences: the replies.
-        logits: shape (rows, vocabulary), a row for each; those of sampled replies are copied to the CPU at once.
-        greedy: the most probable token of each row, and of further ones.
+        logits: shape (rows, vocabulary), one row per reply.
+        greedy: most probable token of each row; further ones are ignored.
     """
     tokens = list(greedy[: len(sequences)])
     drawn = [row for row, sequence in enumerate(sequences) if sequence.generator is not None]

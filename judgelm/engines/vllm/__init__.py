@@ -1,7 +1,7 @@
 """The vLLM engine, and the environment for importing and starting vLLM.
 
-No log lines appear between a run's own, and no usage statistics are sent. The stages of a start, which takes minutes
-for a large model, are logged by `START_LOG` at level INFO; the command line shows them.
+vLLM's log lines and usage statistics are turned off. The stages of its start, which takes minutes for a large model,
+are logged by `START_LOG` at level INFO.
 """
 
 import logging
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 START_LOG = logging.getLogger("judgelm.vllm_start")
-"""One message for each stage of vLLM's start."""
+"""One message per stage of vLLM's start."""
 
 _DEFAULTS = {
     "TORCH_CPP_LOG_LEVEL": "ERROR",
@@ -31,7 +31,7 @@ _STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 @contextmanager
 def quiet_imports() -> Iterator[None]:
-    """Import vLLM in this context; variables that the user has set stay."""
+    """Import vLLM in this context. Environment variables that you have set stay."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     logging.getLogger("vllm").setLevel(logging.ERROR)  # it logs the optional parts that are not installed
@@ -40,12 +40,12 @@ def quiet_imports() -> Iterator[None]:
 
 
 def stage_of(message: str) -> str | None:
-    """The stage of vLLM's start that a log message belongs to; None for other messages."""
+    """Return the stage of vLLM's start that a log message belongs to, or None."""
     return next((stage(message) for words, stage in _STAGES if words in message), None)
 
 
 class _StageHandler(logging.Handler):
-    """Logs the stages in vLLM's log, each once."""
+    """Logs each stage in vLLM's log once."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -64,11 +64,7 @@ class _StageHandler(logging.Handler):
 
 @contextmanager
 def logged_stages(processes: int) -> Iterator[None]:
-    """Log the stages of vLLM's start in this context; those of worker processes stay in them, but begin and end.
-
-    Args:
-        processes: of the engine; 1 is this one.
-    """
+    """Log the stages of vLLM's start in this context. With worker processes, only start and end are logged."""
     if not START_LOG.isEnabledFor(logging.INFO):
         yield
         return

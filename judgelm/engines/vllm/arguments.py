@@ -37,33 +37,31 @@ _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _CPU_KEY_VALUE_BYTES = 4 << 30
 
 _CPU_DEFAULTS: dict[str, Any] = {
-    "enforce_eager": True,  # compiling takes half a minute and is seldom won back
-    "block_size": 32,  # vLLM's 128 would leave most of a score tree's branches uncached
+    "enforce_eager": True,  # compiling takes half a minute and rarely pays off
+    "block_size": 32,  # vLLM's 128 would leave most branches of a candidate tree uncached
     "kv_cache_memory_bytes": _CPU_KEY_VALUE_BYTES,
     "worker_cls": "judgelm.engines.vllm.cpu_worker.SeededCPUWorker",
 }
 
 _PRECISE_HEAD = {"head_dtype": "float32"}
-"""Logits in bfloat16 lie an eighth apart: judges that are read off a word would call a quarter of the pairs ties."""
+"""Bfloat16 logits are an eighth apart, which would make a quarter of the pairs ties for judges that score a verdict
+word.
+"""
 
 
 def engine_args(
     base: str, adapter: str | None, tokenizer: Any, options: EngineOptions, *, dtype: str | None = None
 ) -> EngineArgs:
-    """The arguments for vLLM; the user's `engine_args` override every default.
+    """Build vLLM's arguments; the user's `engine_args` override every default.
 
-    docs/judging.md lists them beside vLLM's own defaults, with reasons.
+    docs/judging.md lists them with vLLM's defaults and reasons.
 
     Args:
         base: the model's folder or hub id.
         adapter: the LoRA adapter's folder or hub id.
         tokenizer: the model's.
         options: the user's options.
-        dtype: the result of `choose_dtype`; None takes `options.dtype`.
-
-    Raises:
-        ConfigError: vLLM does not have the argument, or it has its own option.
-        ModelError: the model's config cannot be read, or there are no weights that may be loaded.
+        dtype: the result of `choose_dtype`; None uses `options.dtype`.
     """
     _check_names(options)
     _check_weights(base, options)
@@ -79,52 +77,44 @@ def engine_args(
         "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens,
         "quantization": _quantization(options),
-        "load_format": "bitsandbytes" if options.quantization else "hf",  # safetensors, else pickles as tensors alone
+        "load_format": "bitsandbytes" if options.quantization else "hf",  # safetensors, else safe pickles
         "enable_prefix_caching": True,
         "use_tqdm_on_load": False,
         "disable_log_stats": True,
         "worker_extension_cls": "judgelm.engines.weights.WeightsCheck",
         "seed": 0,
     }
-    if getattr(config, "quantization_config", None) is None:  # vLLM refuses to widen a head that is quantised
+    if getattr(config, "quantization_config", None) is None:  # vLLM cannot widen a quantised head
         arguments["hf_overrides"] = _PRECISE_HEAD
     if current_platform.is_cpu():
         arguments |= _CPU_DEFAULTS
     if adapters := (*([adapter] if adapter is not None else []), *options.adapters):
         arguments |= {"enable_lora": True, "max_lora_rank": max(map(lora_rank, adapters)), "max_loras": len(adapters)}
     if current_platform.is_cpu() and options.engine_args.get("pipeline_parallel_size", 1) != 1:
-        arguments["enforce_eager"] = False  # CPU workers make the buffers between stages in a warm-up that eager skips
+        arguments["enforce_eager"] = False  # eager skips the warm-up that makes the buffers between CPU stages
     arguments |= dict(options.engine_args)
     if current_platform.is_cpu() and arguments.get("enable_lora"):
-        # The CPU kernels give a request without adapter the weights of the last slot: that one must stay empty.
+        # The CPU kernels use the last slot for requests without adapter, so it must stay empty.
         arguments["max_loras"] = int(arguments.get("max_loras", 1)) + 1
     try:
         return EngineArgs(**arguments)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"vLLM refuses its arguments: {first_line(error)}") from error
+        raise ConfigError(f"vLLM rejects its arguments: {first_line(error)}") from error
 
 
 def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
-    """The format for `options.dtype`; vLLM's own `auto` would turn a float32 checkpoint into bfloat16 on a CPU too.
-
-    Raises:
-        ModelError: the model's config cannot be read.
-    """
+    """Resolve `options.dtype`. vLLM's own `auto` would use bfloat16 for float32 checkpoints on a CPU too."""
     reserved = int(options.engine_args.get("kv_cache_memory_bytes", _CPU_KEY_VALUE_BYTES))
-    config = load_config(base, options)
-    device = current_platform.device_type
-    return resolve_dtype(
-        base,
-        config,
-        options,
-        device=device,
-        reserved_bytes=reserved,
-        has_bfloat16=lambda: torch.bfloat16 in current_platform.supported_dtypes,  # without starting CUDA here
-    )
+    config, device = load_config(base, options), current_platform.device_type
+
+    def has_bfloat16() -> bool:
+        return torch.bfloat16 in current_platform.supported_dtypes  # does not start CUDA in this process
+
+    return resolve_dtype(base, config, options, device=device, reserved_bytes=reserved, has_bfloat16=has_bfloat16)
 
 
 def resolved_args(config: VllmConfig) -> dict[str, Any]:
-    """The arguments that decide speed and memory, as vLLM resolved them, for the manifest."""
+    """Return the arguments that decide speed and memory as vLLM resolved them, for the manifest."""
     scheduler, cache, parallel = config.scheduler_config, config.cache_config, config.parallel_config
     return {
         "tensor_parallel_size": parallel.tensor_parallel_size,
@@ -142,18 +132,16 @@ def resolved_args(config: VllmConfig) -> dict[str, Any]:
 
 
 def batch_note(config: VllmConfig, options: EngineOptions) -> str:
-    """A note on the prompt tokens of a step, where vLLM chose them for this device; else empty."""
+    """Note the prompt tokens per step if vLLM chose them; else empty."""
     if options.max_num_batched_tokens is not None:
         return ""
     tokens = config.scheduler_config.max_num_batched_tokens
     device = "a CPU" if current_platform.is_cpu() else current_platform.get_device_name()
-    return (
-        f"vLLM: up to {tokens:,} prompt tokens a step, its choice for {device}; --max-num-batched-tokens sets another"
-    )
+    return f"vLLM: up to {tokens:,} prompt tokens per step on {device}; change it with --max-num-batched-tokens"
 
 
 def generation_config(base: str, options: EngineOptions) -> Any:
-    """The model's generation settings; None where it has none, as many checkpoints."""
+    """Load the model's generation config; None if it has none."""
     try:
         return GenerationConfig.from_pretrained(base, revision=options.revision or "main")
     except OSError:
@@ -166,19 +154,15 @@ def device_count(arguments: EngineArgs) -> int:
 
 
 def max_adapters(arguments: EngineArgs) -> int | None:
-    """Maximum adapters that the engine can load; None where vLLM swaps them as needed."""
+    """Maximum number of loaded adapters; None if vLLM swaps them."""
     return int(arguments.max_loras) - 1 if current_platform.is_cpu() else None
 
 
 def lora_rank(adapter: str) -> int:
-    """The smallest rank that vLLM supports and that is at least the adapter's.
-
-    Raises:
-        ModelError: the adapter's config cannot be read, or its rank is above vLLM's largest.
-    """
+    """Return the smallest rank that vLLM supports and that is at least the adapter's."""
     path = Path(adapter) / "adapter_config.json"
     if not Path(adapter).is_dir():
-        return 64  # on the hub: peft reads the config only after the engine was made
+        return 64  # on the hub: its config is only read after the engine is made
     try:
         rank = int(parse_json(path.read_text(encoding="utf-8"))["r"])
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -193,32 +177,28 @@ def _check_names(options: EngineOptions) -> None:
     known = [field.name for field in dataclasses.fields(EngineArgs)]
     for name in options.engine_args:
         if name in _OWN_OPTIONS:
-            raise ConfigError(f"--engine-arg {name}: use its own option, {_OWN_OPTIONS[name]}")
+            raise ConfigError(f"--engine-arg {name}: use the option {_OWN_OPTIONS[name]}")
         if name not in known:
             similar = ", ".join(difflib.get_close_matches(name, known, n=3)) or "see vLLM's engine arguments"
             raise ConfigError(f"--engine-arg {name}: vLLM has no such argument; similar: {similar}")
     if options.device not in ("auto", current_platform.device_type):
-        raise ConfigError(
-            f"--device {options.device}: this vLLM runs on {current_platform.device_type}; choose devices with "
-            "CUDA_VISIBLE_DEVICES and their number with --engine-arg tensor_parallel_size=N"
-        )
+        way_out = "select GPUs with CUDA_VISIBLE_DEVICES and --engine-arg tensor_parallel_size=N"
+        raise ConfigError(f"--device {options.device}: this vLLM runs on {current_platform.device_type}; {way_out}")
 
 
 def has_vision(base: str, options: EngineOptions) -> bool:
-    """True if the model's config has a part for vision."""
+    """True if the model's config has a vision part."""
     return getattr(load_config(base, options), "vision_config", None) is not None
 
 
 def _check_heads(base: str, config: Any) -> None:
-    """Refuse at once a head size that the CPU build would refuse only at the first prompt."""
+    """Reject a head size that vLLM's CPU build would only reject at the first prompt."""
     text = config.get_text_config()
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     sizes = CPUAttentionBackend.get_supported_head_sizes()
     if current_platform.is_cpu() and width not in sizes:
-        raise ModelError(
-            f"{base}: its attention heads have {width} dimensions, and vLLM's CPU build takes only "
-            f"{', '.join(map(str, sizes))}; use --engine transformers"
-        )
+        finding = f"attention heads of size {width}; vLLM's CPU build supports {', '.join(map(str, sizes))}"
+        raise ModelError(f"{base}: {finding}; use --engine transformers")
 
 
 def _quantization(options: EngineOptions) -> str | None:
@@ -228,9 +208,8 @@ def _quantization(options: EngineOptions) -> str | None:
         return "bitsandbytes"
     fp8 = "fp8_per_tensor" if "fp8_per_tensor" in QUANTIZATION_METHODS else "fp8"
     raise ConfigError(
-        f"quantization {options.quantization!r}: vLLM {vllm.__version__} cannot quantise to it while loading; use "
-        f"--engine transformers, or FP8 on a GPU (--engine-arg quantization={fp8}), or a checkpoint in AWQ, GPTQ or "
-        "FP8, which is recognised"
+        f"quantization {options.quantization!r}: vLLM {vllm.__version__} does not support it while loading; use "
+        f"--engine transformers, FP8 on a GPU (--engine-arg quantization={fp8}), or an AWQ, GPTQ or FP8 checkpoint"
     )
 
 

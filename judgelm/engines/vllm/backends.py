@@ -1,8 +1,8 @@
-"""vLLM's engine arguments from judgelm's options, and the two ways to run vLLM with them behind one interface.
+"""Two ways to run vLLM behind one interface.
 
-On one device its engine runs in this process, with no child process to hang or to be left behind. On several devices
-vLLM needs worker processes, and its asynchronous engine runs in its own thread: it reports a dead engine core at once,
-where the synchronous one would wait forever.
+On one device, vLLM's engine runs in this process, without a child process that could hang or be left running. On
+several devices, its asynchronous engine runs in a thread with worker processes: it reports a dead engine core
+immediately, where the synchronous engine would wait forever.
 """
 
 import importlib.util
@@ -38,82 +38,70 @@ from judgelm.errors import EngineError, ModelError
 _START_TIMEOUT_S = 3600.0
 _CLOSE_TIMEOUT_S = 60.0
 _CONTEXT = UsageContext.LLM_CLASS
-"""vLLM sets the tokens of a step by this: as for its `LLM` class, which works through a list, not as for a server."""
+"""vLLM chooses the tokens per step by this: as for its offline `LLM` class, not as for a server."""
 
 
 class PromptRefusedError(Exception):
-    """vLLM refuses a request."""
+    """vLLM rejects a request."""
 
 
 class InProcessBackend:
-    """vLLM's engine, stepped by this thread; only one at a time, since two would share torch's process groups.
-
-    Raises:
-        EngineError: this process already has one.
-    """
+    """vLLM's engine in this thread. Only one per process, because two would share torch's process groups."""
 
     _loaded = False
 
     def __init__(self, arguments: EngineArgs) -> None:
         if InProcessBackend._loaded:
-            raise EngineError("this process already runs a vLLM engine, and only one is possible: close it first")
+            raise EngineError("only one vLLM engine can run per process; close the other one first")
         with quiet_start(arguments.model, multiprocessing=False), logged_stages(1):
             self._engine = LLMEngine.from_engine_args(arguments, usage_context=_CONTEXT)
         InProcessBackend._loaded = True
 
     @property
     def config(self) -> VllmConfig:
-        """The configuration as vLLM completed it."""
+        """The configuration as resolved by vLLM."""
         return self._engine.vllm_config
 
     def add(
         self, key: str, prompt: TokensPrompt, sampling: SamplingParams | PoolingParams, adapter: LoRARequest | None
     ) -> None:
-        """Submit a prompt.
-
-        Raises:
-            RefusedError: vLLM refuses it.
-        """
+        """Submit a prompt."""
         try:
             self._engine.add_request(key, prompt, sampling, lora_request=adapter)
         except (VLLMValidationError, ValueError) as error:
             raise PromptRefusedError(str(error)) from error
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """Step until there is an output or the time is up.
-
-        Raises:
-            EngineError: the engine as a whole has died.
-        """
+        """Step until there is an output or the time is up."""
         until = time.monotonic() + timeout_s
         while self._engine.has_unfinished_requests():
             try:
                 outputs = self._engine.step()
-            except Exception as error:  # vLLM's step raises whatever its model raises
+            except Exception as error:  # vLLM does not wrap the model's errors
                 raise EngineError(f"vLLM's step failed: {type(error).__name__}: {error}") from error
             if outputs or time.monotonic() > until:
                 return list(outputs)
         return []
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Forget prompts."""
+        """Drop prompts."""
         self._engine.abort_request(list(keys))
 
     def load_adapter(self, adapter: LoRARequest) -> None:
-        """Load an adapter before the first request uses it."""
+        """Load an adapter before its first request."""
         self._engine.add_lora(adapter)
 
     def unload_adapter(self, adapter: LoRARequest) -> None:
-        """Free an adapter's room."""
+        """Free an adapter."""
         self._engine.remove_lora(adapter.lora_int_id)
 
     def call_workers(self, method: str) -> list[Any]:
-        """The result of a method of each worker."""
+        """Call a method of each worker."""
         results: list[Any] = self._engine.collective_rpc(method)
         return results
 
     def close(self) -> None:
-        """Free the model, so that another engine can be made in this process."""
+        """Free the model, so that this process can load another engine."""
         self._engine.engine_core.shutdown()
         del self._engine
         cleanup_dist_env_and_memory()
@@ -121,7 +109,7 @@ class InProcessBackend:
 
 
 class AsyncBackend:
-    """vLLM's asynchronous engine with its child processes, in the event loop of a separate thread."""
+    """vLLM's asynchronous engine, in a thread and worker processes."""
 
     def __init__(self, arguments: EngineArgs) -> None:
         self._loop = LoopThread("vllm")
@@ -136,15 +124,15 @@ class AsyncBackend:
 
     @property
     def config(self) -> VllmConfig:
-        """The configuration as vLLM completed it."""
+        """The configuration as resolved by vLLM."""
         return self._engine.vllm_config
 
     def add(
         self, key: str, prompt: TokensPrompt, sampling: SamplingParams | PoolingParams, adapter: LoRARequest | None
     ) -> None:
-        """Submit a prompt; `collect` returns a refusal."""
+        """Submit a prompt; `collect` returns a rejection."""
         self._in_flight.add(key)
-        # an error is EngineDeadError, or whatever the model raised in the core
+        # errors are EngineDeadError, or the model's
         self._loop.start(key, self._generate(key, prompt, sampling, adapter), self._outputs.put)
 
     async def _generate(
@@ -158,11 +146,7 @@ class AsyncBackend:
             self._outputs.put((key, str(error)))
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """Wait for the first output, then take all available ones, except those of aborted requests.
-
-        Raises:
-            EngineError: the engine as a whole has died.
-        """
+        """Wait for the first output, then return all available ones."""
         outputs: list[RequestOutput | tuple[str, str]] = []
         if not self._in_flight:
             return outputs
@@ -181,7 +165,7 @@ class AsyncBackend:
             return outputs
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Forget prompts; leaving `generate` aborts them in the core."""
+        """Drop prompts. Leaving `generate` aborts them in the core."""
         for key in self._in_flight.intersection(keys):
             self._in_flight.remove(key)
             self._loop.cancel(key)
@@ -191,16 +175,16 @@ class AsyncBackend:
         self._loop.run(self._engine.add_lora(adapter), _START_TIMEOUT_S)
 
     def unload_adapter(self, adapter: LoRARequest) -> None:
-        """Free an adapter's room in every worker."""
+        """Free an adapter in every worker."""
         self._loop.run(self._engine.remove_lora(adapter.lora_int_id), _START_TIMEOUT_S)
 
     def call_workers(self, method: str) -> list[Any]:
-        """The result of a method of each worker."""
+        """Call a method of each worker."""
         results: list[Any] = self._loop.run(self._engine.collective_rpc(method), _START_TIMEOUT_S)
         return results
 
     def close(self) -> None:
-        """End the child processes, then the thread."""
+        """End the worker processes, then the thread."""
         self._in_flight.clear()
         self._loop.close(self._shutdown(), _CLOSE_TIMEOUT_S)
 
@@ -209,7 +193,8 @@ class AsyncBackend:
 
 
 Backend = InProcessBackend | AsyncBackend
-"""Takes tokenised prompts and returns vLLM's outputs, finished or not; for a failed request its key and the message."""
+"""Takes tokenised prompts and returns vLLM's outputs, finished or not; for a failed request, its key and the message.
+"""
 
 
 async def _start(arguments: EngineArgs) -> AsyncLLM:
@@ -218,19 +203,16 @@ async def _start(arguments: EngineArgs) -> AsyncLLM:
 
 def _dead(error: BaseException) -> EngineError:
     if isinstance(error, EngineDeadError):
-        return EngineError("vLLM's engine core has died; finished judgments are on disk, run the same command again")
+        return EngineError("vLLM's engine core has died; run the same command again to continue")
     return EngineError(f"vLLM failed: {type(error).__name__}: {error}")
 
 
 @contextmanager
 def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
-    """Start vLLM and leave this process's environment and torch as they were.
+    """Start vLLM, then restore this process's environment and torch's settings.
 
-    Its processes are spawned, unless the user says otherwise: a fork of a process that has used CUDA cannot use it, and
-    does not show a run's mark.
-
-    Raises:
-        ModelError: vLLM could not load the model; the message quotes vLLM.
+    Workers are spawned by default: a fork of a process that has used CUDA cannot use it, and does not show a run's
+    mark.
     """
     environment, set_num_threads = dict(os.environ), torch.set_num_threads
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if multiprocessing else "0"
@@ -239,11 +221,11 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
         with warnings.catch_warnings(action="ignore", category=FutureWarning), _hidden_main():
             _protect_llvmlite()
             yield
-    except Exception as error:  # whatever its many loaders raise
+    except Exception as error:  # its loaders raise many kinds
         check_pickled(base)
         raise ModelError(f"{base}: vLLM cannot load the model: {_root_words(error)}{_vision_hint(error)}") from error
     finally:
-        # vLLM preloads libraries into every later child process, and forbids torch to change its threads.
+        # vLLM preloads libraries into later child processes and blocks torch.set_num_threads
         for name in os.environ.keys() - environment.keys():
             del os.environ[name]
         os.environ.update(environment)
@@ -252,7 +234,7 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
 
 @contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Hide the main module from spawned processes: they would run it again if it lacks `if __name__ == "__main__"`."""
+    """Hide the main module from spawned processes, which would run it without `if __name__ == "__main__"`."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -262,17 +244,17 @@ def _hidden_main() -> Iterator[None]:
 
 
 def _protect_llvmlite() -> None:
-    """Give llvmlite's library an empty `__dict__`, where numba was imported before vLLM starts.
+    """Give llvmlite's library an empty `__dict__`.
 
-    vLLM 0.32 on the CPU reads the `__dict__` of everything in every module. This object answers any name it
-    does not know, `__dict__` too, with a C function, which ends vLLM's start.
+    vLLM 0.32 on a CPU reads `__dict__` of everything in every module. This object returns a C function for unknown
+    names, which crashes vLLM's start if numba was imported before.
     """
     if llvmlite := sys.modules.get("llvmlite.binding.ffi"):
         llvmlite.lib._fntab.setdefault("__dict__", {})
 
 
 def _root_words(error: BaseException) -> str:
-    """The first informative line: vLLM and pydantic wrap the error."""
+    """The first informative line of an error wrapped by vLLM or pydantic."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     wrapped = len(lines) > 1 and "validation error" in lines[0]
     words = " ".join(lines[1:2] if wrapped else lines[:1]).split(" [type=")[0]
@@ -280,7 +262,7 @@ def _root_words(error: BaseException) -> str:
 
 
 def _vision_hint(error: BaseException) -> str:
-    """A hint to install torchvision, which most vision models import; only vLLM's log states that it is missing."""
+    """Suggest torchvision, which most vision models import; only vLLM's log says that it is missing."""
     if "failed to be inspected" not in str(error) or importlib.util.find_spec("torchvision") is not None:
         return ""
     return "; if it is a vision model, install torchvision (the CPU build has none), or use --engine transformers"

@@ -1,8 +1,7 @@
-"""The throughput engine: vLLM, on the GPU build or the CPU build.
+"""The vLLM engine, on GPUs or CPUs.
 
-Prompts are tokenised and truncated here, by the same code as in training and in the transformers engine, and replies
-are decoded here too, so that both engines give the same results. vLLM provides continuous batching, prefix caching,
-tensor and pipeline parallelism, quantised weights, LoRA adapters and grammars.
+Prompts are truncated and tokenised here, with the same code as in training and in the transformers engine, and replies
+are decoded here, so that both engines give the same results.
 """
 
 import time
@@ -50,11 +49,11 @@ class RequestState:
     """A request in flight.
 
     Attributes:
-        search: the search for its candidates' probabilities.
+        search: finds the candidates' probabilities.
         output: vLLM's latest output for the reply.
-        pending: vLLM's unfinished requests for it, with the node of the candidates' tree that each continues from.
-        begun: token ids of the reply's beginning, where vLLM stopped at an empty first line and was made to go on.
-        failure: why it failed; empty if it did not.
+        pending: vLLM's unfinished requests, with the candidate tree's node that each continues.
+        begun: token ids of the reply so far, if vLLM stopped at an empty first line and was restarted.
+        failure: error message, or empty.
         reward: of a reward model.
     """
 
@@ -71,16 +70,10 @@ class RequestState:
 def tokens_prompt(
     state: RequestState, continuation: Sequence[int], *, truncator: Truncator, vision: Vision | None
 ) -> TokensPrompt:
-    """The prompt, followed by the beginning of a reply.
+    """Build vLLM's prompt, followed by the beginning of a reply.
 
-    The prompt was truncated with all tokens of its images. vLLM takes only the placeholder that a chat template writes
-    for each image: it runs the model's processor itself, which inserts the others.
-
-    Args:
-        state: the request.
-        continuation: token ids of the reply's beginning.
-        truncator: tokenises the prompt.
-        vision: of a vision-language model.
+    judgelm truncates the prompt with all image tokens. vLLM runs the model's processor itself, so each image becomes
+    its placeholder again.
     """
     tokenized = state.tokenized
     if vision is None or not tokenized.images:
@@ -97,13 +90,9 @@ def tokens_prompt(
 
 
 def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> SamplingParams:
-    """Parameters for the reply: with an output after every token, or one at the end for several replies.
-
-    Raises:
-        ValueError, VLLMValidationError: vLLM does not support the sampling.
-    """
-    n = sampling.n if sampling.temperature > 0 else 1  # vLLM refuses several greedy replies, which are equal
-    # of several replies each would have to go on behind its own empty line: they run on, and are cut when decoded
+    """Build the parameters for a reply: cumulative output for one reply, final output for several."""
+    n = sampling.n if sampling.temperature > 0 else 1  # vLLM rejects several greedy replies, which are equal
+    # several replies cannot be restarted after an empty line; they are cut when decoded
     stop = [mark for mark in sampling.stop if n == 1 or not mark.isspace()]
     return SamplingParams(
         n=n,
@@ -119,7 +108,7 @@ def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> Sampli
 
 
 def branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:
-    """Parameters for a branch: as many tokens as the tree is deep, so that the reply's path closes its nodes."""
+    """Build the parameters for a branch: as many tokens as the tree is deep, to close the nodes on its path."""
     return SamplingParams(
         max_tokens=search.tree.depth_below[node],
         temperature=0.0,
@@ -130,17 +119,10 @@ def branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:
 
 
 class VllmEngine:
-    """A model run by vLLM. Deterministic for greedy replies in float32; sampled ones repeat for the same seed.
-
-    Args:
-        options: the model, and how to run it: in this process on one device, with worker processes over several.
+    """Runs a model with vLLM. Greedy replies are deterministic in float32; sampled ones repeat with the same seed.
 
     Attributes:
-        followed_mass: share of the probability at which the search for candidates stops.
-
-    Raises:
-        ModelError: the model cannot be loaded.
-        ConfigError: an engine argument that vLLM does not have.
+        followed_mass: share of the probability at which the candidate search stops.
     """
 
     supports_grammar = True
@@ -174,18 +156,13 @@ class VllmEngine:
 
     @classmethod
     def load(cls, options: EngineOptions) -> "VllmEngine":
-        """Start vLLM, check its weights and load its adapters.
-
-        Raises:
-            ModelError: the model or an adapter cannot be loaded.
-            ConfigError: an engine argument that vLLM does not have.
-        """
+        """Start vLLM, check its weights and load its adapters."""
         engine = cls(options)
         base, adapter = engine._identity["path"], engine._identity.get("adapter")
         try:
             finite = engine._live_backend.call_workers("first_weight_not_finite")
             if (weight := next(filter(None, finite), None)) is not None:
-                raise EngineError(f"{base}: {weight} holds NaN or infinity; take another copy of the model")
+                raise EngineError(f"{base}: {weight} contains NaN or infinity; use another copy of the model")
             if adapter is not None:
                 engine._adapter = engine._adapters.load(adapter)
             for other in options.adapters:
@@ -197,48 +174,38 @@ class VllmEngine:
 
     @property
     def supports_images(self) -> bool:
-        """True if the model takes images."""
+        """See `Engine`."""
         return self._vision is not None
 
     @property
     def max_in_flight(self) -> int:
-        """Twice the running sequences, so that a request is always queued when one finishes."""
+        """Twice the running sequences, so that requests are always queued."""
         return 2 * int(self._arguments.max_num_seqs or 1)
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Tokenise requests and pass them to vLLM, those that begin alike next to each other.
-
-        Raises:
-            EngineError: an adapter cannot be loaded, the candidates have too many tokens, or text is asked of a reward
-                model or a reward of another.
-            ModelError: an adapter has no weights, or unsafe ones.
-        """
+        """Tokenise requests and pass them to vLLM, ordered by their tokens."""
         fresh: list[RequestState] = []
         for request in requests:
             check_head(request, rewards=self.gives_rewards)
             if self._vision is None:
-                refuse_images(request, "its config has no vision part; choose a vision-language model")
+                refuse_images(request, "its config has no vision part; use a vision-language model")
             prepared = prepare_request(self._adapters.truncator(request.adapter), request)
             if isinstance(prepared, Completion):
                 self._finished.append(prepared)
             else:
                 fresh.append(RequestState(*prepared, self._search(*prepared)))
-        for state in sorted(fresh, key=lambda state: state.tokenized.ids):  # the prefix cache keeps only recent prompts
+        for state in sorted(fresh, key=lambda state: state.tokenized.ids):  # the prefix cache only keeps recent prompts
             try:
                 sampling = reply_sampling(state.request.sampling, state.search)
             except (ValueError, VLLMValidationError) as error:
-                self._finished.append(Completion.failed(state.request.key, f"vLLM refuses: {first_line(error)}"))
+                self._finished.append(Completion.failed(state.request.key, f"vLLM rejects it: {first_line(error)}"))
                 continue
             self._in_flight[state.request.key] = state
             self._counts["requests"] += 1
             self._add(state, ROOT, sampling)
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Run until a request is finished or the time is up.
-
-        Raises:
-            EngineError: vLLM has died.
-        """
+        """Run until a request is finished or the time is up."""
         until = time.monotonic() + timeout_s
         while not self._finished and self._by_vllm_id and (left := until - time.monotonic()) > 0:
             for output in self._live_backend.collect(left):
@@ -247,35 +214,31 @@ class VllmEngine:
         return finished
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """The unfinished replies to these requests; vLLM outputs several replies to one request only at the end."""
+        """See `Engine`. vLLM outputs several replies to one request only at the end."""
         states = {key: self._in_flight[key] for key in keys if key in self._in_flight}
         return {key: self._decode(state, state.output.outputs[0])[0] for key, state in states.items() if state.output}
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Forget requests, their branches too."""
+        """Drop requests and their branches."""
         dropped = set(keys)
         for key in dropped & self._in_flight.keys():
             self._cancel(self._in_flight.pop(key))
         self._finished = [completion for completion in self._finished if completion.key not in dropped]
 
     def load_adapter(self, adapter: str) -> None:
-        """Load a LoRA adapter for the requests that name it.
-
-        Raises:
-            EngineError, ModelError: as `submit`.
-        """
+        """See `HoldsAdapters`."""
         self._adapters.truncator(adapter)
         self._adapters.load(adapter)
 
     def unload_adapter(self, adapter: str) -> bool:
-        """Free a LoRA adapter; False while requests name it."""
+        """See `HoldsAdapters`."""
         if any(state.request.adapter == adapter for state in self._in_flight.values()):
             return False
         self._adapters.unload(adapter)
         return True
 
     def describe(self) -> dict[str, Any]:
-        """Model, numeric format, device, vLLM's arguments and library versions."""
+        """See `Engine`."""
         arguments = self._arguments
         return {
             "engine": "vllm",
@@ -291,14 +254,15 @@ class VllmEngine:
                 "torch": torch.__version__,
                 "transformers": transformers.__version__,
             },
+            **({"head": "reward"} if self.gives_rewards else {}),
         }
 
     def stats(self) -> dict[str, Any]:
-        """Notes, requests, requests for branches of candidates, prompt tokens, and those from the prefix cache."""
+        """Notes, requests, candidate branches, prompt tokens, and prompt tokens from the prefix cache."""
         return {"notes": [*self._notes, *self._truncator.notes], **self._counts}
 
     def close(self) -> None:
-        """Drop all requests, end vLLM and its processes."""
+        """Drop all requests and end vLLM with its processes."""
         backend, self._backend = self._backend, None
         self._in_flight.clear()
         self._by_vllm_id.clear()
@@ -308,7 +272,7 @@ class VllmEngine:
     @property
     def _live_backend(self) -> Backend:
         if self._backend is None:
-            raise EngineError("the engine is closed")
+            raise EngineError("the vllm engine is closed; load it again")
         return self._backend
 
     def _search(self, request: Request, tokenized: TokenizedPrompt) -> CandidateSearch | None:
@@ -316,14 +280,13 @@ class VllmEngine:
             return None
         tree = self._candidates.tree(tokenized.text, request.candidates)
         if len(tree.vocabulary) > MAX_LOGPROB_TOKEN_IDS:
-            raise EngineError(
-                f"the candidates have {len(tree.vocabulary)} different tokens, and vLLM takes {MAX_LOGPROB_TOKEN_IDS}; "
-                "use --engine transformers, or a coarser scale"
-            )
+            finding = f"the candidates have {len(tree.vocabulary)} different tokens (vLLM's maximum is "
+            way_out = "use --engine transformers, or a coarser scale"
+            raise EngineError(f"{finding}{MAX_LOGPROB_TOKEN_IDS}); {way_out}")
         return CandidateSearch(tree, self.followed_mass)
 
     def _add(self, state: RequestState, node: int, sampling: SamplingParams | PoolingParams) -> None:
-        """Have vLLM continue from a node of the tree; the root is the prompt's end."""
+        """Let vLLM continue from a node of the tree; the root is the prompt's end."""
         vllm_id = str(next(self._serial))
         self._by_vllm_id[vllm_id] = state
         state.pending[vllm_id] = node
@@ -347,13 +310,15 @@ class VllmEngine:
         del self._by_vllm_id[vllm_id]
         node = state.pending.pop(vllm_id)
         if isinstance(output, tuple):
-            state.failure = output[1] or "vLLM refused the request"
+            state.failure = output[1] or "vLLM rejected the request"
         else:
+            self._counts["prompt_tokens"] += len(output.prompt_token_ids or ())
+            self._counts["cached_prompt_tokens"] += output.num_cached_tokens or 0
             self._record(state, node, output)
         if state.failure:
             self._cancel(state)
         elif node == ROOT and self._stopped_at_blank_line(state):
-            self._go_on(state)
+            self._continue(state)
         elif not state.pending and state.search is not None:
             for open_node in state.search.open_nodes():
                 self._add(state, open_node, branch_sampling(state.search, open_node))
@@ -362,8 +327,6 @@ class VllmEngine:
             self._finished.append(self._completion(state))
 
     def _record(self, state: RequestState, node: int, output: RequestOutput) -> None:
-        self._counts["prompt_tokens"] += len(output.prompt_token_ids or ())
-        self._counts["cached_prompt_tokens"] += output.num_cached_tokens or 0
         if node == ROOT:
             state.output = output
         reply = output.outputs[0]
@@ -374,14 +337,14 @@ class VllmEngine:
             state.search.add(node, list(reply.token_ids), logprobs)
 
     def _stopped_at_blank_line(self, state: RequestState) -> bool:
-        """True if vLLM stopped at a blank stop string before the reply said anything; such a one ends no reply."""
+        """True if vLLM stopped at a blank stop string before any text; a blank line does not end a reply."""
         if state.output is None or len(state.output.outputs) != 1 or not state.request.sampling.blank_stops:
             return False
         reply = state.output.outputs[0]
         return isinstance(reply.stop_reason, str) and self._decode(state, reply)[1] is None
 
-    def _go_on(self, state: RequestState) -> None:
-        assert state.output is not None, "a reply that goes on has begun"
+    def _continue(self, state: RequestState) -> None:
+        assert state.output is not None, "the reply has begun"
         state.begun += state.output.outputs[0].token_ids
         state.output = None
         sampling = state.request.sampling
@@ -409,7 +372,7 @@ class VllmEngine:
         return Completion(
             key=request.key,
             texts=tuple(text for text, _ in replies),
-            finish_reasons=tuple(reason or "stop" for _, reason in replies),  # a fulfilled grammar ends a reply too
+            finish_reasons=tuple(reason or "stop" for _, reason in replies),  # None: the grammar is complete
             candidate_logprobs=state.search.logprobs() if state.search else None,
             completion_tokens=sum(len(state.begun) + len(output.token_ids) for output in outputs),
             **prompt,
@@ -422,11 +385,7 @@ class VllmEngine:
 
 
 class VllmRewardEngine(VllmEngine):
-    """A reward model run by vLLM's pooling runner; see `judgelm.engines.transformers.engine.RewardEngine`.
-
-    Raises:
-        ModelError, ConfigError: as `VllmEngine`; or the reward model is an adapter.
-    """
+    """Runs a reward model with vLLM's pooling runner; see `judgelm.engines.transformers.engine.RewardEngine`."""
 
     supports_grammar = False
     gives_rewards = True
@@ -434,16 +393,10 @@ class VllmRewardEngine(VllmEngine):
     def __init__(self, options: EngineOptions) -> None:
         base, adapter = split_adapter(options)
         if adapter is not None or options.adapters:
-            raise ConfigError(
-                f"{adapter or options.adapters[0]}: vLLM takes no adapter with a head; merge it (train/merge_lora.py), "
-                "or use --engine transformers"
-            )
+            way_out = "merge it (train/merge_lora.py), or use --engine transformers"
+            raise ConfigError(f"{adapter or options.adapters[0]}: vLLM has no reward adapters; {way_out}")
         self._pad_id = load_config(base, options).get_text_config().pad_token_id
         super().__init__(replace(options, engine_args={"runner": "pooling", **options.engine_args}))
-
-    def describe(self) -> dict[str, Any]:
-        """As other models, with the head."""
-        return super().describe() | {"head": "reward"}
 
     def _add(self, state: RequestState, node: int, sampling: SamplingParams | PoolingParams) -> None:
         while len(state.tokenized.ids) > 1 and state.tokenized.ids[-1] == self._pad_id:
@@ -451,8 +404,6 @@ class VllmRewardEngine(VllmEngine):
         super()._add(state, node, PoolingParams(task="classify", use_activation=False))
 
     def _record(self, state: RequestState, node: int, output: Any) -> None:
-        self._counts["prompt_tokens"] += len(output.prompt_token_ids or ())
-        self._counts["cached_prompt_tokens"] += output.num_cached_tokens or 0
         state.reward = float(output.outputs.data.item())
 
     def _completion(self, state: RequestState) -> Completion:
