@@ -1,9 +1,8 @@
 """Probabilities of given replies, from token ids.
 
-Replies share beginnings (`8 6`, `8 7`), so their tokens form a tree. A token's probability is known at its parent, so
-only inner nodes need a forward step: about twenty for the hundred score lines of a pair. The transformers engine
-evaluates all nodes in one pass. vLLM can only continue from a prefix, so a search follows the most probable branches
-until at most 0.01 of the probability is left.
+Replies share beginnings (`8 6`, `8 7`), so their tokens form a tree. Only inner nodes need a forward step, about twenty
+for the hundred score lines of a pair. The transformers engine evaluates them in one pass. vLLM can only continue
+prefixes, so a search follows the most probable branches.
 """
 
 import math
@@ -32,8 +31,6 @@ class ScoreTree:
     """Inner nodes by depth, and the path of each reply.
 
     Attributes:
-        tokens: each node's token id.
-        parents: each node's parent.
         depths: 0 for the first token of a reply.
         paths: each reply's steps, whose log-probabilities add up.
         longer: for each reply the indices of the next longer replies that begin with it.
@@ -94,11 +91,7 @@ class ScoreTree:
         return ancestors
 
     def logprobs(self, steps: Mapping[Step, float]) -> tuple[float, ...]:
-        """Log-probability that a reply begins with each reply and with no longer one of the tree.
-
-        Args:
-            steps: log-probability of each step; a reply with a missing step gets -inf.
-        """
+        """Log-probabilities of beginning with each reply and no longer one. A reply with a missing step gets -inf."""
         begun = [sum(steps.get(step, -math.inf) for step in path) for path in self.paths]
         known = {node for node, _ in steps}
         return tuple(
@@ -149,12 +142,7 @@ def _without(total: float, longer: list[float]) -> float:
 
 
 class CandidateSearch:
-    """The known part of one prompt's tree.
-
-    Args:
-        tree: the replies.
-        mass: probability at which to stop; 1 follows every branch.
-    """
+    """The known part of one prompt's tree; `mass` is the probability at which to stop."""
 
     def __init__(self, tree: ScoreTree, mass: float = FOLLOWED_MASS) -> None:
         self.tree = tree
@@ -163,12 +151,9 @@ class CandidateSearch:
         self._open: dict[int, float] = {ROOT: 0.0}
 
     def add(self, node: int, reply: Sequence[int], logprobs: Sequence[Mapping[int, float]]) -> None:
-        """Add the log-probabilities along a reply.
+        """Add the log-probabilities along a reply that continues from a node.
 
-        Args:
-            node: the node that the reply continues from.
-            reply: its token ids.
-            logprobs: for each token, log-probabilities of at least the tree's tokens at its position.
+        `logprobs` has at least the tree's tokens for each position.
         """
         for token, alternatives in zip(reply, logprobs, strict=False):
             if node in self._open:

@@ -47,8 +47,7 @@ def check_engine(name: str) -> None:
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
     """Resolve `dtype: auto` on this machine so that all workers load the same model. Also return a note, often empty.
 
-    `auto` stays if the model cannot be read, because loading it reports the error, and for engines without a local
-    model.
+    `auto` stays for engines without a local model, and if the model cannot be read.
     """
     missing = ""
     if name == "auto":

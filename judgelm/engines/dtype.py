@@ -1,10 +1,9 @@
-"""Resolve `--dtype auto` to a numeric format.
+"""Resolve `--dtype auto` to a numeric format, by default the checkpoint's.
 
-By default it is the checkpoint's format. On a CUDA device, a float32 checkpoint runs in bfloat16, with half the memory
-and several times the speed. A CPU without bfloat16 or float16 instructions emulates them: judgelm measures products of
-the model's shape, and uses float32 if it is clearly faster and fits into memory. On a CPU, weights are rounded to fewer
-bits in two cases: a float16 checkpoint whose float32 form does not fit, and quantised GGUF weights, where bfloat16's
-error (at most 1 part in 256) is far below the quantisation error.
+On a CUDA device, float32 checkpoints run in bfloat16. A CPU without 16-bit instructions emulates them, so judgelm
+measures products of the model's shape and uses float32 if it is clearly faster and fits into memory. On a CPU, only two
+kinds of weights are rounded: float16 ones whose float32 form does not fit, and quantised GGUF weights, where bfloat16's
+error is far below the quantisation error.
 """
 
 import time
@@ -58,7 +57,7 @@ def resolve_dtype(
     Args:
         base: the model's folder or hub id.
         config: the model's config.
-        options: its `dtype`, `quantization` and `trust_remote_code` are used.
+        options: the engine options.
         device: torch's device name.
         reserved_bytes: memory that the engine needs in addition to the weights.
         has_bfloat16: whether the CUDA device computes in bfloat16; only called for float32 checkpoints.
@@ -157,9 +156,9 @@ def half_format(device: str, flags: frozenset[str]) -> str | None:
 
 
 def stored_dtype(base: str, config: Any) -> str | None:
-    """Return the checkpoint's format from its config or first weights; None if neither can be read.
+    """Return the checkpoint's format from its config or first weights, or None.
 
-    It is bfloat16 for quantised GGUF weights, regardless of the cache's format.
+    Quantised GGUF weights count as bfloat16.
     """
     if (gguf := gguf_record(base)) is not None and gguf.quantised:
         return "bfloat16"
@@ -177,9 +176,10 @@ def stored_dtype(base: str, config: Any) -> str | None:
 
 
 def measure_products(config: Any) -> dict[str, float]:
-    """Measure a matrix product of the model's shape in each format: seconds, the minimum of several on one thread.
+    """Measure a matrix product of the model's shape in each format.
 
-    Uses thread time, so other processes do not count.
+    Returns:
+        Minimum seconds of several runs, in one thread's own time.
     """
     text = config.get_text_config()
     low, high = _SIDES

@@ -1,6 +1,4 @@
-"""Read images from files and `data:` URLs, and process them for a vision-language model.
-
-Images are never downloaded. The processor turns an image into prompt tokens and pixels.
+"""Read images from files and `data:` URLs (never from the network), and process them for a vision-language model.
 
 Source: transformers' `ProcessorMixin`, which writes image tokens into the text before tokenisation.
 """
@@ -86,13 +84,7 @@ def _named(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProcessedImage:
-    """An image as model input.
-
-    Attributes:
-        picture: the PIL image.
-        text: its text in the prompt.
-        pixels: the processor's arrays by model argument, each with a batch dimension of 1.
-    """
+    """A PIL image, its text in the prompt, and the processor's arrays by model argument (batch dimension of 1)."""
 
     picture: Any
     text: str
@@ -100,11 +92,7 @@ class ProcessedImage:
 
 
 class Vision:
-    """Processes images for one model. Recent images are cached, because both orders and the reason use the same ones.
-
-    Attributes:
-        process: returns the `ProcessedImage` of an image; raises ImageError if it cannot be read.
-    """
+    """Processes images for one model. Recent ones are cached, because both orders and the reason use the same images."""
 
     def __init__(self, processor: Any) -> None:
         self._processor = processor

@@ -46,11 +46,11 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
     """Return the base model and the adapter.
 
     A folder with only an adapter names its base; a folder with only a judge card names its model. A GGUF file is
-    replaced by its checkpoint in the cache, which is written now if it is missing.
+    replaced by its checkpoint in the cache, which is written if it is missing.
 
     Raises:
-        ModelError: the folder contains no model, the GGUF file cannot be converted, or an adapter's GGUF base is not in
-            the cache.
+        ModelError: the folder contains no model, the GGUF file cannot be converted, or an adapter's GGUF base is
+            missing.
         RunError: the cache cannot be written.
     """
     options = replace(options, model=weights_of(options.model))
@@ -238,8 +238,7 @@ def nan_in(items: Iterable[tuple[Any, Any]]) -> str | None:
 def tokenizer_finding(source: str, error: Exception) -> str:
     """Describe why transformers cannot load a tokenizer, and what to do.
 
-    If sentencepiece cannot read `tokenizer.model`, transformers tries it as a tiktoken file and reports only that
-    error.
+    If sentencepiece fails, transformers tries `tokenizer.model` as a tiktoken file and reports only that error.
     """
     path = Path(source) / "tokenizer.model"
     if not path.is_file() or path.with_suffix(".json").is_file():

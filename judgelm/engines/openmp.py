@@ -7,9 +7,8 @@ import os
 def release_openmp_threads() -> None:
     """End the OpenMP threads of the calling thread; its next torch operation starts new ones.
 
-    Every thread that computes has its own OpenMP threads. GNU OpenMP, which torch uses on Linux, keeps them spinning
-    only while the process has no more of them than cores. Beyond that they sleep between operations, which makes passes
-    up to 1.3 times slower.
+    Every computing thread has its own. If a process has more of them than cores, GNU OpenMP lets them sleep between
+    operations, which makes passes up to 1.3 times slower.
     """
     try:
         openmp = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)

@@ -1,8 +1,8 @@
 """Check weight files before a library reads them: finite numbers, tensors only, shards in their folder.
 
-A pickle can run any function when it is read. torch's `weights_only` unpickler, which transformers, PEFT and vLLM use,
+A pickle can run any function when it is read. transformers, PEFT and vLLM use torch's `weights_only` unpickler, which
 only builds tensors and plain containers, but their errors do not name the file. They also open any path that an index
-of shards names. Adapters are read without PEFT, which vLLM does not need.
+of shards names.
 """
 
 import os
@@ -151,14 +151,14 @@ def pickled_files(folder: Path) -> list[Path]:
 
 
 def check_pickled(source: str, revision: str | None = None) -> None:
-    """Reject unsafe pickles and indexes before a library reads them.
+    """Reject unsafe pickles and indexes before a library reads them. For a hub id, check the cached files.
 
-    Reads each file's structure without tensor data; files from torch 1.5 and older are read in full. For a hub id it
-    checks the cached files. transformers is kept from asking the hub to convert them.
+    Reads each file's structure without tensor data; files from torch 1.5 and older are read in full. transformers is
+    kept from asking the hub to convert them.
 
     Raises:
-        ModelError: a pickle contains more than tensors (nothing was executed), or an index is damaged or names missing
-            files or files outside its folder (none was opened).
+        ModelError: a pickle contains more than tensors, or an index is damaged or names missing files or files outside
+            its folder. Nothing was executed.
     """
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     folder = _folder(source, revision)

@@ -1,8 +1,7 @@
 """Checkpoints of GGUF files in the cache.
 
-Quantised weights are stored in bfloat16, which engines can map into memory without conversion. Its rounding error, at
-most 1 part in 256, is far below the quantisation error. Models below 256 million weights convert quickly and are stored
-in float16, which is exact for the blocks' scales, or in float32 if a weight exceeds float16's range. Unquantised
+Quantised weights are stored in bfloat16, which engines map into memory; its rounding error is far below the
+quantisation error. Models below 256 million weights use float16, or float32 if a weight exceeds its range. Unquantised
 weights keep their format.
 """
 
@@ -39,12 +38,10 @@ class GgufRecord:
     """`gguf.json` of a checkpoint.
 
     Attributes:
-        file: name of the GGUF file.
-        sha256: of the file, hex.
+        sha256: of the GGUF file, hex.
         architecture: llama.cpp's name.
         quantised: whether the file's weights are quantised.
         dtype: of the checkpoint's weights.
-        weight_bytes: size of the checkpoint's weights.
         repairs: conversion errors that were corrected.
         versions: of the converting libraries.
     """

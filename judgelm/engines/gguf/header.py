@@ -71,15 +71,7 @@ _MODEL_TYPES: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufTensor:
-    """Position and format of a tensor in the file.
-
-    Attributes:
-        name: llama.cpp's name.
-        shape: rows first, as in torch.
-        kind: number or block format.
-        start: first byte in the file.
-        size: bytes.
-    """
+    """A tensor in the file: llama.cpp's name, shape (rows first), block format, first byte and size in bytes."""
 
     name: str
     shape: tuple[int, ...]

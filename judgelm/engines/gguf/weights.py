@@ -1,9 +1,8 @@
-"""Dequantise GGUF weights into a checkpoint, tensor by tensor.
+"""Dequantise GGUF weights into a checkpoint, one shard in memory at a time.
 
-Memory holds one shard at a time. transformers' own conversion keeps all weights in memory and reads the header three
-times with the package gguf (60 of 71 seconds for 630 million weights and a vocabulary of 152,000). The result has the
-same bytes. Models with stacked experts, and others that need more than new names and row orders, are left to
-transformers.
+The result has the same bytes as transformers' own conversion, which keeps all weights in memory and spends 60 of 71
+seconds on reading the header (630 million weights, vocabulary of 152,000). Models that need more than new names and row
+orders, such as stacked experts, are left to transformers.
 """
 
 import json
@@ -126,8 +125,8 @@ def _outline_of(file: GgufFile, target: Path, dtype: torch.dtype) -> tuple[Any, 
 def _names_in(model: Any, processor: Any) -> dict[str, str]:
     """Map the file's weight names to transformers' names.
 
-    transformers makes another table for each submodule, which takes 5 seconds for 24 layers and is rarely needed. So
-    the model is first passed without submodules.
+    transformers makes another table per submodule, which takes 5 seconds for 24 layers and is rarely needed. So the
+    model is first passed without submodules.
     """
     whole = SimpleNamespace(config=model.config, state_dict=model.state_dict, named_children=list)
     names: dict[str, str] = get_gguf_hf_weights_map(whole, processor)

@@ -59,10 +59,7 @@ class CostEntry:
 class CostTracker:
     """Counts the tokens of all servers, in their event loop.
 
-    Attributes:
-        billed: tokens as stated by the servers, including discarded replies.
-        assumed: maximum for requests without stated usage.
-        unknown_count: number of those requests.
+    `billed` are stated tokens, `assumed` the maximum for requests without stated usage.
     """
 
     def __init__(self, options: EndpointOptions) -> None:
@@ -131,8 +128,8 @@ class CostTracker:
 def max_usage(body: Mapping[str, Any]) -> BilledTokens:
     """Return the maximum tokens that a request can be billed for.
 
-    Text counts one token per UTF-8 byte, which no tokenizer with byte fallback exceeds, plus the server's wrapping. An
-    image counts as in OpenAI's most expensive model.
+    Text counts one token per UTF-8 byte, which no tokenizer with byte fallback exceeds, plus wrapping. An image counts
+    as in OpenAI's most expensive model.
     """
     prompt = body["prompt"] if "prompt" in body else body["messages"]
     if isinstance(prompt, str):

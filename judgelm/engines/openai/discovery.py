@@ -20,14 +20,7 @@ _GRAMMAR = "ZQ[0-9]{2}"  # no model writes this without a grammar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCapabilities:
-    """What a server supports.
-
-    Attributes:
-        api: API for the prompts.
-        accepts_token_ids: /completions accepts token ids.
-        supports_grammar: replies can be constrained to a regular expression, as in vLLM.
-        window: the model's context window, if stated.
-    """
+    """What a server supports. `window` is None if it is not stated."""
 
     api: Api
     accepts_token_ids: bool

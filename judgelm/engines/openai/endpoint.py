@@ -1,8 +1,7 @@
 """Send requests to one endpoint, with retries.
 
-Rate limits are not failures: requests wait while others get through, and the pause is logged. A pause longer than
-`patience_s` ends the run. Other transient errors (connection, timeout, 5xx, malformed response) are retried a limited
-number of times.
+Rate limits are not failures: requests wait, and the pause is logged, up to `patience_s`. Other transient errors
+(connection, timeout, 5xx, malformed response) are retried a limited number of times.
 """
 
 import asyncio
@@ -75,11 +74,6 @@ class Endpoint:
         options: address, timeouts, retries and prices.
         max_concurrency: maximum requests in flight.
         cost: shared by several servers; None makes a new one.
-
-    Attributes:
-        unsupported_params: parameters that the server does not support.
-        requests: number of requests sent, including retries.
-        retries: retries by kind of error.
     """
 
     def __init__(self, options: EndpointOptions, max_concurrency: int, cost: CostTracker | None = None) -> None:
@@ -103,11 +97,6 @@ class Endpoint:
 
     async def complete(self, api: Api, body: dict[str, Any], *, retries: int | None = None) -> Replies:
         """Send one request, with retries.
-
-        Args:
-            api: the API to use.
-            body: of the request.
-            retries: maximum retries; None uses the options'.
 
         Raises:
             RefusedError: the server rejects the request.

@@ -1,4 +1,4 @@
-"""The engine for OpenAI-compatible servers: vLLM, llama.cpp, Ollama, OpenAI, or several servers of one model.
+"""The engine for OpenAI-compatible servers, one or several of the same model.
 
 A thread runs an event loop with one task per request in flight; `submit` and `collect` are its synchronous ends.
 """

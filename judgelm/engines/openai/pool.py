@@ -25,13 +25,6 @@ _MAX_DOWN_S = 60.0
 
 @dataclass(eq=False, slots=True)
 class _Member:
-    """A server.
-
-    Attributes:
-        failures: consecutive failures.
-        down_until: until then it is used only if no other server is available.
-    """
-
     endpoint: Endpoint
     in_flight: int = 0
     failures: int = 0

@@ -1,8 +1,7 @@
 """Render prompts for a server.
 
 With the model's tokenizer, prompts are truncated as for local engines, and /completions gets the same token ids.
-Without it, prompts cannot be truncated, and common special tokens in the text are sanitized because the server's
-tokenizer would parse them.
+Without it, they are not truncated, and common special tokens in the text are sanitized.
 """
 
 import re
@@ -33,7 +32,6 @@ class RenderedPrompt:
     """A prompt ready to be sent.
 
     Attributes:
-        api: the API that it is for.
         content: token ids or text for completions, messages for chat.
         text: the text that the model reads; empty for chat.
         templated: a chat template has put special tokens into `text`.
@@ -50,13 +48,7 @@ class RenderedPrompt:
 
 
 class PromptRenderer:
-    """Renders prompts for one server.
-
-    Args:
-        api: `completions` if available and wanted; chat prompts use it only with a tokenizer.
-        truncator: if the tokenizer is known.
-        accepts_token_ids: the server's /completions accepts token ids.
-    """
+    """Renders prompts for one server. Chat prompts use /completions only with a tokenizer."""
 
     def __init__(self, api: Api, truncator: Truncator | None, *, accepts_token_ids: bool) -> None:
         self._api = api

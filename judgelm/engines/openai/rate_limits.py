@@ -36,12 +36,8 @@ _MAX_PAUSE_S = 1e9
 def stated_pause_s(headers: Mapping[str, str], body: str = "", *, limited: bool = True) -> float | None:
     """Return the pause in seconds until the next request, or None if the server states none.
 
-    A pause in the error text precedes a reset, which is when the whole limit is free again.
-
-    Args:
-        headers: of the response.
-        body: of the response; gateways include their upstream's headers.
-        limited: the response is a rate limit error, so resets count.
+    A pause in the error text precedes a reset, which is when the whole limit is free again. Resets only count if the
+    response is a rate limit error (`limited`). Gateways include their upstream's headers in the body.
     """
     body = body[:_MAX_BODY]
     fields = {name.lower().replace("_", "-"): value for name, value in _FIELD.findall(body)}
@@ -147,12 +143,7 @@ class AdaptiveLimiter:
             self._successes = 0
 
     def overloaded(self, sent_at: float, pause_s: float | None) -> None:
-        """Halve the limit.
-
-        Args:
-            sent_at: when the rejected request was sent; requests sent before the last halving do not count.
-            pause_s: pause that the server requested.
-        """
+        """Halve the limit, unless the rejected request was sent before the last halving."""
         now = time.monotonic()
         if sent_at >= self._halved_at:
             self.limit = max(1, self.limit // 2)

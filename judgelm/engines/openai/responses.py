@@ -36,7 +36,6 @@ class Choice:
     """One reply.
 
     Attributes:
-        text: None if the server returned none.
         finish_reason: `stop`, `length`, a reason for having no reply, or None if missing or unknown.
         refusal: the model's refusal instead of a reply.
         steps: log-probabilities per token, or None.

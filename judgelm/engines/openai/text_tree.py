@@ -1,9 +1,8 @@
-r"""Probabilities of candidates from the texts of tokens.
+r"""Probabilities of candidates from the texts of tokens, which endpoints list instead of ids.
 
-Endpoints list the most probable tokens at each position, usually as texts without ids. So the tree's nodes are texts,
-the beginnings of candidates: a reply is at node `8 ` however it was tokenised, and tokens that lead to the same text
-add up. A token may go beyond a candidate (`6\n` completes `8 6`, like `6`). Texts are compared exactly, as token ids
-are in other engines: a reply with a leading blank does not begin with `8 6`.
+The tree's nodes are beginnings of candidates: a reply is at node `8 ` however it was tokenised, and tokens that lead to
+the same text add up. A token may go beyond a candidate (`6\n` completes `8 6`, like `6`). Texts are compared exactly: a
+reply with a leading blank does not begin with `8 6`.
 """
 
 import math
@@ -29,8 +28,7 @@ class CandidateShares:
     """Distribution of the probability over the tree.
 
     Attributes:
-        candidates: probability of each candidate above 0.
-        open: nodes to request, with their probability, which counts for their longest complete candidate.
+        open: nodes to request; their probability counts for their longest complete candidate.
         unlisted: upper bound of the candidates' probability on unlisted tokens: for each next character without a
             listed token, the least probable listed token's.
     """
@@ -58,10 +56,7 @@ class TextTree:
     def follow(self, node: str, text: str, steps: Sequence[TokenStep]) -> None:
         """Add the tokens of a reply that continues from a node.
 
-        Args:
-            node: empty for the prompt's end.
-            text: the server's reply, to restore blanks that its detokeniser drops from single tokens.
-            steps: the reply token by token.
+        `text` is the server's reply; it restores blanks that the detokeniser drops from single tokens.
         """
         position, reach = 0, 1.0
         follows: dict[str, float] = {}
@@ -86,11 +81,7 @@ class TextTree:
         self._known.setdefault(node, {})
 
     def borrow(self) -> bool:
-        """Give each open node the continuations of the most similar known node.
-
-        Returns:
-            True if a node was open; other nodes may be open now.
-        """
+        """Give each open node the continuations of the most similar known node. Return False if none was open."""
         needed = self.needed()
         for node in needed:
             source = max(self._known, key=lambda known: len(self._suffixes[known] & self._suffixes[node]), default="")

@@ -1,9 +1,9 @@
 """Attention over packed sequences, without padding.
 
-Tokens of many sequences are packed into one row, so every matrix product of the model runs over all of them. Only
-attention treats sequences separately: new prompts (in one call on a GPU), candidate trees, and blocks of running
-replies. The function is registered with transformers as `ATTENTION_NAME` and gets the segments as a keyword of the
-model's forward. Training without padding uses the same segments.
+All sequences are packed into one row for the model's matrix products. Only attention treats them separately: new
+prompts (in one call on a GPU), candidate trees, and blocks of running replies. transformers calls it as
+`ATTENTION_NAME`, with the segments as a keyword of the model's forward. Training without padding uses the same
+segments.
 """
 
 import math
@@ -112,20 +112,8 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """Compute each segment's attention over its own sequences; called by transformers.
 
-    Args:
-        module: the attention layer.
-        query: shape (1, heads, all tokens, head size).
-        key: shape (1, kv heads, all tokens, head size).
-        value: same shape as `key`.
-        attention_mask: always None.
-        segments: in the order of their tokens.
-        scaling: see `AttentionOptions`.
-        sliding_window: see `AttentionOptions.window`.
-        softcap: see `AttentionOptions`.
-        others: the model's other keywords; attention sinks and dropout are rejected.
-
-    Returns:
-        Shape (1, all tokens, heads, head size), and None for the weights.
+    Shapes as in `Segment.attend`, for all tokens. `others` are the model's other keywords; attention sinks and dropout
+    are rejected.
 
     Raises:
         EngineError: the model needs an unsupported feature.
@@ -151,13 +139,7 @@ def _split(segments: Sequence[Segment], *tensors: Tensor) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class PromptSegment:
-    """New tokens of a prompt.
-
-    Attributes:
-        kv: the prompt's keys and values; the new tokens are written to it but not counted yet.
-        tokens: number of new tokens.
-        masks: shared by all layers of a pass.
-    """
+    """New tokens of a prompt. They are written to its keys and values but not counted yet. All layers share `masks`."""
 
     kv: KVCache
     tokens: int
@@ -264,7 +246,6 @@ class TreeSegment:
         kv: the prompt's keys and values; the nodes are written after them and never counted.
         behind: new prompt tokens in this pass.
         visible: shape (nodes, nodes), True where a node attends to a node.
-        masks: shared by all layers of a pass.
     """
 
     kv: KVCache

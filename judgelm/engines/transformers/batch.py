@@ -39,9 +39,7 @@ class PackedRow:
     """The tokens of a pass.
 
     Attributes:
-        ids: token ids.
         positions: position of each token in its sequence.
-        segments: in the order of their tokens.
         logit_places: indices of the tokens whose logits are needed.
         owners: adapter and number of tokens of each reply, prompt and tree, in order.
     """
@@ -54,10 +52,7 @@ class PackedRow:
 
     @classmethod
     def build(cls, blocks: Sequence[DecodeBlock], fresh: Sequence[NewPrompt], device: torch.device) -> "PackedRow":
-        """Pack the last token of every running reply, the new prompts, and the inner nodes of their trees.
-
-        Logits are needed for each reply, each prompt's last token, and all nodes.
-        """
+        """Pack the last token of every running reply, the new prompts, and the inner nodes of their trees."""
         row = cls()
         for block in blocks:
             places = [sequence.read_tokens for sequence in block.sequences]
@@ -100,14 +95,8 @@ def begin_replies(
 ) -> list[NewReply]:
     """Begin the replies to new prompts and set their candidates' log-probabilities.
 
-    A reply along the tree needs no further passes: the nodes' logits are known.
-
-    Args:
-        fresh: the new prompts.
-        logits: shape (rows, vocabulary): each prompt's end, then the nodes of each prompt's tree.
-        greedy: most probable token of each row.
-        tokenizer: the model's.
-        eos_ids: token ids that end a reply.
+    A reply along the tree needs no further passes: the nodes' logits are known. `logits` has shape (rows, vocabulary):
+    each prompt's end, then the nodes of each prompt's tree.
     """
     nodes = list(accumulate((new.queued.tree_nodes for new in fresh), initial=len(fresh)))
     rows = [[row, *range(*ends)] for row, ends in enumerate(pairwise(nodes))]
@@ -135,9 +124,7 @@ def begin_replies(
 def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tensor) -> list[tuple[float, ...]]:
     """Compute each tree's `ScoreTree.logprobs`, fetched from the device together.
 
-    Args:
-        trees: each with the rows of its prompt's end and its inner nodes.
-        logits: shape (rows, vocabulary).
+    Each tree comes with the rows of its prompt's end and its inner nodes.
     """
     if not trees:
         return []
@@ -158,15 +145,9 @@ class ImageFeatures:
         self._features = lru_cache(_MAX_CACHED)(self._compute)
 
     def embed(self, ids: Tensor, fresh: Sequence[NewPrompt], start: int) -> Tensor:
-        """Embed a packed row, with the image features of new prompts.
+        """Embed a packed row, shape (1, tokens, hidden size), with the image features of new prompts.
 
-        Args:
-            ids: shape (1, tokens).
-            fresh: new prompts in the order of the row; with a cached prefix they do not need their images.
-            start: position of the first one.
-
-        Returns:
-            Shape (1, tokens, hidden size).
+        The new prompts start at `start`. With a cached prefix they do not need their images.
         """
         row: Tensor = self._model.get_input_embeddings()(ids).clone()
         for new in fresh:

@@ -52,13 +52,9 @@ class DecodeBlock:
         return {layer: (keys[row], values[row]) for layer, (keys, values) in self._layers.items()}
 
     def insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
-        """Copy a reply's keys and values into a new row.
+        """Copy a reply's keys and values, shape (kv heads, tokens, head size) per layer, into a new row.
 
-        Args:
-            sequence: the reply.
-            layers: per layer, shape (kv heads, tokens, head size).
-            read: number of leading tokens to copy.
-            nodes: further tokens to append, as ascending offsets from `read`.
+        Copies the first `read` tokens, then those at ascending offsets from there (`nodes`).
         """
         row = len(self.sequences)
         if row == self.rows:
@@ -151,13 +147,7 @@ class DecodeBlocks:
         return max(allocated, sum(sequence.parent.capacity for sequence in self))
 
     def join(self, sequence: RunningSequence, kv: KVCache, nodes: Sequence[int]) -> None:
-        """Add a reply.
-
-        Args:
-            sequence: the reply, with its first tokens.
-            kv: of its prompt.
-            nodes: offsets after the prompt of its tokens except the last.
-        """
+        """Add a reply to a prompt. `nodes` are the offsets after the prompt of the reply's tokens except the last."""
         self._insert(sequence, kv.layers(), kv.length, nodes)
 
     def make_room(self) -> None:

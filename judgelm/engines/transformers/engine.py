@@ -1,8 +1,8 @@
 """The transformers engine: continuous batching without padding.
 
 Every pass takes the next token of all running replies and as many new prompts as the token budget allows, packed into
-one row (see `attention`). In float32, a greedy reply does not depend on the rest of the batch. If memory runs out, the
-budget is halved and the pass repeated.
+one row. In float32, a greedy reply does not depend on the rest of the batch. If memory runs out, the budget is halved
+and the pass repeated.
 """
 
 import gc
@@ -330,8 +330,8 @@ class TransformersEngine:
 class RewardEngine(TransformersEngine):
     """Runs a reward model, whose head turns each prompt's last token into a number.
 
-    As in transformers, padding tokens at the end of a prompt are ignored; a chat template may write them. The head runs
-    in float32 because 16-bit rewards would tie different answers.
+    As in transformers, trailing padding tokens are ignored; a chat template may write them. The head runs in float32
+    because 16-bit rewards would tie different answers.
     """
 
     gives_rewards = True

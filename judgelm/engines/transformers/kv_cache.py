@@ -16,8 +16,8 @@ class KVCache:
 
     Args:
         expected: initial capacity in tokens.
-        prefix: the cache of another prompt that begins with the same tokens. It may belong to an earlier prompt of the
-            same pass: each layer is copied when this prompt's tokens reach it.
+        prefix: cache of a prompt that begins with the same tokens. It may be from the same pass: each layer is copied
+            when this prompt's tokens reach it.
         shared: number of shared tokens.
     """
 

@@ -1,8 +1,8 @@
 """Faster layers for CPUs, and an exact output head.
 
-For every call, torch passes a linear layer's weight to oneDNN, which reorders it; in float32 it uses MKL, which is
-limited to AVX2 on non-Intel CPUs. Packed layers use oneDNN with weights reordered once. A gated MLP fuses activation
-and product with the matrix products, and a norm takes three passes instead of seven. Only rounding changes.
+torch lets oneDNN reorder a linear layer's weight in every call, and uses MKL in float32, which is limited to AVX2 on
+non-Intel CPUs. Packed layers reorder the weight once. A gated MLP fuses activation and product, and a norm takes three
+passes instead of seven. Only rounding changes.
 """
 
 from collections.abc import Collection
@@ -47,8 +47,8 @@ class PackedMlp(nn.Module):
     def forward(self, row: Tensor) -> Tensor:
         """Shape (1, tokens, hidden) to the same.
 
-        Tokens are processed in chunks whose intermediate values glibc keeps for the next chunk: returning larger ones
-        to the system and getting them back costs as much as a product. Adapters need all tokens of the pass together.
+        Tokens are processed in chunks whose memory glibc keeps for the next chunk: getting larger ones from the system
+        costs as much as a product. Adapters need all tokens together.
         """
         if any(type(layer) is not PackedLinear for layer in self.children()):
             return self._chunk(row)
@@ -82,8 +82,8 @@ class PackedNorm(nn.Module):
 def pack(model: nn.Module) -> None:
     """Replace layers in place where device, format and torch's build allow.
 
-    Shared weights (tied embeddings), other kinds of layers (quantised, adapters), and layers whose packed form computes
-    something else stay unchanged.
+    Shared weights (tied embeddings), other kinds of layers, and layers whose packed form computes something else stay
+    unchanged.
     """
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return

@@ -62,16 +62,7 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model ready to run.
-
-    Attributes:
-        window: context window in tokens.
-        eos_ids: token ids that end a reply.
-        identity: see `identity_of`.
-        vision: image processor; None for text-only models.
-        notes: lines for the user about choices that judgelm made.
-        thinking: the thinking settings.
-    """
+    """A model ready to run; `vision` is None for text-only models, `notes` are lines for the user."""
 
     model: Any
     tokenizer: Any

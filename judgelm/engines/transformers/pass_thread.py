@@ -40,8 +40,8 @@ def is_device_lost(error: BaseException) -> bool:
 class PassThread:
     """Runs passes in the caller's thread, and in a spare one after oneDNN had no memory for generated code.
 
-    oneDNN (3.12) generates no more code in a thread after this error, so every pass of a new length would fail there,
-    even after memory is free again. The spare thread starts early, because it could not when memory is short.
+    After this error, oneDNN (3.12) generates no more code in the thread, even when memory is free again. The spare
+    thread starts early, because it could not when memory is short.
     """
 
     def __init__(self) -> None:

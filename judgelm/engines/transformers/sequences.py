@@ -37,10 +37,6 @@ class QueuedRequest:
     """A tokenised request and its finished replies.
 
     Attributes:
-        request: the request.
-        tokenized: its prompt.
-        tree: of the candidates, if any.
-        images: the prompt's images.
         images_end: number of tokens up to the end of its last image.
         candidate_logprobs: set after the tree is evaluated.
         alone: run without other requests, because a pass with it failed.
@@ -150,12 +146,8 @@ class RunningSequence:
 def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, greedy: Sequence[int]) -> list[int]:
     """Choose the next token of each reply: greedily, or with the reply's own generator.
 
-    If no token can be drawn, only that reply fails.
-
-    Args:
-        sequences: the replies.
-        logits: shape (rows, vocabulary), one row per reply.
-        greedy: most probable token of each row; further ones are ignored.
+    If no token can be drawn, only that reply fails. `logits` has one row per reply; `greedy` is the most probable token
+    of each row, and may have more rows.
     """
     tokens = list(greedy[: len(sequences)])
     drawn = [row for row, sequence in enumerate(sequences) if sequence.generator is not None]

@@ -54,14 +54,7 @@ def engine_args(
 ) -> EngineArgs:
     """Build vLLM's arguments; the user's `engine_args` override every default.
 
-    docs/judging.md lists them with vLLM's defaults and reasons.
-
-    Args:
-        base: the model's folder or hub id.
-        adapter: the LoRA adapter's folder or hub id.
-        tokenizer: the model's.
-        options: the user's options.
-        dtype: the result of `choose_dtype`; None uses `options.dtype`.
+    docs/judging.md lists them with vLLM's defaults and reasons. `dtype` is the result of `choose_dtype`.
     """
     _check_names(options)
     _check_weights(base, options)

@@ -1,8 +1,8 @@
 """Two ways to run vLLM behind one interface.
 
 On one device, vLLM's engine runs in this process, without a child process that could hang or be left running. On
-several devices, its asynchronous engine runs in a thread with worker processes: it reports a dead engine core
-immediately, where the synchronous engine would wait forever.
+several devices, its asynchronous engine runs in a thread with worker processes: unlike the synchronous one, it reports
+a dead engine core.
 """
 
 import importlib.util

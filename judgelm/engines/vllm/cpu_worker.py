@@ -1,8 +1,8 @@
 """vLLM's CPU worker, fixed for seeded requests with chunked prompts.
 
-vLLM samples for every sequence of a step, discards the token of an unfinished prompt, and rewinds the generator by its
-offset. CPU generators have no offset, so vLLM 0.32 raises a RuntimeError. Here such a sequence has no generator in that
-step, so its replies do not depend on the chunks. vLLM loads this class by name, also in worker processes.
+vLLM discards the token sampled for an unfinished prompt and rewinds the generator, which CPU generators cannot do: vLLM
+0.32 raises a RuntimeError. Here such a sequence has no generator in that step. vLLM loads this class by name, also in
+worker processes.
 """
 
 from typing import Any

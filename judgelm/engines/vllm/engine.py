@@ -49,12 +49,10 @@ class RequestState:
     """A request in flight.
 
     Attributes:
-        search: finds the candidates' probabilities.
         output: vLLM's latest output for the reply.
         pending: vLLM's unfinished requests, with the candidate tree's node that each continues.
         begun: token ids of the reply so far, if vLLM stopped at an empty first line and was restarted.
         failure: error message, or empty.
-        reward: of a reward model.
     """
 
     request: Request
