@@ -11,7 +11,7 @@ from judgelm.engines.openai.requests import CHAT_TEMPLATE, FEW_TOP_LOGPROBS, TOP
 from judgelm.engines.openai.responses import Choice, Replies
 from judgelm.engines.openai.text_tree import NEGLIGIBLE, TextTree, frequencies
 from judgelm.parsing.thinking import separate
-from judgelm.prompts.sanitization import template_arguments
+from judgelm.prompts.chat_rendering import template_arguments
 from judgelm.records import FinishReason, Request, Sampling, ThinkingMode
 
 _MAX_CONTINUATION_TOKENS = 8
