@@ -169,7 +169,7 @@ TRY = (*RUN, *SCRIPTED, "8 6")
         ([*TRY, "--engine-arg", "=3"], "expected KEY=VALUE"),
         ([*TRY, "--engine-arg", "a=1", "--engine-arg", "a=2"], "a is given twice"),
         ([*TRY, "--engine-arg", "a={1"], "the value is not YAML"),
-        ([*TRY, "--engine-arg", "retries=3"], "no engine arguments of its own, but got retries"),
+        ([*TRY, "--engine-arg", "retries=3"], "no engine arguments, but got retries"),
         ([*TRY, "--mode-arg", "tau=0.8"], "mode pair: unknown option tau"),
         ([*TRY, "--mode", "correctness", "--both-orders"], "mode correctness: unknown option both_orders"),
         ([*TRY, "--both-orders", "--mode-arg", "both_orders=false"], "set the same option"),
@@ -202,9 +202,9 @@ def test_a_config_file_gives_defaults_and_flags_go_before_it(cli, pairs, tmp_pat
 @pytest.mark.parametrize(
     ("written", "finding"),
     [
-        ("engine_arg: {retries: 3}", "no engine arguments of its own, but got retries"),
-        ("engine_arg: ['retries=3']", "no engine arguments of its own, but got retries"),
-        ("engine_arg:\n  retries: 3\n  nested: {a: [1]}", "no engine arguments of its own, but got retries, nested"),
+        ("engine_arg: {retries: 3}", "no engine arguments, but got retries"),
+        ("engine_arg: ['retries=3']", "no engine arguments, but got retries"),
+        ("engine_arg:\n  retries: 3\n  nested: {a: [1]}", "no engine arguments, but got retries, nested"),
         ("engine_arg: 3", "engine_arg: expected a mapping"),
     ],
 )

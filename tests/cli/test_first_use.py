@@ -75,9 +75,7 @@ def test_a_package_that_is_too_old_is_named_with_the_version_needed(tmp_path, mo
     if not refused:
         require_version("transformers")
         return
-    with pytest.raises(
-        ConfigError, match=f"transformers {installed} is installed, and judgelm needs <5.20,>=5.10; run: "
-    ):
+    with pytest.raises(ConfigError, match=f"transformers {installed} is .*; run: pip install .*<5.20,>=5.10"):
         require_version("transformers")
 
 
@@ -109,8 +107,7 @@ def test_an_adapter_whose_base_cannot_be_had_says_so(cli, pairs, tmp_path, offli
     flat = " ".join(err.split())
     assert code == 1
     assert finding in flat
-    assert f"the base of the adapter {folder}" in flat
-    assert "--adapter" in flat
+    assert f"--adapter {folder}" in flat
 
 
 @pytest.mark.skipif(

@@ -48,15 +48,14 @@ def test_what_a_worker_wants_of_gpus():
 
 @pytest.mark.parametrize("size", [0, "two", 1.5])
 def test_a_size_that_is_no_number_of_gpus_is_refused(size):
-    with pytest.raises(ConfigError, match=r"data_parallel_size=.*: it must be a whole number of 1 or more"):
+    with pytest.raises(ConfigError, match=r"data_parallel_size=.*: expected an integer of at least 1"):
         gpus_each("vllm", EngineOptions(model="m", engine_args={"data_parallel_size": size}))
 
 
 def test_idle_gpus_are_named_with_the_option_that_uses_them():
     for used, gpus, copies in ((1, 8, 8), (2, 8, 4), (3, 6, 2)):  # two groups of three; two GPUs stay idle
         note = unused_gpus_note(8, used)
-        assert f"uses {used} of the 8 that torch sees; --gpus {gpus} " in note
-        assert f"judges with {copies} copies of the model" in note
+        assert f"using {used} of 8; for {copies} replicas, pass --gpus {gpus} " in note
     assert {unused_gpus_note(*counts) for counts in ((1, 1), (8, 8), (3, 2), (0, 1), (8, 0))} == {""}
 
 

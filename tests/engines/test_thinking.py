@@ -61,7 +61,7 @@ def test_the_card_says_whether_to_think_and_the_user_goes_first(thinker):
 
 
 def test_no_room_for_thinking_is_refused():
-    with pytest.raises(ConfigError, match="thinking_tokens is 0; it must be above 0"):
+    with pytest.raises(ConfigError, match="thinking_tokens is 0; it must be at least 1"):
         load_engine("scripted", EngineOptions(model="8 6", thinking_tokens=0))
 
 

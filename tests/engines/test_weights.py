@@ -54,7 +54,7 @@ def test_a_pickle_that_runs_code_is_refused_and_does_not_run_it(copy, tmp_path, 
     weights = torch.load(copy / SHARD, weights_only=True)
     harmful = weights | {"extra": Executed(tmp_path / "executed")}
     torch.save(harmful, copy / SHARD, _use_new_zipfile_serialization=zipped)
-    with pytest.raises(ModelError, match=rf"{SHARD}: refused, and nothing in it was executed: .* call posix.mkdir, .*"):
+    with pytest.raises(ModelError, match=rf"{SHARD}: reading this pickle would call posix.mkdir; .*rejected"):
         load_engine("transformers", EngineOptions(model=str(copy)))
     assert not (tmp_path / "executed").exists()
     torch.load(copy / SHARD, weights_only=False)  # without care it does run
@@ -67,7 +67,7 @@ def test_a_pickle_that_runs_code_is_refused_and_does_not_run_it(copy, tmp_path, 
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:", "a Git LFS pointer .*; run: git lfs pull"),
         (b"PK\x03\x04 torn", "damaged or incomplete; download it again"),
         (b"", "damaged or incomplete; download it again"),
-        (b"<html>", r"not a checkpoint that torch can read safely \(weights_only\); download it again"),
+        (b"<html>", r"torch cannot read this file safely \(weights_only\)"),
     ],
 )
 def test_a_file_that_is_no_checkpoint_is_named(copy, content, finding):
@@ -101,7 +101,7 @@ def test_a_pickle_of_another_name_in_the_index_is_read_as_tensors_alone_too(copy
     index = json.loads(path.read_text())
     index["weight_map"]["model.norm.weight"] = "elsewhere.bin"
     path.write_text(json.dumps(index))
-    with pytest.raises(ModelError, match="its pickled weights hold more than tensors and are refused"):
+    with pytest.raises(ModelError, match="its pickled weights contain more than tensors"):
         load_engine("transformers", EngineOptions(model=str(copy)))
     assert not (tmp_path / "executed").exists()
 
@@ -113,18 +113,18 @@ def index_of(*files):
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        (index_of("../../../../etc/passwd"), r"'\.\./.*passwd', which is not in this folder"),
-        (index_of("/etc/passwd"), "'/etc/passwd', which is not in this folder"),
-        (index_of("x\\..\\..\\y"), "which is not in this folder"),
-        (index_of("C:y.safetensors"), "which is not in this folder"),
-        (index_of("."), "which is not in this folder"),
-        (index_of("x\0"), "which is not in this folder"),
-        (index_of("model-9.safetensors"), r"names model-9\.safetensors, which is missing"),
+        (index_of("../../../../etc/passwd"), r"'\.\./.*passwd' outside this folder"),
+        (index_of("/etc/passwd"), "'/etc/passwd' outside this folder"),
+        (index_of("x\\..\\..\\y"), "outside this folder"),
+        (index_of("C:y.safetensors"), "outside this folder"),
+        (index_of("."), "outside this folder"),
+        (index_of("x\0"), "outside this folder"),
+        (index_of("model-9.safetensors"), r"names the missing file model-9\.safetensors"),
         (index_of(), "weight_map names no files"),
         (index_of(3), "weight_map names no files"),
-        ('{"metadata": {}, "weight_map": ["a"]}', r"no index of weights \(weight_map\)"),
-        ("[]", "no index of weights"),
-        ("[" * 100_000, "no index of weights"),
+        ('{"metadata": {}, "weight_map": ["a"]}', r"not a weights index \(weight_map\)"),
+        ("[]", "not a weights index"),
+        ("[" * 100_000, "not a weights index"),
     ],
 )
 @pytest.mark.parametrize("name", ["model.safetensors.index.json", "pytorch_model.bin.index.json"])

@@ -231,9 +231,7 @@ def test_a_base_that_is_not_in_the_cache_is_named(adapter_on_gguf):
 
 def test_an_adapter_is_refused_on_the_checkpoint_of_another_file(adapter_on_gguf, tiny_model, tmp_path):
     other = cached_base(tmp_path / "cache", tiny_model)
-    with pytest.raises(
-        ModelError, match=r"trained on another base, the GGUF file tiny.gguf \(sha256 abababababab...\), "
-    ):
+    with pytest.raises(ModelError, match=r"trained on the GGUF file tiny.gguf \(sha256 abababababab...\), not on"):
         split_adapter(EngineOptions(model=str(other), adapter=str(adapter_on_gguf)))
     # on request it goes on weights that are no file of GGUF's, such as the hub's own
     assert split_adapter(EngineOptions(model=str(tiny_model), adapter=str(adapter_on_gguf)))[0] == str(tiny_model)

@@ -192,9 +192,9 @@ def drop(folder, *parts):
 @pytest.mark.parametrize(
     ("change", "dropped", "finding"),
     [
-        (8, ("lm_head",), r"\(embed_tokens {new} tokens\) than its base has \({old}\), .*: no lm_head"),
-        (8, ("embed_tokens",), r"\(lm_head {new} tokens\) than its base has \({old}\), .*: no embed_tokens"),
-        (-8, (), "its tokenizer has {old} tokens, and the model embeddings of {new}"),
+        (8, ("lm_head",), r"\(embed_tokens {new} tokens\) than its base \({old}\), .*: no lm_head"),
+        (8, ("embed_tokens",), r"\(lm_head {new} tokens\) than its base \({old}\), .*: no embed_tokens"),
+        (-8, (), "tokenizer has {old} tokens, but the model has embeddings for {new}"),
     ],
 )
 def test_a_vocabulary_that_cannot_be_restored_is_named_with_both_sizes(

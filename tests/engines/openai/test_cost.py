@@ -159,5 +159,5 @@ def test_prices_and_caps_that_are_wrong():
     refused("max_cost_usd needs --engine-arg price_in", max_cost_usd=1)
     refused("price_in and price_out must be set together", price_in=1)
     refused("greater than 0", max_cost_usd=0, **PRICES)
-    with endpoint() as server, pytest.raises(ConfigError, match=r"max_cost_usd is too small to test what .* supports"):
+    with endpoint() as server, pytest.raises(ConfigError, match="max_cost_usd is too small to test"):
         load(server, max_cost_usd=0.5, **PRICES)

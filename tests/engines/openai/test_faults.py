@@ -246,7 +246,7 @@ def test_at_the_start_one_must_be_there_and_none_may_be_wrong():
         engine = load(good, gone)
         assert ask_all(engine, "x")["x"].texts == ("8 6",)
         engine.close()
-        with pytest.raises(EngineError, match="cannot be reached"):
+        with pytest.raises(EngineError, match="is unreachable"):
             load(gone, "http://127.0.0.1:9/v1")
 
 

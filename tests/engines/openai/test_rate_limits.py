@@ -91,7 +91,7 @@ def test_a_limit_without_a_stated_pause_is_announced_too(caplog):
     with endpoint() as server, client(server) as engine:
         server.misbehave(lambda number, _: "429" if number == 1 else None)
         ask(engine)
-    assert "names no pause" in caplog.text
+    assert "states no pause" in caplog.text
 
 
 def test_a_pause_longer_than_the_patience_ends_the_run_after_one_request():
@@ -106,7 +106,7 @@ def test_a_pause_longer_than_the_patience_ends_the_run_after_one_request():
 def test_rate_limits_that_add_up_to_more_than_the_patience_end_the_run():
     with endpoint() as server, client(server, patience_s=0.3) as engine:
         server.misbehave(lambda *_: "429")
-        with pytest.raises(EngineError, match=r"HTTP 429.*has answered nothing for"):
+        with pytest.raises(EngineError, match=r"HTTP 429.*has not answered for"):
             ask(engine)
 
 

@@ -143,7 +143,7 @@ def test_a_reply_in_the_field_for_reasoning_is_read_where_thinking_is_off():
         with chat(server) as engine:
             [judgment] = judge([PAIR], Pairwise(), engine)
         assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
-        assert "its reasoning parser (vLLM: --reasoning-parser) does not fit" in judgment.failure.why
+        assert "reasoning parser (vLLM: --reasoning-parser) does not fit" in judgment.failure.why
 
 
 @pytest.mark.parametrize(

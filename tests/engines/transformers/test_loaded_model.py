@@ -35,7 +35,7 @@ def load(model, adapter):
 
 def test_a_pickled_adapter_that_runs_code_is_refused(tiny_judge, tiny_adapters, tmp_path):
     pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter", extra=Executed(tmp_path / "executed"))
-    with pytest.raises(ModelError, match=r"adapter_model\.bin: refused, and nothing in it was executed"):
+    with pytest.raises(ModelError, match=r"adapter_model\.bin: reading this pickle would call"):
         load(tiny_judge, pickled)
     assert not (tmp_path / "executed").exists()
 
@@ -75,7 +75,7 @@ def test_an_adapter_that_names_no_base_says_what_to_pass(tmp_path):
     with pytest.raises(ModelError, match="pass the base as --model and this folder as --adapter"):
         load_engine("transformers", EngineOptions(model=str(tmp_path)))
     (tmp_path / "adapter_config.json").write_text("{torn")
-    with pytest.raises(ModelError, match="not an adapter's JSON"):
+    with pytest.raises(ModelError, match="not a valid adapter config"):
         load_engine("transformers", EngineOptions(model=str(tmp_path)))
 
 
@@ -276,10 +276,10 @@ def rename(folder, *names):
     [
         (lambda f: edit(f, use_dora=True), "only plain LoRA adapters can share a base"),
         (lambda f: edit(f, peft_type="IA3"), "only plain LoRA adapters can share a base"),
-        (lambda f: rename(f, "self_attn.q_proj", "lm_head"), "that share a base change linear layers inside the model"),
+        (lambda f: rename(f, "self_attn.q_proj", "lm_head"), "may only change linear layers"),
         (lambda f: rename(f, "q_proj", "x_proj"), "the model has no linear layer .*x_proj"),
-        (lambda f: rename(f, "self_attn.q_proj", "mlp.gate_proj"), "made for a layer .*gate_proj of"),
-        (lambda f: rename(f, "lora_A", "lora_embedding_A"), "serve it alone, with --adapter"),
+        (lambda f: rename(f, "self_attn.q_proj", "mlp.gate_proj"), "layer .*gate_proj has"),
+        (lambda f: rename(f, "lora_A", "lora_embedding_A"), "load it alone with --adapter"),
     ],
 )
 def test_an_adapter_of_another_kind_or_model_is_refused_and_changes_nothing(tiny_judge, copied, change, message):
@@ -291,5 +291,5 @@ def test_an_adapter_of_another_kind_or_model_is_refused_and_changes_nothing(tiny
 
 
 def test_an_adapter_cannot_stand_on_another(tiny_judge, tiny_adapters):
-    with pytest.raises(ModelError, match="is an adapter itself; load its base"):
+    with pytest.raises(ModelError, match="is an adapter; load its base"):
         load_with(tiny_judge, tiny_adapters[0]).load_adapter(str(tiny_adapters[1]))

@@ -130,10 +130,10 @@ def test_an_adapter_without_the_head_is_refused(tiny_model, tmp_path):
                 "architectures": ["LlamaForRewardModelWithGating"],
                 "auto_map": {"AutoModelForSequenceClassification": "modeling.LlamaForRewardModelWithGating"},
             },
-            "LlamaForRewardModelWithGating needs code from the hub, which judgelm does not run; use a reward model",
+            "LlamaForRewardModelWithGating needs code from the hub",
         ),
-        ({"architectures": ["DebertaV2ForSequenceClassification"]}, "is no causal language model with a head"),
-        ({"id2label": {"0": "a", "1": "b", "2": "c"}}, "has 3 outputs, and a reward is one number"),
+        ({"architectures": ["DebertaV2ForSequenceClassification"]}, "is not a causal language model with a reward head"),
+        ({"id2label": {"0": "a", "1": "b", "2": "c"}}, "has 3 outputs instead of one"),
         ({"id2label": None}, "has 2 outputs"),  # transformers' default
     ],
 )
@@ -153,9 +153,9 @@ def test_a_head_whose_weights_are_missing_is_refused(tiny_model, tiny_reward_mod
 
 
 def test_text_of_a_reward_model_and_a_reward_of_a_writer_are_refused(tiny_model, tiny_reward_model):
-    with pytest.raises(EngineError, match="asks for a reply, and the model gives rewards alone"):
+    with pytest.raises(EngineError, match="asks for a reply, but the model only returns rewards"):
         load(tiny_reward_model).submit([Request(key="1", prompt=prompt_of("paris"), sampling=Sampling(max_tokens=1))])
-    with pytest.raises(EngineError, match="asks for a reward, and the model writes text"):
+    with pytest.raises(EngineError, match="asks for a reward, but the model only writes text"):
         load(tiny_model).submit(requests_of("paris"))
 
 

@@ -37,12 +37,12 @@ def test_rewards_are_those_of_transformers(tiny_reward_model):
             assert got[key].reward == pytest.approx(completion.reward, abs=1e-3)
             assert got[key].prompt_tokens == completion.prompt_tokens
         assert engine.describe()["head"] == "reward"
-        with pytest.raises(EngineError, match="asks for a reply, and the model gives rewards alone"):
+        with pytest.raises(EngineError, match="asks for a reply, but the model only returns rewards"):
             engine.submit([Request(key="1", prompt=prompt_of("paris"), sampling=Sampling(max_tokens=1))])
     finally:
         engine.close()
 
 
 def test_an_adapter_is_refused_with_the_way_out(tiny_reward_model):
-    with pytest.raises(ConfigError, match=r"vLLM takes no adapter with a head; merge it \(train/merge_lora.py\)"):
+    with pytest.raises(ConfigError, match=r"vLLM has no reward adapters; merge it \(train/merge_lora.py\)"):
         load_engine("vllm", EngineOptions(model=str(tiny_reward_model), adapters=("x/y",)))
