@@ -92,7 +92,7 @@ class ProcessedImage:
 
 
 class Vision:
-    """Processes images for one model. Recent ones are cached, because both orders and the reason use the same images."""
+    """Processes images for one model and caches the recent ones, which both orders use."""
 
     def __init__(self, processor: Any) -> None:
         self._processor = processor

@@ -146,7 +146,7 @@ def test_weights_that_are_no_numbers_are_refused(merge, copy, tmp_path):
     first = next(iter(weights))
     weights[first] = torch.full_like(weights[first], float("nan"))
     save_file(weights, copy / "adapter_model.safetensors", metadata={"format": "pt"})
-    assert f"{first} holds NaN or infinity" in merge(copy, tmp_path / "judge")
+    assert f"{first} contains NaN or infinity" in merge(copy, tmp_path / "judge")
     assert not (tmp_path / "judge").exists()
 
 

@@ -84,7 +84,7 @@ def test_a_pause_is_announced_once_with_the_words_of_the_server(caplog):
         ask_all(engine, "a", "b", "c", "d")
     [line] = caplog.messages
     assert line.startswith(f"{server.base_url}: HTTP 429: Slow down")
-    assert line.endswith("waiting 1 s (as the server asks)")
+    assert line.endswith("waiting 1 s (requested by the server)")
 
 
 def test_a_limit_without_a_stated_pause_is_announced_too(caplog):
