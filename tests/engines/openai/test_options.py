@@ -152,7 +152,7 @@ def test_a_wrong_argument_that_may_hold_a_secret_is_not_repeated(arguments, find
 @pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET}é"])
 def test_a_key_that_no_header_can_hold_is_refused_unseen(monkeypatch, key):
     monkeypatch.setenv("JUDGE_KEY", key)
-    with endpoint() as server, pytest.raises(ConfigError, match="the key in JUDGE_KEY is not one line of ASCII") as raised:
+    with endpoint() as server, pytest.raises(ConfigError, match="the key in JUDGE_KEY is not one line") as raised:
         load(server, api_key_env="JUDGE_KEY")
     assert SECRET not in str(raised.value)
 
