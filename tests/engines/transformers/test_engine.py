@@ -231,7 +231,10 @@ def spoil(folder, name, value):
         (lambda f: spoil(f, "model.embed_tokens.weight", math.inf), r"embed_tokens.weight contains NaN or infinity"),
         (lambda f: spoil(f, "model.norm.weight", -math.inf), r"model.norm.weight contains NaN or infinity"),
         # weights that are stored quantised would be read without their scales
-        (lambda f: edit(f, quantization_config={"quant_method": "fp8"}), r"quantised weights \(fp8\).*use --engine vllm"),
+        (
+            lambda f: edit(f, quantization_config={"quant_method": "fp8"}),
+            r"quantised weights \(fp8\).*use --engine vllm",
+        ),
         (lambda f: edit(f, quantization_config={"quant_method": "bitsandbytes"}), "and --quantization 4bit"),
     ],
 )

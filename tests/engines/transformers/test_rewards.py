@@ -132,7 +132,10 @@ def test_an_adapter_without_the_head_is_refused(tiny_model, tmp_path):
             },
             "LlamaForRewardModelWithGating needs code from the hub",
         ),
-        ({"architectures": ["DebertaV2ForSequenceClassification"]}, "is not a causal language model with a reward head"),
+        (
+            {"architectures": ["DebertaV2ForSequenceClassification"]},
+            "is not a causal language model with a reward head",
+        ),
         ({"id2label": {"0": "a", "1": "b", "2": "c"}}, "has 3 outputs instead of one"),
         ({"id2label": None}, "has 2 outputs"),  # transformers' default
     ],

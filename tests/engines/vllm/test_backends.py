@@ -152,7 +152,9 @@ def test_logits_are_float32_unless_the_head_may_be_quantised(tiny_model, tmp_pat
 def test_4_bits_are_refused_by_a_vllm_without_bitsandbytes(tiny_model):
     if "bitsandbytes" in vllm_loading.QUANTIZATION_METHODS:
         pytest.skip("this vLLM has bitsandbytes")
-    with pytest.raises(ConfigError, match=r"quantization '4bit': vLLM .* does not support it .*use --engine transformers"):
+    with pytest.raises(
+        ConfigError, match=r"quantization '4bit': vLLM .* does not support it .*use --engine transformers"
+    ):
         arguments(tiny_model, quantization="4bit")
 
 
