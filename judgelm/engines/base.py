@@ -12,7 +12,7 @@ MODEL_ENGINES = ("auto", "transformers", "vllm")
 
 
 class Engine(Protocol):
-    """Takes requests and returns completions in any order. Not thread-safe: one runner drives one engine.
+    """Turns requests into completions, in any order. Not thread-safe.
 
     Attributes:
         supports_grammar: whether it can constrain a reply to `Sampling.grammar`.
@@ -24,7 +24,7 @@ class Engine(Protocol):
 
     @property
     def supports_images(self) -> bool:
-        """True if prompts may contain images; otherwise such requests are rejected."""
+        """True if prompts may contain images; else such requests are rejected."""
         ...
 
     @property
@@ -37,15 +37,15 @@ class Engine(Protocol):
         ...
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Work or wait for up to about `timeout_s` seconds. Return the finished requests, possibly none.
+        """Work or wait for up to about `timeout_s` seconds and return the finished requests.
 
         Raises:
-            EngineError: the engine broke. If only one request fails, its completion has `finish_reasons == ("error",)`.
+            EngineError: the engine broke. A request that fails alone has `finish_reasons == ("error",)`.
         """
         ...
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Partial text of the first reply to each of these requests, by key. May be empty."""
+        """Return the partial text of each request's first reply, by key. May be empty."""
         ...
 
     def abort(self, keys: Iterable[str]) -> None:
@@ -57,9 +57,9 @@ class Engine(Protocol):
         ...
 
     def stats(self) -> dict[str, Any]:
-        """Counters since the engine was loaded (passes, retries, cache hits, cost, ...), for the manifest.
+        """Return counters since the engine was loaded, for the manifest.
 
-        The optional key `notes` holds lines for the user about choices that the engine made.
+        The optional key `notes` holds lines for the user.
         """
         ...
 
@@ -70,10 +70,10 @@ class Engine(Protocol):
 
 @runtime_checkable
 class HoldsAdapters(Protocol):
-    """An engine that can hold several LoRA adapters; `Request.adapter` selects one."""
+    """An engine with several LoRA adapters; `Request.adapter` selects one."""
 
     def load_adapter(self, adapter: str) -> None:
-        """Load a LoRA adapter (folder or hub id) if it is not loaded.
+        """Load a LoRA adapter (folder or hub id) if needed.
 
         Raises:
             ModelError, EngineError: it cannot be loaded, or there is no room for it.
@@ -81,7 +81,7 @@ class HoldsAdapters(Protocol):
         ...
 
     def unload_adapter(self, adapter: str) -> bool:
-        """Free a LoRA adapter. Return False and keep it while requests in flight use it."""
+        """Free a LoRA adapter. Return False if requests in flight use it."""
         ...
 
 
@@ -94,14 +94,14 @@ class EngineOptions:
         adapter: folder or hub id of a PEFT adapter.
         adapters: folders or hub ids of LoRA adapters that requests can select.
         revision: hub revision.
-        dtype: `auto` (the checkpoint's; for CPUs see `judgelm.engines.dtype`), `float32`, `bfloat16` or `float16`.
+        dtype: `auto` (see `judgelm.engines.dtype`), `float32`, `bfloat16` or `float16`.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
-        quantization: `4bit` or `8bit` with bitsandbytes, or None.
-        max_num_batched_tokens: maximum tokens per forward pass; None lets the engine choose.
+        quantization: `4bit` or `8bit` with bitsandbytes.
+        max_num_batched_tokens: maximum tokens per forward pass.
         max_num_seqs: maximum sequences in flight.
-        max_model_len: context window in tokens, if the config does not state it or you want a shorter one.
+        max_model_len: context window in tokens, if not the config's.
         trust_remote_code: run Python code from the model's repository.
-        thinking: passed to the chat template; None uses the judge card's setting, else `absent`.
+        thinking: passed to the chat template; default: the judge card's setting, else `absent`.
         thinking_tokens: maximum thinking tokens, at most half of the window.
         engine_args: options of one engine, by its own names.
     """
@@ -123,4 +123,4 @@ class EngineOptions:
 
 
 class ImageError(Exception):
-    """An image cannot be read. Only the requests that contain it fail."""
+    """An image cannot be read. Only its requests fail."""

@@ -1,8 +1,7 @@
 """Probabilities of given replies, from token ids.
 
-Replies share beginnings (`8 6`, `8 7`), so their tokens form a tree. Only inner nodes need a forward step, about twenty
-for the hundred score lines of a pair. The transformers engine evaluates them in one pass. vLLM can only continue
-prefixes, so a search follows the most probable branches.
+Replies share beginnings (`8 6`, `8 7`), so their tokens form a tree, of which only inner nodes need a forward step. The
+transformers engine evaluates all of them in one pass; vLLM follows the most probable branches.
 """
 
 import math
@@ -72,7 +71,7 @@ class ScoreTree:
 
     @cached_property
     def visible(self) -> NDArray[np.bool_]:
-        """Attention mask, shape (nodes, nodes): True where a node (row) attends to itself or an ancestor."""
+        """Attention mask, shape (nodes, nodes): a node (row) attends to itself and its ancestors."""
         visible = np.zeros((len(self.tokens), len(self.tokens)), np.bool_)
         for node in range(len(self.tokens)):
             visible[node, self.ancestors(node)] = True
@@ -91,7 +90,7 @@ class ScoreTree:
         return ancestors
 
     def logprobs(self, steps: Mapping[Step, float]) -> tuple[float, ...]:
-        """Log-probabilities of beginning with each reply and no longer one. A reply with a missing step gets -inf."""
+        """Return the log-probability of each reply, without longer replies that begin with it."""
         begun = [sum(steps.get(step, -math.inf) for step in path) for path in self.paths]
         known = {node for node, _ in steps}
         return tuple(
@@ -105,7 +104,7 @@ class ScoreTree:
 
 
 def build_tree(replies: Sequence[Sequence[int]]) -> ScoreTree:
-    """Build the tree of the replies' token ids. Each reply has at least one token."""
+    """Build the tree of the replies' token ids, at least one each."""
     nodes: dict[tuple[int, ...], int] = {(): ROOT}
     for depth in range(1, max(len(reply) for reply in replies)):
         for reply in replies:
@@ -134,7 +133,7 @@ def _longer(replies: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
 
 
 def _without(total: float, longer: list[float]) -> float:
-    """log(exp(total) - sum(exp(longer))), or -inf if rounding leaves nothing."""
+    """Return log(exp(total) - sum(exp(longer)))."""
     if total == -math.inf:
         return total
     share = sum(math.exp(part - total) for part in longer)
@@ -151,7 +150,7 @@ class CandidateSearch:
         self._open: dict[int, float] = {ROOT: 0.0}
 
     def add(self, node: int, reply: Sequence[int], logprobs: Sequence[Mapping[int, float]]) -> None:
-        """Add the log-probabilities along a reply that continues from a node.
+        """Add log-probabilities along a reply that continues from a node.
 
         `logprobs` has at least the tree's tokens for each position.
         """
@@ -171,7 +170,7 @@ class CandidateSearch:
                 self._open[inner] = above + logprobs[token]
 
     def open_nodes(self) -> list[int]:
-        """Nodes to continue from, most probable first; empty if enough is known."""
+        """Return nodes to continue from, most probable first; empty if enough is known."""
         by_mass = sorted(self._open, key=lambda node: self._open[node], reverse=True)
         left_out = 0.0
         while by_mass and (left_out := left_out + math.exp(self._open[by_mass[-1]])) <= self._left_out:
@@ -189,7 +188,7 @@ def longest_candidate(reply: str, candidates: Sequence[str]) -> str | None:
 
 
 class CandidateTokenizer:
-    """Tokenises replies as they would follow a prompt. Cached, because a run repeats the same ones."""
+    """Tokenises replies as they would follow a prompt, with a cache."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -203,7 +202,6 @@ class CandidateTokenizer:
         return self._trees[key]
 
     def _ids_after(self, tail: str, replies: tuple[str, ...]) -> list[list[int]]:
-        """Tokenise each reply after the prompt's end, or alone if a token would span the boundary."""
         before, *wholes = self._ids([tail, *(tail + reply for reply in replies)])
         all_ids = [whole[len(before) :] if whole[: len(before)] == before else [] for whole in wholes]
         for index, reply in enumerate(replies):

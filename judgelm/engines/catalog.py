@@ -1,4 +1,4 @@
-"""All engines by name, and the GPUs that they use. An engine's dependencies are imported when it is loaded."""
+"""All engines by name, and the GPUs that they use."""
 
 import importlib.util
 import math
@@ -35,19 +35,15 @@ def load_engine(name: str, options: EngineOptions) -> Engine:
 
 
 def check_engine(name: str) -> None:
-    """Check that an engine exists.
-
-    Raises:
-        ConfigError: it is neither `auto` nor in `ENGINES`.
-    """
+    """Raise a ConfigError if an engine does not exist."""
     if name != "auto" and name not in ENGINES:
         raise not_found("engine", name, ("auto", *ENGINES))
 
 
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-    """Resolve `dtype: auto` on this machine so that all workers load the same model. Also return a note, often empty.
+    """Resolve `dtype: auto` on this machine, so that all workers load the same model. Also return a note, often empty.
 
-    `auto` stays for engines without a local model, and if the model cannot be read.
+    Engines without a local model and unreadable models keep `auto`.
     """
     missing = ""
     if name == "auto":
@@ -98,21 +94,13 @@ def _has_vllm() -> bool:
 
 
 def visible_gpus() -> int:
-    """Return the number of CUDA devices that torch can use.
-
-    Raises:
-        MissingExtraError: torch is not installed.
-    """
+    """Count the CUDA devices that torch can use."""
     require_local()
     return usable_gpus()
 
 
 def gpus_each(name: str, options: EngineOptions) -> int:
-    """Return the number of GPUs of one engine.
-
-    Raises:
-        ConfigError: one of vLLM's parallel sizes is not a positive integer.
-    """
+    """Return the number of GPUs of one engine."""
     if name not in MODEL_ENGINES or options.device == "cpu":
         return 0
     return math.prod(_size(options, factor) for factor in GPU_FACTORS)
@@ -126,7 +114,7 @@ def _size(options: EngineOptions, factor: str) -> int:
 
 
 def unused_gpus_note(visible: int, used: int) -> str:
-    """Describe idle GPUs and the option that uses them; empty if there are none."""
+    """Name idle GPUs and the option that uses them; else empty."""
     if not used or visible < 2 * used:
         return ""
     all_used = visible // used * used
@@ -137,7 +125,7 @@ def unused_gpus_note(visible: int, used: int) -> str:
 
 
 def idle_gpus(name: str, options: EngineOptions) -> list[str]:
-    """Return the note about idle GPUs; none if the user chose the device."""
+    """Return the note about idle GPUs, unless the user chose a device."""
     if name not in MODEL_ENGINES or options.device not in ("auto", "cuda"):
         return []
     note = unused_gpus_note(visible_gpus(), gpus_each(name, options))

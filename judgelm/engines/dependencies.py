@@ -13,18 +13,14 @@ def require(module: str, *, extra: str) -> None:
     """Check that a module is installed.
 
     Raises:
-        MissingExtraError: it is not; the message has the command to install it.
+        MissingExtraError: it is not.
     """
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(f"{module} is not installed; run: {install_hint(extra)}")
 
 
 def require_local() -> None:
-    """Check that torch is installed, which every local model needs.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Check that torch is installed, which every local model needs."""
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError(
             f"torch is not installed; to run models on this machine, run: {install_hint('local')}\n"
@@ -34,11 +30,7 @@ def require_local() -> None:
 
 
 def require_version(distribution: str) -> None:
-    """Check that an installed package is at least judgelm's minimum version.
-
-    Raises:
-        ConfigError: it is older.
-    """
+    """Raise a ConfigError if an installed package is older than judgelm requires."""
     try:
         installed, declared = version(distribution), requires("judgelm") or []
     except PackageNotFoundError:

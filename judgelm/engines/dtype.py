@@ -1,9 +1,8 @@
 """Resolve `--dtype auto` to a numeric format, by default the checkpoint's.
 
-On a CUDA device, float32 checkpoints run in bfloat16. A CPU without 16-bit instructions emulates them, so judgelm
-measures products of the model's shape and uses float32 if it is clearly faster and fits into memory. On a CPU, only two
-kinds of weights are rounded: float16 ones whose float32 form does not fit, and quantised GGUF weights, where bfloat16's
-error is far below the quantisation error.
+On a CUDA device, float32 checkpoints run in bfloat16. On a CPU, judgelm measures matrix products and uses float32 if
+16-bit products are clearly slower and the weights fit. Only two kinds of weights are rounded on a CPU: float16 ones
+whose float32 form does not fit, and quantised GGUF weights (bfloat16's error is far below theirs).
 """
 
 import time
@@ -37,7 +36,7 @@ TORCH_HAS_BFLOAT16: Callable[[], bool] = partial(torch.cuda.is_bf16_supported, i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DtypeChoice:
-    """The format to load (`auto` if the checkpoint's is unknown) and a note for the user, often empty."""
+    """The format to load, or `auto` if the checkpoint's is unknown, and a note for the user."""
 
     dtype: str
     note: str = ""
@@ -59,7 +58,7 @@ def resolve_dtype(
         config: the model's config.
         options: the engine options.
         device: torch's device name.
-        reserved_bytes: memory that the engine needs in addition to the weights.
+        reserved_bytes: memory needed in addition to the weights.
         has_bfloat16: whether the CUDA device computes in bfloat16; only called for float32 checkpoints.
     """
     stored = stored_dtype(base, config)
@@ -85,7 +84,7 @@ def resolve_dtype(
 
 
 def requested_dtype(dtype: str, flags: frozenset[str], measure: Callable[[], Mapping[str, float]]) -> DtypeChoice:
-    """Return the format that the user requested for a CPU, with a note if the CPU emulates it."""
+    """Return the requested format, with a note if the CPU emulates it."""
     if dtype not in _FLAGS or not flags or flags & _FLAGS[dtype]:
         return DtypeChoice(dtype=dtype)
     finding = slowness(dtype, measure(), flags)
@@ -111,7 +110,7 @@ def choose_cpu_dtype(
     Args:
         stored: `bfloat16` or `float16`.
         seconds: time of the same product by format.
-        flags: CPU flags; empty if unknown.
+        flags: CPU flags, if known.
         weights: number of weights; None keeps the stored format.
         free_bytes: memory for the weights.
     """
@@ -132,7 +131,7 @@ def choose_cpu_dtype(
 
 
 def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) -> str:
-    """Describe how much slower than float32 a format is, and why; empty if not clearly slower."""
+    """Describe how much slower than float32 a format is; empty if not clearly slower."""
     slower = seconds[dtype] / seconds["float32"]
     if slower < _MIN_SPEEDUP:
         return ""
@@ -156,10 +155,7 @@ def half_format(device: str, flags: frozenset[str]) -> str | None:
 
 
 def stored_dtype(base: str, config: Any) -> str | None:
-    """Return the checkpoint's format from its config or first weights, or None.
-
-    Quantised GGUF weights count as bfloat16.
-    """
+    """Return the checkpoint's format from its config or weights. Quantised GGUF weights count as bfloat16."""
     if (gguf := gguf_record(base)) is not None and gguf.quantised:
         return "bfloat16"
     for part in (config, config.get_text_config()):
@@ -176,11 +172,7 @@ def stored_dtype(base: str, config: Any) -> str | None:
 
 
 def measure_products(config: Any) -> dict[str, float]:
-    """Measure a matrix product of the model's shape in each format.
-
-    Returns:
-        Minimum seconds of several runs, in one thread's own time.
-    """
+    """Return the minimum seconds of a matrix product of the model's shape in each format, in one thread."""
     text = config.get_text_config()
     low, high = _SIDES
     width = min(high, max(low, int(getattr(text, "hidden_size", None) or high)))

@@ -1,4 +1,4 @@
-"""Read images from files and `data:` URLs (never from the network), and process them for a vision-language model.
+"""Read images from files and `data:` URLs, never from the network, and process them for a vision-language model.
 
 Source: transformers' `ProcessorMixin`, which writes image tokens into the text before tokenisation.
 """
@@ -26,7 +26,6 @@ _DAMAGE = (
     *(RuntimeError, MemoryError, struct.error, zlib.error),
 )
 """Errors of PIL's readers for damaged files; they differ by format."""
-
 _URL_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """Formats allowed in `data:` URLs, which may be untrusted: PIL runs external programs for others, such as EPS."""
 _MAX_CACHED = 64
@@ -54,7 +53,7 @@ def read_image(source: str) -> Any:
 
 
 def image_url(source: str) -> str:
-    """Return the image as a URL for a server. Files become `data:` URLs."""
+    """Return the image as a URL for a server; files become `data:` URLs."""
     if source.startswith((*_REMOTE, "data:")):
         return source
     kind = mimetypes.guess_type(source)[0] or ""
@@ -84,7 +83,7 @@ def _named(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProcessedImage:
-    """A PIL image, its text in the prompt, and the processor's arrays by model argument (batch dimension of 1)."""
+    """A PIL image, its text in the prompt, and the processor's arrays for a batch of one."""
 
     picture: Any
     text: str

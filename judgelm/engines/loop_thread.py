@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines in a thread. `close` cancels the unfinished ones and ends the thread."""
+    """Runs coroutines in a thread. `close` cancels the unfinished ones."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -18,7 +18,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Wait for a coroutine's result. Interrupting the waiting thread cancels it."""
+        """Wait for a coroutine's result. An interrupt cancels it."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result(timeout_s)
@@ -43,7 +43,7 @@ class LoopThread:
         self._loop.call_soon_threadsafe(begin)
 
     def cancel(self, key: Hashable) -> None:
-        """Cancel a started coroutine if it is still running."""
+        """Cancel a started coroutine."""
 
         def end() -> None:
             if (task := self._tasks.get(key)) is not None:

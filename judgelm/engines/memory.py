@@ -12,7 +12,7 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 
 def _left_by_groups(root: Path) -> Iterator[int]:
-    """Free bytes under each memory limit of this process; cached files count as free."""
+    """Free bytes under each limit; cached files count as free."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:

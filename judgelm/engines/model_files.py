@@ -1,4 +1,4 @@
-"""Read model files: tokenizer, config, window and adapter; and identify the model."""
+"""Read and identify model files: tokenizer, config, window and adapter."""
 
 import hashlib
 import math
@@ -33,7 +33,6 @@ LOAD_ERRORS = (
     ImportError, StrictDataclassError, SafetensorError, re.error, struct.error,
 )  # fmt: skip
 """Errors that transformers raises for damaged or inconsistent model files."""
-
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 _REWARD_HEAD = "ForSequenceClassification"
@@ -43,14 +42,12 @@ _PIECES, _PIECE_BYTES = 256, 64 << 10
 
 
 def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
-    """Return the base model and the adapter.
+    """Return the base model and the adapter. GGUF files are replaced by their checkpoints in the cache.
 
-    A folder with only an adapter names its base; a folder with only a judge card names its model. A GGUF file is
-    replaced by its checkpoint in the cache, which is written if it is missing.
+    An adapter's folder names its base, a folder with only a judge card its model.
 
     Raises:
-        ModelError: the folder contains no model, the GGUF file cannot be converted, or an adapter's GGUF base is
-            missing.
+        ModelError: there is no usable model.
         RunError: the cache cannot be written.
     """
     options = replace(options, model=weights_of(options.model))
@@ -83,7 +80,7 @@ def _adapter_card(adapter: str) -> Card | None:
 
 
 def check_gguf_base(base: str, adapter: str | None) -> None:
-    """Reject an adapter that was trained on a different GGUF file than its base."""
+    """Reject an adapter of a different GGUF file than its base."""
     record, card = gguf_record(base), None if adapter is None else _adapter_card(adapter)
     if record is None or card is None or card.base is None or card.base.gguf_sha256 == record.sha256:
         return
@@ -94,7 +91,7 @@ def check_gguf_base(base: str, adapter: str | None) -> None:
 
 
 def cached_base(base: GgufBase, adapter: str) -> str:
-    """Return the checkpoint of the GGUF file that an adapter was trained on."""
+    """Return the checkpoint of an adapter's GGUF file."""
     folder = gguf_folder(base.gguf_sha256)
     if not folder.is_dir():
         raise ModelError(
@@ -120,7 +117,7 @@ def has_tokenizer(folder: str) -> bool:
 
 
 def has_chat_template(options: EngineOptions) -> bool:
-    """True if the tokenizer of the model or adapter has a chat template."""
+    """True if model or adapter have a chat template."""
     base, adapter = split_adapter(options)
     return any(_has_template(source, options.revision) for source in (adapter, base) if source is not None)
 
@@ -140,10 +137,10 @@ def _file_text(source: str, name: str, revision: str | None) -> str | None:
 
 
 def has_reward_head(options: EngineOptions) -> bool:
-    """True for a reward model, which returns one number for a chat instead of text.
+    """True for a reward model.
 
     Raises:
-        ModelError: as `split_adapter`; or the head has several outputs or needs code from the hub.
+        ModelError: the head has several outputs or needs code from the hub.
     """
     base, adapter = split_adapter(options)
     if adapter is not None and _json_of(adapter, "adapter_config.json", options.revision).get("task_type") == "SEQ_CLS":
@@ -165,7 +162,7 @@ def has_reward_head(options: EngineOptions) -> bool:
 
 
 def _json_of(source: str, name: str, revision: str | None) -> dict[str, Any]:
-    """Read a JSON object; empty if it cannot be read, because loading the model reports that."""
+    """Read a JSON object; empty if it is unreadable, which loading the model reports."""
     try:
         value = parse_json(_file_text(source, name, revision) or "{}")
     except ValueError:
@@ -177,7 +174,7 @@ def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> An
     """Load the adapter's fast tokenizer if it has one, else the model's.
 
     Raises:
-        ModelError: there is no tokenizer, or only a slow one.
+        ModelError: there is no fast tokenizer.
     """
     source = adapter if adapter and has_tokenizer(adapter) else base
     if Path(source).is_dir() and not has_tokenizer(source):
@@ -194,7 +191,7 @@ def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> An
 
 
 def check_vocabulary(source: str, tokenizer: Any, model: Any) -> None:
-    """Reject a tokenizer with tokens that the model has no embeddings for. Added tokens never get into prompts."""
+    """Reject a tokenizer with tokens that have no embeddings. Added tokens never get into prompts."""
     rows, tokens = int(model.get_input_embeddings().weight.shape[0]), int(tokenizer.vocab_size)
     if tokens > rows:
         found = f"the tokenizer has {tokens:,} tokens, but the model has embeddings for {rows:,}"
@@ -214,7 +211,7 @@ def load_config(base: str, options: EngineOptions) -> Any:
 
 
 def check_config(base: str, config: Any) -> None:
-    """Reject impossible values in a config: libraries compute with them."""
+    """Reject impossible values in a config."""
     for part in (config, config.get_text_config()):
         for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"):
             value = getattr(part, name, None)
@@ -236,9 +233,9 @@ def nan_in(items: Iterable[tuple[Any, Any]]) -> str | None:
 
 
 def tokenizer_finding(source: str, error: Exception) -> str:
-    """Describe why transformers cannot load a tokenizer, and what to do.
+    """Describe why transformers cannot load a tokenizer.
 
-    If sentencepiece fails, transformers tries `tokenizer.model` as a tiktoken file and reports only that error.
+    If sentencepiece fails, transformers tries tiktoken and reports only that error.
     """
     path = Path(source) / "tokenizer.model"
     if not path.is_file() or path.with_suffix(".json").is_file():
@@ -255,7 +252,7 @@ def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
     """Return the smallest context window that config, tokenizer and user state, in tokens.
 
     Raises:
-        ModelError: none is stated, or one is not a number of tokens.
+        ModelError: none is stated, or one is invalid.
     """
     stated = {
         "config.json: max_position_embeddings": getattr(config.get_text_config(), "max_position_embeddings", None),
@@ -280,7 +277,7 @@ def eos_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[str, Any]:
-    """Identify the model: hash of a folder's files, or hub id and revision; with the names of judge and GGUF base."""
+    """Return the model's hash, or hub id and revision, with judge and GGUF base."""
     identity: dict[str, Any] = {"path": base, "sha": _folder_sha(base), "revision": options.revision}
     cached = None if identity["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
     if isinstance(cached, str):
@@ -296,12 +293,12 @@ def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[
 
 
 def adapter_identity(adapter: str) -> dict[str, Any]:
-    """Return the adapter's part of a model's identity; `adapter_sha` is None for an adapter on the hub."""
+    """Return the adapter's part of a model's identity; no hash for an adapter on the hub."""
     return {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
 
 
 def _folder_sha(source: str) -> str | None:
-    """Hash the config, tokenizer and weight files. Of large files, hash the size and 256 pieces."""
+    """Hash config, tokenizer and weights. Of large files, hash the size and 256 pieces."""
     folder = Path(source)
     if not folder.is_dir():
         return None
@@ -340,7 +337,7 @@ def adapter_truncator(truncator: Truncator, base: str, adapter: str) -> Truncato
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Turn off transformers' progress bars in this context."""
+    """Turn off transformers' progress bars."""
     shown = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:

@@ -1,14 +1,14 @@
-"""Release the OpenMP threads of a thread that has finished computing."""
+"""OpenMP threads."""
 
 import ctypes
 import os
 
 
 def release_openmp_threads() -> None:
-    """End the OpenMP threads of the calling thread; its next torch operation starts new ones.
+    """End the calling thread's OpenMP threads; its next torch operation starts new ones.
 
-    Every computing thread has its own. If a process has more of them than cores, GNU OpenMP lets them sleep between
-    operations, which makes passes up to 1.3 times slower.
+    If a process has more of them than cores, GNU OpenMP lets them sleep between operations, which slows passes by up to
+    30 %.
     """
     try:
         openmp = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)

@@ -21,11 +21,10 @@ def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool
 
 
 def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request, TokenizedPrompt] | Completion":
-    """Truncate and tokenise a request. Return a failed completion if it does not fit.
+    """Truncate and tokenise a request, or return a failed completion if it does not fit.
 
     Raises:
-        ConfigError: as `Truncator.truncate` for prompts from a template, because all others would fail too. For free
-            chat messages only the request fails.
+        ConfigError: see `Truncator.truncate`; only for prompts from a template, because all others would fail too.
     """
     sampling = request.sampling
     reserve = sampling.max_tokens if sampling.reserve is None else sampling.reserve
@@ -48,14 +47,14 @@ def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request,
 
 
 def check_head(request: Request, *, rewards: bool) -> None:
-    """Check that a request asks for what the model returns: a reward or text."""
+    """Check that a request fits the model: rewards or text."""
     if request.reward != rewards:
         wanted, has = ("a reward", "only writes text") if request.reward else ("a reply", "only returns rewards")
         raise EngineError(f"request {request.key} asks for {wanted}, but the model {has}; use another model or mode")
 
 
 def refuse_images(request: Request, why: str) -> None:
-    """Reject images if the model reads only text: a verdict without them would be wrong."""
+    """Reject images if the model reads only text."""
     if request.prompt.images:
         raise EngineError(f"request {request.key} contains images, which this model does not support: {why}")
 
@@ -63,7 +62,7 @@ def refuse_images(request: Request, why: str) -> None:
 def decode_reply(
     ids: list[int], sampling: Sampling, tokenizer: "Tokenizer", eos_ids: frozenset[int]
 ) -> tuple[str, FinishReason | None]:
-    """Decode a reply's tokens. The finish reason is None while the reply is unfinished."""
+    """Decode a reply's tokens. An unfinished reply has no finish reason."""
     text = tokenizer.decode(ids, skip_special_tokens=True)
     if ids[-1] in eos_ids:
         return text, "stop"

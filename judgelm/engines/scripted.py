@@ -1,6 +1,6 @@
 """An engine with scripted replies, for tests, documentation and dry runs.
 
-It implements stop strings, `n`, token limits and failures without a model. A token is a word with its leading blanks.
+A token is a word with its leading blanks.
 """
 
 import hashlib
@@ -33,14 +33,11 @@ class ScriptedEngine:
 
     Args:
         script: a mapping from `question|answer|answer` (with a reference: `question|reference|answer|answer`) to the
-            reply, with `*` as the default; or a function of the prompt. A prompt without a reply, or a LookupError from
-            the function, gives finish reason `error`. If `*` is the only key and its reply contains scores (`8 6`), the
-            reply is shortened to as many scores as the candidates have.
+            reply, with `*` as the default; or a function of the prompt. A prompt without a reply gives finish reason
+            `error`. If `*` is the only key and its reply contains scores (`8 6`), the reply gets as many scores as the
+            candidates have.
         max_in_flight: see `Engine`.
         thinking: the thinking settings.
-
-    Attributes:
-        waiting: requests that are not answered yet.
     """
 
     supports_grammar = False
@@ -54,7 +51,7 @@ class ScriptedEngine:
 
     @classmethod
     def load(cls, options: EngineOptions) -> "ScriptedEngine":
-        """Load the script that `--model` names: a JSON file of prompt key to reply, else the reply itself.
+        """Load a JSON file of prompt key to reply, or use `--model` as the reply.
 
         Raises:
             ModelError: the file is not a JSON object of strings.
@@ -89,7 +86,7 @@ class ScriptedEngine:
         return done
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Return nothing: a scripted reply is never partial."""
+        """Return nothing."""
         return {}
 
     def abort(self, keys: Iterable[str]) -> None:
@@ -142,7 +139,6 @@ class ScriptedEngine:
 
 
 def _fitting(reply: str, candidates: Sequence[str]) -> str:
-    """Shorten a reply to as many scores as the candidates have."""
     scores = max((line for line in candidates if reply.startswith(line.strip())), key=len, default="")
     return scores + _MORE_SCORES.sub("", reply[len(scores.strip()) :], 1) if scores else reply
 

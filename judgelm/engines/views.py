@@ -10,7 +10,7 @@ from judgelm.records import Completion, Request
 
 
 class EngineView:
-    """A user's view of an engine: forwards everything that both subclasses leave unchanged."""
+    """Forwards everything that both subclasses leave unchanged."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -21,12 +21,12 @@ class EngineView:
 
     @property
     def supports_images(self) -> bool:
-        """See `Engine`; a cluster knows it only once a worker is ready."""
+        """See `Engine`. A cluster learns it from its workers."""
         return self._engine.supports_images
 
     @property
     def max_in_flight(self) -> int:
-        """See `Engine`; a cluster's changes with its workers."""
+        """See `Engine`. A cluster's changes."""
         return self._engine.max_in_flight
 
     def close(self) -> None:
@@ -34,10 +34,7 @@ class EngineView:
 
 
 class PerRequestFailures(EngineView):
-    """Turn a rejected request into a failed completion, so that it does not end a server.
-
-    For example, a mode with chat prompts on a model without a chat template.
-    """
+    """Turn a rejected request into a failed completion, so that it does not end a server."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -45,7 +42,7 @@ class PerRequestFailures(EngineView):
         self._refused: list[Completion] = []
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Submit the requests together, or one by one if the engine rejects them."""
+        """Submit the requests together, or one by one if that fails."""
         try:
             self._engine.submit(requests)
             return
@@ -58,7 +55,7 @@ class PerRequestFailures(EngineView):
             self.submit([request])
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Return the rejected requests first, then what the engine finishes."""
+        """Return rejected requests first."""
         refused, self._refused = self._refused, []
         return refused or self._engine.collect(timeout_s)
 
@@ -70,12 +67,7 @@ class PerRequestFailures(EngineView):
 
 
 class AdapterView(EngineView):
-    """Add an adapter's name to all requests. Only one view of an engine may run at a time.
-
-    Args:
-        engine: holds the adapter; its owner closes it.
-        adapter: folder or hub id.
-    """
+    """Add an adapter's name to all requests. Only one view of an engine may run at a time."""
 
     def __init__(self, engine: Engine, adapter: str) -> None:
         from judgelm.engines.model_files import adapter_identity  # loads transformers
@@ -91,6 +83,6 @@ class AdapterView(EngineView):
         self._engine.submit([replace(request, adapter=self.adapter) for request in requests])
 
     def describe(self) -> dict[str, Any]:
-        """Add the adapter's folder and hash to the engine's description."""
+        """Add the adapter to the engine's description."""
         description = self._engine.describe()
         return description | {"model": description["model"] | self._identity}

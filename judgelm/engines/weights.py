@@ -1,8 +1,7 @@
 """Check weight files before a library reads them: finite numbers, tensors only, shards in their folder.
 
-A pickle can run any function when it is read. transformers, PEFT and vLLM use torch's `weights_only` unpickler, which
-only builds tensors and plain containers, but their errors do not name the file. They also open any path that an index
-of shards names.
+A pickle can run any function. transformers, PEFT and vLLM use torch's `weights_only` unpickler, but their errors do not
+name the file, and they open any path that an index of shards names.
 """
 
 import os
@@ -42,7 +41,7 @@ _USE_SAFETENSORS = "use a copy of the model in safetensors"
 
 
 def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
-    """Return the name of the first weight with NaN or infinity, or None. Skips 8-bit formats."""
+    """Return the first weight with NaN or infinity. Skips 8-bit formats."""
     for name, weight in weights:
         if weight.numel() and not weight.is_meta and weight.dtype in _FINITE_FORMATS:
             low, high = torch.aminmax(weight.detach())  # one pass without a copy; NaN propagates to both
@@ -52,7 +51,7 @@ def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
 
 
 def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | None:
-    """Count the model's parameters, shared ones once. None for an unknown model type."""
+    """Count the model's parameters, shared ones once. None for an unknown type."""
     for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
         build: Any = kind.from_config  # untyped in transformers
         try:
@@ -70,7 +69,7 @@ class AdapterVocabulary:
 
     Attributes:
         rows: number of tokens in training, by layer.
-        saved: layers whose embeddings the adapter contains in full.
+        saved: layers with full embeddings.
     """
 
     rows: dict[str, int]
@@ -78,13 +77,13 @@ class AdapterVocabulary:
 
 
 def weights_file(adapter: Path) -> Path | None:
-    """Return an adapter's weights, safetensors first; None if there are none."""
+    """Return an adapter's weights, safetensors first."""
     paths = (adapter / _SAFETENSORS, adapter / _PICKLED)
     return next((path for path in paths if path.is_file()), None)
 
 
 def check_weights(adapter: str) -> None:
-    """Reject an adapter without weights, with unsafe pickles, or with NaN or infinity."""
+    """Reject missing weights, unsafe pickles, NaN and infinity."""
     path = _weights(adapter)
     check_pickled(adapter)
     try:
@@ -96,7 +95,7 @@ def check_weights(adapter: str) -> None:
 
 
 def adapter_vocabulary(adapter: str) -> AdapterVocabulary:
-    """Return the embeddings in an adapter's weights. Call `check_weights` first."""
+    """Return an adapter's embeddings. Call `check_weights` first."""
     rows, saved = dict[str, int](), set[str]()
     try:
         for name, tensor in _tensors(_weights(adapter)):
@@ -140,7 +139,7 @@ def _download(adapter: str) -> Path | None:
 
 
 def pickled_files(folder: Path) -> list[Path]:
-    """Return the pickled weights of a model or adapter folder; empty if there are safetensors."""
+    """Return a folder's pickled weights, unless it has safetensors."""
     return [
         path
         for safe, pickled in _KINDS
@@ -153,12 +152,10 @@ def pickled_files(folder: Path) -> list[Path]:
 def check_pickled(source: str, revision: str | None = None) -> None:
     """Reject unsafe pickles and indexes before a library reads them. For a hub id, check the cached files.
 
-    Reads each file's structure without tensor data; files from torch 1.5 and older are read in full. transformers is
-    kept from asking the hub to convert them.
+    transformers is kept from asking the hub to convert them.
 
     Raises:
-        ModelError: a pickle contains more than tensors, or an index is damaged or names missing files or files outside
-            its folder. Nothing was executed.
+        ModelError: a pickle contains more than tensors, or an index names missing or outside files.
     """
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     folder = _folder(source, revision)
@@ -178,7 +175,7 @@ def check_pickled(source: str, revision: str | None = None) -> None:
 
 @contextmanager
 def safe_unpickling(source: str, revision: str | None = None) -> Iterator[None]:
-    """Load weights in this context; an error names the file that torch rejects."""
+    """Load weights in this context; an error names the rejected file."""
     check_pickled(source, revision)
     try:
         yield
@@ -220,7 +217,7 @@ def _shards(index: Path) -> list[str]:
 
 
 def is_lfs_pointer(path: Path) -> bool:
-    """True if a file is a Git LFS pointer without its content."""
+    """True for a Git LFS pointer without its content."""
     with path.open("rb") as file:
         return file.read(len(_POINTER)) == _POINTER
 
@@ -240,5 +237,5 @@ class WeightsCheck:
     model_runner: Any
 
     def first_weight_not_finite(self) -> str | None:
-        """Return the name of the worker's first weight with NaN or infinity."""
+        """Return the worker's first weight with NaN or infinity."""
         return first_not_finite(self.model_runner.get_model().named_parameters())

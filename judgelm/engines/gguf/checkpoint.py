@@ -1,8 +1,7 @@
 """Checkpoints of GGUF files in the cache.
 
-Quantised weights are stored in bfloat16, which engines map into memory; its rounding error is far below the
-quantisation error. Models below 256 million weights use float16, or float32 if a weight exceeds its range. Unquantised
-weights keep their format.
+Quantised weights are stored in bfloat16, which engines map into memory; models below 256 million weights in float16, or
+in float32 if a weight exceeds its range. Unquantised weights keep their format.
 """
 
 import fcntl
@@ -40,9 +39,9 @@ class GgufRecord:
     Attributes:
         sha256: of the GGUF file, hex.
         architecture: llama.cpp's name.
-        quantised: whether the file's weights are quantised.
-        dtype: of the checkpoint's weights.
-        repairs: conversion errors that were corrected.
+        quantised: whether the file's weights are.
+        dtype: of the checkpoint.
+        repairs: corrected conversion errors.
         versions: of the converting libraries.
     """
 
@@ -60,7 +59,7 @@ _RECORD = TypeAdapter(GgufRecord)
 
 
 def gguf_checkpoint(model: str, revision: str | None = None) -> str:
-    """Return the checkpoint folder of a GGUF file; dequantise the file if the cache does not have it.
+    """Return the checkpoint folder of a GGUF file. Converts the file if the cache does not have it.
 
     Raises:
         ModelError: there is no such file, or it cannot be converted.
@@ -85,7 +84,7 @@ def checkpoint_of(file: Path, progress: Progress = lambda share: None) -> Path:
 
 
 def gguf_record(folder: str | Path) -> GgufRecord | None:
-    """Read the record of a checkpoint in the cache; None for any other model."""
+    """Read the record of a checkpoint; None for other models."""
     path = Path(folder) / _RECORD_NAME
     if not path.is_file():
         return None
@@ -96,13 +95,13 @@ def gguf_record(folder: str | Path) -> GgufRecord | None:
 
 
 def gguf_note(folder: str | Path) -> str:
-    """Describe what was repaired in a GGUF file; empty if nothing was."""
+    """Describe the repairs of a GGUF file, if any."""
     record = gguf_record(folder)
     return "" if record is None or not record.repairs else f"GGUF: {record.file}: {'; '.join(record.repairs)}"
 
 
 def _sha256_of(file: Path) -> str:
-    """Hash the file. The hash is cached until size or modification time change."""
+    """Hash the file. The cached hash is valid until size or modification time change."""
     path, stat = file.resolve(), file.stat()
     state = [str(path), stat.st_size, stat.st_mtime_ns]
     known = cache_root() / "gguf" / "hashes" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:32]}.json"
@@ -140,7 +139,6 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _write_checkpoint(file: Path, sha256: str, folder: Path, progress: Progress) -> None:
-    """Dequantise into a partial folder and rename it on success."""
     header = read_header(file)
     dtype = header.dtype or ("float16" if header.weights < _FLOAT16_BELOW else "bfloat16")
     _check_room(header, folder.parent, _ITEM_BYTES[dtype])

@@ -1,7 +1,6 @@
 """Find GGUF files and read their headers.
 
-The reader skips the vocabulary's texts. The package gguf makes several arrays of each one, which takes 20 seconds
-instead of 0.2 for 303,000 texts.
+The reader skips the vocabulary: for 303,000 texts it takes 0.2 seconds, the package gguf 20.
 """
 
 import mmap
@@ -71,7 +70,7 @@ _MODEL_TYPES: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufTensor:
-    """A tensor in the file: llama.cpp's name, shape (rows first), block format, first byte and size in bytes."""
+    """A tensor in the file: llama.cpp's name, shape (rows first), block format, first byte and bytes."""
 
     name: str
     shape: tuple[int, ...]
@@ -100,7 +99,7 @@ class GgufFile:
 
     @property
     def dtype(self) -> str | None:
-        """Format of unquantised weights, ignoring float32 norms; None if the weights are quantised."""
+        """Format of the weights, ignoring float32 norms; None if quantised."""
         halves = {GGMLQuantizationType.BF16: "bfloat16", GGMLQuantizationType.F16: "float16"}
         return {frozenset(): "float32", **{frozenset({kind}): name for kind, name in halves.items()}}.get(
             frozenset({tensor.kind for tensor in self.tensors} - {GGMLQuantizationType.F32})
@@ -108,7 +107,7 @@ class GgufFile:
 
 
 def find_file(model: str, revision: str | None = None) -> Path:
-    """Find a model's file: a path, or `owner/name/file.gguf` on the hub, which is downloaded."""
+    """Find a path, or download `owner/name/file.gguf` from the hub."""
     path = Path(model)
     if path.is_file():
         return path
@@ -130,7 +129,6 @@ def read_header(path: Path) -> GgufFile:
 
     Raises:
         ModelError: not a complete GGUF file, or of a kind that transformers cannot convert.
-        ConfigError: the installed transformers is too old.
     """
     if Version(installed := version("transformers")) < Version(_MIN_TRANSFORMERS):
         way_out = f"run: pip install 'transformers>={_MIN_TRANSFORMERS}'"
@@ -225,7 +223,7 @@ def _placed(name: str, shape: tuple[int, ...], kind: int, offset: int, data: int
 
 
 class _Reader:
-    """Reads a header sequentially after the magic bytes. Raises `struct.error` at the end of the file."""
+    """Reads a header after the magic bytes."""
 
     def __init__(self, content: mmap.mmap) -> None:
         self._content = content

@@ -51,7 +51,6 @@ def adds_begin(file: GgufFile) -> bool:
 
 
 def _repair_begin(tokenizer: Any, file: GgufFile) -> list[str]:
-    """Add or remove the begin token of texts and chats, as the file states."""
     if not (wanted := adds_begin(file)):
         if tokenizer.bos_token_id is None or tokenizer("a")["input_ids"][:1] != [tokenizer.bos_token_id]:
             return []
@@ -77,7 +76,6 @@ def _sample_chat(tokenizer: Any, file: GgufFile) -> str:
 
 
 def _repair_splitting(tokenizer: Any, file: GgufFile) -> list[str]:
-    """Split text as the file states: single digits, and no space before the first word."""
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
     backend, split = tokenizer.backend_tokenizer, file.metadata.get("tokenizer.ggml.pre", "default")

@@ -1,7 +1,6 @@
 """Count the billed tokens, and stop before the cost limit.
 
-A request's maximum cost is reserved while it is in flight. It is counted in full if the response was cut off, late or
-without usage, because the server may bill it.
+A request's maximum cost is reserved in flight. It counts in full if the response was cut off, late or without usage.
 """
 
 import asyncio
@@ -13,9 +12,7 @@ from typing import Any
 from judgelm.engines.openai.options import EndpointOptions
 
 _WRAPPING_TOKENS = 64
-
 _PER_MESSAGE_TOKENS = 16
-
 _IMAGE_TOKENS = 50_000
 
 
@@ -40,27 +37,19 @@ class BilledTokens:
 
 
 class OverBudgetError(Exception):
-    """A request was not sent because it may exceed the cost limit."""
+    """A request was not sent because of the cost limit."""
 
 
 @dataclass(slots=True)
 class CostEntry:
-    """The cost of one request.
-
-    Attributes:
-        usage: as stated by the server, or None.
-        unbilled: the server certainly did no work for it.
-    """
+    """The cost of one request: stated usage, or `unbilled` if the server did no work."""
 
     usage: BilledTokens | None = None
     unbilled: bool = False
 
 
 class CostTracker:
-    """Counts the tokens of all servers, in their event loop.
-
-    `billed` are stated tokens, `assumed` the maximum for requests without stated usage.
-    """
+    """Counts the tokens of all servers: `billed` as stated, `assumed` the maximum without stated usage."""
 
     def __init__(self, options: EndpointOptions) -> None:
         self._options = options
@@ -72,11 +61,7 @@ class CostTracker:
 
     @asynccontextmanager
     async def track(self, body: Mapping[str, Any]) -> AsyncIterator[CostEntry]:
-        """Reserve a request's maximum cost, then count its real cost.
-
-        Raises:
-            OverBudgetError: it may exceed the cost limit.
-        """
+        """Reserve a request's maximum cost, then count its real cost."""
         maximum = max_usage(body)
         await self._wait_for_budget(maximum)
         self._reserved += maximum
@@ -112,7 +97,6 @@ class CostTracker:
         return stats
 
     async def _wait_for_budget(self, maximum: BilledTokens) -> None:
-        """Wait if only the reservations exceed the limit."""
         limit = self._options.max_cost_usd
         while limit is not None and self.usd(self.billed + self.assumed + self._reserved + maximum) > limit:
             spent = self.billed + self.assumed
@@ -128,8 +112,7 @@ class CostTracker:
 def max_usage(body: Mapping[str, Any]) -> BilledTokens:
     """Return the maximum tokens that a request can be billed for.
 
-    Text counts one token per UTF-8 byte, which no tokenizer with byte fallback exceeds, plus wrapping. An image counts
-    as in OpenAI's most expensive model.
+    Text counts one token per UTF-8 byte, an image as in OpenAI's most expensive model.
     """
     prompt = body["prompt"] if "prompt" in body else body["messages"]
     if isinstance(prompt, str):

@@ -14,13 +14,12 @@ from judgelm.engines.openai.responses import BadReplyError
 from judgelm.errors import EngineError, ModelError
 
 HELLO = "Hello"
-
 _GRAMMAR = "ZQ[0-9]{2}"  # no model writes this without a grammar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCapabilities:
-    """What a server supports. `window` is None if it is not stated."""
+    """What a server supports; `window` may be unknown."""
 
     api: Api
     accepts_token_ids: bool
@@ -31,7 +30,7 @@ class ServerCapabilities:
 async def discover_servers(
     pool: EndpointPool, model: str, options: EndpointOptions, hello: list[int] | None
 ) -> ServerCapabilities:
-    """Return the capabilities that all servers share. Unreachable servers are skipped for a while."""
+    """Return what all servers support. Unreachable ones are skipped for a while."""
     discoveries = (
         discover_server(endpoint, model, own, hello)
         for endpoint, own in zip(pool.endpoints, options.servers, strict=True)
@@ -86,7 +85,6 @@ async def discover_server(
 
 
 async def _models(endpoint: Endpoint, options: EndpointOptions) -> dict[str, int | None]:
-    """The listed models with their windows."""
     try:
         data = await endpoint.models()
     except TransientError as error:
@@ -108,7 +106,6 @@ async def _models(endpoint: Endpoint, options: EndpointOptions) -> dict[str, int
 
 
 async def _refusal(endpoint: Endpoint, model: str, api: Api, content: object) -> RefusedError | None:
-    """The server's rejection of the smallest possible request, or None."""
     try:
         await endpoint.complete(api, _smallest(model, api, content))
     except RefusedError as refused:

@@ -1,7 +1,7 @@
 """Send requests to one endpoint, with retries.
 
-Rate limits are not failures: requests wait, and the pause is logged, up to `patience_s`. Other transient errors
-(connection, timeout, 5xx, malformed response) are retried a limited number of times.
+Rate limits are not failures: requests wait up to `patience_s`. Other transient errors are retried a limited number of
+times.
 """
 
 import asyncio
@@ -49,17 +49,12 @@ class PatienceError(EngineError):
 
 
 class RetriesExhaustedError(Exception):
-    """All retries of one request failed, while others were answered."""
+    """All retries of a request failed, while others were answered."""
 
 
 @dataclass(eq=False)
 class TransientError(Exception):
-    """An error that a retry may fix.
-
-    Attributes:
-        pause_s: pause that the server requested.
-        unbilled: the server certainly did not answer, so it cannot bill anything.
-    """
+    """An error that a retry may fix. `unbilled`: the server certainly did not answer."""
 
     kind: ErrorKind
     message: str
@@ -68,13 +63,7 @@ class TransientError(Exception):
 
 
 class Endpoint:
-    """Sends requests to one server, in one event loop.
-
-    Args:
-        options: address, timeouts, retries and prices.
-        max_concurrency: maximum requests in flight.
-        cost: shared by several servers; None makes a new one.
-    """
+    """Sends requests to one server. Several servers can share `cost`."""
 
     def __init__(self, options: EndpointOptions, max_concurrency: int, cost: CostTracker | None = None) -> None:
         self._options = options
@@ -100,9 +89,9 @@ class Endpoint:
 
         Raises:
             RefusedError: the server rejects the request.
-            RetriesExhaustedError: it failed too often, while others were answered.
+            RetriesExhaustedError: it failed too often.
             OverBudgetError: it may exceed the cost limit.
-            EngineError: the endpoint does not answer at all.
+            EngineError: the endpoint does not answer.
         """
         max_failures = self._options.retries if retries is None else retries
         began, tries, failures = time.monotonic(), 0, 0
@@ -140,11 +129,7 @@ class Endpoint:
                 return answer
 
     def _announce(self, limit: TransientError, backoff_s: float, *, silent_s: float) -> None:
-        """Log the pause of a rate limit.
-
-        Raises:
-            PatienceError: the pause exceeds `patience_s`.
-        """
+        """Log the pause of a rate limit, or raise a PatienceError."""
         pause_s = backoff_s if limit.pause_s is None else limit.pause_s
         words = f"{self._options.address}: {limit.message.rstrip('.')}"
         if silent_s + pause_s > self._options.patience_s:
@@ -166,7 +151,7 @@ class Endpoint:
         await self._client.close()
 
     def redact(self, error: str) -> str:
-        """Return an error's text in one line, without secrets that the server may have repeated."""
+        """Return an error's text in one line, without secrets."""
         text = " ".join(error.split())
         for secret in self._options.secrets:  # before cutting the text, which could split a secret
             text = text.replace(secret, "...")

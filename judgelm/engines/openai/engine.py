@@ -1,7 +1,4 @@
-"""The engine for OpenAI-compatible servers, one or several of the same model.
-
-A thread runs an event loop with one task per request in flight; `submit` and `collect` are its synchronous ends.
-"""
+"""The engine for OpenAI-compatible servers. A thread runs an event loop with one task per request in flight."""
 
 import queue
 import re
@@ -79,12 +76,12 @@ class OpenAIEngine:
 
     @property
     def supports_images(self) -> bool:
-        """True if images can be sent; the model may still ignore them."""
+        """True if images can be sent; the model may ignore them."""
         return self._options.api != "completions"
 
     @property
     def max_in_flight(self) -> int:
-        """Enough to keep requests queued between two calls."""
+        """Enough to keep requests queued."""
         return _QUEUED_PER_SLOT * self._pool.max_concurrency
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -103,7 +100,7 @@ class OpenAIEngine:
                 self._start(self._loop, self._serial, *prepared)
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Wait until a request is finished or the time is up."""
+        """Wait until a request is finished."""
         until = time.monotonic() + timeout_s
         completions: list[Completion] = []
         while self._in_flight:
@@ -126,7 +123,7 @@ class OpenAIEngine:
         return {}
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Drop requests and cancel them at the server."""
+        """Cancel requests."""
         for key in keys:
             serial = self._in_flight.pop(key, None)
             if serial is not None and self._loop is not None:
@@ -147,10 +144,9 @@ class OpenAIEngine:
         return described | ({} if window is None else {"window": window}) | self.thinking.described()
 
     def stats(self) -> dict[str, Any]:
-        """Requests, retries, billed tokens and cost.
+        """Return requests, retries, billed tokens and cost.
 
-        `cost_usd` is the cost stated by the server. `cost_usd_at_most` adds the maximum of `replies_of_unknown_cost`:
-        cut off, late, or without usage. Cached tokens count in full.
+        `cost_usd_at_most` adds the maximum of `replies_of_unknown_cost`. Cached tokens count in full.
         """
         stats = self._pool.stats()
         notes = [*stats.get("notes", ()), *(self._truncator.notes if self._truncator else ())]
@@ -161,7 +157,7 @@ class OpenAIEngine:
         return stats | ({"notes": list(dict.fromkeys(notes))} if notes else {})
 
     def close(self) -> None:
-        """Cancel all requests, close the connections and end the thread."""
+        """Cancel all requests and end the thread."""
         loop, self._loop = self._loop, None
         self._in_flight.clear()
         if loop is not None:
@@ -234,7 +230,7 @@ class OpenAIEngine:
         )
 
     def _reply(self, choice: Choice, rendered: RenderedPrompt, sampling: Sampling) -> tuple[str, FinishReason]:
-        """As `reply_of`, without end tokens; replies that had some are counted."""
+        """Remove end tokens and count replies that had some."""
         if head := _ROLE_HEAD.match(choice.text or ""):
             self._left_tokens[head[0].strip()] += 1
             choice = replace(choice, text=(choice.text or "")[head.end() :])
@@ -268,7 +264,6 @@ def _failed(request: Request, rendered: RenderedPrompt, why: str, reason: Finish
 
 
 def _window(tokenizer: Any, server: ServerCapabilities, options: EngineOptions) -> int:
-    """Smallest window of user, server and tokenizer, minus the chat server's wrapping."""
     stated = (options.max_model_len, server.window, tokenizer.model_max_length)
     known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
     if not known:

@@ -38,19 +38,18 @@ class EndpointOptions:
         base_url: address of the API, with `/v1`; default: OPENAI_BASE_URL. OpenAI is `https://api.openai.com/v1`.
             Separate several servers of the same model with commas.
         api_key_env: environment variable with the key; local servers usually need none.
-        api: `completions` for plain text, `chat` for messages; `auto` tests the server.
-        concurrency: maximum requests in flight per server; reduced while the server is overloaded.
-        timeout_s: per request, until the last byte of the reply.
+        api: `completions`, `chat`, or `auto` to test the server.
+        concurrency: maximum requests in flight per server; reduced while it is overloaded.
+        timeout_s: per request, until the last byte.
         retries: maximum retries after errors other than rate limits.
         backoff_s: approximate wait before the first retry; doubles each time.
-        patience_s: maximum wait for a rate limit. A longer pause ends the run immediately; the same command resumes it.
+        patience_s: maximum wait for a rate limit. A longer pause ends the run; the same command resumes it.
         tokenizer: folder or hub id of the model's tokenizer, to truncate prompts.
-        price_in: USD per million prompt tokens; needs `price_out`.
+        price_in: USD per million prompt tokens.
         price_out: USD per million reply tokens.
-        max_cost_usd: cost limit. Requests that may exceed it are not sent; needs the prices.
+        max_cost_usd: cost limit; needs the prices. Requests that may exceed it are not sent.
         candidate_samples: replies to sample if the server returns no log-probabilities.
-        when_down: if no server answers, `stop` ends the run, which the same command resumes; `fail` fails the request,
-            for servers that must stay up.
+        when_down: if no server answers, `stop` ends the run; `fail` only fails the request, for servers.
     """
 
     base_url: str = field(default_factory=lambda: os.environ.get("OPENAI_BASE_URL", "").strip())
@@ -81,7 +80,7 @@ class EndpointOptions:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Key and passwords, which must not appear in logs and errors."""
+        """Key and passwords."""
         passwords = [urlsplit(server.base_url).password for server in self.servers]
         secrets = (self.key, *passwords, *(password and unquote(password) for password in passwords))
         return tuple(secret for secret in secrets if secret)
@@ -96,7 +95,7 @@ class EndpointOptions:
         return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
     def rejected_key(self, status: int) -> str:
-        """Message for a 401 or 403. Without the server's text, because some servers repeat the key."""
+        """Message for a 401 or 403, without the server's text: some repeat the key."""
         if self.key is None:
             return f"{self.address} needs a key (HTTP {status}): set the environment variable {self.api_key_env}"
         return f"{self.address} rejects the key in {self.api_key_env} (HTTP {status}); set another one"
@@ -115,7 +114,7 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
     """Check the engine's arguments.
 
     Raises:
-        ConfigError: an argument is wrong or unknown, or an option is set that the server decides.
+        ConfigError: one is wrong, or set by the server.
     """
     for name, way_out in _SERVER_DECIDES.items():
         if getattr(options, name) not in (None, "auto"):

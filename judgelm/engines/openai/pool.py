@@ -1,7 +1,6 @@
 """Several servers of the same model, used as one.
 
-A request goes to the server with the fewest requests in flight. A server that does not answer is skipped for a while
-and its requests are rerouted; then one request probes it.
+A request goes to the server with the fewest requests in flight. A server that does not answer is skipped for a while.
 """
 
 import asyncio
@@ -31,7 +30,6 @@ class _Member:
     down_until: float = 0.0
 
     def is_available(self, now: float) -> bool:
-        """True if it works, or may be probed now."""
         return self.failures == 0 or (now >= self.down_until and self.in_flight == 0)
 
     def mark_down(self) -> None:
@@ -43,7 +41,7 @@ class _Member:
 
 
 class EndpointPool:
-    """Distributes requests over servers, in one event loop."""
+    """Distributes requests over servers."""
 
     def __init__(self, options: EndpointOptions, max_concurrency: int) -> None:
         self._options = options
@@ -53,7 +51,7 @@ class EndpointPool:
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """The servers in the order of their addresses."""
+        """The servers."""
         return [member.endpoint for member in self._members]
 
     @property
@@ -81,11 +79,11 @@ class EndpointPool:
         }
 
     def mark_down(self, index: int) -> None:
-        """Skip a server that did not answer during discovery."""
+        """Skip an unreachable server for a while."""
         self._members[index].mark_down()
 
     async def complete(self, api: Api, body: dict[str, Any]) -> Replies:
-        """See `Endpoint.complete`. It fails only if no server answers."""
+        """Send a request; see `Endpoint.complete`."""
         if len(self._members) == 1:
             return await self._members[0].endpoint.complete(api, body)
         for attempt in range(self._options.retries + 1):

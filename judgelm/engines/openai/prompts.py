@@ -1,7 +1,7 @@
 """Render prompts for a server.
 
-With the model's tokenizer, prompts are truncated as for local engines, and /completions gets the same token ids.
-Without it, they are not truncated, and common special tokens in the text are sanitized.
+With the model's tokenizer, prompts are truncated, and /completions gets token ids. Without it, common special tokens
+are sanitized.
 """
 
 import re
@@ -23,7 +23,6 @@ _SPECIAL = frozenset(
         *("<think>", "</think>", "<tool_call>", "</tool_call>"),
     }
 )
-
 _BETWEEN_BARS = re.compile("<[|｜][^<>|｜\\s]{1,40}[|｜]>")
 
 
@@ -33,8 +32,8 @@ class RenderedPrompt:
 
     Attributes:
         content: token ids or text for completions, messages for chat.
-        text: the text that the model reads; empty for chat.
-        templated: a chat template has put special tokens into `text`.
+        text: the prompt's text for completions.
+        templated: `text` comes from a chat template.
         prefill: forced beginning of the reply, sent as the last message.
     """
 
@@ -48,7 +47,7 @@ class RenderedPrompt:
 
 
 class PromptRenderer:
-    """Renders prompts for one server. Chat prompts use /completions only with a tokenizer."""
+    """Renders prompts. Chat prompts use /completions only with a tokenizer."""
 
     def __init__(self, api: Api, truncator: Truncator | None, *, accepts_token_ids: bool) -> None:
         self._api = api
@@ -57,7 +56,7 @@ class PromptRenderer:
         self._sanitizer = Sanitizer(_SPECIAL, exact=True)
 
     def render(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
-        """Render a prompt. Prompts with images always become chat messages."""
+        """Render a prompt. Prompts with images become chat messages."""
         # without ids the server would add a second begin token before the template's
         if self._api == "completions" and not prompt.images and (self._accepts_token_ids or not prompt.chat):
             return self._for_completions(prompt, tokenized)

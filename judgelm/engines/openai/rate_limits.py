@@ -1,8 +1,8 @@
-"""Rate limits: read the pause that a server requests, and limit concurrent requests.
+"""Rate limits: read the requested pause, and limit concurrent requests.
 
-Pauses are stated in headers or error texts. OpenAI: "Please try again in 6m0s", `x-ratelimit-reset-requests: 1m2.5s`.
-Azure: "Please retry after 26 seconds". Google: `"retryDelay": "34s"`. Anthropic: `anthropic-ratelimit-requests-reset`,
-an ISO date. OpenRouter: headers in the body, time in milliseconds. Cerebras: `x-ratelimit-reset-requests-day`.
+OpenAI: "Please try again in 6m0s", `x-ratelimit-reset-requests: 1m2.5s`. Azure: "Please retry after 26 seconds".
+Google: `"retryDelay": "34s"`. Anthropic: `anthropic-ratelimit-requests-reset`, an ISO date. OpenRouter: headers in the
+body, in milliseconds. Cerebras: `x-ratelimit-reset-requests-day`.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ _MAX_PAUSE_S = 1e9
 
 
 def stated_pause_s(headers: Mapping[str, str], body: str = "", *, limited: bool = True) -> float | None:
-    """Return the pause in seconds until the next request, or None if the server states none.
+    """Return the requested pause in seconds, or None.
 
-    A pause in the error text precedes a reset, which is when the whole limit is free again. Resets only count if the
-    response is a rate limit error (`limited`). Gateways include their upstream's headers in the body.
+    A pause in the text precedes a reset, when the whole limit is free again. Resets only count for rate limit errors
+    (`limited`).
     """
     body = body[:_MAX_BODY]
     fields = {name.lower().replace("_", "-"): value for name, value in _FIELD.findall(body)}
@@ -54,13 +54,12 @@ def stated_pause_s(headers: Mapping[str, str], body: str = "", *, limited: bool 
 
 
 def _counts(name: str, fields: Mapping[str, str]) -> bool:
-    """True for the reset of a limit with nothing remaining."""
     remaining = fields.get(name.replace("reset", "remaining"), "0")
     return "ratelimit" in name and "reset" in name and not re.fullmatch(r"0*[1-9]\d*", remaining.strip())
 
 
 def _seconds(text: str) -> float | None:
-    """Parse `2`, `1.5s`, `6m0s`, `2 hours`, an HTTP date, an ISO date or a time since 1970."""
+    """Parse `2`, `1.5s`, `6m0s`, `2 hours`, an HTTP or ISO date, or a time since 1970."""
     text = text.strip()
     try:
         seconds = _duration(text) if re.fullmatch(rf"{_NUMBER}|{_PARTS}", text, _FLAGS) else _date(text) - time.time()
@@ -98,14 +97,14 @@ def shown_duration(seconds: float) -> str:
 
 
 def shown_time(seconds: float) -> str:
-    """Local time after so many seconds, with date and zone."""
+    """Local time after so many seconds."""
     return datetime.fromtimestamp(time.time() + seconds).astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
 class AdaptiveLimiter:
-    """Limits concurrent requests up to `max_limit`, and pauses all of them when the server asks.
+    """Limits concurrent requests, and pauses all of them when the server asks.
 
-    The limit grows with successes and is halved on overload (additive increase, multiplicative decrease, as in TCP).
+    The limit grows with successes and is halved on overload, as in TCP.
     """
 
     def __init__(self, max_limit: int) -> None:
@@ -118,7 +117,7 @@ class AdaptiveLimiter:
         self._room = asyncio.Event()
 
     async def __aenter__(self) -> float:
-        """Wait for a slot; return the time at which the request is sent."""
+        """Wait for a slot; return the sending time."""
         while True:
             pause_s = self._closed_until - time.monotonic()
             if pause_s > 0:
@@ -131,19 +130,19 @@ class AdaptiveLimiter:
                 return time.monotonic()
 
     async def __aexit__(self, *_: object) -> None:
-        """Free the slot without awaiting, so that a cancelled request cannot keep it."""
+        """Free the slot. Never awaits, so a cancelled request cannot keep it."""
         self._in_flight -= 1
         self._room.set()
 
     def succeeded(self) -> None:
-        """Count a reply; after `limit` replies the limit grows by one."""
+        """Count a reply; `limit` replies raise the limit by one."""
         self._successes += 1
         if self._successes >= self.limit and self.limit < self.max_limit:
             self.limit += 1
             self._successes = 0
 
     def overloaded(self, sent_at: float, pause_s: float | None) -> None:
-        """Halve the limit, unless the rejected request was sent before the last halving."""
+        """Halve the limit once per burst."""
         now = time.monotonic()
         if sent_at >= self._halved_at:
             self.limit = max(1, self.limit // 2)

@@ -1,7 +1,6 @@
 """Build request bodies, and adapt them to what the server rejects.
 
-There is no table of servers and their parameters: a server names the unknown field in its 400 response. A parameter
-whose removal helped is left out of later requests.
+A server names the unknown field in its 400 response; later requests leave it out.
 """
 
 import re
@@ -35,7 +34,7 @@ _OUT_OF_RANGE = re.compile(r"at most|maximum|minimum|less than|greater than|betw
 
 
 def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
-    """Build the body for `sampling.n` replies, as in OpenAI's reference."""
+    """Build the body for `sampling.n` replies."""
     body: dict[str, Any] = {
         "model": model,
         "prompt" if prompt.api == "completions" else "messages": prompt.content,
@@ -60,7 +59,7 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
 
 @dataclass(eq=False)
 class RefusedError(Exception):
-    """The server rejected a request for its content, not for load; retrying does not help."""
+    """The server rejected a request for its content; retrying does not help."""
 
     status: int
     message: str
@@ -75,17 +74,17 @@ class RefusedError(Exception):
 
     @property
     def refuses_system_message(self) -> bool:
-        """True if the chat template has no system message; llama.cpp answers with status 500."""
+        """True if the chat template has no system message; llama.cpp returns 500."""
         return self.status in (400, 422, 500) and bool(_NO_SYSTEM.search(self.message))
 
     @property
     def fatal(self) -> bool:
-        """True if every request would be rejected: key, money, quota or model."""
+        """True if every request would be rejected."""
         return self.status in (401, 402, 403, 404) or self.code == "insufficient_quota"
 
     @property
     def exceeds_rate_limit(self) -> bool:
-        """True if this request alone exceeds the rate limit (OpenAI's wording)."""
+        """True if this request alone exceeds the rate limit."""
         return self.status == 429 and "request too large" in self.message.lower()
 
     def __str__(self) -> str:
@@ -93,7 +92,7 @@ class RefusedError(Exception):
 
 
 def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | None:
-    """Return the parameter to leave out before sending the request again; None if the server names none."""
+    """Return the parameter that the server rejects, or None."""
     has_system = any(message["role"] == "system" for message in body.get("messages", ()))
     if has_system and refused.refuses_system_message:
         return SYSTEM_MESSAGE
@@ -114,7 +113,7 @@ def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | N
 
 
 def without_unsupported(body: Mapping[str, Any], unsupported: Collection[str]) -> dict[str, Any]:
-    """Return the body without unsupported parameters, or with their replacements."""
+    """Return the body without unsupported parameters, or with replacements."""
     supported = {name: value for name, value in body.items() if name not in unsupported}
     if "max_tokens" in unsupported:
         supported["max_completion_tokens"] = body["max_tokens"]

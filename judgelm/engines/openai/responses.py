@@ -1,7 +1,7 @@
 """Read the responses of OpenAI-compatible servers.
 
-Servers differ in details. llama.cpp returns log-probabilities in the chat form on /completions, llama-cpp-python the
-other way round, so both forms are read everywhere. Other forms are a `BadReplyError`.
+llama.cpp returns log-probabilities in the chat form on /completions, llama-cpp-python the other way round, so both
+forms are read everywhere.
 """
 
 import json
@@ -19,16 +19,14 @@ from judgelm.engines.openai.text_tree import TokenStep
 from judgelm.jsonl import parse_json
 
 _STOPPED = {"stop", "eos", "eos_token", "stop_sequence", "stop_token", "end_turn", "complete", "completed", "finished"}
-
 _CUT_OFF = {"length", "max_tokens", "max_output_tokens", "max_length", "token_limit"}
-
 _NO_REPLY = re.compile(
     "filter|error|abort|cancel|safety|recit|block|prohibit|tool|function|refus|insufficient", re.IGNORECASE
 )
 
 
 class BadReplyError(Exception):
-    """The response does not follow the API: HTML, incomplete JSON, no choices, wrong types."""
+    """The response does not follow the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +34,9 @@ class Choice:
     """One reply.
 
     Attributes:
-        finish_reason: `stop`, `length`, a reason for having no reply, or None if missing or unknown.
-        refusal: the model's refusal instead of a reply.
-        steps: log-probabilities per token, or None.
-        thinking: the model's separate reasoning, often empty.
+        finish_reason: `stop`, `length`, a reason for having no reply, or None if unknown.
+        steps: log-probabilities per token.
+        thinking: separate reasoning, often empty.
     """
 
     text: str | None
@@ -55,18 +52,18 @@ class Choice:
 
     @property
     def is_in_reasoning(self) -> bool:
-        """True if the reply is complete, but all of it is in the reasoning field."""
+        """True if all of a complete reply is in the reasoning field."""
         return not self.text and bool(self.thinking) and self.finish_reason == "stop"
 
     @property
     def covers_reply(self) -> bool:
-        """True if the log-probabilities are the reply's; some servers list the reasoning first."""
+        """True if the log-probabilities are the reply's, not the reasoning's."""
         text, tokens = (self.text or "").lstrip(), "".join(step.token for step in self.steps or ()).lstrip()
         return bool(self.steps) and text[:1] in ("", tokens[:1])
 
 
 class Replies(NamedTuple):
-    """The replies to one request, and the billed tokens."""
+    """Replies to one request, and the billed tokens."""
 
     choices: tuple[Choice, ...]
     usage: BilledTokens
@@ -114,7 +111,7 @@ class _Usage(BaseModel):
 
 
 class ReportedError(NamedTuple):
-    """A gateway's error in a response with status 200."""
+    """An error with status 200."""
 
     status: int
     message: str
@@ -124,8 +121,7 @@ class ReportedError(NamedTuple):
 def reported_error(data: Any) -> ReportedError | None:
     """Return the error in a response with status 200, or None.
 
-    Gateways put the real status into `code`; other codes count as server errors. The upstream's message is in
-    `metadata`.
+    Gateways put the real status into `code`; other codes count as server errors.
     """
     if not isinstance(data, dict):
         return None
@@ -155,7 +151,7 @@ def read_json(body: str) -> Any:
 
 
 def read_usage(data: Any) -> BilledTokens | None:
-    """Return the billed tokens, also of unusable responses; None if not stated."""
+    """Return the billed tokens if they are stated."""
     try:
         stated = _Usage.model_validate(data.get("usage") if isinstance(data, dict) else None)
     except ValidationError:
@@ -164,11 +160,7 @@ def read_usage(data: Any) -> BilledTokens | None:
 
 
 def read_choices(data: Any) -> tuple[Choice, ...]:
-    """Return the replies.
-
-    Raises:
-        BadReplyError: the body does not follow the API; the message names the field.
-    """
+    """Return the replies; raise a BadReplyError for other bodies."""
     try:
         body = _Body.model_validate(data)
     except ValidationError as error:
@@ -206,7 +198,7 @@ def _finish_reason(stated: str | None) -> str | None:
 
 
 def _content(content: str | list[Any] | None) -> tuple[str | None, str]:
-    """Text and thinking of a message; Mistral's reasoning models return a list of parts."""
+    """Text and thinking; Mistral's reasoning models return parts."""
     if not isinstance(content, list):
         return content, ""
     texts: dict[str, list[str]] = {"text": [], "thinking": []}
@@ -241,7 +233,7 @@ def _steps(raw: _Logprobs) -> tuple[TokenStep, ...] | None:
 
 
 def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> TokenStep:
-    """One position. Some servers do not list the chosen token among the most probable ones."""
+    """Some servers do not list the chosen token."""
     listed = top if logprob is None or any(piece == token for piece, _ in top) else [*top, (token, logprob)]
     if not all(value < 0.01 for _, value in listed):  # also refuses a NaN
         raise BadReplyError(f"logprobs: {token!r} has invalid log-probabilities: {listed[:3]}")
@@ -249,7 +241,7 @@ def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> To
 
 
 def error_message(error: openai.APIStatusError) -> str:
-    """Return the server's message from an OpenAI, FastAPI or plain body."""
+    """Return the message from an OpenAI, FastAPI or plain body."""
     body: Any = error.body
     if isinstance(body, dict):
         message = body.get("message") or body.get("detail") or body.get("error") or body

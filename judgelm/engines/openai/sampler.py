@@ -1,4 +1,4 @@
-"""Sample replies from servers, and find the log-probabilities of candidates."""
+"""Sample replies, and find the log-probabilities of candidates."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,19 +15,17 @@ from judgelm.prompts.chat_rendering import template_arguments
 from judgelm.records import FinishReason, Request, Sampling, ThinkingMode
 
 _MAX_CONTINUATION_TOKENS = 8
-
 _END_TOKENS = (
     *("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|EOT|>", "<|end|>"),
     *("<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>", "<end_of_turn>", "<eos>", "</s>", "[/INST]", "<｜end▁of▁sentence｜>"),
     "\0",
 )
-
 _OPENS = {"</s>": "<s>", "[/INST]": "[INST]"}
 """An end token after its opening tag is text: `<s>` strikes text through in HTML."""
 
 
 class UnusableReplyError(Exception):
-    """There is no reply: it was filtered, refused by the model, or ended for an unknown reason."""
+    """The reply was filtered, refused, or ended for an unknown reason."""
 
 
 class ReplySampler:
@@ -45,7 +43,7 @@ class ReplySampler:
         self._begins_blank = False
 
     async def sample(self, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool = False) -> Replies:
-        """Sample `sampling.n` replies. A greedy reply is sampled once and copied, because vLLM rejects several."""
+        """Sample `sampling.n` replies. Greedy ones are sampled once and copied."""
         greedy = sampling.temperature == 0 and "temperature" not in self._pool.unsupported_params
         wanted = 1 if greedy else sampling.n
         choices: tuple[Choice, ...] = ()
@@ -70,7 +68,7 @@ class ReplySampler:
         return Replies(choices[:wanted] * copies, usage)
 
     def _settled(self, choice: Choice, answer: Replies, sampling: Sampling) -> Choice:
-        """Guess a missing finish reason, and restore a reply that a reasoning parser took for thinking."""
+        """Guess a missing finish reason, and restore a reply taken for thinking."""
         if choice.finish_reason is None:  # it may have been cut off at the token limit
             tokens = answer.usage.completion_tokens or len(choice.text or "") + len(choice.thinking)
             choice = replace(choice, finish_reason="stop" if tokens < sampling.max_tokens else "length")
@@ -109,8 +107,6 @@ class ReplySampler:
         return tree.logprobs(), "; ".join(notes)
 
     async def _explore(self, tree: TextTree, rendered: RenderedPrompt, longest: int) -> None:
-        """Request further continuations until the remaining probability is negligible."""
-
         async def explore(node: str) -> None:
             further = replace(rendered, content=self._renderer.continue_from(rendered, node))
             # a token has at least one character
@@ -129,7 +125,7 @@ class ReplySampler:
 
 
 def without_end_tokens(text: str) -> tuple[str, tuple[str, ...]]:
-    """Remove end tokens and their surrounding blanks from the end of a reply. Also return the tokens."""
+    """Remove end tokens from the end of a reply. Also return them."""
     tokens: list[str] = []
     while (end := next((token for token in _END_TOKENS if text.rstrip().endswith(token)), None)) is not None:
         rest = text.rstrip().removesuffix(end)

@@ -1,8 +1,7 @@
 r"""Probabilities of candidates from the texts of tokens, which endpoints list instead of ids.
 
-The tree's nodes are beginnings of candidates: a reply is at node `8 ` however it was tokenised, and tokens that lead to
-the same text add up. A token may go beyond a candidate (`6\n` completes `8 6`, like `6`). Texts are compared exactly: a
-reply with a leading blank does not begin with `8 6`.
+Nodes are beginnings of candidates, however they are tokenised: tokens that lead to the same text add up. A token may go
+beyond a candidate (`6\n` completes `8 6`). A reply with a leading blank does not begin with `8 6`.
 """
 
 import math
@@ -17,7 +16,7 @@ NEGLIGIBLE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class TokenStep:
-    """A position of a reply: the chosen token, and the most probable ones with their probabilities."""
+    """A chosen token, and the most probable ones with their probabilities."""
 
     token: str
     tops: tuple[tuple[str, float], ...]
@@ -28,9 +27,8 @@ class CandidateShares:
     """Distribution of the probability over the tree.
 
     Attributes:
-        open: nodes to request; their probability counts for their longest complete candidate.
-        unlisted: upper bound of the candidates' probability on unlisted tokens: for each next character without a
-            listed token, the least probable listed token's.
+        open: nodes to request; each counts for its longest complete candidate.
+        unlisted: upper bound of the candidates' probability on unlisted tokens.
     """
 
     candidates: Mapping[str, float]
@@ -56,7 +54,7 @@ class TextTree:
     def follow(self, node: str, text: str, steps: Sequence[TokenStep]) -> None:
         """Add the tokens of a reply that continues from a node.
 
-        `text` is the server's reply; it restores blanks that the detokeniser drops from single tokens.
+        `text` restores blanks that the detokeniser drops from single tokens.
         """
         position, reach = 0, 1.0
         follows: dict[str, float] = {}
@@ -77,11 +75,11 @@ class TextTree:
             node, reach, follows = node + piece, 1.0, {}
 
     def close(self, node: str) -> None:
-        """Mark a node as requested; without continuations its probability is unlisted."""
+        """Mark a node as requested."""
         self._known.setdefault(node, {})
 
     def borrow(self) -> bool:
-        """Give each open node the continuations of the most similar known node. Return False if none was open."""
+        """Give each open node the continuations of the most similar known node. False if none was open."""
         needed = self.needed()
         for node in needed:
             source = max(self._known, key=lambda known: len(self._suffixes[known] & self._suffixes[node]), default="")
@@ -90,7 +88,7 @@ class TextTree:
         return bool(needed)
 
     def needed(self) -> list[str]:
-        """Return the fewest open nodes whose request makes the unexplored probability negligible."""
+        """Return the fewest nodes to request until the rest is negligible."""
         open_ = self.shares().open
         left = sum(open_.values())
         needed = []
@@ -102,7 +100,7 @@ class TextTree:
         return needed
 
     def shares(self) -> CandidateShares:
-        """Distribute the probability over the known part of the tree."""
+        """Distribute the probability over the known tree."""
         mass = {"": 1.0}
         credited: dict[str, float] = {}
         open_: dict[str, float] = {}
@@ -144,13 +142,12 @@ class TextTree:
 
 
 def frequencies(candidates: Sequence[str], replies: Sequence[str]) -> tuple[float, ...]:
-    """Log of the share of replies that begin with each candidate and with no longer one."""
+    """Return the log share of replies for each candidate, counting the longest match."""
     longest = [longest_candidate(reply, candidates) for reply in replies]
     return tuple(_log(longest.count(candidate) / len(replies)) for candidate in candidates)
 
 
 def _dropped_blank(text: str, position: int, token: str) -> str:
-    """The blank before a token that the server's text of the token lacks."""
     return " " if not text.startswith(token, position) and text.startswith(" " + token, position) else ""
 
 

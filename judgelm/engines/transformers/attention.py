@@ -1,9 +1,7 @@
 """Attention over packed sequences, without padding.
 
-All sequences are packed into one row for the model's matrix products. Only attention treats them separately: new
-prompts (in one call on a GPU), candidate trees, and blocks of running replies. transformers calls it as
-`ATTENTION_NAME`, with the segments as a keyword of the model's forward. Training without padding uses the same
-segments.
+All sequences are packed into one row for the model's matrix products; only attention treats them separately.
+transformers calls it as `ATTENTION_NAME`, with the segments as a keyword of the model's forward.
 """
 
 import math
@@ -38,8 +36,8 @@ class AttentionOptions:
     """Options of an attention layer.
 
     Attributes:
-        scaling: factor on the scores; None for 1 / sqrt(head size).
-        window: number of tokens that a token attends to, including itself; None for no limit.
+        scaling: factor on the scores; default: 1 / sqrt(head size).
+        window: number of tokens that a token attends to, including itself.
         softcap: bound of the scores through tanh (Gemma 2).
     """
 
@@ -57,7 +55,7 @@ class AttentionOptions:
 
 
 def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> VarlenKernel | None:
-    """Return torch's FlashAttention if it supports this attention, else None."""
+    """Return torch's FlashAttention if it supports this attention."""
     head = query.shape[3]
     fits = value.shape[3] == head <= _WIDEST_HEAD and head % 8 == 0
     if not (query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and fits) or options.softcap is not None:
@@ -110,13 +108,10 @@ def packed_attention(
     softcap: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Compute each segment's attention over its own sequences; called by transformers.
-
-    Shapes as in `Segment.attend`, for all tokens. `others` are the model's other keywords; attention sinks and dropout
-    are rejected.
+    """Compute each segment's attention; called by transformers.
 
     Raises:
-        EngineError: the model needs an unsupported feature.
+        EngineError: the model needs attention sinks, dropout or a mask.
     """
     if segments is None or attention_mask is not None or others.get("s_aux") is not None or others.get("dropout"):
         raise EngineError("the transformers engine does not support this model's attention; use --engine vllm")
@@ -132,14 +127,14 @@ def packed_attention(
 
 
 def _split(segments: Sequence[Segment], *tensors: Tensor) -> Iterator[Any]:
-    """Split at segments. `torch.split`, because the gradient of a slice would have the size of all tokens."""
+    """Split at segments. The gradient of a slice would have the size of all tokens."""
     tokens = [segment.tokens for segment in segments]
     return zip(*(torch.split(tensor, tokens, 2) for tensor in tensors), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSegment:
-    """New tokens of a prompt. They are written to its keys and values but not counted yet. All layers share `masks`."""
+    """New tokens of a prompt, written to its cache but not counted yet. All layers share `masks`."""
 
     kv: KVCache
     tokens: int
@@ -160,7 +155,7 @@ class PromptSegment:
     def _by_blocks(self, query: Tensor, keys: Tensor, values: Tensor, options: AttentionOptions) -> Tensor:
         """Compute blocks of queries, each with the keys up to its end.
 
-        torch's CPU kernel processes 512 keys at a time and also computes fully masked ones.
+        torch's CPU kernel also computes fully masked keys.
         """
         blocks = []
         for start in range(0, self.tokens, _CAUSAL_BLOCK):
@@ -182,7 +177,7 @@ class PromptSegment:
 
 @dataclass(frozen=True, slots=True)
 class PromptBatch:
-    """All new prompts of a pass: in one call if the device has a kernel for them, else one by one."""
+    """All new prompts of a pass, in one call if the device has a kernel for them."""
 
     prompts: Sequence[PromptSegment]
     kernel_for: Callable[[Tensor, Tensor, AttentionOptions], VarlenKernel | None] = varlen_kernel
@@ -213,7 +208,6 @@ class PromptBatch:
         return out[None]
 
     def _bounds(self, lengths: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
-        """Start and end of each prompt's queries and keys, shape (prompts + 1,) each."""
         if device not in self.bounds:
             tokens = [prompt.tokens for prompt in self.prompts]
             self.bounds[device] = (_ends(tokens, device), _ends(lengths, device))
@@ -225,14 +219,14 @@ def _ends(lengths: Sequence[int], device: torch.device) -> Tensor:
 
 
 def trained_rows(lengths: Sequence[int], kvs: Sequence[TrainedKV] | None = None) -> PromptBatch:
-    """Pack training rows so that each token attends to its own row."""
+    """Pack training rows."""
     masks: dict[tuple[int | None, ...], Tensor] = {}  # rows have no earlier tokens, so they share masks
     stored = kvs or [TrainedKV()] * len(lengths)
     return PromptBatch([PromptSegment(kv, tokens, masks) for kv, tokens in zip(stored, lengths, strict=True)])
 
 
 def add_segments(_: torch.nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Pre-hook that adds `segments` to a forward pass over rows with TRL's bounds `cu_seq_lens_q`."""
+    """Pre-hook that adds `segments` to rows with TRL's bounds `cu_seq_lens_q`."""
     if "segments" not in options and (bounds := options.get("cu_seq_lens_q")) is not None:
         options["segments"] = [trained_rows([end - begin for begin, end in pairwise(bounds.tolist())])]
     return args, options
@@ -243,9 +237,9 @@ class TreeSegment:
     """Inner nodes of a prompt's candidate tree, in the same pass as the prompt.
 
     Attributes:
-        kv: the prompt's keys and values; the nodes are written after them and never counted.
+        kv: the prompt's cache; nodes are written after the prompt and never counted.
         behind: new prompt tokens in this pass.
-        visible: shape (nodes, nodes), True where a node attends to a node.
+        visible: attention mask, shape (nodes, nodes).
     """
 
     kv: KVCache
@@ -271,12 +265,12 @@ class TreeSegment:
 
 
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Turn a boolean mask into 0 and minus infinity, which torch would otherwise do in every layer."""
+    """Convert a boolean mask once; torch would do it in every layer."""
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -math.inf)
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, options: AttentionOptions) -> Tensor:
-    """Attend with an additive mask, or causally without one; shape (1, tokens, heads, head size)."""
+    """Attend with an additive mask, or causally; shape (1, tokens, heads, head size)."""
     if options.softcap is not None and mask is not None:
         return _capped(query, keys, values, mask, options).transpose(1, 2)
     return F.scaled_dot_product_attention(

@@ -1,4 +1,4 @@
-"""A pass of the transformers engine: its packed row, image features, and the replies that it begins."""
+"""A pass: its packed row, image features, and the replies that it begins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ _MAX_CACHED = 16
 
 @dataclass(frozen=True, slots=True)
 class NewPrompt:
-    """A prompt that this pass reads, with its keys and values."""
+    """A prompt that this pass reads."""
 
     queued: QueuedRequest
     kv: KVCache
@@ -39,9 +39,9 @@ class PackedRow:
     """The tokens of a pass.
 
     Attributes:
-        positions: position of each token in its sequence.
-        logit_places: indices of the tokens whose logits are needed.
-        owners: adapter and number of tokens of each reply, prompt and tree, in order.
+        positions: of each token in its sequence.
+        logit_places: indices of tokens whose logits are needed.
+        owners: adapter and number of tokens of each stretch, in order.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -52,7 +52,7 @@ class PackedRow:
 
     @classmethod
     def build(cls, blocks: Sequence[DecodeBlock], fresh: Sequence[NewPrompt], device: torch.device) -> "PackedRow":
-        """Pack the last token of every running reply, the new prompts, and the inner nodes of their trees."""
+        """Pack the last token of running replies, the new prompts, and their trees' inner nodes."""
         row = cls()
         for block in blocks:
             places = [sequence.read_tokens for sequence in block.sequences]
@@ -83,7 +83,7 @@ class PackedRow:
 
 
 class NewReply(NamedTuple):
-    """A reply that a pass has begun, and the tree nodes of all its tokens but the last."""
+    """A new reply, and the tree nodes of all its tokens but the last."""
 
     prompt: NewPrompt
     sequence: RunningSequence
@@ -95,8 +95,7 @@ def begin_replies(
 ) -> list[NewReply]:
     """Begin the replies to new prompts and set their candidates' log-probabilities.
 
-    A reply along the tree needs no further passes: the nodes' logits are known. `logits` has shape (rows, vocabulary):
-    each prompt's end, then the nodes of each prompt's tree.
+    A reply along the tree needs no further passes. `logits`: each prompt's end, then each tree's nodes.
     """
     nodes = list(accumulate((new.queued.tree_nodes for new in fresh), initial=len(fresh)))
     rows = [[row, *range(*ends)] for row, ends in enumerate(pairwise(nodes))]
@@ -122,7 +121,7 @@ def begin_replies(
 
 
 def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tensor) -> list[tuple[float, ...]]:
-    """Compute each tree's `ScoreTree.logprobs`, fetched from the device together.
+    """Return each tree's `ScoreTree.logprobs`.
 
     Each tree comes with the rows of its prompt's end and its inner nodes.
     """
@@ -137,7 +136,7 @@ def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tens
 
 
 class ImageFeatures:
-    """Embeds packed rows for a model that only inserts image features at image tokens."""
+    """Embeds packed rows with image features at image tokens."""
 
     def __init__(self, model: Any, vision: Vision) -> None:
         self._model = model
@@ -145,9 +144,9 @@ class ImageFeatures:
         self._features = lru_cache(_MAX_CACHED)(self._compute)
 
     def embed(self, ids: Tensor, fresh: Sequence[NewPrompt], start: int) -> Tensor:
-        """Embed a packed row, shape (1, tokens, hidden size), with the image features of new prompts.
+        """Embed a packed row; shape (1, tokens, hidden size).
 
-        The new prompts start at `start`. With a cached prefix they do not need their images.
+        The new prompts start at `start`. A cached prefix includes the images.
         """
         row: Tensor = self._model.get_input_embeddings()(ids).clone()
         for new in fresh:

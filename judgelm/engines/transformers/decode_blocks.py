@@ -11,16 +11,14 @@ from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.engines.transformers.sequences import RunningSequence
 
 _MAX_ROWS = 32
-
 _INITIAL_ROWS = 4
-
 _SPARE_TOKENS = 32
 
 _Layers = Mapping[int, tuple[Tensor, Tensor]]
 
 
 class DecodeBlock:
-    """Replies with the same capacity: one row of keys and values each. A segment of the last token of each reply."""
+    """A segment of replies with the same capacity: one row of keys and values each."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -47,14 +45,14 @@ class DecodeBlock:
         return len(self.sequences) == _MAX_ROWS
 
     def layers_of(self, sequence: RunningSequence) -> _Layers:
-        """A reply's keys and values per layer, shape (kv heads, capacity, head size)."""
+        """Keys and values of a reply per layer, shape (kv heads, capacity, head size)."""
         row = self.sequences.index(sequence)
         return {layer: (keys[row], values[row]) for layer, (keys, values) in self._layers.items()}
 
     def insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
         """Copy a reply's keys and values, shape (kv heads, tokens, head size) per layer, into a new row.
 
-        Copies the first `read` tokens, then those at ascending offsets from there (`nodes`).
+        Copies the first `read` tokens, then those at the offsets `nodes`.
         """
         row = len(self.sequences)
         if row == self.rows:
@@ -82,7 +80,7 @@ class DecodeBlock:
         self._layers, self.rows = grown, rows
 
     def remove(self, sequence: RunningSequence) -> None:
-        """Free a reply's row by moving the last reply into it."""
+        """Move the last reply into a reply's row."""
         row, last = self.sequences.index(sequence), len(self.sequences) - 1
         if row < last:
             for buffers in self._layers.values():
@@ -92,12 +90,12 @@ class DecodeBlock:
         self.sequences.pop()
 
     def begin_pass(self, places: Tensor) -> None:
-        """Set the place of each reply's last token, shape (replies,)."""
+        """Set the places of the last tokens, shape (replies,)."""
         self._places = torch.arange(len(places), device=places.device), places
         self._masks = {}
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
-        """See `Segment`. As precise as transformers' `eager` attention."""
+        """See `Segment`."""
         assert self._places is not None, "begin_pass comes first"
         rows, places = self._places
         keys, values = self._layers[layer]
@@ -111,7 +109,7 @@ class DecodeBlock:
         return torch.bmm(shares, values[:count].flatten(0, 1)).view(1, count, -1, value.shape[3])
 
     def _mask(self, window: int | None) -> Tensor:
-        """0 for visible places, minus infinity for others, shape (replies, 1, capacity)."""
+        """Additive mask, shape (replies, 1, capacity)."""
         assert self._places is not None
         if window not in self._masks:
             last = self._places[1][:, None]
@@ -122,7 +120,7 @@ class DecodeBlock:
 
 
 class DecodeBlocks:
-    """All running replies, in the order of a pass."""
+    """All running replies."""
 
     def __init__(self, idle_tokens: int) -> None:
         self._idle_tokens = idle_tokens
@@ -142,12 +140,12 @@ class DecodeBlocks:
 
     @property
     def tokens(self) -> int:
-        """Tokens that the replies need, now or at their end."""
+        """Tokens that the replies need, now or later."""
         allocated = sum(block.allocated_tokens for block in self.blocks)
         return max(allocated, sum(sequence.parent.capacity for sequence in self))
 
     def join(self, sequence: RunningSequence, kv: KVCache, nodes: Sequence[int]) -> None:
-        """Add a reply to a prompt. `nodes` are the offsets after the prompt of the reply's tokens except the last."""
+        """Add a reply to a prompt. `nodes`: offsets of its tokens but the last."""
         self._insert(sequence, kv.layers(), kv.length, nodes)
 
     def make_room(self) -> None:
@@ -158,7 +156,7 @@ class DecodeBlocks:
                 self._remove(block, sequence)
 
     def copy(self, sequence: RunningSequence, kv: KVCache) -> None:
-        """Append the missing tokens of a reply and its prompt to `kv`."""
+        """Append the missing tokens of a reply to `kv`."""
         block = self._block_of(sequence)
         for layer, (keys, values) in block.layers_of(sequence).items():
             new = slice(kv.length, sequence.read_tokens)
@@ -170,7 +168,7 @@ class DecodeBlocks:
         self._remove(self._block_of(sequence), sequence)
 
     def discard(self, keys: Set[str]) -> None:
-        """Free the rows of all replies to these requests."""
+        """Free the rows of these requests."""
         for sequence in [reply for reply in self if reply.parent.request.key in keys]:
             self.leave(sequence)
 
@@ -201,6 +199,6 @@ class DecodeBlocks:
 
 
 def _row_tokens(tokens: int) -> int:
-    """Round up to a multiple of 128, and from 512 tokens by at most a quarter: fewer, fuller blocks are faster."""
+    """Round up by at most a quarter from 512 tokens on: fewer, fuller blocks are faster."""
     step = max(128, 1 << (tokens.bit_length() - 3))
     return -(-tokens // step) * step

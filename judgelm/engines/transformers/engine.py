@@ -1,8 +1,7 @@
 """The transformers engine: continuous batching without padding.
 
-Every pass takes the next token of all running replies and as many new prompts as the token budget allows, packed into
-one row. In float32, a greedy reply does not depend on the rest of the batch. If memory runs out, the budget is halved
-and the pass repeated.
+Every pass packs the next token of all running replies and as many new prompts as the token budget allows into one row.
+In float32, a greedy reply does not depend on the rest of the batch. Out of memory halves the budget.
 """
 
 import gc
@@ -37,7 +36,7 @@ _CUDA_BATCH_TOKENS = 8192
 
 
 class TransformersEngine:
-    """Runs a loaded model. Greedy replies are deterministic; sampled ones repeat with the same seed."""
+    """Runs a loaded model. Sampled replies repeat with the same seed."""
 
     supports_grammar = False
     gives_rewards = False
@@ -80,7 +79,7 @@ class TransformersEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Twice the running replies, so that the next prompts are tokenised early."""
+        """Twice the running replies, to tokenise the next prompts early."""
         return 2 * self.max_num_seqs
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -113,7 +112,7 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Run passes until a request is finished or the time is up."""
+        """Run passes until a request is finished."""
         until = time.monotonic() + timeout_s
         while not self._finished and (self._waiting or len(self._decoding)):
             self._step()
@@ -167,7 +166,7 @@ class TransformersEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Notes, out-of-memory events, current limits, and prompt tokens from the prefix cache."""
+        """Notes, out-of-memory events, limits, and cached prompt tokens."""
         return {
             "notes": [*self._loaded.notes, *self._adapters.truncator(None).notes],
             "out_of_memory": self.halvings,
@@ -185,9 +184,9 @@ class TransformersEngine:
         self.__dict__ = {name: value for name, value in vars(self).items() if name not in ("_loaded", "_adapters")}
 
     def _step(self) -> None:
-        """Run one pass. A pass that fails changes no reply.
+        """Run one pass; a failed one changes no reply.
 
-        If the model has worked before, errors other than memory are caused by a request, and only that request fails.
+        If the model has worked before, a request must have caused the error.
         """
         fresh = self._schedule()
         try:
@@ -243,7 +242,6 @@ class TransformersEngine:
         return sorted(fresh, key=lambda new: new.queued.request.adapter or "")
 
     def _forward(self, fresh: list[NewPrompt]) -> torch.Tensor:
-        """Logits as in `PackedRow.build`, shape (tokens, vocabulary)."""
         row = PackedRow.build(self._decoding.blocks, fresh, self._device)
         self._adapters.select(row.owners)
         if self._images is None or not any(new.queued.images for new in fresh):
@@ -252,7 +250,7 @@ class TransformersEngine:
         return self.run_pass(row, self._images.embed(ids, fresh, start=len(self._decoding)))
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
-        """Run a pass over token ids or embeddings; logits of shape (places, vocabulary)."""
+        """Run a pass; logits of shape (places, vocabulary)."""
         ids = torch.tensor([row.ids], device=self._device) if embeddings is None else None
         positions = torch.tensor([row.positions], device=self._device)
         places = torch.tensor(row.logit_places, device=self._device)
@@ -267,7 +265,6 @@ class TransformersEngine:
         return cast(torch.Tensor, output.logits[0])
 
     def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor, greedy: list[int]) -> list[RunningSequence]:
-        """Begin the replies to new prompts; unfinished ones join the running ones."""
         for new in fresh:
             new.kv.advance(new.new_tokens)
         replies = begin_replies(fresh, logits, greedy, self._loaded.tokenizer, self._loaded.eos_ids)
@@ -287,7 +284,7 @@ class TransformersEngine:
             self._finished.append(completion)
 
     def _isolate(self, fresh: list[QueuedRequest], message: str) -> None:
-        """Repeat the requests of a failed pass one by one, to find the request at fault."""
+        """Repeat the requests of a failed pass one by one."""
         running = list({id(sequence.parent): sequence.parent for sequence in self._decoding}.values())
         self._decoding.clear()
         self._prefix_cache.clear()
@@ -301,7 +298,7 @@ class TransformersEngine:
         self._waiting.extendleft(reversed(requests))
 
     def _shrink_batch(self, fresh: list[QueuedRequest], message: str) -> None:
-        """Halve the next pass. A request that does not fit alone fails."""
+        """Halve the next pass; a single request fails."""
         self.halvings += 1
         self._decoding.free_idle()
         self._prefix_cache.clear()
@@ -330,8 +327,7 @@ class TransformersEngine:
 class RewardEngine(TransformersEngine):
     """Runs a reward model, whose head turns each prompt's last token into a number.
 
-    As in transformers, trailing padding tokens are ignored; a chat template may write them. The head runs in float32
-    because 16-bit rewards would tie different answers.
+    Trailing padding tokens are ignored, as in transformers. The head runs in float32 because 16-bit rewards would tie.
     """
 
     gives_rewards = True
@@ -353,7 +349,7 @@ class RewardEngine(TransformersEngine):
         return super()._queue_entry(request, replace(tokenized, ids=ids))
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
-        """Run a pass; rewards of shape (prompts, 1), float32."""
+        """Run a pass; rewards of shape (prompts, 1)."""
         places = torch.tensor(row.logit_places, device=self._device)
         rewards: list[torch.Tensor] = []
 
@@ -374,7 +370,6 @@ class RewardEngine(TransformersEngine):
         return rewards[0]
 
     def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor, greedy: list[int]) -> list[RunningSequence]:
-        """Finish the new prompts; their keys and values stay for other answers to the same question."""
         for new, reward in zip(fresh, logits[:, 0].tolist(), strict=True):
             new.kv.advance(new.new_tokens)
             self._prefix_cache.add(new.queued, new.kv)

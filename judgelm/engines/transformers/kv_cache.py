@@ -1,4 +1,4 @@
-"""Keys and values of prompts, and the number of tokens that fit into memory."""
+"""Keys and values of prompts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,11 @@ from judgelm.engines.memory import available_bytes
 class KVCache:
     """Keys and values of one prompt, per layer.
 
-    Tokens written in a pass count only after `advance`, so that a pass can be repeated after running out of memory.
+    Written tokens count only after `advance`, so that a pass can be repeated after running out of memory.
 
     Args:
         expected: initial capacity in tokens.
-        prefix: cache of a prompt that begins with the same tokens. It may be from the same pass: each layer is copied
-            when this prompt's tokens reach it.
+        prefix: cache of a prompt with the same first tokens, perhaps in the same pass: a layer is copied when needed.
         shared: number of shared tokens.
     """
 
@@ -30,7 +29,7 @@ class KVCache:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def write(self, layer: int, key: Tensor, value: Tensor, past: int) -> tuple[Tensor, Tensor]:
-        """Write new tokens after `past` others. Return all tokens so far, shape (1, kv heads, tokens, head size)."""
+        """Write tokens after `past` others. Return all so far, shape (1, kv heads, tokens, head size)."""
         if self._prefix is not None and layer not in self._layers:
             keys, values = (tensor[:, :, : self.length] for tensor in self._prefix._layers[layer])
             self._layers[layer] = self._grown(layer, keys, values, 0, self.length)
@@ -55,17 +54,17 @@ class KVCache:
         return keys, values
 
     def layers(self) -> Mapping[int, tuple[Tensor, Tensor]]:
-        """Keys and values per layer, shape (kv heads, tokens, head size). Tokens from `length` on do not count."""
+        """Keys and values per layer, shape (kv heads, capacity, head size)."""
         return {layer: (keys[0], values[0]) for layer, (keys, values) in self._layers.items()}
 
     def advance(self, tokens: int) -> None:
-        """Count the tokens that a finished pass has written."""
+        """Count the tokens of a finished pass."""
         self.length += tokens
         self._prefix = None
 
 
 class TrainedKV(KVCache):
-    """Keys and values of training rows, with gradients. Stores a layer only until its tree has been written."""
+    """Keys and values with gradients. Stores a layer until its tree has been written."""
 
     __slots__ = ()
 

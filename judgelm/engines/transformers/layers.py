@@ -1,8 +1,7 @@
 """Faster layers for CPUs, and an exact output head.
 
-torch lets oneDNN reorder a linear layer's weight in every call, and uses MKL in float32, which is limited to AVX2 on
-non-Intel CPUs. Packed layers reorder the weight once. A gated MLP fuses activation and product, and a norm takes three
-passes instead of seven. Only rounding changes.
+torch lets oneDNN reorder a linear layer's weight in every call, and its float32 kernels (MKL) use AVX2 on non-Intel
+CPUs. Packed layers reorder the weight once. Only rounding changes.
 """
 
 from collections.abc import Collection
@@ -18,7 +17,7 @@ _PRECISION = {torch.bfloat16: 2e-2, torch.float32: 1e-5}
 
 
 class PackedLinear(nn.Module):
-    """A linear layer without gradients whose weight (bfloat16 or float32) is in oneDNN's layout."""
+    """A linear layer whose weight is in oneDNN's layout, without gradients."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -32,7 +31,7 @@ class PackedLinear(nn.Module):
         return output
 
     def times(self, row: Tensor, other: Tensor) -> Tensor:
-        """The output of `forward`, multiplied by a tensor of the same shape."""
+        """Return the output of `forward` times a tensor."""
         output: Tensor = torch.ops.mkldnn._linear_pointwise.binary(row, other, self.weight, self.bias, "mul")
         return output
 
@@ -47,8 +46,7 @@ class PackedMlp(nn.Module):
     def forward(self, row: Tensor) -> Tensor:
         """Shape (1, tokens, hidden) to the same.
 
-        Tokens are processed in chunks whose memory glibc keeps for the next chunk: getting larger ones from the system
-        costs as much as a product. Adapters need all tokens together.
+        glibc keeps the chunks' memory; getting more from the system costs as much as a product.
         """
         if any(type(layer) is not PackedLinear for layer in self.children()):
             return self._chunk(row)
@@ -82,8 +80,7 @@ class PackedNorm(nn.Module):
 def pack(model: nn.Module) -> None:
     """Replace layers in place where device, format and torch's build allow.
 
-    Shared weights (tied embeddings), other kinds of layers, and layers whose packed form computes something else stay
-    unchanged.
+    Shared weights and layers whose packed form computes something else stay.
     """
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return
@@ -100,7 +97,7 @@ def pack(model: nn.Module) -> None:
 
 
 def is_packable(weight: Tensor) -> bool:
-    """True if this machine can pack a layer with this weight."""
+    """True if this machine can pack this weight."""
     if weight.device.type != "cpu" or weight.dtype not in _PRECISION:
         return False
     return weight.dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -148,7 +145,7 @@ class OutputHead(nn.Module):
         return self.linear.weight
 
     def compute_exactly(self, tokens: Collection[int]) -> None:
-        """Add token ids whose logits are computed in float32."""
+        """Add token ids to compute in float32."""
         if self._known.issuperset(tokens):
             return
         self._known |= set(tokens)
@@ -169,11 +166,7 @@ class OutputHead(nn.Module):
 
 
 def install_head(model: Any) -> OutputHead | None:
-    """Replace a 16-bit model's head with an `OutputHead`.
-
-    Returns:
-        None for other heads and for models in training, which stay unchanged.
-    """
+    """Replace a 16-bit model's head with an `OutputHead`; None for other heads."""
     find: Any = getattr(model, "get_output_embeddings", None)
     head: Any = None if find is None else find()
     if isinstance(head, OutputHead):

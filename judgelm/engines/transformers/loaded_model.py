@@ -1,4 +1,4 @@
-"""Load a model, its tokenizer and one adapter from folders or the hub."""
+"""Load a model, its tokenizer and one adapter."""
 
 import warnings
 from collections.abc import Callable
@@ -62,7 +62,7 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model ready to run; `vision` is None for text-only models, `notes` are lines for the user."""
+    """A model ready to run; `notes` are lines for the user."""
 
     model: Any
     tokenizer: Any
@@ -129,7 +129,7 @@ def _runs_vision(source: str, kind: str) -> bool:
 
 
 def no_vision_reason(kind: str) -> str:
-    """Explain why this engine does not support images for a model type, and what to use instead."""
+    """Explain why this engine does not support images for a model type."""
     if kind in _IMAGE_MODELS:
         needs = _NEEDS.get(kind.rsplit("_moe", 1)[0], "more than image features at image tokens")
         known = ", ".join(sorted(IMAGE_TOKEN_MODELS))
@@ -140,7 +140,7 @@ def no_vision_reason(kind: str) -> str:
 def in_gpu_dtype(
     model: Any, choice: DtypeChoice, device: str, has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16
 ) -> tuple[Any, DtypeChoice]:
-    """Convert the model to the CUDA device's format if the checkpoint's was unknown before loading."""
+    """Convert the model to the GPU's format if the checkpoint's was unknown."""
     if choice.dtype != "auto" or not device.startswith("cuda"):
         return model, choice
     choice = choose_gpu_dtype(str(model.dtype).removeprefix("torch."), has_bfloat16)
@@ -199,17 +199,13 @@ def _quantization(name: str | None) -> Any:
 
 
 def runs_packed(model: Any) -> bool:
-    """True if the model's attention can be replaced and its layers keep no state but keys and values."""
+    """True if attention can be replaced and layers keep only keys and values."""
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     return bool(getattr(model, "_supports_attention_backend", False)) and not layers - _ATTENTION_LAYERS
 
 
 def device_of(name: str) -> str:
-    """Resolve a device option for torch.
-
-    Raises:
-        ConfigError: this machine does not have the device.
-    """
+    """Resolve a device option for torch."""
     if name == "auto":
         return "cuda" if usable_gpus() else "cpu"
     try:
@@ -240,7 +236,7 @@ def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
 
 
 def fit_vocabulary(model: Any, adapter: str) -> None:
-    """Resize the base's embeddings to an adapter's vocabulary, as the adapter's training did."""
+    """Resize the base's embeddings to an adapter's vocabulary."""
     vocabulary, weight = adapter_vocabulary(adapter), model.get_input_embeddings().weight
     base = int(getattr(weight, "ds_shape", weight.shape)[0])  # ZeRO-3 has only a part of it here
     if not (others := {layer: rows for layer, rows in vocabulary.rows.items() if rows != base}):

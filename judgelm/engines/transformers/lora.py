@@ -1,7 +1,7 @@
 """LoRA adapters that share a model.
 
-PEFT selects adapters by batch row, but a packed pass is one row. So adapted layers are wrapped, and each token of a
-packed row uses its request's adapter. The base's product is computed once for all adapters.
+PEFT selects adapters by batch row, but a packed pass is one row. So adapted layers are wrapped, and each token uses its
+request's adapter.
 """
 
 import math
@@ -28,7 +28,7 @@ TokenGroups = dict[str, list[slice | Tensor]]
 
 
 class AdaptedLinear(nn.Module):
-    """A linear layer that adds each adapter's product at the adapter's tokens."""
+    """A linear layer that adds each adapter's product at its tokens."""
 
     def __init__(self, base: nn.Module, groups: TokenGroups) -> None:
         super().__init__()
@@ -52,12 +52,12 @@ class AdaptedLinear(nn.Module):
         return F.silu(output) if activation == "swish" else output
 
     def times(self, row: Tensor, other: Tensor) -> Tensor:
-        """The output of `forward`, multiplied by a tensor of the same shape."""
+        """Return the output of `forward` times a tensor."""
         return self.forward(row).mul_(other)
 
 
 class LoraAdapters:
-    """A model's loaded adapters and their truncators. Wraps the model's layers in place."""
+    """A model's loaded adapters and their truncators."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
@@ -70,7 +70,7 @@ class LoraAdapters:
         return len(self._truncators) - 1
 
     def truncator(self, adapter: str | None) -> Truncator:
-        """Return the truncator for an adapter's prompts; load the adapter if needed."""
+        """Return an adapter's truncator; load the adapter if needed."""
         if adapter not in self._truncators:
             self.load(str(adapter))
         return self._truncators[adapter]
@@ -98,11 +98,7 @@ class LoraAdapters:
             layer.factors.pop(adapter, None)
 
     def select(self, owners: Iterable[tuple[str | None, int]]) -> None:
-        """Select the adapters of the next pass.
-
-        Args:
-            owners: adapter and number of tokens of each stretch of the row, in order.
-        """
+        """Select the adapters of the next pass, by stretch of the row."""
         stretches: dict[str, list[slice]] = {}
         start = 0
         for adapter, run in groupby(owners, key=lambda owner: owner[0]):
@@ -115,7 +111,7 @@ class LoraAdapters:
             self._groups[adapter] = self._gathered(slices)
 
     def _gathered(self, slices: list[slice]) -> list[slice | Tensor]:
-        """The long stretches, then the indices of the short ones, shape (tokens,)."""
+        """Long stretches, then the indices of the short ones."""
         short = [stretch for stretch in slices if stretch.stop - stretch.start < _MIN_STRETCH]
         if len(short) < 2:
             return [*slices]
@@ -145,7 +141,7 @@ class LoraAdapters:
 def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Read the factors of each adapted layer: shapes (rank, in) and (out, rank).
 
-    The second one is scaled, so the layer's output grows by `up @ down @ input`.
+    The second one is scaled.
     """
     from peft import LoraConfig, PeftConfig, load_peft_weights  # takes a second
     from peft.utils.other import get_pattern_key

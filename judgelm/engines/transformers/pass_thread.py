@@ -12,7 +12,6 @@ from judgelm.engines.openmp import release_openmp_threads
 Result = TypeVar("Result")
 
 _NO_CODE = "could not create a primitive\n"
-
 _NO_MEMORY = (
     "can't allocate memory",
     "not enough memory",
@@ -22,7 +21,6 @@ _NO_MEMORY = (
     "could not execute a primitive\n",
 )
 """In messages on a CPU, for which torch has no error class."""
-
 _LOST_DEVICE = ("CUDA error", "HIP error", "XPU error", "CUBLAS_STATUS_", "CUDNN_STATUS_")
 
 
@@ -33,15 +31,14 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_device_lost(error: BaseException) -> bool:
-    """True if the device rejects all further work of this process."""
+    """True if the device rejects all further work."""
     return any(words in str(error) for words in _LOST_DEVICE)
 
 
 class PassThread:
-    """Runs passes in the caller's thread, and in a spare one after oneDNN had no memory for generated code.
+    """Runs passes in the caller's thread, or in a spare one after oneDNN had no memory for generated code.
 
-    After this error, oneDNN (3.12) generates no more code in the thread, even when memory is free again. The spare
-    thread starts early, because it could not when memory is short.
+    oneDNN (3.12) then generates no more code in that thread. The spare thread starts early, while there is memory.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,6 @@
 """Cached prompts, whose keys and values are reused.
 
-Prompts of one question share it and often an answer, both orders of a pair share the question, and a reason continues
-from its score line.
+Prompts of one question share it and often an answer, and a reason continues from its score line.
 """
 
 from collections import OrderedDict
@@ -20,11 +19,8 @@ from judgelm.engines.transformers.pass_thread import is_out_of_memory
 from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence
 
 _MAX_ENTRIES = 64
-
 _MAX_COMPARED = 32
-
 _REPLY_TOKENS = 64
-
 MIN_SHARED_TOKENS = 32
 """Shorter prefixes are computed again: copying them costs about as much."""
 
@@ -33,14 +29,14 @@ _Key = tuple[str, tuple[str | None, tuple[str, ...]]]
 
 
 class SharedPrefix(NamedTuple):
-    """Number of tokens shared with an earlier prompt, and its keys and values."""
+    """Tokens shared with an earlier prompt."""
 
     tokens: int
     kv: KVCache | None
 
 
 class PrefixCache:
-    """The most recent prompts, with or without replies, limited to `max_tokens` in total."""
+    """The most recent prompts, up to `max_tokens` in total."""
 
     def __init__(self, max_tokens: int) -> None:
         self._max_tokens = max_tokens
@@ -48,7 +44,7 @@ class PrefixCache:
         self.reused_tokens = 0
 
     def add(self, queued: QueuedRequest, kv: KVCache, reply: Sequence[int] = ()) -> None:
-        """Add a prompt, optionally with the tokens of its reply that were read."""
+        """Add a prompt, optionally with the read tokens of its reply."""
         key = _key(queued)
         self._entries[key] = np.concatenate((queued.ids, np.array(reply, np.int32))), kv
         self._entries.move_to_end(key)
@@ -56,7 +52,7 @@ class PrefixCache:
             self._entries.popitem(last=False)
 
     def add_reply(self, sequence: RunningSequence, decoding: DecodeBlocks) -> None:
-        """Add a finished reply to its prompt's entry. If the entry is gone, add both if the reply is long enough."""
+        """Add a finished reply to its prompt's entry, or a long one with its prompt."""
         queued, reply = sequence.parent, sequence.ids[:-1]
         _, kv = self._entries.get(_key(queued), (None, None))
         if kv is None or kv.length != len(queued.ids):
@@ -73,7 +69,7 @@ class PrefixCache:
             self.add(queued, kv, reply)
 
     def longest_prefix(self, queued: QueuedRequest, fresh: Sequence[NewPrompt]) -> SharedPrefix:
-        """Return the longest prefix shared with a cached prompt or an earlier one of the same pass."""
+        """Return the longest prefix shared with a cached prompt or one of the same pass."""
         continued = self._entries.get(self._continued_key(queued))
         recent = islice(reversed(self._entries.items()), _MAX_COMPARED)
         entries = [entry for (_, context), entry in recent if context == queued.context]
@@ -90,7 +86,7 @@ class PrefixCache:
         return self._continued_key(queued) in self._entries
 
     def new_kv(self, queued: QueuedRequest, prefix: SharedPrefix) -> KVCache:
-        """Make the keys and values of a new prompt, starting with its shared prefix."""
+        """Make the cache of a new prompt."""
         reply = min(queued.request.sampling.max_tokens, _REPLY_TOKENS)
         self.reused_tokens += prefix.tokens
         return KVCache(len(queued.ids) + max(queued.tree_nodes, reply), prefix.kv, prefix.tokens)
@@ -100,7 +96,6 @@ class PrefixCache:
         self._entries.clear()
 
     def _continued_key(self, queued: QueuedRequest) -> _Key:
-        """Key of the prompt without its prefill."""
         prefill = queued.request.prompt.prefill
         return (queued.tokenized.text.removesuffix(prefill) if prefill else "", queued.context)
 
@@ -113,9 +108,9 @@ def _key(queued: QueuedRequest) -> _Key:
 
 
 def shared_tokens(ids: NDArray[np.int32], queued: QueuedRequest) -> int:
-    """Number of shared leading tokens, at most all but the prompt's last, whose logits are needed.
+    """Count the shared leading tokens, without the prompt's last, whose logits are needed.
 
-    0 if they end before the prompt's last image, because images are read in full or not at all.
+    0 if they end before the prompt's last image.
     """
     limit = min(len(ids), len(queued.ids) - 1)
     differ = np.flatnonzero(ids[:limit] != queued.ids[:limit])

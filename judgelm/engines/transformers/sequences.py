@@ -25,7 +25,7 @@ def check_request(request: Request) -> None:
 
 
 class FinishedSequence(NamedTuple):
-    """A finished reply. It holds no keys and values, which would stay in memory until the next garbage collection."""
+    """A finished reply, without keys and values."""
 
     text: str
     finish_reason: FinishReason
@@ -37,8 +37,7 @@ class QueuedRequest:
     """A tokenised request and its finished replies.
 
     Attributes:
-        images_end: number of tokens up to the end of its last image.
-        candidate_logprobs: set after the tree is evaluated.
+        images_end: tokens up to the end of its last image.
         alone: run without other requests, because a pass with it failed.
     """
 
@@ -56,7 +55,7 @@ class QueuedRequest:
 
     @property
     def context(self) -> tuple[str | None, tuple[str, ...]]:
-        """Adapter and images: equal tokens have different keys and values in other contexts."""
+        """Adapter and images, which change the keys and values."""
         return self.request.adapter, self.tokenized.images
 
     @property
@@ -96,7 +95,7 @@ class QueuedRequest:
         )
 
     def rewarded(self, reward: float) -> Completion:
-        """Make the completion of a request to a reward model."""
+        """Make the completion of a reward."""
         return Completion(
             key=self.request.key,
             texts=("",),
@@ -115,7 +114,7 @@ class QueuedRequest:
 
 
 class RunningSequence:
-    """Reply number `index` to a request while it is generated."""
+    """Reply number `index` to a request."""
 
     def __init__(self, parent: QueuedRequest, index: int) -> None:
         self.parent = parent
@@ -130,11 +129,11 @@ class RunningSequence:
 
     @property
     def read_tokens(self) -> int:
-        """Tokens of prompt and reply that the model has read: all but the last."""
+        """Tokens that the model has read: all but the last."""
         return len(self.parent.tokenized.ids) + len(self.ids) - 1
 
     def append(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
-        """Append a token and set `finish_reason` if the reply ends with it. Ignored after a failure."""
+        """Append a token; set `finish_reason` at the end."""
         if self.finish_reason is not None:
             return
         sampling = self.parent.request.sampling
@@ -146,8 +145,7 @@ class RunningSequence:
 def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, greedy: Sequence[int]) -> list[int]:
     """Choose the next token of each reply: greedily, or with the reply's own generator.
 
-    If no token can be drawn, only that reply fails. `logits` has one row per reply; `greedy` is the most probable token
-    of each row, and may have more rows.
+    If no token can be drawn, that reply fails. `logits` has one row per reply; `greedy` may have more.
     """
     tokens = list(greedy[: len(sequences)])
     drawn = [row for row, sequence in enumerate(sequences) if sequence.generator is not None]

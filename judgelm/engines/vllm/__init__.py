@@ -1,7 +1,6 @@
 """The vLLM engine, and the environment for importing and starting vLLM.
 
-vLLM's log lines and usage statistics are turned off. The stages of its start, which takes minutes for a large model,
-are logged by `START_LOG` at level INFO.
+`START_LOG` logs the stages of vLLM's start, which takes minutes for a large model.
 """
 
 import logging
@@ -13,7 +12,6 @@ from contextlib import contextmanager
 
 START_LOG = logging.getLogger("judgelm.vllm_start")
 """One message per stage of vLLM's start."""
-
 _DEFAULTS = {
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "VLLM_LOGGING_LEVEL": "ERROR",
@@ -31,7 +29,7 @@ _STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 @contextmanager
 def quiet_imports() -> Iterator[None]:
-    """Import vLLM in this context. Environment variables that you have set stay."""
+    """Import vLLM without log lines and usage statistics, unless you set their variables."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     logging.getLogger("vllm").setLevel(logging.ERROR)  # it logs the optional parts that are not installed
@@ -40,7 +38,7 @@ def quiet_imports() -> Iterator[None]:
 
 
 def stage_of(message: str) -> str | None:
-    """Return the stage of vLLM's start that a log message belongs to, or None."""
+    """Return the stage that a log message belongs to, or None."""
     return next((stage(message) for words, stage in _STAGES if words in message), None)
 
 
@@ -64,7 +62,7 @@ class _StageHandler(logging.Handler):
 
 @contextmanager
 def logged_stages(processes: int) -> Iterator[None]:
-    """Log the stages of vLLM's start in this context. With worker processes, only start and end are logged."""
+    """Log the stages of vLLM's start; with worker processes, only start and end."""
     if not START_LOG.isEnabledFor(logging.INFO):
         yield
         return

@@ -52,7 +52,7 @@ class VllmAdapters:
         return lora
 
     def _check_vocabulary(self, adapter: str) -> None:
-        """Reject embeddings of another vocabulary: vLLM uses the base's."""
+        """Reject another vocabulary: vLLM would use the base's embeddings."""
         base = int(self._backend.config.model_config.get_vocab_size())
         for layer, rows in adapter_vocabulary(adapter).rows.items():
             if rows != base:

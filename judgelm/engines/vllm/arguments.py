@@ -31,9 +31,7 @@ _OWN_OPTIONS = {
     "max_num_seqs": "--max-num-seqs",
     "max_num_batched_tokens": "--max-num-batched-tokens",
 }
-
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-
 _CPU_KEY_VALUE_BYTES = 4 << 30
 
 _CPU_DEFAULTS: dict[str, Any] = {
@@ -42,7 +40,6 @@ _CPU_DEFAULTS: dict[str, Any] = {
     "kv_cache_memory_bytes": _CPU_KEY_VALUE_BYTES,
     "worker_cls": "judgelm.engines.vllm.cpu_worker.SeededCPUWorker",
 }
-
 _PRECISE_HEAD = {"head_dtype": "float32"}
 """Bfloat16 logits are an eighth apart, which would make a quarter of the pairs ties for judges that score a verdict
 word.
@@ -54,7 +51,7 @@ def engine_args(
 ) -> EngineArgs:
     """Build vLLM's arguments; the user's `engine_args` override every default.
 
-    docs/judging.md lists them with vLLM's defaults and reasons. `dtype` is the result of `choose_dtype`.
+    docs/judging.md lists the defaults and reasons.
     """
     _check_names(options)
     _check_weights(base, options)
@@ -96,7 +93,7 @@ def engine_args(
 
 
 def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
-    """Resolve `options.dtype`. vLLM's own `auto` would use bfloat16 for float32 checkpoints on a CPU too."""
+    """Resolve `options.dtype`. vLLM's `auto` would use bfloat16 for float32 checkpoints on a CPU."""
     reserved = int(options.engine_args.get("kv_cache_memory_bytes", _CPU_KEY_VALUE_BYTES))
     config, device = load_config(base, options), current_platform.device_type
 
@@ -107,7 +104,7 @@ def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
 
 
 def resolved_args(config: VllmConfig) -> dict[str, Any]:
-    """Return the arguments that decide speed and memory as vLLM resolved them, for the manifest."""
+    """Return the arguments that decide speed and memory, as vLLM resolved them."""
     scheduler, cache, parallel = config.scheduler_config, config.cache_config, config.parallel_config
     return {
         "tensor_parallel_size": parallel.tensor_parallel_size,
@@ -125,7 +122,7 @@ def resolved_args(config: VllmConfig) -> dict[str, Any]:
 
 
 def batch_note(config: VllmConfig, options: EngineOptions) -> str:
-    """Note the prompt tokens per step if vLLM chose them; else empty."""
+    """Note the prompt tokens per step if vLLM chose them."""
     if options.max_num_batched_tokens is not None:
         return ""
     tokens = config.scheduler_config.max_num_batched_tokens
@@ -134,7 +131,7 @@ def batch_note(config: VllmConfig, options: EngineOptions) -> str:
 
 
 def generation_config(base: str, options: EngineOptions) -> Any:
-    """Load the model's generation config; None if it has none."""
+    """Load the model's generation config, if any."""
     try:
         return GenerationConfig.from_pretrained(base, revision=options.revision or "main")
     except OSError:
@@ -152,7 +149,7 @@ def max_adapters(arguments: EngineArgs) -> int | None:
 
 
 def lora_rank(adapter: str) -> int:
-    """Return the smallest rank that vLLM supports and that is at least the adapter's."""
+    """Return the smallest supported rank that fits the adapter."""
     path = Path(adapter) / "adapter_config.json"
     if not Path(adapter).is_dir():
         return 64  # on the hub: its config is only read after the engine is made
@@ -180,12 +177,12 @@ def _check_names(options: EngineOptions) -> None:
 
 
 def has_vision(base: str, options: EngineOptions) -> bool:
-    """True if the model's config has a vision part."""
+    """True if the config has a vision part."""
     return getattr(load_config(base, options), "vision_config", None) is not None
 
 
 def _check_heads(base: str, config: Any) -> None:
-    """Reject a head size that vLLM's CPU build would only reject at the first prompt."""
+    """Reject a head size that would only fail at the first prompt."""
     text = config.get_text_config()
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     sizes = CPUAttentionBackend.get_supported_head_sizes()

@@ -1,8 +1,7 @@
 """Two ways to run vLLM behind one interface.
 
-On one device, vLLM's engine runs in this process, without a child process that could hang or be left running. On
-several devices, its asynchronous engine runs in a thread with worker processes: unlike the synchronous one, it reports
-a dead engine core.
+On one device, vLLM's engine runs in this process, without a child process that could hang. On several devices, its
+asynchronous engine runs in a thread with worker processes and reports a dead engine core.
 """
 
 import importlib.util
@@ -46,7 +45,7 @@ class PromptRefusedError(Exception):
 
 
 class InProcessBackend:
-    """vLLM's engine in this thread. Only one per process, because two would share torch's process groups."""
+    """vLLM's engine in this thread. Two would share torch's process groups."""
 
     _loaded = False
 
@@ -72,7 +71,7 @@ class InProcessBackend:
             raise PromptRefusedError(str(error)) from error
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """Step until there is an output or the time is up."""
+        """Step until there is an output."""
         until = time.monotonic() + timeout_s
         while self._engine.has_unfinished_requests():
             try:
@@ -101,7 +100,7 @@ class InProcessBackend:
         return results
 
     def close(self) -> None:
-        """Free the model, so that this process can load another engine."""
+        """Free the model and allow another engine."""
         self._engine.engine_core.shutdown()
         del self._engine
         cleanup_dist_env_and_memory()
@@ -146,7 +145,7 @@ class AsyncBackend:
             self._outputs.put((key, str(error)))
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """Wait for the first output, then return all available ones."""
+        """Wait for an output; return all available ones."""
         outputs: list[RequestOutput | tuple[str, str]] = []
         if not self._in_flight:
             return outputs
@@ -211,8 +210,7 @@ def _dead(error: BaseException) -> EngineError:
 def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
     """Start vLLM, then restore this process's environment and torch's settings.
 
-    Workers are spawned by default: a fork of a process that has used CUDA cannot use it, and does not show a run's
-    mark.
+    Workers are spawned: a forked process cannot use CUDA.
     """
     environment, set_num_threads = dict(os.environ), torch.set_num_threads
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if multiprocessing else "0"
@@ -234,7 +232,7 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
 
 @contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Hide the main module from spawned processes, which would run it without `if __name__ == "__main__"`."""
+    """Hide the main module: spawned processes would run an unguarded one again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -246,15 +244,14 @@ def _hidden_main() -> Iterator[None]:
 def _protect_llvmlite() -> None:
     """Give llvmlite's library an empty `__dict__`.
 
-    vLLM 0.32 on a CPU reads `__dict__` of everything in every module. This object returns a C function for unknown
-    names, which crashes vLLM's start if numba was imported before.
+    vLLM 0.32 on a CPU reads every module's; llvmlite would return a C function and crash if numba was imported.
     """
     if llvmlite := sys.modules.get("llvmlite.binding.ffi"):
         llvmlite.lib._fntab.setdefault("__dict__", {})
 
 
 def _root_words(error: BaseException) -> str:
-    """The first informative line of an error wrapped by vLLM or pydantic."""
+    """The informative line of an error wrapped by vLLM or pydantic."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     wrapped = len(lines) > 1 and "validation error" in lines[0]
     words = " ".join(lines[1:2] if wrapped else lines[:1]).split(" [type=")[0]
@@ -262,7 +259,7 @@ def _root_words(error: BaseException) -> str:
 
 
 def _vision_hint(error: BaseException) -> str:
-    """Suggest torchvision, which most vision models import; only vLLM's log says that it is missing."""
+    """Only vLLM's log says that torchvision is missing."""
     if "failed to be inspected" not in str(error) or importlib.util.find_spec("torchvision") is not None:
         return ""
     return "; if it is a vision model, install torchvision (the CPU build has none), or use --engine transformers"

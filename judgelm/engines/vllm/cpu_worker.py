@@ -1,8 +1,7 @@
 """vLLM's CPU worker, fixed for seeded requests with chunked prompts.
 
-vLLM discards the token sampled for an unfinished prompt and rewinds the generator, which CPU generators cannot do: vLLM
-0.32 raises a RuntimeError. Here such a sequence has no generator in that step. vLLM loads this class by name, also in
-worker processes.
+vLLM rewinds the generator of an unfinished prompt, which CPU generators cannot do (0.32 raises a RuntimeError). Here
+such a sequence has no generator in that step.
 """
 
 from typing import Any
@@ -12,7 +11,7 @@ from vllm.v1.worker.cpu_worker import CPUWorker
 
 
 class SeededCPUWorker(CPUWorker):  # type: ignore[misc]  # vLLM leaves it untyped
-    """CPU worker that removes the generators of unfinished prompts while sampling."""
+    """Removes the generators of unfinished prompts while sampling."""
 
     def sample_tokens(self, grammar_output: Any) -> Any:
         """Sample the tokens of the current step."""

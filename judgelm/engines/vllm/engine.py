@@ -1,7 +1,6 @@
 """The vLLM engine, on GPUs or CPUs.
 
-Prompts are truncated and tokenised here, with the same code as in training and in the transformers engine, and replies
-are decoded here, so that both engines give the same results.
+Prompts are tokenised and replies decoded as in the transformers engine, so that both give the same results.
 """
 
 import time
@@ -49,9 +48,9 @@ class RequestState:
     """A request in flight.
 
     Attributes:
-        output: vLLM's latest output for the reply.
-        pending: vLLM's unfinished requests, with the candidate tree's node that each continues.
-        begun: token ids of the reply so far, if vLLM stopped at an empty first line and was restarted.
+        output: vLLM's latest output.
+        pending: the tree node of each of vLLM's unfinished requests.
+        begun: token ids before a restart at an empty first line.
         failure: error message, or empty.
     """
 
@@ -70,8 +69,7 @@ def tokens_prompt(
 ) -> TokensPrompt:
     """Build vLLM's prompt, followed by the beginning of a reply.
 
-    judgelm truncates the prompt with all image tokens. vLLM runs the model's processor itself, so each image becomes
-    its placeholder again.
+    vLLM runs the model's processor, so each image becomes its placeholder again.
     """
     tokenized = state.tokenized
     if vision is None or not tokenized.images:
@@ -88,7 +86,7 @@ def tokens_prompt(
 
 
 def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> SamplingParams:
-    """Build the parameters for a reply: cumulative output for one reply, final output for several."""
+    """Build the parameters for a reply: cumulative output for one, final output for several."""
     n = sampling.n if sampling.temperature > 0 else 1  # vLLM rejects several greedy replies, which are equal
     # several replies cannot be restarted after an empty line; they are cut when decoded
     stop = [mark for mark in sampling.stop if n == 1 or not mark.isspace()]
@@ -106,7 +104,7 @@ def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> Sampli
 
 
 def branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:
-    """Build the parameters for a branch: as many tokens as the tree is deep, to close the nodes on its path."""
+    """Build the parameters for a branch: as many tokens as the tree is deep."""
     return SamplingParams(
         max_tokens=search.tree.depth_below[node],
         temperature=0.0,
