@@ -31,40 +31,20 @@ _MAX_TEXT_BYTES = 1 << 24
 _MAX_ITEMS = 1 << 24
 """Per list. Vocabularies have up to a million tokens and a few million merges."""
 _NUMBERS = {
-    GGUFValueType.UINT8: "B",
-    GGUFValueType.INT8: "b",
-    GGUFValueType.UINT16: "H",
-    GGUFValueType.INT16: "h",
-    GGUFValueType.UINT32: "I",
-    GGUFValueType.INT32: "i",
-    GGUFValueType.FLOAT32: "f",
-    GGUFValueType.BOOL: "?",
-    GGUFValueType.UINT64: "Q",
-    GGUFValueType.INT64: "q",
-    GGUFValueType.FLOAT64: "d",
-}
+    GGUFValueType.UINT8: "B", GGUFValueType.INT8: "b", GGUFValueType.UINT16: "H", GGUFValueType.INT16: "h",
+    GGUFValueType.UINT32: "I", GGUFValueType.INT32: "i", GGUFValueType.UINT64: "Q", GGUFValueType.INT64: "q",
+    GGUFValueType.FLOAT32: "f", GGUFValueType.FLOAT64: "d", GGUFValueType.BOOL: "?",
+}  # fmt: skip
 """`struct` formats."""
 _TYPES: dict[str, type] = {
-    "general.architecture": str,
-    "general.type": str,
-    "general.alignment": int,
-    "split.count": int,
-    "tokenizer.chat_template": str,
-    "tokenizer.ggml.add_bos_token": bool,
-    "tokenizer.ggml.add_space_prefix": bool,
-    "tokenizer.ggml.bos_token_id": int,
-    "tokenizer.ggml.merges": int,
-    "tokenizer.ggml.model": str,
-    "tokenizer.ggml.pre": str,
-    "tokenizer.ggml.tokens": int,
+    **dict.fromkeys(("general.architecture", "general.type", "tokenizer.chat_template"), str),
+    **dict.fromkeys(("tokenizer.ggml.model", "tokenizer.ggml.pre"), str),
+    **dict.fromkeys(("tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_space_prefix"), bool),
+    **dict.fromkeys(("tokenizer.ggml.bos_token_id", "tokenizer.ggml.merges", "tokenizer.ggml.tokens"), int),
+    **dict.fromkeys(("general.alignment", "split.count"), int),
 }
 """Types of the keys that judgelm reads. A list of texts is replaced by its length."""
-_MODEL_TYPES: dict[str, type] = {
-    "block_count": int,
-    "embedding_length": int,
-    "rope.scaling.type": str,
-    "vocab_size": int,
-}
+_MODEL_TYPES = {"block_count": int, "embedding_length": int, "rope.scaling.type": str, "vocab_size": int}
 """Types of the keys that begin with the architecture."""
 
 
@@ -100,10 +80,9 @@ class GgufFile:
     @property
     def dtype(self) -> str | None:
         """Format of the weights, ignoring float32 norms; None if quantised."""
-        halves = {GGMLQuantizationType.BF16: "bfloat16", GGMLQuantizationType.F16: "float16"}
-        return {frozenset(): "float32", **{frozenset({kind}): name for kind, name in halves.items()}}.get(
-            frozenset({tensor.kind for tensor in self.tensors} - {GGMLQuantizationType.F32})
-        )
+        kinds = {tensor.kind for tensor in self.tensors} - {GGMLQuantizationType.F32}
+        names = {GGMLQuantizationType.BF16: "bfloat16", GGMLQuantizationType.F16: "float16"}
+        return "float32" if not kinds else names.get(kinds.pop()) if len(kinds) == 1 else None
 
 
 def find_file(model: str, revision: str | None = None) -> Path:

@@ -11,9 +11,9 @@ import sys
 import time
 import types
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from vllm import EngineArgs, PoolingParams, RequestOutput, SamplingParams
@@ -40,11 +40,40 @@ _CONTEXT = UsageContext.LLM_CLASS
 """vLLM chooses the tokens per step by this: as for its offline `LLM` class, not as for a server."""
 
 
+VllmSampling: TypeAlias = SamplingParams | PoolingParams
+
+
 class PromptRefusedError(Exception):
     """vLLM rejects a request."""
 
 
-class InProcessBackend:
+class _Backend:
+    _engine: Any
+
+    def _call(self, result: Any) -> Any:
+        return result
+
+    @property
+    def config(self) -> VllmConfig:
+        """The configuration as resolved by vLLM."""
+        config: VllmConfig = self._engine.vllm_config
+        return config
+
+    def load_adapter(self, adapter: LoRARequest) -> None:
+        """Load an adapter before its first request."""
+        self._call(self._engine.add_lora(adapter))
+
+    def unload_adapter(self, adapter: LoRARequest) -> None:
+        """Free an adapter."""
+        self._call(self._engine.remove_lora(adapter.lora_int_id))
+
+    def call_workers(self, method: str) -> list[Any]:
+        """Call a method of each worker."""
+        results: list[Any] = self._call(self._engine.collective_rpc(method))
+        return results
+
+
+class InProcessBackend(_Backend):
     """vLLM's engine in this thread. Two would share torch's process groups."""
 
     _loaded = False
@@ -56,14 +85,7 @@ class InProcessBackend:
             self._engine = LLMEngine.from_engine_args(arguments, usage_context=_CONTEXT)
         InProcessBackend._loaded = True
 
-    @property
-    def config(self) -> VllmConfig:
-        """The configuration as resolved by vLLM."""
-        return self._engine.vllm_config
-
-    def add(
-        self, key: str, prompt: TokensPrompt, sampling: SamplingParams | PoolingParams, adapter: LoRARequest | None
-    ) -> None:
+    def add(self, key: str, prompt: TokensPrompt, sampling: VllmSampling, adapter: LoRARequest | None) -> None:
         """Submit a prompt."""
         try:
             self._engine.add_request(key, prompt, sampling, lora_request=adapter)
@@ -86,19 +108,6 @@ class InProcessBackend:
         """Drop prompts."""
         self._engine.abort_request(list(keys))
 
-    def load_adapter(self, adapter: LoRARequest) -> None:
-        """Load an adapter before its first request."""
-        self._engine.add_lora(adapter)
-
-    def unload_adapter(self, adapter: LoRARequest) -> None:
-        """Free an adapter."""
-        self._engine.remove_lora(adapter.lora_int_id)
-
-    def call_workers(self, method: str) -> list[Any]:
-        """Call a method of each worker."""
-        results: list[Any] = self._engine.collective_rpc(method)
-        return results
-
     def close(self) -> None:
         """Free the model and allow another engine."""
         self._engine.engine_core.shutdown()
@@ -107,7 +116,7 @@ class InProcessBackend:
         InProcessBackend._loaded = False
 
 
-class AsyncBackend:
+class AsyncBackend(_Backend):
     """vLLM's asynchronous engine, in a thread and worker processes."""
 
     def __init__(self, arguments: EngineArgs) -> None:
@@ -116,26 +125,22 @@ class AsyncBackend:
         self._in_flight: set[str] = set()
         try:
             with quiet_start(arguments.model, multiprocessing=True), logged_stages(device_count(arguments)):
-                self._engine: AsyncLLM = self._loop.run(_start(arguments), _START_TIMEOUT_S)
+                self._engine = self._call(_start(arguments))
         except BaseException:
             self._loop.close(timeout_s=_CLOSE_TIMEOUT_S)
             raise
 
-    @property
-    def config(self) -> VllmConfig:
-        """The configuration as resolved by vLLM."""
-        return self._engine.vllm_config
+    def _call(self, result: Coroutine[Any, Any, Any]) -> Any:
+        return self._loop.run(result, _START_TIMEOUT_S)
 
-    def add(
-        self, key: str, prompt: TokensPrompt, sampling: SamplingParams | PoolingParams, adapter: LoRARequest | None
-    ) -> None:
+    def add(self, key: str, prompt: TokensPrompt, sampling: VllmSampling, adapter: LoRARequest | None) -> None:
         """Submit a prompt; `collect` returns a rejection."""
         self._in_flight.add(key)
         # errors are EngineDeadError, or the model's
         self._loop.start(key, self._generate(key, prompt, sampling, adapter), self._outputs.put)
 
     async def _generate(
-        self, key: str, prompt: TokensPrompt, sampling: SamplingParams | PoolingParams, adapter: LoRARequest | None
+        self, key: str, prompt: TokensPrompt, sampling: VllmSampling, adapter: LoRARequest | None
     ) -> None:
         try:
             answer = self._engine.encode if isinstance(sampling, PoolingParams) else self._engine.generate
@@ -168,19 +173,6 @@ class AsyncBackend:
         for key in self._in_flight.intersection(keys):
             self._in_flight.remove(key)
             self._loop.cancel(key)
-
-    def load_adapter(self, adapter: LoRARequest) -> None:
-        """Load an adapter in every worker."""
-        self._loop.run(self._engine.add_lora(adapter), _START_TIMEOUT_S)
-
-    def unload_adapter(self, adapter: LoRARequest) -> None:
-        """Free an adapter in every worker."""
-        self._loop.run(self._engine.remove_lora(adapter.lora_int_id), _START_TIMEOUT_S)
-
-    def call_workers(self, method: str) -> list[Any]:
-        """Call a method of each worker."""
-        results: list[Any] = self._loop.run(self._engine.collective_rpc(method), _START_TIMEOUT_S)
-        return results
 
     def close(self) -> None:
         """End the worker processes, then the thread."""

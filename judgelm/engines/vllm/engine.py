@@ -37,7 +37,7 @@ from judgelm.engines.vllm.arguments import (
     has_vision,
     resolved_args,
 )
-from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, PromptRefusedError
+from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, PromptRefusedError, VllmSampling
 from judgelm.errors import ConfigError, EngineError, ModelError, first_line
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, FinishReason, Request, Sampling
@@ -245,11 +245,7 @@ class VllmEngine:
             "quantization": arguments.quantization,
             "engine_args": self._settled,
             **self.thinking.described(),
-            "versions": {
-                "vllm": vllm.__version__,
-                "torch": torch.__version__,
-                "transformers": transformers.__version__,
-            },
+            "versions": {module.__name__: module.__version__ for module in (vllm, torch, transformers)},
             **({"head": "reward"} if self.gives_rewards else {}),
         }
 
@@ -281,7 +277,7 @@ class VllmEngine:
             raise EngineError(f"{finding}{MAX_LOGPROB_TOKEN_IDS}); {way_out}")
         return CandidateSearch(tree, self.followed_mass)
 
-    def _add(self, state: RequestState, node: int, sampling: SamplingParams | PoolingParams) -> None:
+    def _add(self, state: RequestState, node: int, sampling: VllmSampling) -> None:
         """Let vLLM continue from a node of the tree; the root is the prompt's end."""
         vllm_id = str(next(self._serial))
         self._by_vllm_id[vllm_id] = state
@@ -394,7 +390,7 @@ class VllmRewardEngine(VllmEngine):
         self._pad_id = load_config(base, options).get_text_config().pad_token_id
         super().__init__(replace(options, engine_args={"runner": "pooling", **options.engine_args}))
 
-    def _add(self, state: RequestState, node: int, sampling: SamplingParams | PoolingParams) -> None:
+    def _add(self, state: RequestState, node: int, sampling: VllmSampling) -> None:
         while len(state.tokenized.ids) > 1 and state.tokenized.ids[-1] == self._pad_id:
             state.tokenized = replace(state.tokenized, ids=state.tokenized.ids[:-1])
         super()._add(state, node, PoolingParams(task="classify", use_activation=False))
