@@ -51,7 +51,7 @@ def engine_args(
 ) -> EngineArgs:
     """Build vLLM's arguments; the user's `engine_args` override every default.
 
-    docs/judging.md lists the defaults and reasons.
+    docs/engines.md lists the defaults and reasons.
     """
     _check_names(options)
     _check_weights(base, options)
