@@ -15,7 +15,7 @@ def steps(*places):
 
 
 def probabilities(tree):
-    return [pytest.approx(math.exp(one), abs=1e-9) for one in tree.logprobs()]
+    return [pytest.approx(math.exp(logprob), abs=1e-9) for logprob in tree.logprobs()]
 
 
 def test_a_reply_gives_the_candidates_along_its_path():
@@ -93,11 +93,11 @@ def test_what_is_unknown_is_borrowed_from_the_path_of_the_reply():
     )
     while tree.borrow():
         pass
-    found = {name: math.exp(value) for name, value in zip(tree._candidates, tree.logprobs(), strict=True)}
-    assert found["8 7\n"] == pytest.approx(0.5 * 0.4)
-    assert found["7 6\n"] == pytest.approx(0.4 * 0.6)
-    assert found["9 7\n"] == pytest.approx(0.1 * 0.4)
-    assert sum(found.values()) == pytest.approx(1.0)
+    shares = {name: math.exp(value) for name, value in zip(tree._candidates, tree.logprobs(), strict=True)}
+    assert shares["8 7\n"] == pytest.approx(0.5 * 0.4)
+    assert shares["7 6\n"] == pytest.approx(0.4 * 0.6)
+    assert shares["9 7\n"] == pytest.approx(0.1 * 0.4)
+    assert sum(shares.values()) == pytest.approx(1.0)
 
 
 def test_what_has_nothing_alike_stays_unknown():
@@ -117,8 +117,8 @@ def test_little_is_left_alone_and_credited_to_what_it_is_already():
 
 
 def test_frequencies_count_the_longest_candidate():
-    found = frequencies(["8 1", "8 10", "9"], ["8 1\n", "8 10", "8 10", "x"])
-    assert found == (math.log(0.25), math.log(0.5), -math.inf)
+    logprobs = frequencies(["8 1", "8 10", "9"], ["8 1\n", "8 10", "8 10", "x"])
+    assert logprobs == (math.log(0.25), math.log(0.5), -math.inf)
 
 
 @given(
@@ -132,9 +132,9 @@ def test_no_probability_is_made_or_lost(candidates, weights):
         if not needed:
             break
         total = sum(weights[number % 8])
-        tops = {piece: one / total for piece, one in zip(("1", "2", " ", "\n"), weights[number % 8], strict=True)}
+        tops = {piece: weight / total for piece, weight in zip(("1", "2", " ", "\n"), weights[number % 8], strict=True)}
         tree.follow(needed[0], "1", steps(("1", tops)))
     assert tree.needed() == []
-    found = [math.exp(one) for one in tree.logprobs()]
-    assert all(0 <= one <= 1 + 1e-9 for one in found)
-    assert sum(found) <= 1 + 1e-9
+    shares = [math.exp(logprob) for logprob in tree.logprobs()]
+    assert all(0 <= share <= 1 + 1e-9 for share in shares)
+    assert sum(shares) <= 1 + 1e-9

@@ -109,9 +109,9 @@ def test_a_reply_without_end_says_so(engine):
 
 def test_n_greedy_replies_are_alike(engine):
     [three] = run(engine, requests_of(1, n=3)).values()
-    [one] = run(engine, requests_of(1)).values()
-    assert three.texts == one.texts * 3
-    assert three.completion_tokens == 3 * one.completion_tokens
+    [single] = run(engine, requests_of(1)).values()
+    assert three.texts == single.texts * 3
+    assert three.completion_tokens == 3 * single.completion_tokens
 
 
 def test_an_aborted_request_never_comes_back(engine):
@@ -192,10 +192,8 @@ def test_collect_with_nothing_in_hand_is_empty(engine):
 
 def test_candidates_share_the_probability(engine):
     lines = tuple(f"{first} {second}" for first in range(1, 11) for second in range(1, 11))
-    requests = [
-        Request(key=one.key, prompt=one.prompt, sampling=one.sampling, candidates=lines) for one in requests_of()
-    ]
-    done, plain = run(engine, requests), run(engine, requests_of())
+    done = run(engine, [replace(request, candidates=lines) for request in requests_of()])
+    plain = run(engine, requests_of())
     for key, completion in done.items():
         assert completion.texts == plain[key].texts, "asking for probabilities changed the reply"
         assert completion.candidate_logprobs is not None
@@ -276,8 +274,8 @@ def test_a_reply_that_goes_on_says_what_it_would_have_said(engine):
         reserve=24,
     )
     for key, completion in on.items():
-        said = f"{lines[key].texts[0]}\n{completion.texts[0]}"
-        assert said.startswith(whole[key].texts[0])
+        reply = f"{lines[key].texts[0]}\n{completion.texts[0]}"
+        assert reply.startswith(whole[key].texts[0])
         assert completion.prompt_tokens > lines[key].prompt_tokens
 
 

@@ -27,24 +27,25 @@ def judged(device, model, **options):
     """Thirty pairs of word counts, both orders, with P(first better)."""
     engine = engine_on(device, model, **options)
     mode = Pairwise(template=TEMPLATE, both_orders=True, distribution=True)
-    found = {one.sample_id: one for one in judge([word_sample(seed) for seed in range(30)], mode, engine)}
+    samples = [word_sample(seed) for seed in range(30)]
+    judgments = {judgment.sample_id: judgment for judgment in judge(samples, mode, engine)}
     engine.close()
-    assert all(one.failure is None for one in found.values())
-    return found
+    assert all(judgment.failure is None for judgment in judgments.values())
+    return judgments
 
 
 def test_both_orders_and_probabilities_in_float32_are_the_cpus(device, tiny_judge):
     on_cpu, on_device = (judged(place, tiny_judge, dtype="float32") for place in ("cpu", device))
     for name, expected in on_cpu.items():
-        assert [one.text for one in on_device[name].shown] == [one.text for one in expected.shown]
+        assert [reply.text for reply in on_device[name].shown] == [reply.text for reply in expected.shown]
         assert on_device[name].probability == pytest.approx(expected.probability, abs=1e-3)
 
 
 def test_bfloat16_keeps_nearly_all_verdicts_of_float32(device, tiny_judge):
     full, half = (judged(device, tiny_judge, dtype=dtype) for dtype in ("float32", "bfloat16"))
-    apart = [abs(half[name].probability - one.probability) for name, one in full.items()]
+    apart = [abs(half[name].probability - judgment.probability) for name, judgment in full.items()]
     # 8 bits of mantissa: some near-ties fall the other way, and a probability moves by some hundredths
-    assert sum(half[name].verdict == one.verdict for name, one in full.items()) >= 24
+    assert sum(half[name].verdict == judgment.verdict for name, judgment in full.items()) >= 24
     assert sum(apart) / len(apart) < 0.1
 
 
@@ -52,5 +53,5 @@ def test_an_adapter_runs_in_bfloat16(device, tiny_judge, tmp_path):
     adapter = make_adapter(tiny_judge, tmp_path / "adapter", seed=1)
     plain = run(engine_on(device, tiny_judge, dtype="bfloat16"), requests(8))
     adapted = run(engine_on(device, tiny_judge, dtype="bfloat16", adapter=str(adapter)), requests(8))
-    assert {one.finish_reasons for one in adapted.values()} <= {("stop",), ("length",)}
+    assert {completion.finish_reasons for completion in adapted.values()} <= {("stop",), ("length",)}
     assert [adapted[key].texts for key in adapted] != [plain[key].texts for key in adapted]

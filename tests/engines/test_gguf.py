@@ -234,8 +234,8 @@ def test_an_adapter_finds_a_gguf_base_by_its_path(tiny_gguf, tiny_model, tmp_pat
     adapter = make_adapter(tiny_model, tmp_path / "adapter", seed=1)
     path = adapter / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": str(tiny_gguf)}))
-    base, found = split_adapter(EngineOptions(model=str(adapter)))
-    assert (gguf_record(base).file, found) == ("tiny.gguf", str(adapter))
+    base, adapter_name = split_adapter(EngineOptions(model=str(adapter)))
+    assert (gguf_record(base).file, adapter_name) == ("tiny.gguf", str(adapter))
     assert split_adapter(EngineOptions(model=str(tiny_gguf), adapter="x")) == (base, "x")
 
 
@@ -303,10 +303,10 @@ def test_no_space_before_the_first_word_where_the_file_says_so(converted):
 def test_text_is_split_as_the_file_says(converted):
     text = "a\n\n1"  # GPT-2 splits the last newline from the first where a digit follows
     pieces = {"gpt-2": ["a", *"ĊĊ1"], "smollm": ["a", "ĊĊ", "1"], "martian": ["a", *"ĊĊ1"]}
-    said = {"gpt-2": [], "smollm": ["text split as smollm: single digits"]}
-    said["martian"] = ["text split as GPT-2, because transformers does not know martian: some tokens may differ"]
+    splitting = {"gpt-2": [], "smollm": ["text split as smollm: single digits"]}
+    splitting["martian"] = ["text split as GPT-2, because transformers does not know martian: some tokens may differ"]
     for name, expected in pieces.items():
         tokenizer, repairs = converted("gpt2", **{SPLIT: name})
-        found = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)
-        assert ([piece for piece, _ in found], repairs) == (expected, said[name])
+        split = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)
+        assert ([piece for piece, _ in split], repairs) == (expected, splitting[name])
         assert tokenizer.chat_template is None

@@ -77,9 +77,10 @@ def plain_text(request):
 
 def test_replies_are_those_of_transformers_itself(engine, judge, pictures):
     requests = mixed(pictures)
-    own = replies_of_transformers(judge, [(plain_text(one), one.prompt.images) for one in requests], max_tokens=6)
-    found = run(engine, requests)
-    assert [found[one.key].texts[0] for one in requests] == own
+    inputs = [(plain_text(request), request.prompt.images) for request in requests]
+    own = replies_of_transformers(judge, inputs, max_tokens=6)
+    completions = run(engine, requests)
+    assert [completions[request.key].texts[0] for request in requests] == own
 
 
 def test_a_reply_goes_on_from_its_own_image(engine, pictures):
@@ -89,11 +90,11 @@ def test_a_reply_goes_on_from_its_own_image(engine, pictures):
         request_of(key, [picture], prefill=begun[key].texts[0][:1] + " 7\n")
         for key, picture in zip("ab", pictures, strict=False)
     ]
-    found = run(engine, going_on)
+    completions = run(engine, going_on)
     assert engine.stats()["reused_prompt_tokens"] > before
     for request in going_on:
         fresh = load_engine("transformers", EngineOptions(model=engine.describe()["model"]["path"]))
-        assert run(fresh, [request])[request.key].texts == found[request.key].texts
+        assert run(fresh, [request])[request.key].texts == completions[request.key].texts
         fresh.close()
 
 
@@ -105,10 +106,10 @@ def test_a_data_url_is_the_file(engine, pictures):
 
 
 def test_an_image_that_is_not_there_fails_its_request_alone(engine, pictures):
-    found = run(engine, [request_of("bad", ["nowhere.png"]), request_of("good", pictures[:1])])
-    assert found["bad"].finish_reasons == ("error",)
-    assert found["bad"].error == "image nowhere.png: cannot read: No such file or directory; check the path"
-    assert found["good"].texts
+    completions = run(engine, [request_of("bad", ["nowhere.png"]), request_of("good", pictures[:1])])
+    assert completions["bad"].finish_reasons == ("error",)
+    assert completions["bad"].error == "image nowhere.png: cannot read: No such file or directory; check the path"
+    assert completions["good"].texts
 
 
 def test_text_cannot_become_an_image(engine, pictures):
@@ -147,8 +148,8 @@ def test_a_chat_template_of_texts_alone_is_given_texts(judge, pictures, tmp_path
     as_chat, as_text = request_of("1", [], chat=True), request_of("2", [])
     last = Span(" so", "template")
     as_text = replace(as_text, prompt=replace(as_text.prompt, spans=(*as_text.prompt.spans, last)))
-    found = run(engine, [as_chat, as_text])
-    assert found["1"].texts == found["2"].texts
+    completions = run(engine, [as_chat, as_text])
+    assert completions["1"].texts == completions["2"].texts
     with pytest.raises(ConfigError, match="takes only text"):
         engine.submit([request_of("1", pictures[:1], chat=True)])
     engine.close()

@@ -60,10 +60,10 @@ def test_prompts_have_the_ids_of_sentencepiece_behind_one_bos(tokenizer, saved, 
 
 
 def test_special_tokens_and_window_are_those_of_the_folder(tokenizer, saved):
-    for found in (tokenizer, saved):
-        assert (found.bos_token_id, found.eos_token_id, found.unk_token_id, found.pad_token) == (1, 2, 0, "<unk>")
-        assert (found.model_max_length, found.padding_side) == (2048, "right")
-        assert found.decode(found("naïve 🙂 10 8\n")["input_ids"], skip_special_tokens=True) == "naïve 🙂 10 8\n"
+    for loaded in (tokenizer, saved):
+        assert (loaded.bos_token_id, loaded.eos_token_id, loaded.unk_token_id, loaded.pad_token) == (1, 2, 0, "<unk>")
+        assert (loaded.model_max_length, loaded.padding_side) == (2048, "right")
+        assert loaded.decode(loaded("naïve 🙂 10 8\n")["input_ids"], skip_special_tokens=True) == "naïve 🙂 10 8\n"
 
 
 @pytest.mark.parametrize(

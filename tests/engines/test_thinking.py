@@ -54,10 +54,10 @@ def test_the_card_says_whether_to_think_and_the_user_goes_first(thinker):
     template = get_template("judgelm-chat")
     write_card(thinker, Card(template=template.id, template_sha=template.sha, thinking="on"))
     for options, asked in (({}, "on"), ({"thinking": "off"}, "off")):
-        with Judge(str(thinker), engine="transformers", **options) as one:
-            assert one.engine.thinking.mode == asked
+        with Judge(str(thinker), engine="transformers", **options) as loaded:
+            assert loaded.engine.thinking.mode == asked
             # thinking has half of the window at most
-            assert one.engine.thinking.max_tokens == min(4096, one.engine.describe()["window"] // 2)
+            assert loaded.engine.thinking.max_tokens == min(4096, loaded.engine.describe()["window"] // 2)
 
 
 def test_no_room_for_thinking_is_refused():

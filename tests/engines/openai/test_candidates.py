@@ -28,7 +28,7 @@ def scored(engine, candidates=CANDIDATES, **sampling):
     settings = {"max_tokens": 6, "stop": ("\n",)} | sampling
     request = Request(key="1", prompt=prompt_of("x"), sampling=Sampling(**settings), candidates=candidates)
     [done] = run(engine, [request]).values()
-    return [math.exp(one) for one in done.candidate_logprobs], done.approximation, done
+    return [math.exp(logprob) for logprob in done.candidate_logprobs], done.approximation, done
 
 
 @pytest.mark.parametrize("tokenizer", [True, False])
@@ -41,10 +41,10 @@ def test_over_completions_they_are_the_local_engines(tiny_judge, tokenizer):
     expected = run(load_engine("transformers", EngineOptions(model=str(tiny_judge))), requests)
     arguments = {"tokenizer": str(tiny_judge)} if tokenizer else {}
     with endpoint(TinyBackend(tiny_judge)) as server, client(server, **arguments) as engine:
-        found = run(engine, requests)
-    for key, one in found.items():
-        assert (one.texts, one.approximation) == (expected[key].texts, "")
-        ours, local = (list(map(math.exp, done.candidate_logprobs)) for done in (one, expected[key]))
+        completions = run(engine, requests)
+    for key, completion in completions.items():
+        assert (completion.texts, completion.approximation) == (expected[key].texts, "")
+        ours, local = (list(map(math.exp, done.candidate_logprobs)) for done in (completion, expected[key]))
         assert sum(local) > 0.8, "the judge writes score lines"
         assert [a for a in ours if a > 0] == pytest.approx(
             [b for a, b in zip(ours, local, strict=True) if a > 0], abs=1e-3
@@ -55,8 +55,8 @@ def test_over_completions_they_are_the_local_engines(tiny_judge, tokenizer):
 def test_over_completions_other_beginnings_are_asked_for():
     with endpoint(ScriptedBackend(SCRIPT)) as server, client(server) as engine:
         before = len(server.bodies)
-        found, approximation, done = scored(engine)
-        assert found == pytest.approx(EXACT)
+        shares, approximation, done = scored(engine)
+        assert shares == pytest.approx(EXACT)
         assert approximation == ""
         assert done.texts == ("8 6",)
         assert done.completion_tokens == 3, "those of the reply alone"
@@ -69,8 +69,8 @@ def test_what_is_negligible_is_not_asked_for():
     script = SCRIPT | {"": {"8": 0.99, "7": 0.008, "9": 0.002}}
     with endpoint(ScriptedBackend(script)) as server, client(server) as engine:
         before = len(server.bodies)
-        found, approximation, _ = scored(engine)
-        assert found == pytest.approx([0.99 * 0.6, 0.99 * 0.4, 0, 0, 0, 0])
+        shares, approximation, _ = scored(engine)
+        assert shares == pytest.approx([0.99 * 0.6, 0.99 * 0.4, 0, 0, 0, 0])
         assert approximation == ""
         assert len(server.bodies) == before + 1
 
@@ -78,9 +78,9 @@ def test_what_is_negligible_is_not_asked_for():
 def test_over_chat_they_are_taken_from_the_replys_path_and_it_says_so():
     with endpoint(ScriptedBackend(SCRIPT)) as server, client(server, api="chat") as engine:
         before = len(server.bodies)
-        found, approximation, _ = scored(engine)
+        shares, approximation, _ = scored(engine)
         # behind 7 and 9 as behind 8: 0.6 and 0.4
-        assert found == pytest.approx([0.3, 0.2, 0.24, 0.16, 0.06, 0.04])
+        assert shares == pytest.approx([0.3, 0.2, 0.24, 0.16, 0.06, 0.04])
         assert approximation.startswith("0.50 of the probability is on other beginnings")
         assert len(server.bodies) == before + 1
 
@@ -97,8 +97,8 @@ def test_either_form_of_logprobs_is_read(api):
 def test_tokens_below_the_listed_ones_are_mentioned():
     script = {"": {str(i): 0.1 for i in range(10)}}
     with endpoint(ScriptedBackend(script), most_logprobs=5) as server, client(server) as engine:
-        found, approximation, _ = scored(engine, ("0", "9"))
-        assert found == pytest.approx([0.1, 0.0])
+        shares, approximation, _ = scored(engine, ("0", "9"))
+        assert shares == pytest.approx([0.1, 0.0])
         # 9 has at most as much as the least likely of the five that are listed
         assert (
             approximation
@@ -118,12 +118,12 @@ def test_without_logprobs_replies_are_counted(api, switches, ignores_n):
         endpoint(ScriptedBackend(SCRIPT), ignores_n=ignores_n, **switches) as server,
         client(server, api=api, candidate_samples=64) as engine,
     ):
-        found, approximation, done = scored(engine, seed=3)
+        shares, approximation, done = scored(engine, seed=3)
         assert approximation == "frequencies of 64 sampled replies"
         assert done.texts == ("8 6",)
-        assert sum(found) == pytest.approx(1)
-        assert all(one * 64 == pytest.approx(round(one * 64)) for one in found)
-        assert found == pytest.approx(EXACT, abs=0.2)  # 3 standard deviations of a share of 0.36 among 64 are 0.18
+        assert sum(shares) == pytest.approx(1)
+        assert all(share * 64 == pytest.approx(round(share * 64)) for share in shares)
+        assert shares == pytest.approx(EXACT, abs=0.2)  # 3 standard deviations of a share of 0.36 among 64 are 0.18
 
 
 class Thinking(ScriptedBackend):
@@ -137,6 +137,6 @@ class Thinking(ScriptedBackend):
 
 def test_logprobs_of_thoughts_are_not_taken_for_the_replys():
     with endpoint(Thinking(SCRIPT)) as server, client(server, api="chat") as engine:
-        found, approximation, _ = scored(engine)
+        shares, approximation, _ = scored(engine)
         assert approximation == "frequencies of 16 sampled replies"
-        assert sum(found) == pytest.approx(1)
+        assert sum(shares) == pytest.approx(1)

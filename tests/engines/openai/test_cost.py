@@ -90,8 +90,8 @@ def test_what_never_reached_the_server_costs_nothing():
         engine.submit(requests_of(4))
         assert engine.collect(0.1) == []
         server.start()
-        done = [one for _ in range(40) for one in engine.collect(0.1)]
-        assert {one.texts for one in done} == {("8 6",)}
+        done = [completion for _ in range(40) for completion in engine.collect(0.1)]
+        assert {completion.texts for completion in done} == {("8 6",)}
         assert engine.stats()["retries"]["connection"] >= 4
         assert engine.stats()["replies_of_unknown_cost"] == 0
 
@@ -103,14 +103,14 @@ def test_a_cap_is_never_passed_and_used_as_far_as_it_goes(concurrency):
         client(server, **PRICES, max_cost_usd=40.0, concurrency=concurrency) as engine,
     ):
         done = run(engine, requests_of(60))
-        judged = [one for one in done.values() if one.texts == ("8 6",)]
-        failed = [one for one in done.values() if one.finish_reasons == ("error",)]
+        judged = [completion for completion in done.values() if completion.texts == ("8 6",)]
+        failed = [completion for completion in done.values() if completion.finish_reasons == ("error",)]
         assert len(judged) + len(failed) == 60
         # a request is sent only with 6 dollars left, and then takes 3: it ends with 3 to 6 left
         assert 34 < server.backend.dollars <= 37
         assert engine.stats()["cost_usd_at_most"] < 40
         assert server.counts["at_once"] <= max(1, 40 // 6), "those under way are reserved at their worst"
-        assert {one.error[:10] for one in failed} == {"not sent: "}
+        assert {completion.error[:10] for completion in failed} == {"not sent: "}
 
 
 def test_the_message_says_what_was_spent_the_cap_and_the_way_out():
@@ -133,7 +133,7 @@ def test_a_cap_holds_when_replies_are_lost(fault):
         done = run(engine, requests_of(20))
         assert engine.stats()["cost_usd_at_most"] <= 60
         assert server.backend.dollars <= 60
-        assert any(one.finish_reasons == ("error",) for one in done.values())
+        assert any(completion.finish_reasons == ("error",) for completion in done.values())
 
 
 def test_an_aborted_request_is_counted_at_its_worst():

@@ -51,9 +51,9 @@ def local(tiny_model):
 @pytest.mark.parametrize("tokenizer", [True, False])
 def test_over_completions_replies_are_the_local_engines(backend, tiny_model, local, tokenizer):
     with endpoint(backend) as server, client(server, **({"tokenizer": str(tiny_model)} if tokenizer else {})) as engine:
-        found, expected = run(engine, varied()), run(local, varied())
+        completions, expected = run(engine, varied()), run(local, varied())
         assert isinstance(server.bodies[-1]["prompt"], list if tokenizer else str)
-    assert found == expected  # texts, reasons, token counts and all
+    assert completions == expected  # texts, reasons, token counts and all
 
 
 def test_a_server_that_ignores_n_and_stop_changes_nothing(backend):
@@ -79,7 +79,7 @@ def test_where_only_chat_will_do_messages_are_sent(switches, prompt, roles):
     with endpoint(ScriptedBackend(marker=prompt.spans[-1].text[-4:]), **switches) as server, client(server) as engine:
         assert answer(engine, prompt=prompt, stop=("\n",)).texts == ("8 6",)
         messages = server.bodies[-1]["messages"]
-        assert [one["role"] for one in messages] == roles
+        assert [message["role"] for message in messages] == roles
         assert messages[-1]["content"].endswith(prompt.spans[-1].text)
 
 
@@ -242,6 +242,6 @@ def test_images_that_cannot_be_sent_are_refused_or_fail_alone(picture):
     with endpoint() as server, client(server, api="completions") as engine, refused:
         engine.submit([request_with([picture])])
     with endpoint() as server, client(server) as engine:
-        found = run(engine, [replace(request_with(["gone.png"]), key="bad"), request_with([picture])])
-        assert (found["bad"].finish_reasons, found["1"].texts) == (("error",), ("8 6\n",))
-        assert "image gone.png: cannot read" in found["bad"].error
+        completions = run(engine, [replace(request_with(["gone.png"]), key="bad"), request_with([picture])])
+        assert (completions["bad"].finish_reasons, completions["1"].texts) == (("error",), ("8 6\n",))
+        assert "image gone.png: cannot read" in completions["bad"].error

@@ -21,8 +21,8 @@ MODE = Pairwise(template="judgelm-compact")
 
 
 def assert_all_judged(judgments):
-    assert sorted(one.sample_id for one in judgments) == sorted(one.id for one in SAMPLES)
-    assert {one.scores for one in judgments} == {(8.0, 6.0)}
+    assert sorted(judgment.sample_id for judgment in judgments) == sorted(sample.id for sample in SAMPLES)
+    assert {judgment.scores for judgment in judgments} == {(8.0, 6.0)}
 
 
 MENDABLE = {
@@ -49,7 +49,7 @@ def test_what_a_later_try_mends_is_tried_again(fault, api):
     with endpoint(retry_after="0.01") as server, client(server, api=api) as engine:
         server.misbehave(first(2, fault))
         done = ask_all(engine, "x", "y")
-        assert {one.texts for one in done.values()} == {("8 6",)}
+        assert {completion.texts for completion in done.values()} == {("8 6",)}
         assert engine.stats()["retries"] == {MENDABLE[fault]: 2}
 
 
@@ -120,7 +120,7 @@ def test_a_request_that_always_fails_fails_alone(others):
         done = ask_all(engine, "poison", *(str(i) for i in range(20)))
         assert done["poison"].finish_reasons == ("error",)
         assert "HTTP 500: HTTP 500 on purpose, 3 tries in" in done["poison"].error
-        assert sum(one.texts == ("8 6",) for one in done.values()) == (0 if others else 20)
+        assert sum(completion.texts == ("8 6",) for completion in done.values()) == (0 if others else 20)
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_a_server_that_is_back_is_found_out_by_one_request(monkeypatch):
 
 
 def test_a_fault_of_one_request_is_tried_at_the_other_server():
-    with endpoint() as one, endpoint() as other, client(one, other, retries=0) as engine:
-        one.misbehave(first(1, "500"))
+    with endpoint() as faulty, endpoint() as other, client(faulty, other, retries=0) as engine:
+        faulty.misbehave(first(1, "500"))
         assert ask_all(engine, "x")["x"].texts == ("8 6",)
 
 
@@ -203,22 +203,22 @@ def test_a_server_without_the_key_or_the_model_is_left_out_while_another_answers
     with endpoint() as good, endpoint() as bad, client(good, bad) as engine:
         bad.key = "secret"
         done = ask_all(engine, *(f"a{place}" for place in range(10)))
-        assert {one.texts for one in done.values()} == {("8 6",)}
+        assert {completion.texts for completion in done.values()} == {("8 6",)}
 
 
 def test_what_is_the_requests_own_fault_goes_to_no_other_server():
-    with endpoint() as one, endpoint() as other, client(one, other) as engine:
-        for server in (one, other):
+    with endpoint() as primary, endpoint() as secondary, client(primary, secondary) as engine:
+        for server in (primary, secondary):
             server.misbehave(lambda number, body: "400")
-        before = len(one.bodies) + len(other.bodies)
+        before = len(primary.bodies) + len(secondary.bodies)
         assert "400" in ask_all(engine, "x")["x"].error
-        assert len(one.bodies) + len(other.bodies) == before + 1
+        assert len(primary.bodies) + len(secondary.bodies) == before + 1
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_where_none_answers_requests_fail_or_the_run_stops(count):
-    with endpoint() as one, endpoint() as other:
-        servers = (one, other)[:count]
+    with endpoint() as primary, endpoint() as secondary:
+        servers = (primary, secondary)[:count]
         for when_down in ("fail", "stop"):
             engine = load(*servers, retries=1, when_down=when_down)
             for server in servers:
@@ -228,8 +228,8 @@ def test_where_none_answers_requests_fail_or_the_run_stops(count):
                     ask_all(engine, "x", "y")
             else:
                 done = ask_all(engine, "x", "y")
-                assert {one.finish_reasons for one in done.values()} == {("error",)}
-                assert all(one.error for one in done.values())
+                assert {completion.finish_reasons for completion in done.values()} == {("error",)}
+                assert all(completion.error for completion in done.values())
             for server in servers:
                 server.start()
             if when_down == "fail":
@@ -257,12 +257,12 @@ def test_of_servers_that_differ_only_what_all_have_is_used():
 
 
 def test_no_password_of_several_is_shown():
-    with endpoint() as one, endpoint(ScriptedBackend()) as other:
-        addresses = [server.base_url.replace("//", "//user:pass word@".replace(" ", "%20")) for server in (one, other)]
+    with endpoint() as primary, endpoint(ScriptedBackend()) as secondary:
+        addresses = [server.base_url.replace("//", "//user:pass%20word@") for server in (primary, secondary)]
         engine = load(*addresses)
         assert "pass" not in str(engine.describe())
-        one.kill()
-        other.kill()
+        primary.kill()
+        secondary.kill()
         with pytest.raises(EngineError) as failed:
             ask_all(engine, "x")
         assert "pass" not in str(failed.value)

@@ -229,5 +229,5 @@ def test_an_interrupt_ends_the_process_at_once_and_drops_what_was_sent():
         while server.at_once < 32:
             assert child.poll() is None
         child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=5)
-        assert (child.returncode, said) == (130, "")
+        _, errors = child.communicate(timeout=5)
+        assert (child.returncode, errors) == (130, "")

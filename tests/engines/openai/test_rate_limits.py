@@ -110,14 +110,6 @@ def test_rate_limits_that_add_up_to_more_than_the_patience_end_the_run():
             ask(engine)
 
 
-def test_a_larger_patience_waits():
-    with endpoint() as server, client(server, patience_s=0.01) as hasty, client(server, patience_s=60) as patient:
-        server.misbehave(lambda number, _: limited_by("try again in 50ms") if number <= 2 else None)
-        with pytest.raises(EngineError, match=r"longer than patience_s=0.01"):
-            ask(hasty)
-        assert ask(patient).texts == ("8 6",)
-
-
 def test_of_two_servers_the_other_answers_and_where_both_are_limited_the_run_ends_at_once():
     with endpoint() as limited, endpoint() as other, client(limited, other, backoff_s=60) as engine:
         limited.misbehave(lambda *_: limited_by("try again in 2h"))

@@ -51,8 +51,8 @@ def changing(**fields):
     ],
 )
 def test_an_error_with_status_200_is_the_status_that_it_means(body, status, message):
-    found = reported_error(body)
-    assert (found.status, found.message) == (status, f"{message} (sent with status 200)")
+    error = reported_error(body)
+    assert (error.status, error.message) == (status, f"{message} (sent with status 200)")
 
 
 def test_a_rate_limit_with_status_200_is_waited_for():
@@ -208,7 +208,7 @@ def test_a_server_that_queues_gets_fewer_at_once():
     # one at a time, 0.15 s each: of 24 at once, 20 would wait longer than 0.6 s, again and again
     with endpoint(places=1, delay_s=0.15) as server, client(server, timeout_s=0.6, concurrency=24, retries=4) as engine:
         done = run(engine, [request_of(str(i)) for i in range(24)])
-        assert {one.texts for one in done.values()} == {("8 6",)}
+        assert {completion.texts for completion in done.values()} == {("8 6",)}
         assert engine.stats()["concurrency"] <= 8
 
 
@@ -317,5 +317,5 @@ def test_few_logprobs_are_tried_before_none():
 
 
 def test_the_body_without_what_was_given_up():
-    found = without_unsupported(BODY, {"max_tokens", "stop", "continuation", "n", "temperature", "logprobs"})
-    assert found == {"model": "m", "messages": [], "max_completion_tokens": 8}
+    supported = without_unsupported(BODY, {"max_tokens", "stop", "continuation", "n", "temperature", "logprobs"})
+    assert supported == {"model": "m", "messages": [], "max_completion_tokens": 8}

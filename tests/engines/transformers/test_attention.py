@@ -18,10 +18,10 @@ def test_long_prompts_are_attended_as_by_one_causal_call(kv_heads):
     query = torch.randn(1, 4, sum(lengths), 16)
     key, value = (torch.randn(1, kv_heads, sum(lengths), 16) for _ in range(2))
     segments = [PromptSegment(KVCache(length), length) for length in lengths]
-    got, _ = packed_attention(SimpleNamespace(layer_idx=0), query, key, value, None, segments=segments)
+    packed, _ = packed_attention(SimpleNamespace(layer_idx=0), query, key, value, None, segments=segments)
     parts = zip(*(tensor.split(lengths, 2) for tensor in (query, key, value)), strict=True)
-    want = [F.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True).transpose(1, 2) for part in parts]
-    torch.testing.assert_close(got, torch.cat(want, 1), atol=2e-6, rtol=0)
+    expected = [F.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True) for part in parts]
+    torch.testing.assert_close(packed, torch.cat(expected, 2).transpose(1, 2), atol=2e-6, rtol=0)
 
 
 def kernel(query, key, value, query_ends, key_ends, max_q, max_k, *, scale, window_size, enable_gqa=True):
@@ -33,11 +33,11 @@ def kernel(query, key, value, query_ends, key_ends, max_q, max_k, *, scale, wind
         place = torch.arange(k1 - k0)[None]
         left, right = window_size
         seen = (place <= position + right) & ((left < 0) | (place >= position - left))
-        one = (
+        tensors = (
             tensor[start:end].transpose(0, 1)
             for tensor, start, end in ((query, q0, q1), (key, k0, k1), (value, k0, k1))
         )
-        parts.append(F.scaled_dot_product_attention(*one, attn_mask=seen, scale=scale, enable_gqa=enable_gqa))
+        parts.append(F.scaled_dot_product_attention(*tensors, attn_mask=seen, scale=scale, enable_gqa=enable_gqa))
     return torch.cat([part.transpose(0, 1) for part in parts])
 
 
@@ -60,12 +60,12 @@ def test_all_prompts_in_one_call_are_attended_as_one_by_one(window, cached):
     key, value = (torch.randn(1, 2, sum(lengths), 16) for _ in range(2))
     batch = PromptBatch(list(prompts()), kernel_for=lambda *arguments: kernel)
     alone = PromptBatch(list(prompts()), kernel_for=lambda *arguments: None)
-    got, want = (
+    together, separately = (
         packed_attention(
             SimpleNamespace(layer_idx=0), query, key, value, None, segments=[segment], sliding_window=window
         )[0]
         for segment in (batch, alone)
     )
-    torch.testing.assert_close(got, want, atol=2e-6, rtol=0)
-    for one, other in zip(batch.prompts, alone.prompts, strict=True):
-        torch.testing.assert_close(one.kv.layers()[0][0], other.kv.layers()[0][0])
+    torch.testing.assert_close(together, separately, atol=2e-6, rtol=0)
+    for first, second in zip(batch.prompts, alone.prompts, strict=True):
+        torch.testing.assert_close(first.kv.layers()[0][0], second.kv.layers()[0][0])

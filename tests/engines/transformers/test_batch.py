@@ -22,16 +22,17 @@ QUESTION = "what does the quick brown fox do when the lazy dog sleeps in the sun
 
 def requests_of(texts, **sampling):
     template = get_template("judgelm-compact")
-    found = []
+    requests = []
     for key, answers in texts.items():
         prompt = template.render(Sample(id=key, question=QUESTION, answers=answers), (0, 1), None)
-        found.append(Request(key=key, prompt=prompt, sampling=Sampling(max_tokens=6, **sampling), candidates=("8 6",)))
-    return found
+        settings = Sampling(max_tokens=6, **sampling)
+        requests.append(Request(key=key, prompt=prompt, sampling=settings, candidates=("8 6",)))
+    return requests
 
 
 def shared(engine, requests):
     """Tokens that each prompt after the first has in common with the first."""
-    ids = [engine._adapters.truncator(None).truncate(one.prompt, 6).ids for one in requests]
+    ids = [engine._adapters.truncator(None).truncate(request.prompt, 6).ids for request in requests]
     return [next(place for place, token in enumerate(other) if token != ids[0][place]) for other in ids[1:]]
 
 
@@ -61,7 +62,7 @@ def engine_like(engine):
 def test_prompts_alike_in_one_pass_are_answered_as_if_each_were_alone(engine):
     """Three of one question stand between others, and each of them continues one before it in the row."""
     mixed = requests_of({str(number): (f"a red fox {number}", "some big dog") for number in range(3)})
-    others = [replace(one, key=f"other {one.key}", prompt=Prompt(spans=one.prompt.spans[::-1])) for one in mixed]
+    others = [replace(each, key=f"other {each.key}", prompt=Prompt(spans=each.prompt.spans[::-1])) for each in mixed]
     requests = [mixed[0], mixed[1], others[0], mixed[2], others[1], others[2]]
     together = run(engine, requests)
     for request in requests:

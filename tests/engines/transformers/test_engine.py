@@ -48,10 +48,7 @@ def load(tiny_model, **options) -> TransformersEngine:
     "options", [{"max_num_batched_tokens": 1}, {"max_num_batched_tokens": 64}, {"max_num_seqs": 3}]
 )
 def test_the_batch_budget_changes_nothing(tiny_model, options):
-    requests = [
-        Request(key=r.key, prompt=r.prompt, sampling=r.sampling, candidates=("8 6\n", "10 10\n"))
-        for r in varied_requests()
-    ]
+    requests = [replace(request, candidates=("8 6\n", "10 10\n")) for request in varied_requests()]
     whole, limited = run(load(tiny_model), requests), run(load(tiny_model, **options), requests)
     for key, completion in whole.items():
         assert limited[key].texts == completion.texts
@@ -74,14 +71,13 @@ def test_candidate_logprobs_equal_a_plain_forward_pass(tiny_model, reference_mod
 
 
 def test_a_reply_that_is_a_candidate_is_not_generated_token_by_token(tiny_model):
-    plain = [replace(one, sampling=Sampling(max_tokens=8)) for one in varied_requests(6)]
+    plain = [replace(request, sampling=Sampling(max_tokens=8)) for request in varied_requests(6)]
     engine = Counting.load(EngineOptions(model=str(tiny_model)))
     alone = run(engine, plain)
     decoded, engine.decoded = engine.decoded, 0
-    scored = [replace(one, candidates=(alone[one.key].texts[0], "8 6\n", "10 10\n")) for one in plain]
-    assert {key: one.texts for key, one in run(engine, scored).items()} == {
-        key: one.texts for key, one in alone.items()
-    }
+    scored = [replace(request, candidates=(alone[request.key].texts[0], "8 6\n", "10 10\n")) for request in plain]
+    completions = run(engine, scored)
+    assert all(completions[key].texts == completion.texts for key, completion in alone.items())
     assert engine.decoded < decoded
 
 
@@ -103,8 +99,9 @@ def test_what_was_judged_leaves_no_keys_and_values_behind(tiny_model):
     try:
         counts = []
         for turn in range(4):
-            run(engine, [replace(one, key=f"{turn}-{one.key}") for one in varied_requests(60, n=2, temperature=1.0)])
-            counts.append(sum(type(one) is KVCache for one in gc.get_objects()))
+            requests = varied_requests(60, n=2, temperature=1.0)
+            run(engine, [replace(request, key=f"{turn}-{request.key}") for request in requests])
+            counts.append(sum(type(value) is KVCache for value in gc.get_objects()))
     finally:
         gc.enable()
     assert counts[-1] == counts[1] <= 2 * 64, "the latest prompts' alone"
@@ -125,20 +122,17 @@ class Short(TransformersEngine):
 def test_n_replies_that_never_fit_together_fail_instead_of_going_round(tiny_model):
     engine = Short.load(EngineOptions(model=str(tiny_model)))
     done = run(engine, varied_requests(3, n=2, temperature=1.0))
-    assert {one.finish_reasons for one in done.values()} == {("error",)}
-    assert all("out of memory" in one.error for one in done.values())
+    assert {completion.finish_reasons for completion in done.values()} == {("error",)}
+    assert all("out of memory" in completion.error for completion in done.values())
 
 
 def test_memory_for_two_sequences_gives_what_plenty_gives(tiny_model):
     engine = Short.load(EngineOptions(model=str(tiny_model)))
     engine.most = 2
-    requests = [
-        Request(key=r.key, prompt=r.prompt, sampling=r.sampling, candidates=SCORE_LINES)
-        for r in varied_requests(12, n=2, temperature=1.0)
-    ]
-    found, expected = run(engine, requests), run(load(tiny_model), requests)
+    requests = [replace(each, candidates=SCORE_LINES) for each in varied_requests(12, n=2, temperature=1.0)]
+    completions, expected = run(engine, requests), run(load(tiny_model), requests)
     assert engine.halvings > 0
-    assert {key: one.texts for key, one in found.items()} == {key: one.texts for key, one in expected.items()}
+    assert all(completions[key].texts == completion.texts for key, completion in expected.items())
 
 
 def breaking(engine, is_at_fault, error):
@@ -159,12 +153,10 @@ def test_a_request_whose_pass_fails_fails_alone_and_the_others_are_answered(tiny
     expected = run(load(tiny_model), requests)
     engine = load(tiny_model)
     run(engine, requests[:1])  # the model can be run
-    found = run(breaking(engine, lambda request: request.key == "5", ValueError("odd")), requests)
-    assert found["5"].finish_reasons == ("error",)
-    assert "odd" in found["5"].error
-    assert {key: found[key].texts for key in found if key != "5"} == {
-        key: expected[key].texts for key in expected if key != "5"
-    }
+    completions = run(breaking(engine, lambda request: request.key == "5", ValueError("odd")), requests)
+    assert completions["5"].finish_reasons == ("error",)
+    assert "odd" in completions["5"].error
+    assert all(completions[key].texts == expected[key].texts for key in completions.keys() - {"5"})
     assert run(engine, requests[:1]) == {requests[0].key: expected[requests[0].key]}
 
 
@@ -183,10 +175,10 @@ def test_replies_that_cannot_be_drawn_fail_and_greedy_ones_beside_them_do_not(ti
     engine = load(tiny_model)
     forward = engine._forward
     engine._forward = lambda fresh: forward(fresh).index_fill(1, torch.tensor([3]), math.nan)
-    found = run(engine, [greedy, replace(drawn, key="drawn")])
-    assert found["drawn"].finish_reasons == ("error",)
-    assert "not finite" in found["drawn"].error
-    assert found[greedy.key].finish_reasons != ("error",)
+    completions = run(engine, [greedy, replace(drawn, key="drawn")])
+    assert completions["drawn"].finish_reasons == ("error",)
+    assert "not finite" in completions["drawn"].error
+    assert completions[greedy.key].finish_reasons != ("error",)
 
 
 def edit(folder, name="config.json", **values):

@@ -83,10 +83,10 @@ def test_a_norm_of_nothing_and_of_zeros():
 def test_a_packed_model_is_as_exact_as_the_plain_one(config):
     model, packed, plain = distance(config)
     assert packed <= 1.1 * plain
-    found = kinds(model)
-    assert found.count(PackedMlp) == 2
-    assert found.count(PackedNorm) == 5
-    assert torch.nn.Linear not in found
+    layers = kinds(model)
+    assert layers.count(PackedMlp) == 2
+    assert layers.count(PackedNorm) == 5
+    assert torch.nn.Linear not in layers
 
 
 @in_bfloat16

@@ -178,12 +178,12 @@ def answers(engine, requests):
     return [(completions[each.key].texts, completions[each.key].candidate_logprobs) for each in requests]
 
 
-def same(found, expected):
+def same(actual, expected):
     """Equal texts; log-probabilities equal but for rounding."""
-    assert [texts for texts, _ in found] == [texts for texts, _ in expected]
-    for (_, one), (_, other) in zip(found, expected, strict=True):
-        assert (one is None) == (other is None)
-        assert one is None or one == pytest.approx(other, abs=1e-4)
+    assert [texts for texts, _ in actual] == [texts for texts, _ in expected]
+    for (_, logprobs), (_, expected_logprobs) in zip(actual, expected, strict=True):
+        assert (logprobs is None) == (expected_logprobs is None)
+        assert logprobs is None or logprobs == pytest.approx(expected_logprobs, abs=1e-4)
 
 
 def mixed(*lists):
@@ -194,50 +194,50 @@ def mixed(*lists):
 @pytest.mark.parametrize("options", [{}, {"max_num_batched_tokens": 150}])
 def test_mixed_requests_are_answered_as_by_each_adapter_alone(tiny_judge, tiny_adapters, options):
     names = (None, *tiny_adapters)
-    found = answers(load_with(tiny_judge, **options), mixed(*(requests_of(name, 12) for name in names)))
-    assert len(found) == 36
+    replies = answers(load_with(tiny_judge, **options), mixed(*(requests_of(name, 12) for name in names)))
+    assert len(replies) == 36
     for index, name in enumerate(names):
-        same(found[index::3], answers(load_with(tiny_judge, name), requests_of(count=12)))
-    texts = [[text for text, _ in found[index::3]] for index in range(3)]
+        same(replies[index::3], answers(load_with(tiny_judge, name), requests_of(count=12)))
+    texts = [[text for text, _ in replies[index::3]] for index in range(3)]
     assert texts[0] != texts[1] != texts[2] != texts[0]
 
 
 @torch.inference_mode()
 def test_interleaved_replies_and_prompts_get_their_own_adapters_product(tiny_judge, tiny_adapters):
-    one, two = map(str, tiny_adapters)
+    first, second = map(str, tiny_adapters)
     engine = load_with(tiny_judge)
-    for name in (one, two):
+    for name in (first, second):
         engine.load_adapter(name)
     # three replies each, in turn (places 0 to 5), then a prompt of 40 tokens each
-    engine._adapters.select([*[(name, 1) for _ in range(3) for name in (one, two)], (one, 40), (two, 40)])
+    engine._adapters.select([*[(name, 1) for _ in range(3) for name in (first, second)], (first, 40), (second, 40)])
     layer = engine._loaded.model.model.layers[0].self_attn.q_proj
     row = torch.randn(1, 86, layer.base.in_features, generator=torch.Generator().manual_seed(0))
     mixed_output = layer(row)
-    for name, places in ((one, [0, 2, 4, *range(6, 46)]), (two, [1, 3, 5, *range(46, 86)])):
+    for name, places in ((first, [0, 2, 4, *range(6, 46)]), (second, [1, 3, 5, *range(46, 86)])):
         engine._adapters.select([(name, 86)])
         assert torch.allclose(mixed_output[0, places], layer(row)[0, places], atol=1e-5)
 
 
 def test_an_adapter_is_unloaded_and_loaded_again_while_others_answer(tiny_judge, tiny_adapters):
-    one, two = map(str, tiny_adapters)
+    first, second = map(str, tiny_adapters)
     engine = load_with(tiny_judge)
-    first = answers(engine, mixed(requests_of(one), requests_of(two)))
-    engine.submit(requests_of(one))
-    assert not engine.unload_adapter(one), "its requests are not answered yet"
-    assert engine.unload_adapter(two)
-    engine.abort([request.key for request in requests_of(one)])
-    assert engine.unload_adapter(one)
+    before = answers(engine, mixed(requests_of(first), requests_of(second)))
+    engine.submit(requests_of(first))
+    assert not engine.unload_adapter(first), "its requests are not answered yet"
+    assert engine.unload_adapter(second)
+    engine.abort([request.key for request in requests_of(first)])
+    assert engine.unload_adapter(first)
     base = answers(engine, requests_of())
     same(base, answers(load_with(tiny_judge), requests_of()))
-    engine.load_adapter(one)
-    same(answers(engine, mixed(requests_of(one), requests_of(two))), first)
+    engine.load_adapter(first)
+    same(answers(engine, mixed(requests_of(first), requests_of(second))), before)
 
 
 def test_a_pickled_adapter_answers_as_its_safetensors_do(tiny_judge, tiny_adapters, tmp_path):
     pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter")
     assert not list(pickled.glob("*.safetensors"))
-    found = answers(load_with(tiny_judge, pickled), requests_of())
-    assert found == answers(load_with(tiny_judge, tiny_adapters[0]), requests_of())
+    replies = answers(load_with(tiny_judge, pickled), requests_of())
+    assert replies == answers(load_with(tiny_judge, tiny_adapters[0]), requests_of())
 
 
 def test_other_weights_at_the_same_path_are_read_anew(tiny_judge, tiny_adapters, copied):
@@ -252,8 +252,8 @@ def test_other_weights_at_the_same_path_are_read_anew(tiny_judge, tiny_adapters,
 
 def test_ranks_and_scales_are_read_as_peft_reads_them(tiny_judge, copied):
     edit(copied, use_rslora=True, alpha_pattern={"q_proj": 3})
-    found = answers(load_with(tiny_judge), requests_of(copied))
-    same(found, answers(load_with(tiny_judge, copied), requests_of()))
+    replies = answers(load_with(tiny_judge), requests_of(copied))
+    same(replies, answers(load_with(tiny_judge, copied), requests_of()))
 
 
 def test_an_adapter_has_its_cards_window(tiny_judge, tiny_adapters, copied):

@@ -108,8 +108,8 @@ def test_an_adapter_with_a_head_makes_its_base_a_reward_model(tiny_model, tmp_pa
     for template in base.glob("chat_template*"):
         shutil.copy(template, causal)
     expected = plain_rewards(adapted.eval(), base, ANSWERS[:2])
-    got = rewards_of(causal, *ANSWERS[:2], adapter=str(tmp_path / "adapter"))
-    assert got == pytest.approx(expected, abs=1e-4)
+    rewards = rewards_of(causal, *ANSWERS[:2], adapter=str(tmp_path / "adapter"))
+    assert rewards == pytest.approx(expected, abs=1e-4)
 
 
 def test_an_adapter_without_the_head_is_refused(tiny_model, tmp_path):

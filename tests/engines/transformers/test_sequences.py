@@ -51,13 +51,13 @@ def one_pass(blocks: DecodeBlocks, replies: list[Reply], dtype: torch.dtype, opt
         key, value = (torch.randn(1, KV_HEADS, block.tokens, SIZE).to(dtype) for _ in range(2))
         out = block.attend(0, query, key, value, options)
         for row, sequence in enumerate(block.sequences):
-            reply = next(one for one in replies if one.sequence is sequence)
-            one = slice(row, row + 1)
-            reply.see(key[:, :, one], value[:, :, one])
+            reply = next(candidate for candidate in replies if candidate.sequence is sequence)
+            place = slice(row, row + 1)
+            reply.see(key[:, :, place], value[:, :, place])
             # bfloat16 has 8 bits: scores of about 4 are off by 0.016, hence their shares by 1.6 percent
             tolerance = 2e-6 if dtype == torch.float32 else 0.03
-            expected = reply.expected(query[:, :, one], options)
-            torch.testing.assert_close(out[:, one].double(), expected, atol=tolerance, rtol=tolerance)
+            expected = reply.expected(query[:, :, place], options)
+            torch.testing.assert_close(out[:, place].double(), expected, atol=tolerance, rtol=tolerance)
             sequence.ids.append(0)
 
 
@@ -102,8 +102,8 @@ def test_a_finished_reply_can_be_continued_from_a_copy():
     for reply, kv in zip(replies, (replies[0].kv, KVCache(), KVCache(500)), strict=True):
         blocks.copy(reply.sequence, kv)
         assert kv.length == reply.sequence.read_tokens == reply.keys.shape[2]
-        for got, expected in zip(kv.layers()[0], (reply.keys, reply.values), strict=True):
-            torch.testing.assert_close(got[:, : kv.length], expected[0])
+        for copied, expected in zip(kv.layers()[0], (reply.keys, reply.values), strict=True):
+            torch.testing.assert_close(copied[:, : kv.length], expected[0])
 
 
 def test_memory_goes_with_the_replies():
@@ -113,5 +113,5 @@ def test_memory_goes_with_the_replies():
     assert [len(block.sequences) for block in blocks.blocks] == [32, 8]
     assert blocks.tokens == 40 * 400, "what the replies may need in the end"
     blocks.discard({str(index) for index in range(40) if index != 7})
-    assert [one.parent.request.key for one in blocks] == ["7"]
+    assert [sequence.parent.request.key for sequence in blocks] == ["7"]
     assert len(blocks.blocks) == 1

@@ -121,9 +121,9 @@ def test_an_adapter_and_4_bits_set_what_the_table_says(tiny_model, tmp_path, mon
     (tmp_path / "adapter_config.json").write_text('{"r": 24}')
     monkeypatch.setattr(vllm_loading, "current_platform", Gpu())
     monkeypatch.setattr(vllm_loading, "QUANTIZATION_METHODS", ["bitsandbytes"])  # as in a vLLM that still has it
-    found = arguments(tiny_model, adapter=str(tmp_path), quantization="4bit")
-    assert (found.enable_lora, found.quantization, found.load_format) == (True, "bitsandbytes", "bitsandbytes")
-    assert found.max_lora_rank == 32  # the next above 24 that vLLM has
+    built = arguments(tiny_model, adapter=str(tmp_path), quantization="4bit")
+    assert (built.enable_lora, built.quantization, built.load_format) == (True, "bitsandbytes", "bitsandbytes")
+    assert built.max_lora_rank == 32  # the next above 24 that vLLM has
 
 
 def test_processes_are_spawned_and_do_not_run_the_main_module_again(tiny_model, monkeypatch):

@@ -27,11 +27,11 @@ print(json.dumps(judged("vllm", sys.argv[1], json.loads(sys.argv[2]))))
 
 
 def requests_of(pictures):
-    def one(key, images):
+    def request(key, images):
         spans = (Span("a big fox "), *(Span(image, "image") for image in images), Span("what is " * key, "question"))
         return Request(key=str(key), prompt=Prompt(spans=spans), sampling=Sampling(max_tokens=6), candidates=("1", "3"))
 
-    return [one(1, pictures[:1]), one(2, []), one(3, pictures[1:]), one(4, pictures[:1])]
+    return [request(1, pictures[:1]), request(2, []), request(3, pictures[1:]), request(4, pictures[:1])]
 
 
 def judged(name, judge, pictures):
@@ -39,9 +39,9 @@ def judged(name, judge, pictures):
     arguments = {"kv_cache_memory_bytes": 1 << 28} if name == "vllm" else {}
     engine = load_engine(name, EngineOptions(model=str(judge), dtype="float32", engine_args=arguments))
     assert engine.supports_images
-    found = run(engine, requests_of(pictures))
+    completions = run(engine, requests_of(pictures))
     engine.close()
-    return {key: [one.texts[0], max(one.candidate_logprobs)] for key, one in found.items()}
+    return {key: [completion.texts[0], max(completion.candidate_logprobs)] for key, completion in completions.items()}
 
 
 @pytest.mark.slow

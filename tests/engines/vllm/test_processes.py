@@ -65,9 +65,9 @@ def test_a_killed_core_is_said_and_a_rerun_goes_on(pairs, tiny_judge, expected, 
     assert len(children) >= 3, "an engine core and two workers"
     core = next(pid for pid in children if "EngineCore" in Path(f"/proc/{pid}/cmdline").read_text())
     os.kill(core, signal.SIGKILL)
-    _, said = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "engine core has died" in said
+    assert "engine core has died" in errors
     assert manifest(out)["sessions"][-1]["outcome"] == "EngineError"
     done = verdicts(out)
     assert 0 < len(done) < COUNT
@@ -117,8 +117,8 @@ def test_a_checkpoint_in_int8_is_recognised(pairs, tiny_judge, expected, tmp_pat
     out = tmp_path / "out.jsonl"
     quantised = quantise_to_int8(tiny_judge, tmp_path / "int8")
     subprocess.run(on_vllm(pairs, out, quantised, devices=1), check=True, capture_output=True)
-    found = verdicts(out)
-    same = sum(found[name] == one for name, one in expected.items())
+    judged = verdicts(out)
+    same = sum(judged[name] == verdict for name, verdict in expected.items())
     assert same > 0.8 * COUNT, "int8 weights change a score here and there, not most of them"
 
 
@@ -137,8 +137,8 @@ def test_a_checkpoint_in_4_bits_judges_as_the_weights_that_it_stands_for(pairs, 
     for folder in (packed, whole):
         out = tmp_path / f"{folder.name}.jsonl"
         subprocess.run(on_vllm(pairs, out, folder, "--dtype", "bfloat16", devices=1), check=True, capture_output=True)
-    found, expected = verdicts(tmp_path / f"{packed.name}.jsonl"), verdicts(tmp_path / "whole.jsonl")
-    same = sum(found[name] == judged for name, judged in expected.items())
+    actual, expected = verdicts(tmp_path / f"{packed.name}.jsonl"), verdicts(tmp_path / "whole.jsonl")
+    same = sum(actual[name] == judged for name, judged in expected.items())
     assert same > 0.9 * COUNT, "the kernel rounds other products to 16 bits"
 
 

@@ -32,10 +32,10 @@ def test_rewards_are_those_of_transformers(tiny_reward_model):
     arguments = {"kv_cache_memory_bytes": 1 << 28, "enforce_eager": True}
     engine = load_engine("vllm", EngineOptions(model=options.model, dtype="float32", engine_args=arguments))
     try:
-        got = run(engine, requests())
+        completions = run(engine, requests())
         for key, completion in expected.items():
-            assert got[key].reward == pytest.approx(completion.reward, abs=1e-3)
-            assert got[key].prompt_tokens == completion.prompt_tokens
+            assert completions[key].reward == pytest.approx(completion.reward, abs=1e-3)
+            assert completions[key].prompt_tokens == completion.prompt_tokens
         assert engine.describe()["head"] == "reward"
         with pytest.raises(EngineError, match="asks for a reply, but the model only returns rewards"):
             engine.submit([Request(key="1", prompt=prompt_of("paris"), sampling=Sampling(max_tokens=1))])
