@@ -76,7 +76,7 @@ class HoldsAdapters(Protocol):
         """Load a LoRA adapter (folder or hub id) if needed.
 
         Raises:
-            ModelError, EngineError: it cannot be loaded, or there is no room for it.
+            ModelError, EngineError: it cannot be loaded.
         """
         ...
 

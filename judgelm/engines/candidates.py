@@ -32,7 +32,7 @@ class ScoreTree:
     Attributes:
         depths: 0 for the first token of a reply.
         paths: each reply's steps, whose log-probabilities add up.
-        longer: for each reply the indices of the next longer replies that begin with it.
+        longer: for each reply the next longer replies that begin with it.
     """
 
     tokens: tuple[int, ...]

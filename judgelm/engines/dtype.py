@@ -1,8 +1,8 @@
 """Resolve `--dtype auto` to a numeric format, by default the checkpoint's.
 
 On a CUDA device, float32 checkpoints run in bfloat16. On a CPU, judgelm measures matrix products and uses float32 if
-16-bit products are clearly slower and the weights fit. Only two kinds of weights are rounded on a CPU: float16 ones
-whose float32 form does not fit, and quantised GGUF weights (bfloat16's error is far below theirs).
+16-bit products are clearly slower and the weights fit. Float16 weights whose float32 form does not fit, and quantised
+GGUF weights, are rounded to bfloat16.
 """
 
 import time
@@ -58,8 +58,8 @@ def resolve_dtype(
         config: the model's config.
         options: the engine options.
         device: torch's device name.
-        reserved_bytes: memory needed in addition to the weights.
-        has_bfloat16: whether the CUDA device computes in bfloat16; only called for float32 checkpoints.
+        reserved_bytes: memory for other things than weights.
+        has_bfloat16: whether the CUDA device has it; only called if needed.
     """
     stored = stored_dtype(base, config)
     quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None
@@ -111,7 +111,7 @@ def choose_cpu_dtype(
         stored: `bfloat16` or `float16`.
         seconds: time of the same product by format.
         flags: CPU flags, if known.
-        weights: number of weights; None keeps the stored format.
+        weights: number of weights, if known.
         free_bytes: memory for the weights.
     """
     measured = slowness(stored, seconds, flags)
@@ -172,7 +172,7 @@ def stored_dtype(base: str, config: Any) -> str | None:
 
 
 def measure_products(config: Any) -> dict[str, float]:
-    """Return the minimum seconds of a matrix product of the model's shape in each format, in one thread."""
+    """Return the minimum seconds of a product of the model's shape in each format, in one thread."""
     text = config.get_text_config()
     low, high = _SIDES
     width = min(high, max(low, int(getattr(text, "hidden_size", None) or high)))

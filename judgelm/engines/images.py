@@ -1,4 +1,4 @@
-"""Read images from files and `data:` URLs, never from the network, and process them for a vision-language model.
+"""Read images from files and `data:` URLs, never from the network, and process them.
 
 Source: transformers' `ProcessorMixin`, which writes image tokens into the text before tokenisation.
 """
@@ -33,11 +33,7 @@ _TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_t
 
 
 def read_image(source: str) -> Any:
-    """Read an image as a PIL image in RGB.
-
-    Raises:
-        ImageError: it cannot be read, or is on a server.
-    """
+    """Read an image as a PIL image in RGB."""
     from PIL import Image, UnidentifiedImageError  # only runs with images need it
 
     if source.startswith(_REMOTE):
@@ -91,7 +87,7 @@ class ProcessedImage:
 
 
 class Vision:
-    """Processes images for one model and caches the recent ones, which both orders use."""
+    """Processes images for one model, with a cache."""
 
     def __init__(self, processor: Any) -> None:
         self._processor = processor

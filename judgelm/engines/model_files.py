@@ -42,13 +42,12 @@ _PIECES, _PIECE_BYTES = 256, 64 << 10
 
 
 def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
-    """Return the base model and the adapter. GGUF files are replaced by their checkpoints in the cache.
+    """Return the base model and the adapter. GGUF files are replaced by their checkpoints.
 
     An adapter's folder names its base, a folder with only a judge card its model.
 
     Raises:
         ModelError: there is no usable model.
-        RunError: the cache cannot be written.
     """
     options = replace(options, model=weights_of(options.model))
     if is_gguf(options.model):
@@ -137,11 +136,7 @@ def _file_text(source: str, name: str, revision: str | None) -> str | None:
 
 
 def has_reward_head(options: EngineOptions) -> bool:
-    """True for a reward model.
-
-    Raises:
-        ModelError: the head has several outputs or needs code from the hub.
-    """
+    """True for a reward model. Raises a ModelError for unsupported heads."""
     base, adapter = split_adapter(options)
     if adapter is not None and _json_of(adapter, "adapter_config.json", options.revision).get("task_type") == "SEQ_CLS":
         return True
@@ -171,11 +166,7 @@ def _json_of(source: str, name: str, revision: str | None) -> dict[str, Any]:
 
 
 def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> Any:
-    """Load the adapter's fast tokenizer if it has one, else the model's.
-
-    Raises:
-        ModelError: there is no fast tokenizer.
-    """
+    """Load the fast tokenizer of the adapter if it has one, else of the model."""
     source = adapter if adapter and has_tokenizer(adapter) else base
     if Path(source).is_dir() and not has_tokenizer(source):
         raise ModelError(f"{source}: no tokenizer in this folder; copy tokenizer.json from the base model")
@@ -191,7 +182,7 @@ def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> An
 
 
 def check_vocabulary(source: str, tokenizer: Any, model: Any) -> None:
-    """Reject a tokenizer with tokens that have no embeddings. Added tokens never get into prompts."""
+    """Reject a tokenizer with tokens that have no embeddings."""
     rows, tokens = int(model.get_input_embeddings().weight.shape[0]), int(tokenizer.vocab_size)
     if tokens > rows:
         found = f"the tokenizer has {tokens:,} tokens, but the model has embeddings for {rows:,}"
@@ -249,11 +240,7 @@ def tokenizer_finding(source: str, error: Exception) -> str:
 
 
 def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
-    """Return the smallest context window that config, tokenizer and user state, in tokens.
-
-    Raises:
-        ModelError: none is stated, or one is invalid.
-    """
+    """Return the smallest context window that config, tokenizer and user state, in tokens."""
     stated = {
         "config.json: max_position_embeddings": getattr(config.get_text_config(), "max_position_embeddings", None),
         "tokenizer_config.json: model_max_length": tokenizer.model_max_length,
@@ -277,7 +264,7 @@ def eos_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[str, Any]:
-    """Return the model's hash, or hub id and revision, with judge and GGUF base."""
+    """Return the model's hash, or hub id and revision."""
     identity: dict[str, Any] = {"path": base, "sha": _folder_sha(base), "revision": options.revision}
     cached = None if identity["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
     if isinstance(cached, str):
@@ -293,7 +280,7 @@ def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[
 
 
 def adapter_identity(adapter: str) -> dict[str, Any]:
-    """Return the adapter's part of a model's identity; no hash for an adapter on the hub."""
+    """Return the adapter's part of a model's identity."""
     return {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
 
 

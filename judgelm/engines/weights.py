@@ -1,7 +1,7 @@
 """Check weight files before a library reads them: finite numbers, tensors only, shards in their folder.
 
-A pickle can run any function. transformers, PEFT and vLLM use torch's `weights_only` unpickler, but their errors do not
-name the file, and they open any path that an index of shards names.
+transformers, PEFT and vLLM unpickle only tensors, but their errors do not name the file, and they open any path that an
+index names.
 """
 
 import os
@@ -150,9 +150,7 @@ def pickled_files(folder: Path) -> list[Path]:
 
 
 def check_pickled(source: str, revision: str | None = None) -> None:
-    """Reject unsafe pickles and indexes before a library reads them. For a hub id, check the cached files.
-
-    transformers is kept from asking the hub to convert them.
+    """Reject unsafe pickles and indexes before a library reads them; for a hub id, in the cache.
 
     Raises:
         ModelError: a pickle contains more than tensors, or an index names missing or outside files.

@@ -59,7 +59,7 @@ _RECORD = TypeAdapter(GgufRecord)
 
 
 def gguf_checkpoint(model: str, revision: str | None = None) -> str:
-    """Return the checkpoint folder of a GGUF file. Converts the file if the cache does not have it.
+    """Return the checkpoint folder of a GGUF file. Converts the file if needed.
 
     Raises:
         ModelError: there is no such file, or it cannot be converted.
@@ -69,7 +69,7 @@ def gguf_checkpoint(model: str, revision: str | None = None) -> str:
 
 
 def checkpoint_of(file: Path, progress: Progress = lambda share: None) -> Path:
-    """Return the checkpoint folder of a local GGUF file. Concurrent processes convert it once."""
+    """Return the checkpoint folder of a local GGUF file. Processes share one conversion."""
     try:
         sha256 = _sha256_of(file)
         folder = gguf_folder(sha256)

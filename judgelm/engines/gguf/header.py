@@ -50,7 +50,7 @@ _MODEL_TYPES = {"block_count": int, "embedding_length": int, "rope.scaling.type"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufTensor:
-    """A tensor in the file: llama.cpp's name, shape (rows first), block format, first byte and bytes."""
+    """A tensor: llama.cpp's name, shape (rows first), block format, first byte and bytes."""
 
     name: str
     shape: tuple[int, ...]
@@ -61,7 +61,7 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufFile:
-    """The header of a GGUF file. `metadata` has only the lengths of lists of texts."""
+    """The header of a GGUF file. `metadata` has the lengths of lists of texts."""
 
     path: Path
     metadata: dict[str, Any]
@@ -107,7 +107,7 @@ def read_header(path: Path) -> GgufFile:
     """Read a file's header and check that all its tensors are present.
 
     Raises:
-        ModelError: not a complete GGUF file, or of a kind that transformers cannot convert.
+        ModelError: the file is incomplete or unsupported.
     """
     if Version(installed := version("transformers")) < Version(_MIN_TRANSFORMERS):
         way_out = f"run: pip install 'transformers>={_MIN_TRANSFORMERS}'"

@@ -42,7 +42,7 @@ def convert_tokenizer(file: GgufFile) -> tuple[Any, list[str]]:
 
 
 def adds_begin(file: GgufFile) -> bool:
-    """True if text begins with the begin token: as the file states, else by llama.cpp's default."""
+    """True if text begins with the begin token, by the file or llama.cpp's default."""
     stated = file.metadata.get("tokenizer.ggml.add_bos_token")
     if stated is not None:
         return bool(stated)

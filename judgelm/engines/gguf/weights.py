@@ -1,7 +1,7 @@
 """Dequantise GGUF weights into a checkpoint, one shard in memory at a time.
 
-The bytes equal transformers' conversion, which keeps all weights in memory and takes 60 seconds for a header with
-152,000 tokens. Models that need more than new names and row orders, such as stacked experts, are left to transformers.
+The bytes equal transformers' conversion, which keeps all weights in memory and takes 60 seconds for a large header.
+Models that need more than new names and row orders are left to transformers.
 """
 
 import json
@@ -101,7 +101,6 @@ def _write_by_tensor(file: GgufFile, target: Path, dtype: torch.dtype, progress:
 
 
 def _outline_of(file: GgufFile, target: Path, dtype: torch.dtype) -> tuple[Any, Any, dict[str, str]]:
-    """Return the model without weights, its tensor processor, and transformers' weight names by the file's."""
     outline = target / "outline"
     outline.mkdir()
     kind: Any = AutoModelForCausalLM

@@ -1,6 +1,6 @@
 """Count the billed tokens, and stop before the cost limit.
 
-A request's maximum cost is reserved in flight. It counts in full if the response was cut off, late or without usage.
+A request's maximum cost is reserved in flight, and counts if the response does not state its usage.
 """
 
 import asyncio

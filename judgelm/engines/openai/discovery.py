@@ -62,7 +62,7 @@ async def discover_server(
 
     Raises:
         EngineError: the server is unreachable.
-        ModelError: it has another API, rejects the key, or does not have the model.
+        ModelError: it cannot serve the model.
     """
     models = await _models(endpoint, options)
     refused: RefusedError | None = None

@@ -1,7 +1,6 @@
 """Send requests to one endpoint, with retries.
 
-Rate limits are not failures: requests wait up to `patience_s`. Other transient errors are retried a limited number of
-times.
+Rate limits are not failures: requests wait up to `patience_s`.
 """
 
 import asyncio
@@ -90,7 +89,6 @@ class Endpoint:
         Raises:
             RefusedError: the server rejects the request.
             RetriesExhaustedError: it failed too often.
-            OverBudgetError: it may exceed the cost limit.
             EngineError: the endpoint does not answer.
         """
         max_failures = self._options.retries if retries is None else retries

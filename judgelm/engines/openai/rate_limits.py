@@ -36,8 +36,7 @@ _MAX_PAUSE_S = 1e9
 def stated_pause_s(headers: Mapping[str, str], body: str = "", *, limited: bool = True) -> float | None:
     """Return the requested pause in seconds, or None.
 
-    A pause in the text precedes a reset, when the whole limit is free again. Resets only count for rate limit errors
-    (`limited`).
+    A reset is when the whole limit is free again; it only counts for rate limit errors (`limited`) without a pause.
     """
     body = body[:_MAX_BODY]
     fields = {name.lower().replace("_", "-"): value for name, value in _FIELD.findall(body)}

@@ -1,7 +1,7 @@
 """Attention over packed sequences, without padding.
 
 All sequences are packed into one row for the model's matrix products; only attention treats them separately.
-transformers calls it as `ATTENTION_NAME`, with the segments as a keyword of the model's forward.
+transformers calls it as `ATTENTION_NAME`.
 """
 
 import math
@@ -237,7 +237,7 @@ class TreeSegment:
     """Inner nodes of a prompt's candidate tree, in the same pass as the prompt.
 
     Attributes:
-        kv: the prompt's cache; nodes are written after the prompt and never counted.
+        kv: the prompt's cache; nodes are never counted.
         behind: new prompt tokens in this pass.
         visible: attention mask, shape (nodes, nodes).
     """

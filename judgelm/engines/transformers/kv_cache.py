@@ -16,7 +16,7 @@ class KVCache:
 
     Args:
         expected: initial capacity in tokens.
-        prefix: cache of a prompt with the same first tokens, perhaps in the same pass: a layer is copied when needed.
+        prefix: cache of a prompt with the same first tokens.
         shared: number of shared tokens.
     """
 

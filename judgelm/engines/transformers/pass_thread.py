@@ -38,7 +38,7 @@ def is_device_lost(error: BaseException) -> bool:
 class PassThread:
     """Runs passes in the caller's thread, or in a spare one after oneDNN had no memory for generated code.
 
-    oneDNN (3.12) then generates no more code in that thread. The spare thread starts early, while there is memory.
+    oneDNN (3.12) then generates no more code in that thread.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Two ways to run vLLM behind one interface.
 
-On one device, vLLM's engine runs in this process, without a child process that could hang. On several devices, its
-asynchronous engine runs in a thread with worker processes and reports a dead engine core.
+On one device, vLLM's engine runs in this process. On several, its asynchronous engine runs in a thread with worker
+processes and reports a dead engine core.
 """
 
 import importlib.util
@@ -234,10 +234,7 @@ def _hidden_main() -> Iterator[None]:
 
 
 def _protect_llvmlite() -> None:
-    """Give llvmlite's library an empty `__dict__`.
-
-    vLLM 0.32 on a CPU reads every module's; llvmlite would return a C function and crash if numba was imported.
-    """
+    """Prevent a crash: vLLM 0.32 on a CPU reads every module's `__dict__`, and llvmlite has none."""
     if llvmlite := sys.modules.get("llvmlite.binding.ffi"):
         llvmlite.lib._fntab.setdefault("__dict__", {})
 

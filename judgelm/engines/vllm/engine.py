@@ -115,11 +115,7 @@ def branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:
 
 
 class VllmEngine:
-    """Runs a model with vLLM. Greedy replies are deterministic in float32; sampled ones repeat with the same seed.
-
-    Attributes:
-        followed_mass: share of the probability at which the candidate search stops.
-    """
+    """Runs a model with vLLM. Sampled replies repeat with the same seed. `followed_mass`: see `CandidateSearch`."""
 
     supports_grammar = True
     gives_rewards = False
@@ -210,7 +206,7 @@ class VllmEngine:
         return finished
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """See `Engine`. vLLM outputs several replies to one request only at the end."""
+        """See `Engine`. Only for single replies."""
         states = {key: self._in_flight[key] for key in keys if key in self._in_flight}
         return {key: self._decode(state, state.output.outputs[0])[0] for key, state in states.items() if state.output}
 
@@ -250,7 +246,7 @@ class VllmEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Notes, requests, candidate branches, prompt tokens, and prompt tokens from the prefix cache."""
+        """Notes and counts."""
         return {"notes": [*self._notes, *self._truncator.notes], **self._counts}
 
     def close(self) -> None:
@@ -278,7 +274,6 @@ class VllmEngine:
         return CandidateSearch(tree, self.followed_mass)
 
     def _add(self, state: RequestState, node: int, sampling: VllmSampling) -> None:
-        """Let vLLM continue from a node of the tree; the root is the prompt's end."""
         vllm_id = str(next(self._serial))
         self._by_vllm_id[vllm_id] = state
         state.pending[vllm_id] = node
@@ -329,7 +324,7 @@ class VllmEngine:
             state.search.add(node, list(reply.token_ids), logprobs)
 
     def _stopped_at_blank_line(self, state: RequestState) -> bool:
-        """True if vLLM stopped at a blank stop string before any text; a blank line does not end a reply."""
+        """True if vLLM stopped before any text; a blank line does not end a reply."""
         if state.output is None or len(state.output.outputs) != 1 or not state.request.sampling.blank_stops:
             return False
         reply = state.output.outputs[0]
