@@ -49,15 +49,7 @@ def test_the_flags_of_real_cpus_say_what_they_lack(cpuinfo, dtype, knows):
 @pytest.mark.parametrize(
     ("stored", "seconds", "cpuinfo", "weights", "free", "dtype", "note"),
     [
-        (
-            "bfloat16",
-            EMULATED,
-            ZEN_3,
-            100_000_000,
-            GB,
-            "float32",
-            r"no bfloat16 .* measured 7\.4x slower\)",
-        ),
+        ("bfloat16", EMULATED, ZEN_3, 100_000_000, GB, "float32", r"no bfloat16 .* measured 7\.4x slower\)"),
         ("bfloat16", NATIVE, ZEN_4, 1000, GB, "bfloat16", r"\(3\.0x the speed of float32 on this CPU\)"),
         # Skylake's oneDNN emulates bfloat16 about as fast as it computes float32, at half the memory
         ("bfloat16", {"float32": 1.0, "bfloat16": 1.4, "float16": 9.0}, "", 1000, GB, "bfloat16", r"\(0\.7x"),

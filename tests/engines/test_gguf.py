@@ -36,7 +36,7 @@ def test_a_gguf_name_ends_in_gguf_and_has_no_card(tmp_path):
 
 @pytest.mark.parametrize("name", ["none.gguf", "./owner/name/none.gguf", "owner/none.gguf", "/owner/name/none.gguf"])
 def test_a_file_that_is_not_there(name):
-    with pytest.raises(ModelError, match="no such file; pass a local GGUF file or, on the hub, owner/name/file"):
+    with pytest.raises(ModelError, match=r"no such file; pass .*owner/name/file"):
         find_file(name)
 
 
@@ -51,7 +51,7 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
     [
         (b"PK\3\4 not a model", "not a GGUF file"),
         (b"", "not a GGUF file"),
-        (b"version https://git-lfs.github.com/spec/v1\noid", "a Git LFS pointer instead of the file; run: git lfs"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "a Git LFS pointer .*; run: git lfs"),
         (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), r"truncated or damaged \(.*GGUF v1"),
         (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1 << 60), "truncated or damaged"),
         (b"GGUF\3", "truncated or damaged"),
@@ -276,7 +276,7 @@ def test_text_begins_with_the_begin_token_where_the_file_states_it(converted, tm
 
 
 def test_a_begin_token_that_is_not_named_is_refused(converted):
-    with pytest.raises(ModelError, match=r"needs a begin token, but has no tokenizer.ggml.bos_token_id"):
+    with pytest.raises(ModelError, match=r"begin token, .*bos_token_id"):
         converted(**{ADD: True})
 
 
@@ -303,10 +303,11 @@ def test_no_space_before_the_first_word_where_the_file_says_so(converted):
 def test_text_is_split_as_the_file_says(converted):
     text = "a\n\n1"  # GPT-2 splits the last newline from the first where a digit follows
     pieces = {"gpt-2": ["a", *"ĊĊ1"], "smollm": ["a", "ĊĊ", "1"], "martian": ["a", *"ĊĊ1"]}
-    splitting = {"gpt-2": [], "smollm": ["text split as smollm: single digits"]}
-    splitting["martian"] = ["text split as GPT-2, because transformers does not know martian: some tokens may differ"]
+    splitting = {"gpt-2": "", "smollm": "text split as smollm", "martian": "text split as GPT-2"}
     for name, expected in pieces.items():
         tokenizer, repairs = converted("gpt2", **{SPLIT: name})
         split = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)
-        assert ([piece for piece, _ in split], repairs) == (expected, splitting[name])
+        assert [piece for piece, _ in split] == expected
+        assert "".join(repairs).startswith(splitting[name])
+        assert len(repairs) == bool(splitting[name])
         assert tokenizer.chat_template is None

@@ -60,7 +60,7 @@ def test_a_pickle_that_runs_code_is_refused_and_does_not_run_it(copy, tmp_path, 
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:", "a Git LFS pointer .*; run: git lfs pull"),
         (b"PK\x03\x04 torn", "damaged or incomplete; download it again"),
         (b"", "damaged or incomplete; download it again"),
-        (b"<html>", r"torch cannot read this file safely \(weights_only\)"),
+        (b"<html>", r"torch cannot read .*\(weights_only\)"),
     ],
 )
 def test_a_file_that_is_no_checkpoint_is_named(copy, content, finding):
@@ -88,7 +88,7 @@ def test_a_pickle_of_another_name_in_the_index_is_read_as_tensors_alone_too(copy
     index = json.loads(path.read_text())
     index["weight_map"]["model.norm.weight"] = "elsewhere.bin"
     path.write_text(json.dumps(index))
-    with pytest.raises(ModelError, match="its pickled weights contain more than tensors"):
+    with pytest.raises(ModelError, match="contain more than tensors"):
         load_engine("transformers", EngineOptions(model=str(copy)))
     assert not (tmp_path / "executed").exists()
 

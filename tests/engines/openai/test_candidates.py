@@ -34,10 +34,8 @@ def scored(engine, candidates=CANDIDATES, **sampling):
 @pytest.mark.parametrize("tokenizer", [True, False])
 def test_over_completions_they_are_the_local_engines(tiny_judge, tokenizer):
     sampling = Sampling(max_tokens=8, stop=("\n",))
-    requests = [
-        Request(key=answer, prompt=prompt_of(answer), sampling=sampling, candidates=SCORE_LINES)
-        for answer in ("a big dog", "a red fox", "lazy")
-    ]
+    requests = [Request(key=answer, prompt=prompt_of(answer), sampling=sampling, candidates=SCORE_LINES)
+                for answer in ("a big dog", "a red fox", "lazy")]  # fmt: skip
     expected = run(load_engine("transformers", EngineOptions(model=str(tiny_judge))), requests)
     arguments = {"tokenizer": str(tiny_judge)} if tokenizer else {}
     with endpoint(TinyBackend(tiny_judge)) as server, client(server, **arguments) as engine:
@@ -46,9 +44,8 @@ def test_over_completions_they_are_the_local_engines(tiny_judge, tokenizer):
         assert (completion.texts, completion.approximation) == (expected[key].texts, "")
         ours, local = (list(map(math.exp, done.candidate_logprobs)) for done in (completion, expected[key]))
         assert sum(local) > 0.8, "the judge writes score lines"
-        assert [a for a in ours if a > 0] == pytest.approx(
-            [b for a, b in zip(ours, local, strict=True) if a > 0], abs=1e-3
-        )
+        listed = [expected for share, expected in zip(ours, local, strict=True) if share > 0]
+        assert [share for share in ours if share > 0] == pytest.approx(listed, abs=1e-3)
         assert sum(b for a, b in zip(ours, local, strict=True) if a == 0) < 0.011
 
 
@@ -87,10 +84,8 @@ def test_over_chat_they_are_taken_from_the_replys_path_and_it_says_so():
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_either_form_of_logprobs_is_read(api):
-    with (
-        endpoint(ScriptedBackend({"": {"A": 0.7, "B": 0.3}}), chat_form=True) as server,
-        client(server, api=api) as engine,
-    ):
+    backend = ScriptedBackend({"": {"A": 0.7, "B": 0.3}})
+    with endpoint(backend, chat_form=True) as server, client(server, api=api) as engine:
         assert scored(engine, ("A", "B"))[0] == pytest.approx([0.7, 0.3])
 
 
@@ -100,10 +95,8 @@ def test_tokens_below_the_listed_ones_are_mentioned():
         shares, approximation, _ = scored(engine, ("0", "9"))
         assert shares == pytest.approx([0.1, 0.0])
         # 9 has at most as much as the least likely of the five that are listed
-        assert (
-            approximation
-            == "up to 0.10 of the probability may be missing: the server lists only the 5 most probable tokens"
-        )
+        assert approximation.startswith("up to 0.10 ")
+        assert "only the 5 most probable" in approximation
         assert engine.stats()["not_taken_by_server"] == ["many_logprobs"]
         assert server.bodies[-1]["logprobs"] == 5
         scored(engine, ("0", "9"))

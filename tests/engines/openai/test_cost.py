@@ -1,5 +1,6 @@
 """Money: every billed token is counted once, and a cap is never passed, whatever the server does."""
 
+import re
 import time
 
 import pytest
@@ -116,10 +117,8 @@ def test_a_cap_is_never_passed_and_used_as_far_as_it_goes(concurrency):
 def test_the_message_says_what_was_spent_the_cap_and_the_way_out():
     with endpoint() as server, client(server, **PRICES, max_cost_usd=20) as engine:
         done = run(engine, requests_of(1, max_tokens=30))
-        # asking the server what it can took a token for whether it is there and one for the grammar
-        assert done["0"].error.startswith("not sent: 2.0000")
-        assert "USD of max_cost_usd=20 are spent, and this request may cost 30.000" in done["0"].error
-        assert "raise --engine-arg max_cost_usd=... and run the same command again" in done["0"].error
+        # discovery cost two tokens: one for the API and one for the grammar
+        assert re.match(r"not sent: 2\.0000.* of max_cost_usd=20 .*may cost 30\.000.*raise ", done["0"].error)
         assert run(engine, requests_of(1))["0"].texts == ("8 6",), "a cheaper one may still go"
 
 

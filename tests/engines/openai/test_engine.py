@@ -22,9 +22,8 @@ CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %
 
 def request_of(key="1", prompt=None, candidates=(), **sampling):
     settings = {"max_tokens": 6} | sampling
-    return Request(
-        key=key, prompt=prompt or prompt_of("a big fox"), sampling=Sampling(**settings), candidates=candidates
-    )
+    prompt = prompt or prompt_of("a big fox")
+    return Request(key=key, prompt=prompt, sampling=Sampling(**settings), candidates=candidates)
 
 
 def answer(engine, **wishes):

@@ -121,9 +121,7 @@ def test_of_two_servers_the_other_answers_and_where_both_are_limited_the_run_end
 
 def test_a_limit_reported_with_status_200_names_its_pause_too():
     with endpoint() as server, client(server) as engine:
-        body = {
-            "error": {"message": "free requests are used up", "code": 429, "metadata": {"retry_after_seconds": 9000}}
-        }
-        server.misbehave(lambda *_: (200, body))
+        error = {"message": "free requests are used up", "code": 429, "metadata": {"retry_after_seconds": 9000}}
+        server.misbehave(lambda *_: (200, {"error": error}))
         with pytest.raises(EngineError, match=r"used up .*pause of 3 h"):
             ask(engine)

@@ -38,11 +38,7 @@ def changing(**fields):
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
-        (
-            {"error": {"message": "busy", "code": 429, "metadata": {"raw": "slow down"}}, "choices": None},
-            429,
-            "busy: slow down",
-        ),
+        ({"error": {"message": "busy", "code": 429, "metadata": {"raw": "slow"}}, "choices": None}, 429, "busy: slow"),
         ({"error": {"message": "bad gateway", "code": "502"}}, 502, "bad gateway"),
         ({"error": "err.down", "detail": "try later"}, 500, '{"error": "err.down", "detail": "try later"}'),
         ({"object": "error", "message": "no such thing", "code": 40001}, 500, "no such thing"),
@@ -143,7 +139,7 @@ def test_a_reply_in_the_field_for_reasoning_is_read_where_thinking_is_off():
         with chat(server) as engine:
             [judgment] = judge([PAIR], Pairwise(), engine)
         assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
-        assert "reasoning parser (vLLM: --reasoning-parser) does not fit" in judgment.failure.why
+        assert "--reasoning-parser" in judgment.failure.why
 
 
 @pytest.mark.parametrize(
@@ -171,9 +167,7 @@ def test_a_system_message_that_is_refused_goes_before_the_users_text(status, wor
         ask(engine, prompt=prompt)
         assert len(server.bodies) == sent + 1  # learned
         assert engine.stats()["not_taken_by_server"] == ["system_message"]
-        assert engine.stats()["notes"] == [
-            "the model's chat template takes no system message: its text precedes the first user message"
-        ]
+        assert len(engine.stats()["notes"]) == 1
 
 
 def test_a_server_that_stops_at_an_empty_first_line_is_asked_without_the_stop_string():
@@ -227,8 +221,8 @@ def test_where_only_the_chosen_tokens_probability_is_told(api):
         done = ask(engine, candidates=("A", "B"), max_tokens=1)
         # A is what was said, with its 0.7; B may have the rest, of which nothing is told
         assert done.candidate_logprobs == (pytest.approx(-0.356675), -float("inf"))
-        words = "up to 0.30 of the probability may be missing: the server lists only the chosen token"
-        assert done.approximation == words
+        assert done.approximation.startswith("up to 0.30 ")
+        assert done.approximation.endswith("only the chosen token")
         assert engine.stats()["retries"] == {}
 
 

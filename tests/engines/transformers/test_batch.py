@@ -96,12 +96,10 @@ def test_nearly_all_that_prompts_share_is_computed_once(tiny_model, answers):
     """20 questions of half a prompt, over many passes: at most 1.1 times the tokens that perfect sharing leaves."""
     options = EngineOptions(model=str(tiny_model), dtype="float32", max_num_batched_tokens=1024)
     engine = load_engine("transformers", options)
-    spans = [f"question {question} " + QUESTION + f"answer {answer} of {question} " + "some dog " * 8
+    spans = [Span(f"question {question} {QUESTION}answer {answer} of {question} " + "some dog " * 8)
              for question in range(20) for answer in range(answers)]  # fmt: skip
-    requests = [
-        Request(key=str(place), prompt=Prompt(spans=(Span(text),)), sampling=Sampling(max_tokens=1))
-        for place, text in enumerate(spans)
-    ]
+    requests = [Request(key=str(place), prompt=Prompt(spans=(span,)), sampling=Sampling(max_tokens=1))
+                for place, span in enumerate(spans)]  # fmt: skip
     tokens = sum(completion.prompt_tokens for completion in run(engine, requests).values())
     ids = [engine._adapters.truncator(None).truncate(request.prompt, 1).ids for request in requests]
     computed = tokens - engine.stats()["reused_prompt_tokens"]

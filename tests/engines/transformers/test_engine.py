@@ -27,12 +27,8 @@ SCORE_LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second i
 
 def varied_requests(count=60, **sampling):
     settings = {"max_tokens": 10} | sampling
-    return [
-        Request(
-            key=str(i), prompt=prompt_of("a big fox jumps " * (i % 7 + 1), f"what {i}"), sampling=Sampling(**settings)
-        )
-        for i in range(count)
-    ]
+    prompts = [prompt_of("a big fox jumps " * (i % 7 + 1), f"what {i}") for i in range(count)]
+    return [Request(key=str(i), prompt=prompt, sampling=Sampling(**settings)) for i, prompt in enumerate(prompts)]
 
 
 @pytest.fixture(scope="module")

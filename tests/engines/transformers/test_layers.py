@@ -6,14 +6,7 @@ from torch import nn
 from transformers import GemmaConfig, LlamaConfig, Qwen2Config, set_seed
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-from judgelm.engines.transformers.layers import (
-    OutputHead,
-    PackedLinear,
-    PackedMlp,
-    PackedNorm,
-    install_head,
-    pack,
-)
+from judgelm.engines.transformers.layers import OutputHead, PackedLinear, PackedMlp, PackedNorm, install_head, pack
 
 SIZES = {
     "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,

@@ -72,7 +72,7 @@ def test_a_damaged_adapter_is_named(tiny_model, tmp_path, break_it, finding):
 
 def test_an_adapter_that_names_no_base_says_what_to_pass(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(ModelError, match="pass the base as --model and this folder as --adapter"):
+    with pytest.raises(ModelError, match="as --model and this folder as --adapter"):
         load_engine("transformers", EngineOptions(model=str(tmp_path)))
     (tmp_path / "adapter_config.json").write_text("{torn")
     with pytest.raises(ModelError, match="not a valid adapter config"):
@@ -102,10 +102,8 @@ def test_greedy_replies_equal_generate(name, tiny_model, tmp_path):
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     plain = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
-    requests = [
-        Request(key=str(i), prompt=prompt_of("a big fox jumps " * (i + 1)), sampling=Sampling(max_tokens=8))
-        for i in range(8)
-    ]
+    prompts = [prompt_of("a big fox jumps " * (i + 1)) for i in range(8)]
+    requests = [Request(key=str(i), prompt=prompt, sampling=Sampling(max_tokens=8)) for i, prompt in enumerate(prompts)]
     done = run(load_engine("transformers", EngineOptions(model=str(tmp_path))), requests)
     for request in requests:
         ids = tokenizer("".join(span.text for span in request.prompt.spans), return_tensors="pt").input_ids
@@ -117,13 +115,11 @@ def test_four_bit_weights_judge_nearly_like_whole_ones(tiny_model, tmp_path):
     pytest.importorskip("bitsandbytes")
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(
-        LlamaConfig(**COMMON | {"intermediate_size": 128}, vocab_size=len(tokenizer))
-    ).save_pretrained(tmp_path)
+    config = LlamaConfig(**COMMON | {"intermediate_size": 128}, vocab_size=len(tokenizer))
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    request = Request(
-        key="1", prompt=prompt_of("a big fox"), sampling=Sampling(max_tokens=2), candidates=("8 6\n", "fox\n", "a\n")
-    )
+    lines, sampling = ("8 6\n", "fox\n", "a\n"), Sampling(max_tokens=2)
+    request = Request(key="1", prompt=prompt_of("a big fox"), sampling=sampling, candidates=lines)
     whole, small = (
         run(load_engine("transformers", EngineOptions(model=str(tmp_path), **options)), [request])["1"]
         for options in ({}, {"quantization": "4bit"})
