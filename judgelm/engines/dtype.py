@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf.checkpoint import gguf_record
-from judgelm.engines.memory import available_bytes
+from judgelm.engines.memory import available_bytes as available_bytes  # for training
 from judgelm.engines.weights import all_parameters
 
 _FLAGS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "asimdhp"}}

@@ -49,6 +49,7 @@ from trl.trainer.utils import create_model_from_path
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import (
+    available_bytes,
     measure_products,
     requested_dtype,
     resolve_dtype,
@@ -57,7 +58,6 @@ from judgelm.engines.dtype import (
     this_cpu_flags,
 )
 from judgelm.engines.gguf.checkpoint import gguf_record
-from judgelm.engines.memory import available_bytes
 from judgelm.engines.model_files import LOAD_ERRORS, check_config, tokenizer_finding
 from judgelm.engines.transformers.layers import is_packable
 from judgelm.engines.transformers.loaded_model import attach_adapter

@@ -26,8 +26,7 @@ from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names 
 
 from judgelm.data.labelled_pair import scores_by_preference, swapped_preference
 from judgelm.engines.candidates import ROOT, CandidateTokenizer
-from judgelm.engines.transformers.attention import Segment, TreeSegment, trained_rows
-from judgelm.engines.transformers.kv_cache import TrainedKV
+from judgelm.engines.transformers.attention import Segment, TrainedKV, TreeSegment, trained_rows
 from judgelm.errors import ConfigError
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import get_template

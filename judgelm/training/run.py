@@ -40,7 +40,7 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 )
 
 from judgelm.engines.gguf.checkpoint import gguf_checkpoint, gguf_note
-from judgelm.engines.transformers.pass_thread import is_out_of_memory
+from judgelm.engines.transformers.batch import is_out_of_memory
 from judgelm.engines.weights import check_pickled
 from judgelm.errors import ConfigError, RunError
 from judgelm.judges.cards import named_judge

@@ -19,9 +19,8 @@ from judgelm.data.labelled_pair import LabelledPair, uniform_hash
 from judgelm.data.labelled_set import read_labelled
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import eos_ids, window_of
-from judgelm.engines.transformers.attention import ATTENTION_NAME, PromptSegment
+from judgelm.engines.transformers.attention import ATTENTION_NAME, KVCache, PromptSegment
 from judgelm.engines.transformers.engine import RewardEngine, TransformersEngine
-from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.engines.transformers.loaded_model import LoadedModel, runs_packed
 from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.modes import BatchMode, Pairwise, Reasoned

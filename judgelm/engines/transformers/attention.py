@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface
 
-from judgelm.engines.transformers.kv_cache import KVCache, TrainedKV
+from judgelm.engines.transformers.kv_cache import KVCache as KVCache  # for training
+from judgelm.engines.transformers.kv_cache import TrainedKV as TrainedKV
 from judgelm.errors import EngineError
 
 _WIDEST_HEAD = 256
@@ -114,7 +115,7 @@ def packed_attention(
         EngineError: the model needs attention sinks, dropout or a mask.
     """
     if segments is None or attention_mask is not None or others.get("s_aux") is not None or others.get("dropout"):
-        raise EngineError("the transformers engine does not support this model's attention; use --engine vllm")
+        raise EngineError("this model's attention cannot run packed; use --engine vllm")
     if torch.is_autocast_enabled(device := query.device.type):  # RoPE in float32 leaves query and key in float32
         query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (query, key, value))
     layer = int(module.layer_idx)  # type: ignore[arg-type]

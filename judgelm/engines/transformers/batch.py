@@ -14,6 +14,7 @@ from judgelm.engines.images import ProcessedImage, Vision
 from judgelm.engines.transformers.attention import PromptBatch, PromptSegment, Segment, TreeSegment
 from judgelm.engines.transformers.decode_blocks import DecodeBlock
 from judgelm.engines.transformers.kv_cache import KVCache
+from judgelm.engines.transformers.pass_thread import is_out_of_memory as is_out_of_memory  # for training
 from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, next_tokens
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import Tokenizer
