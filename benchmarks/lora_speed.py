@@ -26,7 +26,7 @@ from trl.trainer import utils as trl_utils
 from benchmarks.gpu.peak_flops import seconds_of
 from benchmarks.throughput.layer_products import layer_sizes
 from judgelm.engines.transformers.layers import PackedLinear, is_packable
-from judgelm.training.base_model import speed_up_layers
+from judgelm.training.lora_on_cpu import speed_up_layers
 from judgelm.training.trainer import skip_unlabelled_logits
 
 _LABELS, _RANK = 4, 16

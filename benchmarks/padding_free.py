@@ -50,10 +50,11 @@ from judgelm.engines.transformers.attention import ATTENTION_NAME, add_segments
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
-from judgelm.training.preference import ScoreLineObjective, ScoreLineTrees
-from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder
+from judgelm.training.rows.builder import IGNORED, RowOptions
 from judgelm.training.rows.dataset import Schedule, training_order
-from judgelm.training.rows.preferences import PairRowBuilder, PairRowOptions
+from judgelm.training.rows.pairs import PairRowBuilder, PairRowOptions
+from judgelm.training.rows.sft import SFTRowBuilder
+from judgelm.training.score_line_loss import ScoreLineObjective, ScoreLineTrees
 
 Row = dict[str, list[int]]
 WINDOW, VOCABULARY, POPULATION, GLOBAL_BATCH = 1024, 4096, 3200, 128

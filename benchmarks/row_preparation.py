@@ -24,7 +24,9 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from judgelm.data.builder.options import usable_workers
-from judgelm.training.rows.builder import Chunk, RowJob, RowOptions, SFTRowBuilder, make_chunks
+from judgelm.training.rows.builder import RowOptions
+from judgelm.training.rows.chunks import Chunk, RowJob, make_chunks
+from judgelm.training.rows.sft import SFTRowBuilder
 
 EPOCHS = range(3)
 LONGEST = 900

@@ -24,7 +24,8 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt
-from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder, TokenRow
+from judgelm.training.rows.builder import IGNORED, RowOptions
+from judgelm.training.rows.sft import SFTRowBuilder, TokenRow
 
 LINE_END, SPECIAL, LOSS, CHANGED, BOUNDARY = "⏎", ("⟨", "⟩"), ("⟦", "⟧"), ("«", "»"), "│"
 

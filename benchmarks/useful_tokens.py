@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from transformers import AutoTokenizer
 
 from benchmarks.row_preparation import judgelm_rows, trained
-from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
+from judgelm.training.rows.builder import RowOptions
 from judgelm.training.rows.dataset import Schedule, build_epochs
-from judgelm.training.rows.preferences import PairRowBuilder, PairRowOptions
+from judgelm.training.rows.pairs import PairRowBuilder, PairRowOptions
+from judgelm.training.rows.sft import SFTRowBuilder
 
 GLOBAL_BATCH = 128
 

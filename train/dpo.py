@@ -19,7 +19,7 @@ from judgelm.training.dpo import (
     find_tuned_card,
     load_reference_model,
 )
-from judgelm.training.rows.preferences import PreferenceRowBuilder
+from judgelm.training.rows.dpo import PreferenceRowBuilder
 from judgelm.training.run import TrainingRun
 
 

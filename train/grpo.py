@@ -19,7 +19,7 @@ from judgelm.training.grpo import (
     grpo_facts,
     paired_prompts,
 )
-from judgelm.training.rows.preferences import JudgingPromptBuilder
+from judgelm.training.rows.pairs import JudgingPromptBuilder
 from judgelm.training.run import TrainingRun
 
 

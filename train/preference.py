@@ -6,7 +6,7 @@
     accelerate launch --config_file configs/accelerate/gpu.yaml train/preference.py \
         --config configs/train/preference_reading.yaml
 
-`judgelm.training.preference` and `judgelm.training.readings` state the losses. Rows are labelled pairs: with
+`judgelm.training.preference` and `judgelm.training.word_loss` state the losses. Rows are labelled pairs: with
 `preference`, P(first answer is better), or with scores or a winner. Any field of
 `judgelm.training.preference.PreferenceArguments`, TRL's `SFTConfig` and `ModelConfig` can stand in the YAML file or on
 the command line, which takes precedence. The output folder, resuming from a checkpoint, and the exit codes are those of
@@ -21,9 +21,9 @@ from judgelm.training.preference import (
     preference_attention,
     preference_facts,
 )
-from judgelm.training.rows.preferences import PairRowBuilder
+from judgelm.training.rows.pairs import PairRowBuilder
 from judgelm.training.run import TrainingRun
-from judgelm.training.trainer import JudgeSFTConfig
+from judgelm.training.sft import JudgeSFTConfig
 
 
 def build_trainer(run: TrainingRun) -> DistributionTrainer:

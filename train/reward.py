@@ -18,7 +18,7 @@ from judgelm.training.reward import (
     load_reward_model,
     reward_facts,
 )
-from judgelm.training.rows.preferences import RewardRowBuilder
+from judgelm.training.rows.pairs import RewardRowBuilder
 from judgelm.training.run import TrainingRun
 
 

@@ -12,9 +12,9 @@ SIGUSR1 save a checkpoint at the next step's end and stop: exit code 143 and 138
 
 from judgelm.cli.training import run_training
 from judgelm.training.arguments import JudgeArguments
-from judgelm.training.rows.builder import SFTRowBuilder
+from judgelm.training.rows.sft import SFTRowBuilder
 from judgelm.training.run import TrainingRun
-from judgelm.training.trainer import JudgeSFTConfig, JudgeTrainer
+from judgelm.training.sft import JudgeSFTConfig, JudgeTrainer
 
 
 def build_trainer(run: TrainingRun) -> JudgeTrainer:

@@ -27,8 +27,9 @@ from benchmarks.gpu.peak_flops import layer_flops, square_flops, synchronize
 from benchmarks.gpu.step import Save, Setting
 from judgelm.errors import RunError
 from judgelm.training.arguments import JudgeArguments
-from judgelm.training.run import TrainingRun, out_of_memory_as_error
-from judgelm.training.trainer import JudgeSFTConfig
+from judgelm.training.interruption import out_of_memory_as_error
+from judgelm.training.run import TrainingRun
+from judgelm.training.sft import JudgeSFTConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs/train"

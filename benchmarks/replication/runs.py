@@ -30,9 +30,9 @@ from judgelm.studies.pair_labels import orders_of
 from judgelm.training.arguments import JudgeArguments, check_arguments, row_options
 from judgelm.training.base_model import load_base_model, load_tokenizer
 from judgelm.training.finished_judge import save_judge
-from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.dataset import build_rows
-from judgelm.training.trainer import JudgeTrainer
+from judgelm.training.rows.sft import SFTRowBuilder
+from judgelm.training.sft import JudgeTrainer
 
 TEMPLATE = "judgelm-compact"
 WINDOW = 512

@@ -223,16 +223,11 @@ def _train(
 ) -> int:
     from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
 
+    from judgelm.training.disk_space import disk_full_as_error
     from judgelm.training.finished_judge import save_judge
-    from judgelm.training.run import (
-        PreemptionCallback,
-        TrainingRun,
-        connect_processes,
-        disk_full_as_error,
-        end_processes,
-        out_of_memory_as_error,
-        parse_arguments,
-    )
+    from judgelm.training.interruption import PreemptionCallback, out_of_memory_as_error
+    from judgelm.training.process_group import connect_processes, end_processes
+    from judgelm.training.run import TrainingRun, parse_arguments
 
     judge, args, base = parse_arguments(*types, ModelConfig)
     connect_processes(args, log=echo)

@@ -21,14 +21,12 @@ from judgelm.errors import CardError, ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card
 from judgelm.training.arguments import JudgeArguments, argument, base_name
-from judgelm.training.base_model import Attention, load_base_model
+from judgelm.training.attention import Attention
+from judgelm.training.base_model import load_base_model
+from judgelm.training.precision import PrecisionMixin
 from judgelm.training.rows.dataset import file_sha
 from judgelm.training.run import TrainingRun
-from judgelm.training.trainer import (
-    JudgeMixin,
-    PrecisionMixin,
-    skip_unlabelled_logits,
-)
+from judgelm.training.trainer import JudgeMixin, skip_unlabelled_logits
 
 
 @dataclass(kw_only=True)

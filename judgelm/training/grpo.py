@@ -38,10 +38,11 @@ from judgelm.parsing.thinking import separate
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
 from judgelm.training.arguments import JudgeArguments, argument, check_template
+from judgelm.training.precision import PrecisionMixin
 from judgelm.training.rows.builder import FastTokenizer
 from judgelm.training.rows.dataset import EpochRows
 from judgelm.training.run import TrainingRun
-from judgelm.training.trainer import JudgeMixin, PrecisionMixin
+from judgelm.training.trainer import JudgeMixin
 
 
 class Attempt(NamedTuple):

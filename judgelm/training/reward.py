@@ -21,9 +21,10 @@ from trl.trainer.reward_trainer import suppress_seqcls_warning
 
 from judgelm.errors import ConfigError
 from judgelm.training.arguments import JudgeArguments, argument
-from judgelm.training.base_model import speed_up_lora
+from judgelm.training.lora_on_cpu import speed_up_lora
+from judgelm.training.precision import PrecisionMixin
 from judgelm.training.run import TrainingRun
-from judgelm.training.trainer import JudgeMixin, PrecisionMixin
+from judgelm.training.trainer import JudgeMixin
 
 
 @dataclass(kw_only=True)

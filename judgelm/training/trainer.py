@@ -6,10 +6,8 @@ epochs are written one behind another, and the trainer passes through them once,
 
 import json
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,22 +16,14 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers import EarlyStoppingCallback, PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer_utils import EvalLoopOutput, IntervalStrategy, SaveStrategy
-from transformers.utils.generic import is_flash_attention_requested
-from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
-    SFTConfig,
-    SFTTrainer,
-)
 from trl.kernels.chunked_logprob import _use_triton
 from trl.trainer import utils as trl_utils
 
-from judgelm.engines.transformers.attention import ATTENTION_NAME, add_segments
-from judgelm.engines.transformers.loaded_model import runs_packed
-from judgelm.errors import ConfigError, TrainingError
-from judgelm.training.arguments import argument, rows_per_step
-from judgelm.training.base_model import speed_up_lora
-from judgelm.training.rows.builder import IGNORED
+from judgelm.errors import TrainingError
+from judgelm.training.arguments import rows_per_step
+from judgelm.training.live_model import preserve_random_state
 from judgelm.training.rows.dataset import EpochRows, Schedule
-from judgelm.training.validation import ValidationJudge, preserve_random_state
+from judgelm.training.validation import ValidationJudge
 
 
 def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int, rows_per_epoch: int) -> None:
@@ -55,39 +45,6 @@ def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int,
         args.eval_delay *= steps
     if args.logging_strategy == IntervalStrategy.EPOCH:
         args.logging_strategy, args.logging_steps = IntervalStrategy.STEPS, steps
-
-
-def agree_on_tf32() -> None:
-    """Set torch's old switch of TF32 as its new one is; without TF32 nothing changes.
-
-    transformers 5.19 sets the new one alone, after which torch 2.9 and later raises where the old one is read, as
-    `torch_compile` and other libraries do. A vLLM in this process sets the old one by its environment variable.
-    """
-    if getattr(torch.backends, "fp32_precision", None) == "tf32":
-        torch.set_float32_matmul_precision("high")
-        os.environ.setdefault("VLLM_FLOAT32_MATMUL_PRECISION", "high")
-
-
-class PrecisionMixin:
-    """Placed before a config of TRL: records that `bf16` was left open, which TRL 1.16 makes true; settles TF32."""
-
-    bf16: bool | None
-    fp16: bool
-    bf16_is_open: bool
-
-    def __post_init__(self) -> None:
-        self.bf16_is_open = self.bf16 is None and not self.fp16
-        super().__post_init__()  # type: ignore[misc]  # of TRL's config, which follows
-        agree_on_tf32()
-
-
-@dataclass(kw_only=True)
-class JudgeSFTConfig(PrecisionMixin, SFTConfig):  # type: ignore[misc]  # untyped in trl
-    """TRL's `SFTConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""
-
-    padding_free: bool | None = argument(  # type: ignore[assignment]  # TRL's has no third value
-        "Lay rows one behind another instead of padding them; left out, where the attention can.", default=None
-    )
 
 
 class JudgeMixin(Trainer):
@@ -257,141 +214,7 @@ class JudgeMixin(Trainer):
         )
 
 
-_SCORE_LINE = "score_line"
 _NUM_TOKENS = "num_tokens"
-
-
-class JudgeTrainer(JudgeMixin, SFTTrainer):
-    """An `SFTTrainer` for a judge's rows.
-
-    The rows bring their own labels and lie within the window, so TRL cuts nothing, and to rows of tokens it adds no
-    end-of-sequence token. They are laid one behind another without padding where the attention can, see
-    `settle_padding`.
-
-    Args:
-        model: the base, loaded.
-        args: TRL's `SFTConfig`.
-        score_weight: weight of a score line's token in the loss, where a reason's has 1.
-        loss_average: `token`: the loss of a step is sum(weight * nll) / sum(weight) over the tokens of all its rows;
-            `row`: the mean of that quotient over its rows. Processes and passes make no difference.
-        options: `rows` (`EpochRows`), `validation`, `patience`, and what `SFTTrainer` takes.
-    """
-
-    def __init__(
-        self, *, model: Any, args: Any, score_weight: float = 1.0, loss_average: str = "token", **options: Any
-    ) -> None:
-        args.completion_only_loss = False
-        self.padding = settle_padding(model, args)
-        skip_unlabelled_logits()
-        super().__init__(model=model, args=args, **options)
-        speed_up_lora(self)
-        # Only their ratio matters; TRL 1.16 divides by 1 at least, so neither may be less.
-        self._weights = (score_weight, 1.0) if score_weight > 1 else (1.0, 1 / score_weight)
-        self._by_row = loss_average == "row"
-        if score_weight != 1:
-            self.data_collator = ScoreLineCollator(self.data_collator, self.processing_class)
-
-    def compute_loss(
-        self,
-        model: Any,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
-    ) -> Any:
-        """TRL's loss, from weighted log-probabilities where tokens have weights."""
-        forward = model
-        if self._is_weighted(inputs):
-            weights = self._token_weights(inputs)
-            if num_items_in_batch is None:  # TRL then divides by the number of tokens
-                weights = weights / weights[weights > 0].mean()
-            inputs.pop(_SCORE_LINE, None)
-            forward = _weighted(model, weights)
-        return super().compute_loss(forward, inputs, return_outputs, num_items_in_batch=num_items_in_batch)
-
-    def _get_num_items_in_batch(self, batch_samples: list[dict[str, Tensor]], device: torch.device) -> Any:
-        """The divisor of the step's summed loss: its tokens, the sum of their weights, or its rows."""
-        if not batch_samples or not self._is_weighted(batch_samples[0]):
-            return super()._get_num_items_in_batch(batch_samples, device)
-        total = torch.stack([self._token_weights(batch).sum() for batch in batch_samples]).sum().to(device)
-        return self.accelerator.gather(total).sum() if self.args.average_tokens_across_devices else total
-
-    def _token_weights(self, batch: dict[str, Tensor]) -> Tensor:
-        """Shape (rows, tokens - 1), shifted by one like the labels; 0 where there is no loss.
-
-        Where each row counts alike, the weights of a row add up to 1.
-        """
-        weights = (batch["labels"][:, 1:] != IGNORED).float()
-        if _SCORE_LINE in batch:
-            weights = weights * torch.where(batch[_SCORE_LINE][:, 1:], *self._weights)
-        if not self._by_row:
-            return weights
-        if (row := batch.get("seq_idx")) is None:
-            return weights / weights.sum(1, keepdim=True).clamp(min=1)
-        row = row[:, 1:].long()  # rows one behind another
-        sums = torch.zeros_like(weights).scatter_add(1, row, weights)
-        return weights / sums.gather(1, row).clamp(min=1)
-
-    def _is_weighted(self, batch: Mapping[str, Any]) -> bool:
-        return self._by_row or _SCORE_LINE in batch
-
-
-def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
-    """Decide whether rows are laid one behind another without padding, and give the model the attention for it.
-
-    FlashAttention reads them as they are. In place of sdpa, judgelm's packed attention does: torch's variable-length
-    kernel for 16 bits on a CUDA GPU, and a call of sdpa for each row elsewhere.
-
-    Args:
-        model: loaded, with an adapter or without.
-        args: TRL's `SFTConfig`; its `padding_free` of None becomes True where the attention can.
-        trees: whether a tree of score lines follows each row, which FlashAttention cannot read.
-
-    Returns:
-        The layout, with the reason where rows are padded.
-
-    Raises:
-        ConfigError: `padding_free` is true, and the model cannot.
-    """
-    flash = is_flash_attention_requested(requested_attention_implementation=model.config._attn_implementation)
-    obstacle = "" if flash and not trees else packing_obstacle(model, args, trees=trees)
-    if obstacle and args.padding_free:
-        raise ConfigError(
-            f"padding_free is true, but {model.config._name_or_path} needs padded rows: {obstacle}; leave it out"
-        )
-    if obstacle or args.padding_free is False:
-        args.padding_free = False
-        return f"padded rows ({obstacle or 'padding_free is false'})"
-    args.padding_free = True
-    if not flash:
-        model.config._attn_implementation = ATTENTION_NAME
-        model.get_decoder().register_forward_pre_hook(add_segments, with_kwargs=True)
-    return "no padding"
-
-
-def packing_obstacle(model: Any, args: Any, *, trees: bool = False) -> str:
-    """The reason why judgelm's packed attention cannot train a model; empty where it can.
-
-    Args:
-        model: loaded.
-        args: TRL's `SFTConfig`.
-        trees: whether a tree of score lines follows each row.
-    """
-    config, attention = model.config, model.config._attn_implementation
-    text, kind = config.get_text_config(), config.model_type
-    dropout = [name for name, rate in text.to_dict().items() if "att" in name and "drop" in name and rate]
-    reasons = {
-        f"its attention is {attention}, not sdpa": attention not in ("sdpa", ATTENTION_NAME),
-        f"{kind} models have parts for more than text": text is not config,
-        f"{kind} layers have more than an attention that can be replaced": not runs_packed(model),
-        f"{kind} layers attend to sinks": any(name.endswith("sinks") for name, _ in model.named_parameters()),
-        f"{kind} tokens see later ones": getattr(
-            text, "use_bidirectional_attention", not getattr(text, "is_causal", 1)
-        ),
-        f"it drops attention at random ({', '.join(dropout)})": dropout,
-        "score lines do not fit a sliding window": trees and getattr(text, "sliding_window", None) is not None,
-        "torch_compile would compile again for each number of tokens": args.torch_compile,
-    }
-    return next((reason for reason, applies in reasons.items() if applies), "")
 
 
 def skip_unlabelled_logits() -> None:
@@ -406,50 +229,6 @@ def skip_unlabelled_logits() -> None:
 
 def _skips_unlabelled(device: torch.device) -> bool:
     return device.type in ("cpu", "cuda") or bool(_use_triton(device))
-
-
-class ScoreLineCollator:
-    """A collator that adds `score_line` to TRL's batches: a mask of the score lines, of the labels' shape.
-
-    Args:
-        collator: TRL's, which pads rows at their ends or lays them one behind another.
-        tokenizer: of the rows.
-    """
-
-    def __init__(self, collator: Callable[[list[dict[str, Any]]], dict[str, Any]], tokenizer: Any) -> None:
-        self._collator = collator
-        self._tokenizer = tokenizer
-
-    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Collate rows into a batch."""
-        batch = self._collator(examples)
-        marks = torch.zeros_like(batch["labels"], dtype=torch.bool)
-        padded = "attention_mask" in batch
-        begin = 0
-        for example in examples:
-            labels = example["labels"]
-            first = next((index for index, label in enumerate(labels) if label != IGNORED), len(labels))
-            length = score_line_tokens(labels[first:], self._tokenizer)
-            marks.view(-1)[begin + first : begin + first + length] = True
-            begin += marks.shape[1] if padded else len(labels)
-        return batch | {_SCORE_LINE: marks}
-
-
-def score_line_tokens(target: Sequence[int], tokenizer: Any) -> int:
-    """Number of tokens of a target's score line, its line end included."""
-    ends = range(1, len(target) + 1)
-    return next((end for end in ends if "\n" in tokenizer.decode(target[:end], skip_special_tokens=False)), len(target))
-
-
-def _weighted(model: Any, weights: Tensor) -> Callable[..., Any]:
-    """The model's forward pass, with the log-probability of each token multiplied by its weight."""
-
-    def forward(**inputs: Any) -> Any:
-        outputs = model(**inputs)
-        outputs.log_probs = outputs.log_probs * weights
-        return outputs
-
-    return forward
 
 
 def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[str]) -> dict[str, Tensor]:

@@ -1,15 +1,12 @@
 """Evaluation by judging: at every evaluation the model in training judges labelled pairs like a batch run."""
 
 import heapq
-import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from accelerate.utils import gather_object
 from transformers import TrainingArguments
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
@@ -19,7 +16,6 @@ from judgelm.data.labelled_pair import LabelledPair, uniform_hash
 from judgelm.data.labelled_set import read_labelled
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import eos_ids, window_of
-from judgelm.engines.transformers.attention import ATTENTION_NAME, KVCache, PromptSegment
 from judgelm.engines.transformers.engine import RewardEngine, TransformersEngine
 from judgelm.engines.transformers.loaded_model import LoadedModel, runs_packed
 from judgelm.errors import ConfigError, EngineError, InputError
@@ -34,10 +30,11 @@ from judgelm.training.rows.dataset import EpochRows, file_sha
 
 if TYPE_CHECKING:
     from judgelm.metrics.resampling import Estimate
-
+from judgelm.training.live_model import unwrapped
 
 METRIC_NAMES = ("agreement", "agreement_by_mean", "consistency", "delta_bias")
 """Metrics with an interval, as logs and cards name them."""
+
 
 PromptKind = Literal["without_reference", "with_reference"]
 """Kind of prompt that a pair is judged with."""
@@ -199,105 +196,19 @@ def _label(pair: LabelledPair, kind: PromptKind) -> Label | None:
     return label if label is not None and label.winner is not None else None
 
 
-class LiveModel:
-    """The interface that the transformers engine needs of a model, around one that is being trained.
-
-    Where the weights are sharded over processes (ZeRO-3, FSDP) a forward pass needs all processes: each announces its
-    passes, and a process that has finished makes idle ones until all have.
-
-    Args:
-        model: the model itself, whose configuration and numeric format the engine reads.
-        forward: makes a pass; the wrapper where it holds the weights.
-        device: of the inputs.
-        in_step: whether all processes must make each pass together.
-    """
-
-    def __init__(self, model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> None:
-        self.config = model.config
-        self.dtype = model.dtype
-        self.device = device
-        self.score = getattr(model, "score", None)  # the head of a reward model
-        self._forward = forward
-        self._in_step = in_step
-
-    def __call__(self, **inputs: Any) -> Any:
-        """Make one pass, outside the engine's inference mode, which gathered weights outlive.
-
-        Raises:
-            EngineError: out of memory while the other processes wait within the same pass.
-        """
-        with torch.inference_mode(False), torch.no_grad():
-            if not self._in_step:
-                return self._forward(**inputs)
-            self._any_passes(True)
-            try:
-                return self._forward(**inputs)
-            except torch.OutOfMemoryError as error:
-                raise EngineError(
-                    f"out of memory while the model in training judged, its weights sharded over processes: {error}; "
-                    "eval_pairs: 0 trains without judging, a smaller per_device_train_batch_size leaves more memory"
-                ) from error
-
-    def finish(self) -> None:
-        """Make idle passes until the other processes have finished too."""
-        if not self._in_step:
-            return
-        with torch.inference_mode(False), torch.no_grad():
-            while self._any_passes(False):
-                zero = torch.zeros((1, 1), dtype=torch.long, device=self.device)
-                self._forward(
-                    input_ids=zero,
-                    position_ids=zero,
-                    use_cache=False,
-                    logits_to_keep=zero[0],
-                    segments=[PromptSegment(KVCache(), 1)],
-                )
-
-    def _any_passes(self, own: bool) -> bool:
-        passing = torch.tensor([int(own)], device=self.device)
-        torch.distributed.all_reduce(passing)
-        return bool(passing.item())
-
-
-@contextmanager
-def unwrapped(model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> Iterator[LiveModel]:
-    """Set the model up for the engine (no dropout, packed attention), and restore it afterwards.
-
-    Args: see `LiveModel`.
-    """
-    attention, training = model.config._attn_implementation, model.training
-    model.config._attn_implementation = ATTENTION_NAME
-    model.eval()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()  # memory in training's cache would look used to the engine
-    try:
-        live = LiveModel(model, forward, device=device, in_step=in_step)
-        yield live
-        live.finish()
-    finally:
-        model.config._attn_implementation = attention
-        model.train(training)
-
-
-@contextmanager
-def preserve_random_state() -> Iterator[None]:
-    """Restore every random state, so that training continues unaffected."""
-    python, array = random.getstate(), np.random.get_state()
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    try:
-        with torch.random.fork_rng(devices=devices):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(array)
-
-
 NEVER = 10**9
 """Steps between evaluations where the only one is at the end of the training."""
 
+
 _SFT_METRICS = ("loss", "mean_token_accuracy", "entropy")
+
+
 _REWARD_METRICS = ("loss", "accuracy", "margin")
+
+
 _DPO_METRICS = ("rewards/accuracies", "rewards/margins")
+
+
 _PROTOCOL = (
     "Each pair was judged in both orders. Agreement is that of the given order, as in the JudgeLM paper; "
     "agreement_by_mean that of the mean of both orders' scores, or, of a judge that reasons first, of both verdicts "
@@ -305,6 +216,8 @@ _PROTOCOL = (
     "(toward the answer shown first less toward the second, without sign) are over the pairs readable in both orders; "
     "failed is the share of unreadable replies. Intervals: 95 %, resampled by question."
 )
+
+
 _WORD_PROTOCOL = (
     "Each pair was judged by P(first better), read off the probabilities of one word, as in judging. Agreement is "
     "over all pairs, and an unreadable reply agrees with nothing. Consistency and delta_bias (toward the answer shown "

@@ -24,7 +24,8 @@ from benchmarks.row_preview import (
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Label, Sample
-from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
+from judgelm.training.rows.builder import RowOptions
+from judgelm.training.rows.sft import SFTRowBuilder
 
 ROOT = Path(__file__).parents[2]
 

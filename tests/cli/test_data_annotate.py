@@ -14,7 +14,8 @@ import pytest
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.runs.run_files import read_judgments
-from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
+from judgelm.training.rows.builder import RowOptions
+from judgelm.training.rows.sft import SFTRowBuilder
 from tests.support.endpoint.server import endpoint
 from tests.support.jsonl_files import rows_of
 from tests.support.jsonl_files import write_rows as write

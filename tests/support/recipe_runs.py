@@ -55,7 +55,7 @@ def prepare(base, folder, rows, *, recipe="sft", judge=None, model=None, **optio
     from judgelm.training.arguments import JudgeArguments
     from judgelm.training.dpo import DPOArguments, JudgeDPOConfig
     from judgelm.training.reward import JudgeRewardConfig, RewardArguments
-    from judgelm.training.trainer import JudgeSFTConfig
+    from judgelm.training.sft import JudgeSFTConfig
 
     own, config = {
         "sft": (JudgeArguments, JudgeSFTConfig),

@@ -18,8 +18,8 @@ from accelerate import PartialState
 from judgelm.errors import RunError
 from judgelm.judge import Judge
 from judgelm.rewards.trl import JudgeReward
-from judgelm.training.checkpoints import require_shared_disk
 from judgelm.training.grpo import GRPOArguments, VerdictRewards
+from judgelm.training.process_group import require_shared_disk
 from tests.support.known_judge import KnownEngine
 
 

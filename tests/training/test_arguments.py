@@ -26,7 +26,7 @@ from judgelm.training.arguments import (
     save_dtype_of,
 )
 from judgelm.training.run import parse_arguments
-from judgelm.training.trainer import JudgeSFTConfig
+from judgelm.training.sft import JudgeSFTConfig
 from tests.support.gguf_files import write_gguf
 from tests.support.recipe_runs import LORA, configure, run_here
 

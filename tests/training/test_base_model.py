@@ -15,17 +15,12 @@ from trl import ModelConfig, SFTConfig
 from benchmarks.tiny_model import make_base
 from judgelm.errors import ConfigError
 from judgelm.training.arguments import JudgeArguments
-from judgelm.training.base_model import (
-    best_attention,
-    choose_attention,
-    named_attention,
-    settle_precision,
-    speed_up_lora,
-    supports_flash_attention,
-)
+from judgelm.training.attention import best_attention, choose_attention, named_attention, supports_flash_attention
 from judgelm.training.checkpoints import mark
+from judgelm.training.lora_on_cpu import speed_up_lora
+from judgelm.training.precision import settle_precision
 from judgelm.training.preference import PreferenceArguments, preference_attention
-from judgelm.training.trainer import JudgeSFTConfig
+from judgelm.training.sft import JudgeSFTConfig
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,8 @@ import pytest
 import transformers
 
 from judgelm.errors import ConfigError, RunError
-from judgelm.training.checkpoints import (
-    STATE_NAME,
-    CheckpointCallback,
-    StartingPoint,
-    checkpoints_in,
-    choose_start,
-    flaw_of,
-    mark,
-    run_settings,
-)
+from judgelm.training.checkpoints import STATE_NAME, CheckpointCallback, checkpoints_in, flaw_of, mark
+from judgelm.training.resume import StartingPoint, choose_start, run_settings
 from tests.support.recipe_runs import prepare, write_world
 
 SETTINGS = {"learning_rate": 0.1, "model_name_or_path": "base", "rows": "abc"}

@@ -18,9 +18,9 @@ from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import find_card
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.runner import judgment_from_row
-from judgelm.training.checkpoints import run_settings
 from judgelm.training.dpo import DPOArguments, dpo_facts, find_tuned_card
 from judgelm.training.finished_judge import save_judge
+from judgelm.training.resume import run_settings
 from judgelm.training.rows.builder import RowCounts
 from judgelm.training.rows.dataset import EpochRows, Schedule
 from tests.support.recipe_runs import LORA, configure, merge_here, prepare, run_here, write_rows

@@ -27,7 +27,8 @@ from judgelm.training.grpo import (
     read_form,
     vllm_fault,
 )
-from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder
+from judgelm.training.rows.builder import IGNORED, RowOptions
+from judgelm.training.rows.sft import SFTRowBuilder
 from tests.support import recipe_runs
 
 JUDGE = GRPOArguments(train_data=[])

@@ -21,9 +21,9 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 from judgelm.engines.transformers.attention import ATTENTION_NAME, trained_rows
 from judgelm.errors import ConfigError, EngineError
 from judgelm.training.dpo import DPOArguments, JudgeDPOConfig, check_dpo_arguments
-from judgelm.training.preference import ScoreLineObjective, ScoreLineTrees
-from judgelm.training.readings import WordObjective, WordTokens, WordWeights
-from judgelm.training.trainer import packing_obstacle, settle_padding
+from judgelm.training.padding import packing_obstacle, settle_padding
+from judgelm.training.score_line_loss import ScoreLineObjective, ScoreLineTrees
+from judgelm.training.word_loss import WordObjective, WordTokens, WordWeights
 from tests.support.recipe_runs import prepare
 from tests.support.tiny_judges import TEMPLATE
 

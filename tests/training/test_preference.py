@@ -17,19 +17,18 @@ from judgelm.judge import Judge
 from judgelm.modes import Pairwise
 from judgelm.prompts.judge_card import find_card
 from judgelm.runs.runner import judge
-from judgelm.training.preference import (
-    PreferenceArguments,
+from judgelm.training.preference import PreferenceArguments, check_preference_arguments
+from judgelm.training.rows.pairs import PairRowBuilder, PairRowOptions
+from judgelm.training.score_line_loss import (
     ScoreLineObjective,
     ScoreLineTrees,
     additive_mask,
-    check_preference_arguments,
     line_logprobs,
     pair_losses,
     path_logprobs,
     preference_logprobs,
     tree_batch,
 )
-from judgelm.training.rows.preferences import PairRowBuilder, PairRowOptions
 from tests.support import recipe_runs
 from tests.support.recipe_runs import LORA
 from tests.support.tiny_judges import TEMPLATE, word_sample

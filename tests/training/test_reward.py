@@ -14,7 +14,7 @@ from judgelm.judge import Judge
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.finished_judge import save_judge
 from judgelm.training.reward import RewardArguments, check_reward_arguments
-from judgelm.training.rows.preferences import RewardRowBuilder, RewardRowOptions
+from judgelm.training.rows.pairs import RewardRowBuilder, RewardRowOptions
 from tests.support.in_process import exit_code
 from tests.support.recipe_runs import LORA, ROOT, configure, finish, losses_of, prepare, run_here, start, write_rows
 from tests.support.tiny_judges import CHAT, word_sample

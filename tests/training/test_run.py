@@ -18,17 +18,10 @@ from safetensors import SafetensorError
 
 from judgelm.errors import ConfigError, RunError
 from judgelm.training.checkpoints import checkpoints_in, flaw_of
+from judgelm.training.disk_space import check_disk_space, checkpoint_bytes, disk_full_as_error, max_checkpoints
 from judgelm.training.finished_judge import save_judge
-from judgelm.training.run import (
-    PreemptionCallback,
-    check_disk_space,
-    checkpoint_bytes,
-    connect_processes,
-    disk_full_as_error,
-    max_checkpoints,
-    out_of_memory_as_error,
-    remove_stale_locks,
-)
+from judgelm.training.interruption import PreemptionCallback, out_of_memory_as_error
+from judgelm.training.process_group import connect_processes, remove_stale_locks
 from tests.support.recipe_runs import (
     LORA,
     TWO,

@@ -16,12 +16,8 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from judgelm.errors import TrainingError
 from judgelm.training.rows.dataset import Schedule
-from judgelm.training.trainer import (
-    ScoreLineCollator,
-    cast_weights,
-    score_line_tokens,
-    use_single_pass,
-)
+from judgelm.training.sft import ScoreLineCollator, score_line_tokens
+from judgelm.training.trainer import cast_weights, use_single_pass
 from tests.support.poisoned_training import poison
 from tests.support.recipe_runs import LORA, ROOT, TWO, configure, finish, prepare, start, write_rows, write_world
 from tests.support.tiny_judges import word_sample

@@ -16,7 +16,7 @@ from judgelm.runs.runner import judge
 from judgelm.training.arguments import JudgeArguments
 from judgelm.training.finished_judge import save_judge
 from judgelm.training.rows.builder import RowCounts
-from judgelm.training.trainer import JudgeSFTConfig
+from judgelm.training.sft import JudgeSFTConfig
 from judgelm.training.validation import (
     ValidationPairs,
     draw_pairs,

@@ -16,8 +16,8 @@ from judgelm.training.arguments import JudgeArguments, check_template
 from judgelm.training.dpo import DPOArguments
 from judgelm.training.grpo import GRPOArguments
 from judgelm.training.preference import PreferenceArguments, check_preference_arguments
-from judgelm.training.readings import WordTokens, WordWeights, left_padded, word_losses, word_tokens
-from judgelm.training.rows.preferences import PairRowBuilder, PairRowOptions
+from judgelm.training.rows.pairs import PairRowBuilder, PairRowOptions
+from judgelm.training.word_loss import WordTokens, WordWeights, left_padded, word_losses, word_tokens
 from tests.support import recipe_runs
 from tests.support.recipe_runs import ROOT
 

@@ -12,39 +12,23 @@ and draws depend on ids alone, so the rows are the same bytes. Workers are spawn
 already hold a GPU, threads and connections.
 """
 
-import contextlib
-import os
-import signal
-import sys
-import threading
 from abc import abstractmethod
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, fields, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from itertools import chain, islice
-from multiprocessing import connection, get_context, parent_process
-from types import ModuleType
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
-from judgelm.data.augmentation import swap_answers
-from judgelm.data.builder.options import usable_workers
-from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores, uniform_hash
+from judgelm.data.labelled_pair import uniform_hash
 from judgelm.data.readers.rows import Reject
-from judgelm.data.samples import SampleStream
-from judgelm.errors import ConfigError, InputError, RunError
-from judgelm.prompts.catalog import get_template, verdict_text
+from judgelm.errors import ConfigError
+from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
-from judgelm.records import Label, Prompt, Sample, Span, Unparsed, failure_name
+from judgelm.records import Label, Prompt, Sample, Span, Unparsed
 
 IGNORED = -100
 """The label of a token without loss, as torch's cross entropy takes it."""
+
 
 Kind = Literal["single", "pair", "multi"]
 """Kind of a row by its number of answers: one, two, more."""
@@ -115,23 +99,10 @@ class RowCounts:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRow:
-    """One training row.
-
-    Attributes:
-        sample_id: of its sample.
-        input_ids: shape (tokens,), int32.
-        labels: shape (tokens,), int32; `IGNORED` where there is no loss.
-    """
-
-    sample_id: str
-    input_ids: NDArray[np.int32]
-    labels: NDArray[np.int32]
-
-
 _CONTEXT = 32
 """Characters before a target that affect how its first token is split off."""
+
+
 _VARIANTS = 8
 """Prompts of one sample that its epochs repeat: either order, with and without reference."""
 
@@ -313,257 +284,3 @@ class RowBuilder:
 
     def _reject(self, reject: Reject) -> None:
         self.counts.left_out["unusable line"] += 1
-
-
-_KEPT = {"turns"}
-"""Fields of a sample that rows are made of; the others would be copied between processes."""
-
-
-class SFTRowBuilder(RowBuilder):
-    """Builds the rows of `train/sft.py` from labelled answers."""
-
-    row: ClassVar[type] = TokenRow
-
-    def items(self, paths: Sequence[str]) -> Iterator[LabelledPair]:
-        """Samples with one label or two, each with its file as `source`.
-
-        A label with a preference and without scores gets those of `scores_by_preference`.
-
-        Raises:
-            InputError: a file cannot be read.
-        """
-        for path in paths:
-            stream = SampleStream([path], on_reject=self._reject)
-            for row, sample in stream.pairs():
-                try:
-                    plain, referenced = stream.labels(row, False, True)
-                except InputError:
-                    self.counts.left_out["unreadable label"] += 1
-                    continue
-                bare = replace(sample, metadata={key: sample.metadata[key] for key in _KEPT & sample.metadata.keys()})
-                yield LabelledPair(sample=bare, plain=self._scored(plain), referenced=referenced, source=path)
-
-    def _scored(self, label: Label | None) -> Label | None:
-        """The label, with scores made of its preference where it has no others."""
-        return None if label is None else replace(label, scores=training_scores(label, self.options.scale))
-
-    def check(self, paths: Sequence[str]) -> None:
-        """Refuse a file without a usable row.
-
-        Raises:
-            InputError: names it.
-        """
-        for path in paths:
-            if not self.counts.files[path]:
-                reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
-                raise InputError(f"{path}: no row can be trained on ({reasons or 'the file has no rows'})")
-
-    def _row(self, item: LabelledPair, epoch: int) -> Any | str:
-        pair = self._swap(item, epoch)
-        sample = pair.sample
-        label, reference = self._choose(sample, pair.plain, pair.referenced, epoch)
-        if label is None or label.scores is None:
-            return "no teacher scores"
-        if problem := self._problem(sample, label.scores):
-            return problem
-        line, reason = self._target(sample, label, epoch)
-        if self._template.reasons_first and (problem := _no_verdict(sample, label, reason)):
-            return problem
-        tokens = self._tokens(self._prompt(sample, reference), ((line, reason),))
-        if isinstance(tokens, Unparsed):
-            return failure_name(tokens.code)
-        tokenized, [target] = tokens
-        if self._template.reasons_first and target[-1] != self._tokenizer.eos_token_id:
-            return "reason too long for a verdict behind it"
-        self._count(sample, item.source, reference, tokenized, with_reason=bool(reason))
-        self.counts.scores.update(label.scores)
-        ids = np.array(tokenized.ids + target, dtype=np.int32)
-        labels = ids.copy()
-        if not self.options.loss_on_prompt:
-            labels[: len(tokenized.ids)] = IGNORED
-        return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
-
-    def _target(self, sample: Sample, label: Label, epoch: int) -> tuple[str, str]:
-        """The score line and the reason; of a judge that reasons first nothing, and the reason with its verdict."""
-        drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
-        reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
-        if self._template.reasons_first:
-            return "", f"{reason}\n{verdict_text(str(label.winner))}" if reason else ""
-        line = score_line(label.scores or ()) + "\n"
-        return f" {line}" if len(sample.answers) == 1 else line, reason
-
-    def _swap(self, item: LabelledPair, epoch: int) -> LabelledPair:
-        """The pair with its answers exchanged where this epoch draws so; everything else unchanged.
-
-        The draw's name differs from the data builder's, which by the same seed would undo its swaps.
-        """
-        labels = [label for label in (item.plain, item.referenced) if label is not None]
-        labelled = any(label.scores is not None or label.preference is not None for label in labels)
-        drawn = uniform_hash(self.options.seed, item.sample.id, "swap while training", epoch) < self.options.swap_prob
-        if not drawn or not labelled or len(item.sample.answers) != 2:
-            return item
-        pair = swap_answers(item).pair
-        self.counts.swapped += pair.swapped
-        self.counts.not_swapped += not pair.swapped
-        return pair
-
-
-def _no_verdict(sample: Sample, label: Label, reason: str) -> str:
-    """The cause why a judge that reasons first cannot learn from a label; empty where it can."""
-    if len(sample.answers) != 2:
-        return "not a pair"
-    return "" if label.winner in (1, 2) and reason else "a tie" if label.winner == "tie" else "no reason"
-
-
-CHUNK = 256
-"""Items of a chunk."""
-_FEW_CHUNKS = 8
-"""Up to this many are built in this process: a worker takes some seconds to start."""
-_TOKENS = pa.list_(pa.int32())
-_COLUMNS: dict[Any, pa.DataType] = {str: pa.string(), float: pa.float64(), int: pa.int64()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowJob:
-    """The task of a worker.
-
-    Attributes:
-        builder: class that makes rows, for a tokenizer and options.
-        tokenizer: a fast transformers tokenizer.
-        options: how labelled answers become rows.
-        epochs: the epochs to build, from 0.
-    """
-
-    builder: Callable[[Any, Any], RowBuilder]
-    tokenizer: Any
-    options: Any
-    epochs: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """Rows built from a chunk of items.
-
-    Attributes:
-        items: number of items.
-        rows: those of each epoch of the job.
-        counts: statistics of the job's first epoch.
-    """
-
-    items: int
-    rows: list[pa.RecordBatch]
-    counts: RowCounts
-
-
-def schema_of(row: type) -> pa.Schema:
-    """Columns of a row class: texts, numbers and lists of tokens."""
-    return pa.schema([(column.name, _COLUMNS.get(column.type, _TOKENS)) for column in fields(row)])
-
-
-def make_chunks(items: Iterable[Any], job: RowJob, workers: int | None) -> Iterator[Chunk]:
-    """Build rows from items, a chunk at a time and in their order.
-
-    Args:
-        items: those of a builder.
-        job: builder, tokenizer, options and epochs.
-        workers: processes; None takes one for each core, and only this one for up to 2,048 items.
-
-    Raises:
-        RunError: a worker died.
-    """
-    reading = iter(items)
-    chunks: Iterator[tuple[Any, ...]] = iter(lambda: tuple(islice(reading, CHUNK)), ())
-    count = usable_workers(workers)
-    if workers is None:
-        few = list(islice(chunks, _FEW_CHUNKS))
-        count = count if len(few) == _FEW_CHUNKS else 1
-        chunks = chain(few, chunks)
-    if count == 1 or not _can_unpickle(job.tokenizer):
-        builder = job.builder(job.tokenizer, job.options)
-        return (_chunk_of(builder, job.epochs, chunk) for chunk in chunks)
-    return _in_processes(chunks, job, count)
-
-
-def _in_processes(chunks: Iterator[tuple[Any, ...]], job: RowJob, workers: int) -> Iterator[Chunk]:
-    """Chunks built by workers, each with at most two waiting."""
-    pending: deque[Future[Chunk]] = deque()
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start, initargs=(job,))
-    try:
-        for chunk in chunks:
-            with _hidden_main():
-                pending.append(pool.submit(_build, chunk))
-            if len(pending) > 2 * workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    except BrokenProcessPool as error:
-        raise RunError(
-            "a process that builds training rows died, perhaps out of memory; dataset_num_proc: 1 builds them in one "
-            "process"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _chunk_of(builder: RowBuilder, epochs: Sequence[int], items: Sequence[Any]) -> Chunk:
-    """Rows of some items for each epoch; an item's epochs follow each other, as they repeat its prompts."""
-    rows: list[list[Any]] = [[] for _ in epochs]
-    counts = builder.counts = RowCounts()
-    for item in items:
-        for epoch, built in zip(epochs, rows, strict=True):
-            builder.counts = counts if epoch == epochs[0] else RowCounts()
-            row = builder.build(item, epoch)
-            if row is not None:
-                built.append(row)
-    return Chunk(items=len(items), rows=[_batch(builder.row, built) for built in rows], counts=counts)
-
-
-def _batch(row_class: type, rows: Sequence[Any]) -> pa.RecordBatch:
-    schema = schema_of(row_class)
-    columns = [pa.array([getattr(row, column.name) for row in rows], column.type) for column in schema]
-    return pa.record_batch(columns, schema=schema)
-
-
-_worker: tuple[RowBuilder, Sequence[int]] | None = None
-"""State of a started worker."""
-
-
-def _start(job: RowJob) -> None:
-    """Prepare a worker; it ignores Ctrl-C, on which the reading process ends its workers."""
-    global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete for the workers' cores
-    _worker = job.builder(job.tokenizer, job.options), job.epochs
-
-
-def _exit_with_parent() -> None:
-    """Exit when the parent is killed; the worker would otherwise wait for work for ever."""
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-
-def _build(items: Sequence[Any]) -> Chunk:
-    assert _worker is not None
-    return _chunk_of(*_worker, items)
-
-
-def _can_unpickle(tokenizer: Any) -> bool:
-    """True if another process can load the tokenizer's class; code that came with a model cannot be imported there."""
-    return not type(tokenizer).__module__.startswith("transformers_modules")
-
-
-@contextlib.contextmanager
-def _hidden_main() -> Iterator[None]:
-    """Start workers without this process's script: importing it again takes seconds, and not every script allows it.
-
-    Python's `multiprocessing` makes a worker import `__main__` when it starts.
-    """
-    script = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = script

@@ -24,15 +24,9 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 from judgelm.package import VERSION
 from judgelm.prompts.catalog import get_template
 from judgelm.training.arguments import JudgeArguments, rows_per_step
-from judgelm.training.rows.builder import (
-    RowBuilder,
-    RowCounts,
-    RowJob,
-    RowOptions,
-    SFTRowBuilder,
-    make_chunks,
-    schema_of,
-)
+from judgelm.training.rows.builder import RowBuilder, RowCounts, RowOptions
+from judgelm.training.rows.chunks import RowJob, make_chunks, schema_of
+from judgelm.training.rows.sft import SFTRowBuilder
 
 _COUNTS = TypeAdapter(RowCounts)
 ROWS_FOLDER = "rows"

@@ -14,7 +14,8 @@ from judgelm.data.builder.pipeline import build
 from judgelm.data.readers.files import read_rows
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender
-from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
+from judgelm.training.rows.builder import RowOptions
+from judgelm.training.rows.sft import SFTRowBuilder
 
 
 def built(source, out, **options):

@@ -10,8 +10,9 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Label, Sample
-from judgelm.training.rows.builder import IGNORED, RowCounts, RowOptions, SFTRowBuilder
-from judgelm.training.rows.preferences import JudgingPromptBuilder, JudgingPromptOptions, PairRowBuilder, PairRowOptions
+from judgelm.training.rows.builder import IGNORED, RowCounts, RowOptions
+from judgelm.training.rows.pairs import JudgingPromptBuilder, JudgingPromptOptions, PairRowBuilder, PairRowOptions
+from judgelm.training.rows.sft import SFTRowBuilder
 from tests.support.recipe_runs import write_rows
 
 SAME = "a big fox jumps " * 100

@@ -18,8 +18,10 @@ from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import InputError, RunError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Label, Sample
-from judgelm.training.rows.builder import CHUNK, RowJob, RowOptions, SFTRowBuilder, make_chunks
+from judgelm.training.rows.builder import RowOptions
+from judgelm.training.rows.chunks import CHUNK, RowJob, make_chunks
 from judgelm.training.rows.dataset import Schedule, build_epochs, rows_in, training_order
+from judgelm.training.rows.sft import SFTRowBuilder
 from tests.support.recipe_runs import write_world
 
 ROWS = 40

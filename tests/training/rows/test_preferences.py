@@ -11,12 +11,8 @@ from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.training.grpo import in_both_orders
 from judgelm.training.rows.builder import FastTokenizer
 from judgelm.training.rows.dataset import Schedule, build_epochs
-from judgelm.training.rows.preferences import (
-    JudgingPromptBuilder,
-    JudgingPromptOptions,
-    PreferenceRowBuilder,
-    PreferenceRowOptions,
-)
+from judgelm.training.rows.dpo import PreferenceRowBuilder, PreferenceRowOptions
+from judgelm.training.rows.pairs import JudgingPromptBuilder, JudgingPromptOptions
 from tests.support.recipe_runs import write_rows
 
 TEMPLATE = "judgelm-compact"

@@ -1,32 +1,6 @@
-r"""Rows of preferences: two judgments of one prompt (DPO), both orders of a pair and P(first better), or its winner.
-
-Prompts, length policy, swap and reference drop are those of `judgelm.training.rows.builder`.
-
-The rows of `train/dpo.py` have a better and a worse judgment. They come from two sources, and files of both kinds may
-be mixed:
-
-- a labelled pair and a judge's own reply to it, in a run of `judgelm-batch`, joined by sample id. Chosen is the
-  teacher's judgment for the order and the reference that the judge was shown, rejected is the judge's reply. A reply
-  that is right, by its winner or by its scores, is left out and counted;
-- a row with both judgments: a plain or JudgeLM pair with `chosen` and `rejected`, each a score line with or without a
-  reason after it. Judgments that were made with the row's reference stand in `chosen_w_reference` and
-  `rejected_w_reference`, as JudgeLM names its labels:
-
-      {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
-
-A judge's own replies keep the reference they were made with. Either both texts are swapped or none. Either both have a
-reason and the end-of-sequence token after it, or both end with their score line, so that length does not decide the
-preference; a reason that is drawn to be dropped stays where the score lines are alike. An unparseable reply is rejected
-as written and never swapped.
-
-The rows of `train/preference.py` have the prompts of both orders, or of each answer by itself, as the template shows
-them, and the label's `preference`, else 1, 0 or 0.5 by its winner or scores. Those of `train/grpo.py` have the prompts
-of both orders and the better answer; the judge writes the reasons itself, and ties are left out: no verdict on them is
-right in both orders. Those of `train/reward.py` have the chats of the better and the worse answer, without ties.
-"""
+"""TODO."""
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,18 +12,16 @@ from numpy.typing import NDArray
 
 from judgelm.data.augmentation import swap_answers
 from judgelm.data.judged_texts import difference, text_hashes
-from judgelm.data.labelled_pair import LabelledPair, preference_of, score_line, scores_by_preference, uniform_hash
+from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.layouts import split_review
 from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.conversation import reward_prompt
-from judgelm.prompts.truncation import TokenizedPrompt
-from judgelm.records import Label, Prompt, Sample, Shown, TextHashes, Unparsed, Winner, failure_name, winner_of
+from judgelm.records import Label, Sample, Shown, TextHashes, Unparsed, Winner, failure_name, winner_of
 from judgelm.runs.run_files import iter_judgments
-from judgelm.training.rows.builder import RowBuilder, RowOptions, SFTRowBuilder
+from judgelm.training.rows.builder import RowBuilder, RowOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +116,11 @@ def _fingerprint(path: str) -> dict[str, Any]:
 
 
 _PAIR_FORMATS = ("judgelm", "plain")
+
+
 _CHOSEN = ("chosen", "chosen_w_reference")
+
+
 _REJECTED = ("rejected", "rejected_w_reference")
 
 
@@ -386,217 +362,3 @@ def _line_and_reason(label: Label) -> tuple[str, str]:
 def _winner(scores: tuple[float, ...]) -> Winner:
     first, second = scores
     return winner_of((first, second))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairRowOptions(RowOptions):
-    """Options that turn a labelled pair into a row.
-
-    Attributes:
-        both_orders: whether a row has the prompt with the answers swapped as well; no matter where the template shows
-            each answer by itself.
-    """
-
-    both_orders: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairRow:
-    """One training row.
-
-    Attributes:
-        sample_id: of its sample.
-        prompt_ids: shape (tokens,), int32; of the given order, or of the first answer by itself.
-        second_ids: shape (tokens,), int32; of the answers swapped (empty without both orders), or of the second answer
-            by itself.
-        preference: P(the first answer of `prompt_ids` is better), in [0, 1].
-        first_right: the first answer's score, from 0 for the lowest to 1 for the highest; NaN where it has none.
-        second_right: that of the second.
-    """
-
-    sample_id: str
-    prompt_ids: NDArray[np.int32]
-    second_ids: NDArray[np.int32]
-    preference: float
-    first_right: float
-    second_right: float
-
-
-class PairRowBuilder(SFTRowBuilder):
-    """Builds the rows of `train/preference.py` from labelled pairs."""
-
-    row: ClassVar[type] = PairRow
-    options_type = PairRowOptions
-    options: PairRowOptions
-
-    def _row(self, item: LabelledPair, epoch: int) -> Any | str:
-        if len(item.sample.answers) != 2:
-            return "not a pair"
-        pair = self._swap(item, epoch)
-        label, reference = self._choose(pair.sample, pair.plain, pair.referenced, epoch)
-        if label is None or label.preference is None:
-            return "no preference, scores or winner"
-        # a judge that is read off a word writes no score line
-        scores = () if self._template.reads_words else scores_by_preference(label.preference, self.options.scale)
-        line = score_line(scores) + "\n" if scores else ""
-        tokens = [self._tokens(prompt, ((line, ""),)) for prompt in self._prompts(pair.sample, reference)]
-        if unfit := next((each for each in tokens if isinstance(each, Unparsed)), None):
-            return failure_name(unfit.code)
-        prompts = [each[0] for each in tokens if not isinstance(each, Unparsed)]
-        longest = next((prompt for prompt in prompts if prompt.truncations), prompts[0])
-        self._count(pair.sample, item.source, reference, longest, with_reason=False)
-        self.counts.scores.update(scores)
-        ids = [np.array(prompt.ids, dtype=np.int32) for prompt in prompts]
-        right = self._right(label)
-        return PairRow(
-            sample_id=pair.sample.id,
-            prompt_ids=ids[0],
-            second_ids=ids[1] if len(ids) > 1 else np.array([], dtype=np.int32),
-            preference=label.preference,
-            first_right=right[0],
-            second_right=right[1],
-        )
-
-    def _prompts(self, sample: Sample, reference: str | None) -> list[Prompt]:
-        """Each answer by itself, or the order as given and the other one."""
-        orders: list[tuple[int, ...]] = [(0, 1), (1, 0)] if self.options.both_orders else [(0, 1)]
-        orders = [(0,), (1,)] if self._template.reads_alone else orders
-        return [self._template.render(sample, order, reference, scale=self.options.scale) for order in orders]
-
-    def _right(self, label: Label) -> tuple[float, float]:
-        """The place of each score on the scale, 0 to 1; NaN where a score is missing or outside it."""
-        low, high = self.options.scale
-        first, second = (
-            (score - low) / (high - low) if low <= score <= high else math.nan
-            for score in label.scores or (math.nan, math.nan)
-        )
-        return first, second
-
-    def _scored(self, label: Label | None) -> Label | None:
-        """The label with its preference.
-
-        It has no reason, which is not learned here and could keep its pair from being swapped.
-        """
-        preference = None if label is None else preference_of(label)
-        return None if label is None or preference is None else replace(label, preference=preference, reason=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewardRowOptions(PairRowOptions):
-    """Options that turn a labelled pair into two chats.
-
-    Attributes:
-        margin_weight: margin of a preference of 1, see `RewardRow.margin`.
-    """
-
-    margin_weight: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewardRow:
-    """One training row; both lists have shape (tokens,), int32.
-
-    Attributes:
-        sample_id: of its sample.
-        chosen_ids: the chat with the better answer.
-        rejected_ids: that with the worse.
-        margin: by which the better one's reward should be above the other's: 2 P(better) - 1, times the weight.
-    """
-
-    sample_id: str
-    chosen_ids: NDArray[np.int32]
-    rejected_ids: NDArray[np.int32]
-    margin: float
-
-
-class RewardRowBuilder(PairRowBuilder):
-    """Builds the rows of `train/reward.py` from labelled pairs; dialogues with all their turns."""
-
-    row: ClassVar[type] = RewardRow
-    options_type = RewardRowOptions
-    options: RewardRowOptions
-
-    def _row(self, item: LabelledPair, epoch: int) -> Any | str:
-        label = item.plain or item.referenced
-        if len(item.sample.answers) != 2:
-            return "not a pair"
-        if label is None or label.preference is None:
-            return "no preference, scores or winner"
-        if label.preference == 0.5:
-            return "a tie"
-        try:
-            chats = [self._truncator.truncate(reward_prompt(item.sample, index), 1) for index in (0, 1)]
-        except InputError:
-            return "turns that are no dialogue"
-        if unfit := next((chat for chat in chats if isinstance(chat, Unparsed)), None):
-            return failure_name(unfit.code)
-        first, second = (chat for chat in chats if not isinstance(chat, Unparsed))
-        if first.ids == second.ids:
-            return failure_name("equal_after_cut")
-        self._count(item.sample, item.source, None, first if first.truncations else second, with_reason=False)
-        chosen, rejected = (first, second) if label.preference > 0.5 else (second, first)
-        return RewardRow(
-            sample_id=item.sample.id,
-            chosen_ids=np.array(chosen.ids, dtype=np.int32),
-            rejected_ids=np.array(rejected.ids, dtype=np.int32),
-            margin=self.options.margin_weight * abs(2 * label.preference - 1),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgingPromptOptions(RowOptions):
-    """Options that turn a labelled pair into prompts.
-
-    Attributes:
-        reply_tokens: room for the reply, its reasoning included; the prompt gets the rest of the window.
-    """
-
-    reply_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgingPrompts:
-    """One training row.
-
-    Attributes:
-        sample_id: of its sample.
-        prompt: the text that the judge continues, with the answers in the given order.
-        swapped: the same with the answers exchanged.
-        winner: the better answer in the given order, 1 or 2.
-    """
-
-    sample_id: str
-    prompt: str
-    swapped: str
-    winner: int
-
-
-class JudgingPromptBuilder(SFTRowBuilder):
-    """Builds the rows of `train/grpo.py` from labelled pairs."""
-
-    row: ClassVar[type] = JudgingPrompts
-    options_type = JudgingPromptOptions
-    options: JudgingPromptOptions
-
-    def _row(self, item: LabelledPair, epoch: int) -> Any | str:
-        if len(item.sample.answers) != 2:
-            return "not a pair"
-        label, reference = self._choose(item.sample, item.plain, item.referenced, epoch)
-        if label is None or label.winner not in (1, 2):
-            return "no winner" if label is None or label.winner is None else "a tie"
-        swapped = replace(item.sample, answers=item.sample.answers[::-1])
-        prompts = [self._prompt_text(sample, reference) for sample in (item.sample, swapped)]
-        if unfit := next((prompt for prompt in prompts if isinstance(prompt, Unparsed)), None):
-            return failure_name(unfit.code)
-        first, second = (prompt for prompt in prompts if not isinstance(prompt, Unparsed))
-        self._count(item.sample, item.source, reference, first, with_reason=True)  # its own
-        return JudgingPrompts(
-            sample_id=item.sample.id, prompt=first.text, swapped=second.text, winner=int(label.winner)
-        )
-
-    def _prompt_text(self, sample: Sample, reference: str | None) -> TokenizedPrompt | Unparsed:
-        return self._truncator.truncate(self._prompt(sample, reference), self.options.reply_tokens)
-
-    def _scored(self, label: Label | None) -> Label | None:
-        """The label without its reason, which the judge does not learn from."""
-        return None if label is None else replace(label, reason=None)

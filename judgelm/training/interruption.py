@@ -1,0 +1,109 @@
+"""TODO."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from judgelm.engines.transformers.batch import is_out_of_memory
+from judgelm.errors import RunError
+from judgelm.training.checkpoints import resume_hint
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+
+
+SAME_REQUEST_S = 2.0
+"""Signals this close to the first are the same request: a launcher passes on what its processes received as well."""
+
+
+class PreemptionCallback(TrainerCallback):
+    """Saves and stops at the next step's end after SIGTERM or SIGUSR1; a second signal ends the process at once.
+
+    Attributes:
+        stopped_by: number of the signal that stopped the training, on every process; None until then.
+    """
+
+    def __init__(self) -> None:
+        self.stopped_by: int | None = None
+        self._received = 0
+        self._received_at = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 128 and the number of the signal that stopped the training."""
+        return 0 if self.stopped_by is None else 128 + self.stopped_by
+
+    @contextlib.contextmanager
+    def handle_signals(self) -> Iterator[None]:
+        """Handle the signals within the context, and restore their handlers afterwards; for the main thread."""
+        before = [signal.signal(signum, self._receive) for signum in SIGNALS]
+        try:
+            yield
+        finally:
+            for signum, handler in zip(SIGNALS, before, strict=True):
+                signal.signal(signum, handler)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Make the trainer save and stop if any process received a signal.
+
+        The checkpoint is resumable even with `save_only_model`. A due evaluation is skipped: it may take longer than
+        the remaining time.
+        """
+        received = self._received
+        if args.world_size > 1:
+            highest = torch.tensor(received, device=args.device)
+            torch.distributed.all_reduce(highest, torch.distributed.ReduceOp.MAX)
+            received = int(highest.item())
+        if received:
+            self.stopped_by = received
+            args.save_only_model = False
+            control.should_save = control.should_training_stop = True
+            control.should_evaluate = False
+
+    def summary(self, trainer: Any) -> str:
+        """One sentence after training: the judge's folder, or the step at which a signal stopped it."""
+        folder, state = trainer.args.output_dir, trainer.state
+        if self.stopped_by is None:
+            return f"judge in {folder}"
+        return (
+            f"stopped by {signal.Signals(self.stopped_by).name} after step {state.global_step} of {state.max_steps}; "
+            f"the same command resumes from {Path(folder) / f'checkpoint-{state.global_step}'}"
+        )
+
+    def _receive(self, signum: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if not self._received:
+            self._received, self._received_at = signum, now
+        elif now - self._received_at > SAME_REQUEST_S:
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+
+
+@contextlib.contextmanager
+def out_of_memory_as_error(trainer: Any) -> Iterator[None]:
+    """Turn torch's error into one that names the ways out. The same batch of fewer rows at once resumes the same run.
+
+    Raises:
+        RunError: memory ran out.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        args, state = trainer.args, trainer.state
+        message = str(error).partition("\n")[0] or type(error).__name__
+        raise RunError(
+            f"{args.output_dir}: out of memory in step {state.global_step + 1} of {state.max_steps} ({message}); a "
+            f"smaller per_device_train_batch_size (now {args.per_device_train_batch_size}) with "
+            f"gradient_accumulation_steps raised accordingly (now {args.gradient_accumulation_steps}) makes the same "
+            "steps of fewer rows at once; gradient_checkpointing: true keeps fewer activations; `judgelm doctor "
+            f"--train` estimates both; the run then {resume_hint(Path(args.output_dir))}"
+        ) from error

@@ -1,0 +1,121 @@
+"""TODO."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from peft.tuners.lora.layer import Linear as LoraLinear
+from torch import Tensor, nn
+from transformers import (
+    Trainer,
+)
+
+from judgelm.engines.dtype import (
+    available_bytes,
+)
+from judgelm.engines.transformers.layers import is_packable
+
+_COPIES_SHARE = 0.25
+"""Of the free memory, for packed weights."""
+
+
+def speed_up_lora(trainer: Trainer) -> int:
+    """Exchange the forward pass of a trainer's plain LoRA layers that lie on a CPU.
+
+    Left as they are: layers with dropout, a bias of their own, DoRA or another variant, several adapters, quantised
+    base weights; and models whose weights are sharded (DeepSpeed, FSDP), which their own layers gather.
+
+    Returns:
+        Number of layers that were changed.
+    """
+    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled or trainer.model is None:
+        return 0
+    return speed_up_layers(trainer.model)
+
+
+def speed_up_layers(model: nn.Module) -> int:
+    """`speed_up_lora` for a model that no trainer shards."""
+    layers = [module for module in model.modules() if isinstance(module, LoraLinear) and _is_plain(module)]
+    weights: list[Any] = [layer.base_layer.weight for layer in layers]
+    copies = 2 * sum(weight.numel() * weight.element_size() for weight in weights)
+    packs = copies <= _COPIES_SHARE * available_bytes() and all(map(is_packable, weights))
+    for layer in layers:
+        layer.forward = partial(_forward, layer, FrozenWeight() if packs else None)  # type: ignore[method-assign]
+    return len(layers)
+
+
+class FrozenWeight:
+    """A frozen weight in oneDNN's layout, in the numeric format in which it was last used."""
+
+    def __init__(self) -> None:
+        self._packed: tuple[torch.dtype, Tensor, Tensor] | None = None
+
+    def packed(self, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
+        """For products with rows, and with their gradients; None where this CPU has no kernels for the format."""
+        if self._packed is None or self._packed[0] != dtype:
+            plain = weight.detach().to(dtype)
+            if not is_packable(plain):
+                return None
+            reorder = torch.ops.mkldnn._reorder_linear_weight
+            self._packed = dtype, reorder(plain), reorder(plain.t().contiguous())
+        return self._packed[1:]
+
+
+def _is_plain(layer: LoraLinear) -> bool:
+    base, adapters = layer.base_layer, layer.active_adapters
+    if type(base) is not nn.Linear or base.weight.device.type != "cpu" or len(adapters) != 1:
+        return False
+    name = adapters[0]
+    no_extras = name not in layer.lora_variant and not layer.lora_bias[name] and not base.weight.requires_grad
+    return no_extras and isinstance(layer.lora_dropout[name], nn.Identity)
+
+
+def _forward(layer: LoraLinear, frozen: FrozenWeight | None, x: Tensor) -> Tensor:
+    """W x + b + s B A x, shape (..., out)."""
+    if layer.disable_adapters or layer.merged:
+        result: Tensor = LoraLinear.forward(layer, x)
+        return result
+    name = layer.active_adapters[0]
+    base: Any = layer.base_layer
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    first, second = layer.lora_A[name].weight, layer.lora_B[name].weight
+    packed = None if frozen is None else frozen.packed(base.weight, dtype)
+    plain = base.weight.to(dtype) if packed is None else None
+    arguments = (x.to(dtype), plain, packed, first.to(dtype), (second * layer.scaling[name]).to(dtype))
+    adapted: Tensor = _AdaptedLinear.apply(*arguments)  # type: ignore[no-untyped-call]
+    return adapted if base.bias is None else adapted + base.bias.to(dtype)
+
+
+class _AdaptedLinear(torch.autograd.Function):
+    """x W^T + x A^T B^T; W is frozen, and either plain or packed."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, plain: Tensor | None, packed: tuple[Tensor, Tensor] | None, first: Tensor, second: Tensor
+    ) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        with torch.autocast("cpu", enabled=False):
+            reduced = rows @ first.t()
+            frozen = rows @ plain.t() if plain is not None else _product(rows, packed, 0)
+            result = frozen.addmm_(reduced, second.t())
+        ctx.save_for_backward(rows, first, second, reduced)
+        ctx.plain, ctx.packed, ctx.shape = plain, packed, x.shape
+        return result.view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        rows, first, second, reduced = ctx.saved_tensors
+        outer = gradients[0].reshape(-1, gradients[0].shape[-1])
+        inner = outer @ second
+        below = None
+        if ctx.needs_input_grad[0]:
+            frozen = outer @ ctx.plain if ctx.plain is not None else _product(outer, ctx.packed, 1)
+            below = frozen.addmm_(inner, first).view(ctx.shape)
+        return below, None, None, inner.t() @ rows, outer.t() @ reduced
+
+
+def _product(rows: Tensor, packed: tuple[Tensor, Tensor] | None, direction: int) -> Tensor:
+    """Rows times a packed weight: forward (0), or their gradients backward (1)."""
+    assert packed is not None
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed[direction], None, "none", [], "")
+    return product

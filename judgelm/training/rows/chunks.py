@@ -1,0 +1,181 @@
+"""TODO."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, fields
+from itertools import chain, islice
+from multiprocessing import connection, get_context, parent_process
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+
+from judgelm.data.builder.options import usable_workers
+from judgelm.errors import RunError
+from judgelm.training.rows.builder import RowBuilder, RowCounts
+
+CHUNK = 256
+"""Items of a chunk."""
+
+
+_FEW_CHUNKS = 8
+"""Up to this many are built in this process: a worker takes some seconds to start."""
+
+
+_TOKENS = pa.list_(pa.int32())
+
+
+_COLUMNS: dict[Any, pa.DataType] = {str: pa.string(), float: pa.float64(), int: pa.int64()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowJob:
+    """The task of a worker.
+
+    Attributes:
+        builder: class that makes rows, for a tokenizer and options.
+        tokenizer: a fast transformers tokenizer.
+        options: how labelled answers become rows.
+        epochs: the epochs to build, from 0.
+    """
+
+    builder: Callable[[Any, Any], RowBuilder]
+    tokenizer: Any
+    options: Any
+    epochs: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Rows built from a chunk of items.
+
+    Attributes:
+        items: number of items.
+        rows: those of each epoch of the job.
+        counts: statistics of the job's first epoch.
+    """
+
+    items: int
+    rows: list[pa.RecordBatch]
+    counts: RowCounts
+
+
+def schema_of(row: type) -> pa.Schema:
+    """Columns of a row class: texts, numbers and lists of tokens."""
+    return pa.schema([(column.name, _COLUMNS.get(column.type, _TOKENS)) for column in fields(row)])
+
+
+def make_chunks(items: Iterable[Any], job: RowJob, workers: int | None) -> Iterator[Chunk]:
+    """Build rows from items, a chunk at a time and in their order.
+
+    Args:
+        items: those of a builder.
+        job: builder, tokenizer, options and epochs.
+        workers: processes; None takes one for each core, and only this one for up to 2,048 items.
+
+    Raises:
+        RunError: a worker died.
+    """
+    reading = iter(items)
+    chunks: Iterator[tuple[Any, ...]] = iter(lambda: tuple(islice(reading, CHUNK)), ())
+    count = usable_workers(workers)
+    if workers is None:
+        few = list(islice(chunks, _FEW_CHUNKS))
+        count = count if len(few) == _FEW_CHUNKS else 1
+        chunks = chain(few, chunks)
+    if count == 1 or not _can_unpickle(job.tokenizer):
+        builder = job.builder(job.tokenizer, job.options)
+        return (_chunk_of(builder, job.epochs, chunk) for chunk in chunks)
+    return _in_processes(chunks, job, count)
+
+
+def _in_processes(chunks: Iterator[tuple[Any, ...]], job: RowJob, workers: int) -> Iterator[Chunk]:
+    """Chunks built by workers, each with at most two waiting."""
+    pending: deque[Future[Chunk]] = deque()
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start, initargs=(job,))
+    try:
+        for chunk in chunks:
+            with _hidden_main():
+                pending.append(pool.submit(_build, chunk))
+            if len(pending) > 2 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a process that builds training rows died, perhaps out of memory; dataset_num_proc: 1 builds them in one "
+            "process"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _chunk_of(builder: RowBuilder, epochs: Sequence[int], items: Sequence[Any]) -> Chunk:
+    """Rows of some items for each epoch; an item's epochs follow each other, as they repeat its prompts."""
+    rows: list[list[Any]] = [[] for _ in epochs]
+    counts = builder.counts = RowCounts()
+    for item in items:
+        for epoch, built in zip(epochs, rows, strict=True):
+            builder.counts = counts if epoch == epochs[0] else RowCounts()
+            row = builder.build(item, epoch)
+            if row is not None:
+                built.append(row)
+    return Chunk(items=len(items), rows=[_batch(builder.row, built) for built in rows], counts=counts)
+
+
+def _batch(row_class: type, rows: Sequence[Any]) -> pa.RecordBatch:
+    schema = schema_of(row_class)
+    columns = [pa.array([getattr(row, column.name) for row in rows], column.type) for column in schema]
+    return pa.record_batch(columns, schema=schema)
+
+
+_worker: tuple[RowBuilder, Sequence[int]] | None = None
+"""State of a started worker."""
+
+
+def _start(job: RowJob) -> None:
+    """Prepare a worker; it ignores Ctrl-C, on which the reading process ends its workers."""
+    global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete for the workers' cores
+    _worker = job.builder(job.tokenizer, job.options), job.epochs
+
+
+def _exit_with_parent() -> None:
+    """Exit when the parent is killed; the worker would otherwise wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _build(items: Sequence[Any]) -> Chunk:
+    assert _worker is not None
+    return _chunk_of(*_worker, items)
+
+
+def _can_unpickle(tokenizer: Any) -> bool:
+    """True if another process can load the tokenizer's class; code that came with a model cannot be imported there."""
+    return not type(tokenizer).__module__.startswith("transformers_modules")
+
+
+@contextlib.contextmanager
+def _hidden_main() -> Iterator[None]:
+    """Start workers without this process's script: importing it again takes seconds, and not every script allows it.
+
+    Python's `multiprocessing` makes a worker import `__main__` when it starts.
+    """
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script

@@ -1,0 +1,131 @@
+"""TODO."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.data.augmentation import swap_answers
+from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores, uniform_hash
+from judgelm.data.samples import SampleStream
+from judgelm.errors import InputError
+from judgelm.prompts.catalog import verdict_text
+from judgelm.records import Label, Sample, Unparsed, failure_name
+from judgelm.training.rows.builder import IGNORED, RowBuilder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRow:
+    """One training row.
+
+    Attributes:
+        sample_id: of its sample.
+        input_ids: shape (tokens,), int32.
+        labels: shape (tokens,), int32; `IGNORED` where there is no loss.
+    """
+
+    sample_id: str
+    input_ids: NDArray[np.int32]
+    labels: NDArray[np.int32]
+
+
+_KEPT = {"turns"}
+"""Fields of a sample that rows are made of; the others would be copied between processes."""
+
+
+class SFTRowBuilder(RowBuilder):
+    """Builds the rows of `train/sft.py` from labelled answers."""
+
+    row: ClassVar[type] = TokenRow
+
+    def items(self, paths: Sequence[str]) -> Iterator[LabelledPair]:
+        """Samples with one label or two, each with its file as `source`.
+
+        A label with a preference and without scores gets those of `scores_by_preference`.
+
+        Raises:
+            InputError: a file cannot be read.
+        """
+        for path in paths:
+            stream = SampleStream([path], on_reject=self._reject)
+            for row, sample in stream.pairs():
+                try:
+                    plain, referenced = stream.labels(row, False, True)
+                except InputError:
+                    self.counts.left_out["unreadable label"] += 1
+                    continue
+                bare = replace(sample, metadata={key: sample.metadata[key] for key in _KEPT & sample.metadata.keys()})
+                yield LabelledPair(sample=bare, plain=self._scored(plain), referenced=referenced, source=path)
+
+    def _scored(self, label: Label | None) -> Label | None:
+        """The label, with scores made of its preference where it has no others."""
+        return None if label is None else replace(label, scores=training_scores(label, self.options.scale))
+
+    def check(self, paths: Sequence[str]) -> None:
+        """Refuse a file without a usable row.
+
+        Raises:
+            InputError: names it.
+        """
+        for path in paths:
+            if not self.counts.files[path]:
+                reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
+                raise InputError(f"{path}: no row can be trained on ({reasons or 'the file has no rows'})")
+
+    def _row(self, item: LabelledPair, epoch: int) -> Any | str:
+        pair = self._swap(item, epoch)
+        sample = pair.sample
+        label, reference = self._choose(sample, pair.plain, pair.referenced, epoch)
+        if label is None or label.scores is None:
+            return "no teacher scores"
+        if problem := self._problem(sample, label.scores):
+            return problem
+        line, reason = self._target(sample, label, epoch)
+        if self._template.reasons_first and (problem := _no_verdict(sample, label, reason)):
+            return problem
+        tokens = self._tokens(self._prompt(sample, reference), ((line, reason),))
+        if isinstance(tokens, Unparsed):
+            return failure_name(tokens.code)
+        tokenized, [target] = tokens
+        if self._template.reasons_first and target[-1] != self._tokenizer.eos_token_id:
+            return "reason too long for a verdict behind it"
+        self._count(sample, item.source, reference, tokenized, with_reason=bool(reason))
+        self.counts.scores.update(label.scores)
+        ids = np.array(tokenized.ids + target, dtype=np.int32)
+        labels = ids.copy()
+        if not self.options.loss_on_prompt:
+            labels[: len(tokenized.ids)] = IGNORED
+        return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
+
+    def _target(self, sample: Sample, label: Label, epoch: int) -> tuple[str, str]:
+        """The score line and the reason; of a judge that reasons first nothing, and the reason with its verdict."""
+        drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
+        reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
+        if self._template.reasons_first:
+            return "", f"{reason}\n{verdict_text(str(label.winner))}" if reason else ""
+        line = score_line(label.scores or ()) + "\n"
+        return f" {line}" if len(sample.answers) == 1 else line, reason
+
+    def _swap(self, item: LabelledPair, epoch: int) -> LabelledPair:
+        """The pair with its answers exchanged where this epoch draws so; everything else unchanged.
+
+        The draw's name differs from the data builder's, which by the same seed would undo its swaps.
+        """
+        labels = [label for label in (item.plain, item.referenced) if label is not None]
+        labelled = any(label.scores is not None or label.preference is not None for label in labels)
+        drawn = uniform_hash(self.options.seed, item.sample.id, "swap while training", epoch) < self.options.swap_prob
+        if not drawn or not labelled or len(item.sample.answers) != 2:
+            return item
+        pair = swap_answers(item).pair
+        self.counts.swapped += pair.swapped
+        self.counts.not_swapped += not pair.swapped
+        return pair
+
+
+def _no_verdict(sample: Sample, label: Label, reason: str) -> str:
+    """The cause why a judge that reasons first cannot learn from a label; empty where it can."""
+    if len(sample.answers) != 2:
+        return "not a pair"
+    return "" if label.winner in (1, 2) and reason else "a tie" if label.winner == "tie" else "no reason"

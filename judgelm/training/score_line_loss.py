@@ -1,0 +1,283 @@
+"""TODO."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from judgelm.data.labelled_pair import scores_by_preference, swapped_preference
+from judgelm.engines.candidates import ROOT, CandidateTokenizer
+from judgelm.engines.transformers.attention import Segment, TrainedKV, TreeSegment, trained_rows
+from judgelm.parsing.scores import score_lines
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.truncation import Truncator
+from judgelm.records import Sample
+from judgelm.training.word_loss import concatenated
+
+TreeTensors = dict[str, Tensor]
+"""A tree of score lines and targets as tensors; see `ScoreLineTrees.tree`."""
+
+
+_TREES = 64
+
+
+_LEAST_SHARE = 1e-6
+
+
+class ScoreLineTrees:
+    """Token trees of a template's score lines, as tensors.
+
+    Args:
+        tokenizer: the base's.
+        template: id of the template, whose end decides how the first score is tokenised.
+        scale: lowest and highest score; scores are whole numbers.
+    """
+
+    def __init__(self, tokenizer: Any, template: str, scale: tuple[float, float]) -> None:
+        self.lines = score_lines(scale, 1)
+        self._candidates = CandidateTokenizer(tokenizer)
+        prompt = get_template(template).render(Sample(id="", question="", answers=("", "")), (0, 1), None)
+        self._prompt = Truncator(tokenizer, 1).text(prompt.spans, chat=prompt.chat) + prompt.prefill
+        self._tree = lru_cache(_TREES)(self._build)
+
+    def tree(self, targets: Sequence[tuple[float, float]]) -> TreeTensors:
+        """The tree of all score lines, and of the targets with their line's end.
+
+        Args:
+            targets: score pairs of whole numbers on the scale.
+
+        Returns:
+            `tokens` and `depths`, shape (nodes,): the inner nodes; `visible`, shape (nodes, nodes): a node's
+            ancestors and itself; `rows` and `columns`, shape (steps,): the row of logits (0 is the end of the
+            prompt) and token id of each step; `paths`, shape (lines + distinct targets, longest): steps of each, with
+            `steps` as padding; `longer`, shape (lines, most): score lines that begin with another (`1 10` with
+            `1 1`), with `lines` as padding; `better`, shape (3, lines): log-weights of P(first better),
+            P(second better) and of all; `targets`, shape (targets,): the path of each.
+        """
+        distinct = sorted(set(targets))
+        indices = [distinct.index(target) + len(self.lines.pairs) for target in targets]
+        return {**self._tree(tuple(distinct)), "targets": torch.tensor(indices)}
+
+    def _build(self, targets: tuple[tuple[float, float], ...]) -> TreeTensors:
+        lines = self.lines
+        written = tuple(f"{first:g} {second:g}\n" for first, second in targets)
+        tree = self._candidates.tree(self._prompt, (*lines.texts, *written))
+        longer = self._candidates.tree(self._prompt, lines.texts).longer
+        steps = list(dict.fromkeys(step for path in tree.paths for step in path))
+        index_of = {step: index for index, step in enumerate(steps)}
+        visible = torch.zeros((len(tree.tokens), len(tree.tokens)), dtype=torch.bool)
+        for node in range(len(tree.tokens)):
+            visible[node, tree.ancestors(node)] = True
+        first = torch.tensor([1.0 if s1 > s2 else 0.5 if s1 == s2 else 0.0 for s1, s2 in lines.pairs])
+        return {
+            "tokens": torch.tensor(tree.tokens),
+            "depths": torch.tensor(tree.depths),
+            "visible": visible,
+            "rows": torch.tensor([node - ROOT for node, _ in steps]),
+            "columns": torch.tensor([token for _, token in steps]),
+            "paths": _padded([[index_of[step] for step in path] for path in tree.paths], len(steps)),
+            "longer": _padded([list(indices) for indices in longer], len(lines.pairs)),
+            "better": torch.stack([first, 1 - first, torch.ones_like(first)]).log(),
+        }
+
+
+def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
+    """Inputs of one forward pass over prompts, padded at their beginning, each followed by the tree.
+
+    Args:
+        prompts: token ids.
+        tree: of all prompts.
+
+    Returns:
+        `input_ids` and `position_ids`, shape (prompts, longest prompt + nodes), and `attention_mask`, shape
+        (prompts, 1, longest + nodes, longest + nodes), True where a token sees another. The last 1 + nodes columns
+        are the ends of the prompts and the nodes.
+    """
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    longest, nodes = int(lengths.max()), len(tree["tokens"])
+    ids = torch.zeros((len(prompts), longest), dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = torch.tensor(prompt)
+    padding = (longest - lengths)[:, None]
+    positions = torch.arange(longest)[None] - padding
+    real = torch.nn.functional.pad(positions >= 0, (0, nodes), value=True)
+    mask = torch.ones((longest + nodes, longest + nodes), dtype=torch.bool).tril()
+    mask[longest:, longest:] = tree["visible"]
+    own = torch.eye(longest + nodes, dtype=torch.bool)  # padding sees itself: softmax over nothing is NaN
+    return {
+        "input_ids": torch.cat([ids, tree["tokens"].expand(len(prompts), -1)], 1),
+        "position_ids": torch.cat([positions.clamp(min=0), lengths[:, None] + tree["depths"]], 1),
+        "attention_mask": ((mask & real[:, None, :]) | own)[:, None],
+    }
+
+
+def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
+    """Inputs of one forward pass over all prompts one behind another, then the tree of each.
+
+    Args:
+        prompts: token ids.
+        tree: of all prompts.
+
+    Returns:
+        `input_ids` and `position_ids`, shape (1, tokens); `cu_seq_lens_q`, shape (prompts + 1,), the bounds of the
+        prompts; and `scored`, shape (prompts x (1 + nodes),): the columns of each prompt's end and nodes.
+    """
+    batch, count, nodes = concatenated(prompts), len(prompts), len(tree["tokens"])
+    bounds = batch["cu_seq_lens_q"][:, None].long()
+    columns = torch.arange(count * nodes).reshape(count, nodes) + bounds[-1]
+    added = {"input_ids": tree["tokens"].repeat(count), "position_ids": (bounds.diff(dim=0) + tree["depths"]).flatten()}
+    rows = {name: torch.cat([batch[name][0], tokens])[None] for name, tokens in added.items()}
+    scored = torch.cat([bounds[1:] - 1, columns], 1).flatten()
+    return {"cu_seq_lens_q": batch["cu_seq_lens_q"], "scored": scored, **rows}
+
+
+def tree_segments(lengths: Sequence[int], visible: Tensor) -> list[Segment]:
+    """Segments of `concatenated_trees`; `visible` is the tree's."""
+    kvs = [TrainedKV(expected=len(visible)) for _ in lengths]
+    trees = [TreeSegment(kv, length, visible) for kv, length in zip(kvs, lengths, strict=True)]
+    return [trained_rows(lengths, kvs), *trees]
+
+
+def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where a token sees another and the lowest number where it does not: once, and not again in every layer."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
+
+
+def path_logprobs(logits: Tensor, tree: TreeTensors) -> Tensor:
+    """Log-probability that a reply begins with each score line, and with each distinct target.
+
+    Args:
+        logits: shape (prompts, 1 + nodes, vocabulary).
+        tree: `ScoreLineTrees.tree`.
+
+    Returns:
+        Shape (prompts, lines + distinct targets), float32.
+    """
+    logits = logits.float()
+    steps = logits[:, tree["rows"], tree["columns"]] - logits.logsumexp(-1)[:, tree["rows"]]
+    return torch.nn.functional.pad(steps, (0, 1))[:, tree["paths"]].sum(-1)
+
+
+def line_logprobs(paths: Tensor, tree: TreeTensors) -> Tensor:
+    """Log-probability of each score line and of no longer one, as in `ScoreTree.logprobs`.
+
+    Args:
+        paths: `path_logprobs`.
+        tree: as there.
+
+    Returns:
+        Shape (prompts, lines).
+    """
+    lines = paths[:, : len(tree["longer"])]
+    if not tree["longer"].shape[1]:
+        return lines
+    longer = torch.nn.functional.pad(lines, (0, 1), value=-torch.inf)[:, tree["longer"]].logsumexp(-1)
+    share = (longer - lines).clamp(max=-_LEAST_SHARE)  # of `1 10` in `1 1`; the difference is not 0
+    return torch.where(longer.isneginf(), lines, lines + torch.log(-torch.expm1(share)))
+
+
+def preference_logprobs(lines: Tensor, tree: TreeTensors) -> tuple[Tensor, Tensor, Tensor]:
+    """Logs of P(first better) and P(second better), half of a tie each, and of the score lines' share of all replies.
+
+    Args:
+        lines: `line_logprobs`.
+        tree: as there.
+
+    Returns:
+        Three of shape (prompts,); the first two are relative to the third, as in `pair_distribution`.
+    """
+    first, second, assigned = (lines[:, None] + tree["better"]).logsumexp(-1).unbind(1)
+    return first - assigned, second - assigned, assigned
+
+
+def _padded(rows: list[list[int]], padding: int) -> Tensor:
+    """Rows of indices as a matrix, filled with the padding."""
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[padding] * (width - len(row))] for row in rows])
+
+
+class ScoreLineObjective:
+    """Collates pairs in their orders, each prompt followed by the tree of score lines, and computes their loss.
+
+    Args:
+        trees: of the template's score lines.
+        consistency_weight: see `pair_losses`.
+        score_line_weight: see `pair_losses`.
+        padding_free: lays prompts one behind another instead of padding them.
+    """
+
+    def __init__(
+        self, trees: ScoreLineTrees, consistency_weight: float, score_line_weight: float, padding_free: bool = False
+    ) -> None:
+        self._trees = trees
+        self._collate = concatenated_trees if padding_free else tree_batch
+        self._weights = (consistency_weight, score_line_weight)
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Collate rows of `PairRow`'s lists into a batch.
+
+        Returns:
+            `preference`, shape (pairs,); `tree`, see `ScoreLineTrees.tree`; and the inputs of `tree_batch` or
+            `concatenated_trees`, all pairs in the given order, then all swapped if the rows have both orders.
+        """
+        prompts = [example["prompt_ids"] for example in examples]
+        preferences = [example["preference"] for example in examples]
+        shown = list(preferences)
+        if len(examples[0]["second_ids"]):
+            prompts += [example["second_ids"] for example in examples]
+            shown += [swapped_preference(preference) for preference in preferences]
+        low, high = self._trees.lines.values[0], self._trees.lines.values[-1]
+        tree = self._trees.tree([scores_by_preference(preference, (low, high)) for preference in shown])
+        return {
+            "preference": torch.tensor(preferences, dtype=torch.float32),  # first: its length is the batch's
+            "tree": tree,
+            **self._collate(prompts, tree),
+        }
+
+    def model_inputs(self, batch: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+        """Arguments of the model, which then returns the logits of the prompts' ends and of the tree."""
+        ids, tree = batch["input_ids"], batch["tree"]
+        inputs = {"input_ids": ids, "position_ids": batch["position_ids"]}
+        if "attention_mask" not in batch:
+            segments = tree_segments(batch["cu_seq_lens_q"].diff().tolist(), tree["visible"])
+            return inputs | {"segments": segments, "logits_to_keep": batch["scored"]}
+        # indices and not a number: of a slice, torch copies the vocabulary's weights for each row
+        scored = torch.arange(ids.shape[1] - 1 - len(tree["tokens"]), ids.shape[1], device=ids.device)
+        return inputs | {"attention_mask": additive_mask(batch["attention_mask"], dtype), "logits_to_keep": scored}
+
+    def losses(self, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """See `pair_losses`; without padding, `logits` have one row, in the order of `scored`."""
+        logits = logits.reshape(-1, 1 + len(batch["tree"]["tokens"]), logits.shape[-1])
+        return pair_losses(logits, batch["tree"], batch["preference"], *self._weights)
+
+
+def pair_losses(
+    logits: Tensor, tree: dict[str, Tensor], preference: Tensor, consistency_weight: float, score_line_weight: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of each pair, and its parts.
+
+    Args:
+        logits: shape (orders x pairs, 1 + nodes, vocabulary): all pairs in the given order, then all swapped.
+        tree: `ScoreLineTrees.tree` of each order's target.
+        preference: shape (pairs,), P(first answer is better), in [0, 1].
+        consistency_weight: of the squared difference between the orders.
+        score_line_weight: of the negative log-likelihood of the target's score line.
+
+    Returns:
+        Shape (pairs,); and metrics by name, without gradients: `preference_loss`, `consistency_loss`,
+        `score_line_loss`, and `score_line_mass`, the probability of all score lines.
+    """
+    paths = path_logprobs(logits, tree)
+    first, second, assigned = preference_logprobs(line_logprobs(paths, tree), tree)
+    shown = torch.cat([preference, 1 - preference])[: len(first)]
+    entropy = -(shown * first + (1 - shown) * second)
+    line = -paths.gather(1, tree["targets"][:, None])[:, 0]
+    orders = (-1, len(preference))  # one row for each order
+    chances = first.exp().reshape(orders)
+    gap = (chances[0] - (1 - chances[1])) ** 2 if len(chances) == 2 else torch.zeros_like(preference)
+    entropy, line = entropy.reshape(orders).mean(0), line.reshape(orders).mean(0)
+    parts = {"preference_loss": entropy, "consistency_loss": gap, "score_line_loss": line}
+    metrics = {name: part.detach() for name, part in (parts | {"score_line_mass": assigned.exp()}).items()}
+    return entropy + consistency_weight * gap + score_line_weight * line, metrics
