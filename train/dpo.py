@@ -5,7 +5,7 @@
 
 The judge is one that `train/sft.py` made. Any field of `judgelm.training.dpo.DPOArguments`, TRL's `DPOConfig` and
 `ModelConfig` can stand in the YAML file or on the command line, which takes precedence;
-`judgelm.training.rows.preferences` describes rows that carry both judgments themselves. The output folder, resuming
+`judgelm.training.rows.dpo` describes rows that carry both judgments themselves. The output folder, resuming
 from a checkpoint, and the exit codes are those of `train/sft.py`.
 """
 

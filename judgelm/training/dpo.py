@@ -34,7 +34,7 @@ class DPOArguments(JudgeArguments):
     """Arguments of `train/dpo.py` beside TRL's: those of `train/sft.py`, and the judge's mistakes.
 
     `train_data` and `eval_data` hold the labelled pairs of `judgments`, or rows with `chosen` and `rejected`
-    judgments of their own, see `judgelm.training.rows.preferences`.
+    judgments of their own, see `judgelm.training.rows.dpo`.
     """
 
     judgments: list[str] = argument(
