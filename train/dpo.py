@@ -1,12 +1,10 @@
-"""Tune a judge by preference: the correct judgment against the one that it wrote.
+"""Tune a judge with DPO: prefer the correct judgment to the one it wrote.
 
     judgelm-batch train.jsonl -o mistakes.jsonl --model runs/judge --both-orders
     accelerate launch --config_file configs/accelerate/cpu.yaml train/dpo.py --config configs/train/demo_dpo.yaml
 
-The judge is one that `train/sft.py` made. Any field of `judgelm.training.dpo.DPOArguments`, TRL's `DPOConfig` and
-`ModelConfig` can stand in the YAML file or on the command line, which takes precedence;
-`judgelm.training.rows.dpo` describes rows that carry both judgments themselves. The output folder, resuming
-from a checkpoint, and the exit codes are those of `train/sft.py`.
+The judge comes from `train/sft.py`. See `judgelm.training.rows.dpo` for rows with both judgments. Arguments are
+`judgelm.training.dpo.DPOArguments`, TRL's `DPOConfig` and `ModelConfig`; everything else is as in `train/sft.py`.
 """
 
 from judgelm.cli.training import run_training
@@ -24,7 +22,7 @@ from judgelm.training.run import TrainingRun
 
 
 def build_trainer(run: TrainingRun) -> PreferenceTrainer:
-    """Check the arguments; build data, models and trainer."""
+    """Build rows, models and trainer."""
     judge, dpo, base = run.judge, run.args, run.base
     run.tuned_from = find_tuned_card(base, judge)
     check_dpo_arguments(judge, dpo)

@@ -1,11 +1,9 @@
-"""Reinforce a judge that reasons first: a verdict counts if it is right in both orders.
+"""Train a judge that reasons first with GRPO; a verdict counts if it is right in both orders.
 
     accelerate launch --config_file configs/accelerate/zero3.yaml train/grpo.py --config configs/train/grpo_7b.yaml
 
-`judgelm.training.grpo` states the reward. Rows are labelled pairs: with `preference`, scores or a winner.
-Any field of `judgelm.training.grpo.GRPOArguments`, TRL's `GRPOConfig` and `ModelConfig` can stand in the YAML file or
-on the command line, which takes precedence. The output folder, resuming from a checkpoint, and the exit codes are
-those of `train/sft.py`.
+See `judgelm.training.grpo` for the reward. Rows are labelled pairs with `preference`, scores or a winner. Arguments are
+`judgelm.training.grpo.GRPOArguments`, TRL's `GRPOConfig` and `ModelConfig`; everything else is as in `train/sft.py`.
 """
 
 from judgelm.cli.training import run_training
@@ -24,18 +22,18 @@ from judgelm.training.run import TrainingRun
 
 
 def build_trainer(run: TrainingRun) -> VerdictTrainer:
-    """Check the arguments; build data, model and trainer."""
+    """Build rows, model and trainer."""
     judge, grpo, base = run.judge, run.args, run.base
     run.tuned_from = find_card(base_name(base), base.model_revision)
     check_grpo_arguments(judge, grpo)
     run.check()
 
-    # data: the prompts of all epochs, both orders of a pair side by side, and pairs that the model judges
+    # prompts of all epochs, both orders of a pair adjacent, and pairs to judge
     rows = run.build_rows(JudgingPromptBuilder, reply_tokens=grpo.max_completion_length)
     run.rows, run.evaluation = paired_prompts(rows, grpo), None
     run.find_start()
 
-    # model, and TRL's trainer with the reward of both orders; judges the validation pairs, stops on NaN
+    # model and trainer with the reward of both orders
     model, peft_config = run.load_model()
     judged = {"eval_dataset": run.rows.dataset.select([0]) if run.validation else None}
     options = run.trainer_options() | judged

@@ -1,12 +1,12 @@
-"""Merge a LoRA or QLoRA adapter into its base model and write a whole judge.
+"""Merge a LoRA or QLoRA adapter into its base model and write a complete judge.
 
     python train/merge_lora.py runs/judge-lora -o runs/judge
     python train/merge_lora.py runs/judge-lora -o runs/judge --base lmsys/vicuna-7b-v1.3 --dtype float32
 
-The base is the one the adapter names, or `--base`; it is resized to the vocabulary of an adapter that holds its own
-embeddings. It is loaded unquantised, in `--dtype`, on the CPU, even if the
-adapter was trained on a 4-bit base; such a judge is not bit for bit the trained one, whose base was rounded. The output
-folder holds safetensors, the tokenizer, `judge.json` (with the merged adapter and base) and `README.md`.
+The base is the one in the adapter, or `--base`. It is loaded on the CPU, unquantized, in `--dtype`, even if the adapter
+was trained on a 4-bit base; such a merged judge differs slightly from the trained one. If the adapter has its own
+embeddings, the base is resized to their vocabulary. The output folder has the weights, the tokenizer, `judge.json` and
+`README.md`.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from judgelm.training.base_model import drop_sampling
 
 
 def main() -> None:
-    """Check, load, merge, write."""
+    """Merge the adapter and write the judge."""
     options = parse_options()
     adapter, out = Path(options.adapter), Path(options.out)
     config = adapter_config(adapter)
@@ -44,12 +44,12 @@ def main() -> None:
     if base and is_gguf(base):
         base = gguf_checkpoint(base, options.revision)
     if not base:
-        raise ModelError(f"{adapter}: names no base model; pass it with --base")
+        raise ModelError(f"{adapter}: has no base model; pass it with --base")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out}: already exists; choose another folder, or empty it")
     facts = card.training if card else {}
     if facts.get("quantization"):
-        echo(f"trained on a base in {facts['quantization']}; merged into the base in {options.dtype} instead")
+        echo(f"trained on a {facts['quantization']} base; merging into the base in {options.dtype}")
     model = merge(load_base(base, options, rewards=config["task_type"] == "SEQ_CLS"), adapter)
     tokenizer = load_tokenizer(base, str(adapter), EngineOptions(model=base, revision=options.revision))
     check_vocabulary(str(adapter), tokenizer, model)
@@ -57,7 +57,7 @@ def main() -> None:
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     if card is None:
-        echo(f"{adapter}: has no judge.json, so {out} has none; pass --template whenever you use it", err=True)
+        echo(f"{adapter}: has no judge.json, so {out} has none either; pass --template when you use it", err=True)
     else:
         gguf = gguf_record(base)
         shown = {"base": gguf.file, "base_gguf_sha256": gguf.sha256} if gguf else {"base": base}
@@ -73,37 +73,39 @@ def main() -> None:
 def parse_options() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("adapter", metavar="ADAPTER", help="the folder that train/sft.py wrote")
-    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="new or empty")
-    parser.add_argument("--base", help="folder, GGUF file or hub id; default: the one the adapter names")
-    parser.add_argument("--revision", help="of the base, on the hub")
-    parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the merged weights")
+    parser.add_argument("adapter", metavar="ADAPTER", help="adapter folder of a training recipe")
+    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="new or empty folder")
+    parser.add_argument("--base", help="folder, GGUF file or hub ID of the base; default: the adapter's")
+    parser.add_argument("--revision", help="hub revision of the base")
+    parser.add_argument(
+        "--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="dtype of the merged weights"
+    )
     return parser.parse_args()
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
-    """Read the adapter's configuration; only LoRA on a causal language model, or its reward model, can be merged."""
+    """Read the adapter's configuration; only LoRA on a causal language model or its reward model can be merged."""
     path = adapter / "adapter_config.json"
     if not path.is_file():
-        raise ModelError(f"{adapter}: no adapter_config.json in this folder; it is not an adapter saved by PEFT")
+        raise ModelError(f"{adapter}: adapter_config.json not found; expected an adapter saved by PEFT")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         kind, task = config["peft_type"], config.get("task_type") or "CAUSAL_LM"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: not a PEFT configuration: {error!r}; restore the adapter's folder") from error
+        raise ModelError(f"{path}: not a PEFT configuration: {error!r}") from error
     if kind != "LORA" or task not in ("CAUSAL_LM", "SEQ_CLS"):
-        raise ModelError(f"{adapter}: is {kind} for {task}; only LORA for CAUSAL_LM is merged into a judge's weights")
+        raise ModelError(f"{adapter}: {kind} for {task} cannot be merged; expected LORA for CAUSAL_LM or SEQ_CLS")
     return {"base_model_name_or_path": None} | config | {"task_type": task}
 
 
 def load_base(base: str, options: argparse.Namespace, *, rewards: bool) -> Any:
-    """Load the unquantised base, for a reward model without a head; quantised files cannot hold the sum."""
+    """Load the unquantized base, with a new head for a reward model."""
     kind: Any = AutoModelForSequenceClassification if rewards else AutoModelForCausalLM
     labels = {"num_labels": 1} if rewards else {}
     try:
         quantised = getattr(AutoConfig.from_pretrained(base, revision=options.revision), "quantization_config", None)
         if quantised:
-            raise ModelError(f"{base}: its weights are quantised; pass the unquantised base they come from as --base")
+            raise ModelError(f"{base}: the weights are quantized; pass the original base as --base")
         with safe_unpickling(base, options.revision):
             return kind.from_pretrained(base, revision=options.revision, dtype=getattr(torch, options.dtype), **labels)
     except LOAD_ERRORS as error:
@@ -111,7 +113,7 @@ def load_base(base: str, options: argparse.Namespace, *, rewards: bool) -> Any:
 
 
 def merge(model: Any, adapter: Path) -> Any:
-    """Add the adapter's weights to the base's; refused where a sum is not finite."""
+    """Add the adapter's weights to the base's; a non-finite sum is an error."""
     adapted = attach_adapter(model, str(adapter))
     try:
         return adapted.merge_and_unload(safe_merge=True)
@@ -120,9 +122,9 @@ def merge(model: Any, adapter: Path) -> Any:
 
 
 def sha_of(adapter: Path) -> str:
-    """The sha256 of the adapter's weights."""
+    """Return the sha256 of the adapter's weights."""
     path = weights_file(adapter)
-    assert path is not None  # it was merged
+    assert path is not None  # the adapter was merged
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -1,9 +1,9 @@
 #!/bin/bash
-# JudgeLM-7B from its names: data, plan, training with the values of the paper's Table 7, PandaLM's test set, report.
+# JudgeLM-7B end to end: data, memory plan, training as in the paper's Table 7, PandaLM's test set, report.
 #   pandalm=testset-v1.json bash configs/recipes/judgelm_7b.sh
-# Needs the extra `train`, 8 GPUs of 40 GB and more, the hub (data and base model), and data/testset-v1.json of PandaLM's
-# repository, WeOpenML/PandaLM, which no step downloads. The same command continues an interrupted run. Not run at this
-# size yet; small.sh has run with the same steps.
+# Needs the extra `train`, 8 GPUs of 40 GB or more, the hub (data and base model), and data/testset-v1.json from PandaLM's
+# repository, WeOpenML/PandaLM. The same command continues an interrupted run. Not run at this
+# size yet; small.sh runs the same steps.
 set -euo pipefail
 
 out=${out:-runs/judgelm_7b}
@@ -12,10 +12,10 @@ pandalm=${pandalm:-testset-v1.json}
 gpus=${gpus:-8}
 gpu_memory=${gpu_memory:-40}                     # GiB of one GPU
 accelerate=${accelerate:-configs/accelerate/zero3.yaml}
-sharding=${sharding:-zero3}                      # of accelerate's file
+sharding=${sharding:-zero3}                      # name of accelerate's file
 mkdir -p "$out"
 
-# before the hours of training: PandaLM's file is there
+# fail before training if PandaLM's file is missing
 judgelm data import pandalm "$pandalm" -o "$out/pandalm.jsonl" --overwrite
 
 hf download BAAI/JudgeLM-100K judgelm_train_100k.jsonl --repo-type dataset --local-dir "$out/judgelm-100k"

@@ -1,9 +1,9 @@
 #!/bin/bash
 # JudgeLM-33B on two machines with 8 GPUs each, from the checkout's root with its environment active:
 #   sbatch configs/slurm/judgelm_33b.sh --config configs/train/judgelm_33b.yaml
-# What stands behind the script's name goes to train/sft.py; nothing there means the config above. One launcher runs on
-# each machine and starts its 8 processes. Partition and account are yours to add. 15 minutes before its time is over the
-# job is told to save a checkpoint and stop; submitted again with the same line, it goes on from there.
+# Arguments go to train/sft.py; the default is the config above. One launcher runs on each
+# machine and starts its 8 processes. Add your partition and account. Slurm signals the job 15 minutes before its time
+# limit to save a checkpoint and stop; the same command resumes it.
 #SBATCH --job-name=judgelm-33b
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -23,9 +23,9 @@ machines=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export FIRST_MACHINE="${machines%%$'\n'*}" FIRST_PORT=$((20000 + SLURM_JOB_ID % 10000))
 export TOKENIZERS_PARALLELISM=false
 
-# SLURM_NODEID is known only inside srun, so the inner shell reads it; the arguments behind `launch` are "$@" there.
-# Without --cpus-per-task a step gets one core of each machine: srun does not take the job's (Slurm 22.05 and later).
-# USR1 is for the training processes: the launcher, which would die of it, ignores it, and the shell passes it on.
+# SLURM_NODEID is set only inside srun, so the inner shell reads it; its "$@" are the arguments after `launch`.
+# srun does not inherit --cpus-per-task from the job (Slurm 22.05 and later); without it a step gets one core.
+# USR1 must reach the training processes: the launcher ignores it (it would die), and the shell forwards it.
 srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 bash -c '(trap "" USR1; exec accelerate launch \
     --config_file configs/accelerate/zero3_2nodes.yaml \
     --machine_rank "$SLURM_NODEID" --main_process_ip "$FIRST_MACHINE" --main_process_port "$FIRST_PORT" \

@@ -41,13 +41,12 @@ def train_command(
     Options:
         recipe: `sft` learns scores and reasons, `preference` which answer is better, `reward` does so with a head of
             one number, `dpo` and `grpo` train a judge further.
-        config: Settings: a YAML file, or the name of one that judgelm brings, such as few_rows.
+        config: Settings: a YAML file, or the name of one that judgelm brings, such as few_pairs.
         accelerate: Start by accelerate, on several GPUs or machines: its YAML file, or a name such as zero3. Without it
             one process trains.
         copy: Write recipes and settings there, to change them; nothing is trained.
 
     Examples:
-        judgelm train sft --config few_rows --train_data rows.csv
         judgelm train preference --config few_pairs --train_data pairs.csv
         judgelm train sft --config judgelm_7b --accelerate zero3
         judgelm train sft -- --help

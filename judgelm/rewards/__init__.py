@@ -1,1 +1,1 @@
-"""A judge as reward function: for TRL (`judgelm.rewards.trl`) and verl (`judgelm.rewards.verl`)."""
+"""Judges as reward functions for TRL (`judgelm.rewards.trl`) and verl (`judgelm.rewards.verl`)."""

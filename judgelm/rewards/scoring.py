@@ -1,4 +1,4 @@
-"""Answers to rewards by a judge, in [0, 1] unless it is a reward model; None where it has no verdict, never 0."""
+"""Rewards of answers from a judge: in [0, 1] except for reward models, and None (never 0) without a verdict."""
 
 import hashlib
 import queue
@@ -19,19 +19,19 @@ from judgelm.records import Judgment, Sample
 from judgelm.runs.runner import judge
 
 DEFAULT_CACHE = 50_000
-"""Judgments that are remembered."""
+"""Maximum number of cached judgments."""
 
 
 Method = Literal["reference", "group", "score", "checklist"]
-"""What an answer is measured by, see `AnswerRewards`."""
+"""How an answer is scored, see `AnswerRewards`."""
 
 METHODS: tuple[Method, ...] = get_args(Method)
 ALONE: tuple[Method, ...] = ("reference", "score", "checklist")
-"""Methods that reward an answer without the others of its group."""
+"""Methods that score an answer independently of its group."""
 
 
 class RewardedAnswer(NamedTuple):
-    """An answer to be rewarded; answers to one question and reference are a group."""
+    """An answer to reward; answers with the same question and reference form a group."""
 
     question: str
     text: str
@@ -44,10 +44,10 @@ class MethodOptions:
     """Options of `AnswerRewards`.
 
     Attributes:
-        criteria: of `checklist`, for answers that have none of their own.
-        hard: of `checklist`: a criterion counts as met or not, instead of by its P(yes).
+        criteria: for `checklist`: criteria of answers that have none.
+        hard: for `checklist`: count a criterion as met or not instead of by P(yes).
         both_orders: compare each pair in both orders.
-        cache_size: judgments that are remembered.
+        cache_size: maximum number of cached judgments.
     """
 
     criteria: tuple[str | Criterion, ...] = ()
@@ -57,23 +57,22 @@ class MethodOptions:
 
 
 class AnswerRewards:
-    """Rewards answers by a judge.
+    """Rewards answers with a judge.
 
-    P(better) is the judge's probability, the mean over both orders; of a judge without probabilities its verdict: 1,
-    0.5 for a tie, 0. Judges that are read off a word compare by that reading, `letters` in both orders always; `score`
-    is then P(yes) or the expected grade.
+    P(better) is the judge's probability, averaged over both orders. Without probabilities it is the verdict: 1, 0.5 for
+    a tie, or 0. Judges scored by a verdict word use their reading; `letters` always uses both orders. For them, `score`
+    is P(yes) or the expected grade.
 
     Args:
-        judge: loaded; in this process, or a server by `engine="openai"`. It stays open.
-        method: `reference` takes P(the answer is better than the reference answer); `group` the mean of P(better) over
-            the other answers to the same question, where a copy counts 0.5; `score` the expected score, from 0 for the
-            lowest to 1 for the highest of the judge's scale, of a reward model its own number;
-            `checklist` the weighted share of the criteria that it meets, 0 where that is below 0 (Rubrics as Rewards,
-            Gunjal et al. 2025).
+        judge: loaded, in this process or with `engine="openai"` on a server. It stays open.
+        method: `reference`: P(the answer is better than the reference answer). `group`: mean P(better) over the other
+            answers to the same question; identical answers count 0.5. `score`: expected score, scaled from the judge's
+            scale to 0 to 1; a reward model's raw number. `checklist`: weighted share of met criteria, at least 0
+            (Rubrics as Rewards, Gunjal et al. 2025).
         options: see `MethodOptions`.
 
     Raises:
-        ConfigError: no such method, or one that the judge cannot do.
+        ConfigError: unknown method, or the judge does not support it.
     """
 
     def __init__(self, judge: Judge, method: Method = "reference", options: MethodOptions | None = None) -> None:
@@ -84,8 +83,8 @@ class AnswerRewards:
         self._scale = None if judge.template.reading == "reward" else judge.format.scale
         if method == "score" and judge.template.reading == "letters":
             raise ConfigError(
-                "method score: reading letters compares answers and gives one alone no score; use method reference "
-                "or group, or a judge of reading yes-no or grade"
+                "method score: reading letters does not score single answers; use method reference or group, or a "
+                "judge with reading yes-no or grade"
             )
         self.queue = JudgeQueue(self._mode(judge), judge.engine, cache_size=self._options.cache_size)
 
@@ -95,10 +94,10 @@ class AnswerRewards:
         return score_mode(judge) if self.method == "score" else pair_mode(judge, both_orders=self._options.both_orders)
 
     def __call__(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
-        """Reward answers, in their order; groups must be whole.
+        """Reward answers, in order; groups must be complete.
 
         Raises:
-            EngineError: the engine as a whole broke.
+            EngineError: the engine failed.
         """
         if self.method in ALONE:
             known = {index: self.sample(answer) for index, answer in enumerate(answers)}
@@ -108,12 +107,12 @@ class AnswerRewards:
         return self._group_means(answers)
 
     def sample(self, answer: RewardedAnswer) -> Sample | None:
-        """The sample that the judge is asked about one answer by a method of `ALONE`.
+        """Return the sample to judge for one answer with a method in `ALONE`.
 
-        None where the answer lacks what the method needs: a reference, or criteria.
+        None if the answer has no reference or criteria and the method needs them.
 
         Raises:
-            ConfigError: its criteria cannot be used.
+            ConfigError: its criteria are invalid.
         """
         if self.method == "checklist":
             own = {} if answer.criteria is None else {CRITERIA_FIELD: parse_criteria(answer.criteria)}
@@ -129,7 +128,7 @@ class AnswerRewards:
         return Sample(id="", question=answer.question, answers=(answer.text, answer.reference))
 
     def reward(self, judgment: Judgment) -> float | None:
-        """The reward that a judgment of `sample` gives."""
+        """Return the reward for a judgment of `sample`."""
         if self.method == "checklist":
             return min(1.0, max(0.0, judgment.scores[0])) if judgment.scores else None
         if self.method != "score":
@@ -137,11 +136,10 @@ class AnswerRewards:
         return expected_score(judgment, self._scale)
 
     def close(self) -> None:
-        """Stop asking; the judge stays open."""
+        """Stop judging; the judge stays open."""
         self.queue.close()
 
     def _group_means(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
-        """Mean P(better) over the other answers of the group; None where no comparison has a verdict."""
         matches = [match for members in groups_of(answers).values() for match in combinations(members, 2)]
         known: list[list[float]] = [[] for _ in answers]
         chances = self._compare([(answers[first], answers[second]) for first, second in matches])
@@ -152,7 +150,6 @@ class AnswerRewards:
         return [sum(values) / len(values) if values else None for values in known]
 
     def _compare(self, pairs: Sequence[tuple[RewardedAnswer, RewardedAnswer]]) -> list[float | None]:
-        """P(first better) of each pair; equal texts are not judged."""
         differing = {index: pair for index, pair in enumerate(pairs) if pair[0].text != pair[1].text}
         samples = [
             Sample(id="", question=first.question, answers=(first.text, second.text), reference=first.reference)
@@ -165,15 +162,14 @@ class AnswerRewards:
 
 
 class JudgeQueue:
-    """Runs one mode on one engine in a thread of its own.
+    """Runs one mode on one engine in its own thread, so that callers in several threads share batches.
 
-    Callers in several threads share the engine's batches. A judgment is remembered by question, answers, reference
-    and criteria; one with a failure is not, so that it is asked for again.
+    Judgments are cached by question, answers, reference and criteria; failed ones are not.
 
     Args:
-        mode: way of judging.
-        engine: answers the requests; stays open when the queue is closed.
-        cache_size: most judgments that are remembered; the least recently used ones go.
+        mode: judging mode.
+        engine: stays open when the queue is closed.
+        cache_size: maximum number of cached judgments; the least recently used are evicted.
     """
 
     def __init__(self, mode: BatchMode, engine: Engine, *, cache_size: int = DEFAULT_CACHE) -> None:
@@ -186,20 +182,20 @@ class JudgeQueue:
         self._samples: queue.Queue[Sample | None] = queue.Queue()
         self._broken: Exception | None = None
         self.judged = 0
-        """Samples that were judged, rather than remembered."""
+        """Samples judged, not counting cache hits."""
         self._thread = threading.Thread(target=self._run, name="judge queue", daemon=True)
         self._thread.start()
 
     def submit(self, sample: Sample) -> "Future[Judgment]":
-        """Ask for a judgment; the sample's own id does not matter.
+        """Request a judgment; the sample's ID does not matter.
 
         Raises:
-            EngineError: the engine broke, or the queue is closed.
+            EngineError: the engine failed, or the queue is closed.
         """
         key = _key(sample)
         with self._lock:
             if self._broken is not None:
-                raise EngineError(f"the judge cannot be asked: {self._broken}") from self._broken
+                raise EngineError(f"the judge is not available: {self._broken}") from self._broken
             if (known := self._cache.get(key)) is not None:
                 self._cache.move_to_end(key)
                 done: Future[Judgment] = Future()
@@ -211,16 +207,16 @@ class JudgeQueue:
             return self._pending[key]
 
     def judge(self, samples: Sequence[Sample]) -> list[Judgment]:
-        """Judge samples, and return their judgments in the same order.
+        """Judge samples and return their judgments in order.
 
         Raises:
-            EngineError: the engine as a whole broke.
+            EngineError: the engine failed.
         """
         futures = [self.submit(sample) for sample in samples]
         return [future.result() for future in futures]
 
     def close(self) -> None:
-        """Finish what was asked for, and stop."""
+        """Finish pending requests and stop."""
         with self._lock:
             self._broken = self._broken or EngineError("the queue is closed")
         self._samples.put(None)
@@ -236,7 +232,7 @@ class JudgeQueue:
         try:
             for judgment in judge(self._source(), self.mode, self._engine):
                 self._finish(judgment)
-        except Exception as error:  # whoever waits must hear of it, whatever it is
+        except Exception as error:  # pass any error on to the waiting callers
             with self._lock:
                 self._broken, waiting = error, list(self._pending.values())
                 self._pending.clear()
@@ -244,7 +240,6 @@ class JudgeQueue:
                 future.set_exception(error)
 
     def _source(self) -> Iterator[Sample | None]:
-        """Samples as they are asked for; None while others are being judged and no more have come."""
         while True:
             try:
                 sample = self._samples.get(block=not self._pending)
@@ -268,7 +263,6 @@ class JudgeQueue:
 
 
 def _key(sample: Sample) -> str:
-    """A name for what is judged."""
     reference = "" if sample.reference is None else f"reference {sample.reference}"
     criteria = parse_criteria(own) if (own := sample.metadata.get(CRITERIA_FIELD)) is not None else ()
     parts = [sample.question, *sample.answers, reference, *(f"{each.weight} {each.text}" for each in criteria)]
@@ -280,7 +274,7 @@ def _key(sample: Sample) -> str:
 
 
 def groups_of(answers: Sequence[RewardedAnswer]) -> dict[tuple[str, str | None], list[int]]:
-    """Indices of the answers to each question with its reference."""
+    """Return the indices of the answers to each question and reference."""
     groups: dict[tuple[str, str | None], list[int]] = {}
     for index, answer in enumerate(answers):
         groups.setdefault((answer.question, answer.reference), []).append(index)
@@ -288,18 +282,18 @@ def groups_of(answers: Sequence[RewardedAnswer]) -> dict[tuple[str, str | None],
 
 
 def pair_mode(judge: Judge, *, both_orders: bool) -> BatchMode:
-    """The judge's way of comparing two answers, with probabilities where it has them."""
+    """Return the judge's mode for comparing two answers, with probabilities if supported."""
     try:
         return judge.mode("pair", both_orders=both_orders, distribution=True)
-    except ConfigError:  # other released judges' prompts have none
+    except ConfigError:  # prompts of other released judges have none
         return judge.mode("pair", both_orders=both_orders)
 
 
 def score_mode(judge: Judge) -> BatchMode:
-    """The judge's way of scoring one answer, with the distribution where it has one.
+    """Return the judge's mode for scoring one answer, with the distribution if supported.
 
     Raises:
-        ConfigError: the judge compares pairs alone.
+        ConfigError: the judge only compares pairs.
     """
     try:
         return judge.mode("single", distribution=True)

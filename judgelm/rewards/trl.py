@@ -1,4 +1,4 @@
-"""A judge as `reward_funcs=` of TRL's trainers (GRPO, RLOO).
+"""Judges as `reward_funcs=` of TRL's trainers (GRPO, RLOO).
 
 from judgelm import Judge
 from judgelm.rewards.trl import JudgeReward
@@ -17,26 +17,26 @@ from judgelm.judge import Judge
 from judgelm.rewards.scoring import ALONE, AnswerRewards, Method, MethodOptions, RewardedAnswer, groups_of
 
 Text = str | Sequence[Mapping[str, Any]]
-"""A prompt or completion of TRL: text, or messages."""
+"""A prompt or completion of TRL: text or messages."""
 
 
 class JudgeReward:
-    """Rewards completions by a judge, as `AnswerRewards` does.
+    """Rewards completions with a judge, see `AnswerRewards`.
 
-    TRL takes None as no reward: such a completion has no advantage. The share of them is logged as `judge_failures`.
-    With `group` the completions of all processes are compared, each group on one of them.
+    A None reward gives the completion no advantage; the share of them is logged as `judge_failures`. `group` compares
+    the completions of all processes.
 
     Args:
-        judge: loaded, or a server's.
+        judge: loaded, or on a server.
         method: see `AnswerRewards`.
-        question: column with the question; without it in the data, the prompt is the question, of messages the user's.
-        reference: column with the reference answer; need not be there unless the method is `reference`.
-        criteria: column with each row's criteria, a list of texts or of objects with `text` and `weight`; need not be
-            there unless the method is `checklist` and its options have none.
+        question: column with the question; without it, the prompt or its user message is the question.
+        reference: column with the reference answer; required for `reference`.
+        criteria: column with each row's criteria, texts or objects with `text` and `weight`; required for `checklist`
+            without criteria in `options`.
         options: see `MethodOptions`.
 
     Raises:
-        ConfigError: no such method, or one that the judge cannot do.
+        ConfigError: unknown method, or the judge does not support it.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class JudgeReward:
         """Reward completions; TRL passes the data's columns by name.
 
         Raises:
-            InputError: the method needs a reference or criteria, and the data have no such column.
-            EngineError: the judge's engine broke.
+            InputError: the method needs a reference or criteria, but the data have no such column.
+            EngineError: the engine failed.
         """
         question, reference, criteria = self._columns
         if self._rewards.method == "reference" and reference not in columns:
-            raise InputError(f'the data have no column "{reference}" with reference answers; name it by reference=')
+            raise InputError(f'the data have no column "{reference}" with reference answers; set reference=')
         if self._rewards.method == "checklist" and criteria not in columns and not self._has_criteria:
-            raise InputError(f'the data have no column "{criteria}" with criteria; name it by criteria=')
+            raise InputError(f'the data have no column "{criteria}" with criteria; set criteria=')
         questions = columns.get(question) or [question_text(prompt) for prompt in prompts]
         references = columns.get(reference) or [None] * len(prompts)
         checklists = columns.get(criteria) or [None] * len(prompts)
@@ -86,11 +86,11 @@ class JudgeReward:
         return rewards
 
     def close(self) -> None:
-        """Stop asking; the judge stays open."""
+        """Stop judging; the judge stays open."""
         self._rewards.close()
 
     def _in_groups(self, own: list[RewardedAnswer]) -> list[float | None]:
-        """Rewards of this process's answers, which compete with those of other processes."""
+        """Rewards of this process's answers, compared with those of other processes."""
         state = PartialState()
         counts = gather_object([len(own)])
         answers = [RewardedAnswer(*answer) for answer in gather_object(own)]
@@ -102,7 +102,7 @@ class JudgeReward:
 
 
 def question_text(prompt: Text) -> str:
-    """The question of a prompt: the text, the only user message, or all messages with their roles."""
+    """Return a prompt's question: the text, the only user message, or all messages with their roles."""
     if isinstance(prompt, str):
         return prompt
     messages = [message for message in prompt if message["role"] != "system"]
@@ -112,7 +112,7 @@ def question_text(prompt: Text) -> str:
 
 
 def completion_text(completion: Text) -> str:
-    """The text of a completion, of messages their contents."""
+    """Return a completion's text; for messages, their contents."""
     return completion if isinstance(completion, str) else "\n\n".join(map(_content, completion))
 
 

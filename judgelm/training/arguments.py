@@ -1,4 +1,4 @@
-"""Arguments of a recipe beside TRL's: their fields, parsing, and checks against each other."""
+"""Arguments shared by the training recipes, and checks that they fit together."""
 
 import math
 import os
@@ -15,116 +15,93 @@ from judgelm.training.rows.builder import RowOptions
 
 
 def argument(description: str, **default: Any) -> Any:
-    """A field of a recipe's arguments; the description is its text in `--help`."""
+    """Return a dataclass field whose description appears in `--help`."""
     return field(metadata={"help": description}, **default)
 
 
 @dataclass(kw_only=True)
 class JudgeArguments:
-    """Data, template and target of a judge's fine-tuning.
-
-    TRL's `SFTConfig` configures the optimisation, its `ModelConfig` the base model, LoRA and quantisation;
-    `max_length` of the former is the judge's window.
-
-    Attributes:
-        trains_words: whether the recipe trains judges that are read off the first word of their reply.
-    """
+    """Data, template and target of a judge's fine-tuning; TRL's `max_length` is the judge's window in tokens."""
 
     trains_words: ClassVar[bool] = False
 
     train_data: list[str] = argument(
-        "Files of labelled answers: JudgeLM rows, or plain rows with the scores of two answers, of three or more, or "
-        "of one that has a reference; the number of answers decides what a row teaches."
+        "Files of labelled answers: JudgeLM rows, or plain rows with scores for two or more answers, or for one answer "
+        "with a reference. The number of answers decides what a row teaches."
     )
     eval_data: list[str] = argument(
-        "The same for the evaluations, which compute the loss and let the model in training judge their pairs. "
-        "Without an eval_strategy there is one evaluation, at the end.",
+        "Files for the evaluations, in the same format. An evaluation computes the loss and judges the pairs. "
+        "Without eval_strategy there is one evaluation, at the end.",
         default_factory=list,
     )
     eval_pairs: int = argument(
-        "Pairs of eval_data, drawn by the seed, that the model in training judges in both orders at every evaluation "
-        "(eval_agreement, eval_agreement_by_mean, eval_consistency, eval_delta_bias, eval_failed); 0 for the eval "
-        "loss only.",
+        "Pairs of eval_data, sampled with the seed, to judge in both orders at every evaluation (eval_agreement, "
+        "eval_agreement_by_mean, eval_consistency, eval_delta_bias, eval_failed). 0: eval loss only.",
         default=200,
     )
     early_stopping_patience: int | None = argument(
-        "Stop after this many evaluations without a better metric_for_best_model.", default=None
+        "Stop after this many evaluations without improvement of metric_for_best_model.", default=None
     )
     adapter: str | None = argument(
-        "Folder of a LoRA judge to train further, on the base that it was trained on; needs use_peft: true. Its rank "
-        "and layers count, the lora_ options do not.",
+        "Folder of a LoRA judge to train further; needs its original base and use_peft: true. The lora_ options are "
+        "ignored; the adapter keeps its rank and layers.",
         default=None,
     )
-    template: str = argument("Prompt template; written into the judge's card.", default="judgelm-v1")
+    template: str = argument("Prompt template; saved in the judge's card.", default="judgelm-v1")
     scale: list[float] = argument("Lowest and highest score.", default_factory=lambda: [1, 10])
     swap_prob: float = argument(
-        "Probability that a pair is shown with its answers, scores and the names in its reason exchanged, drawn in "
-        "every epoch; a pair with an ambiguous reason stays unchanged. (JudgeLM, section 5.1)",
+        "Probability of swapping a pair's answers, scores and the answer names in its reason, drawn in every epoch. "
+        "Pairs with an ambiguous reason are not swapped. (JudgeLM, section 5.1)",
         default=0.5,
     )
     reference_drop_prob: float = argument(
-        "Probability that a row with a judgment made with a reference is shown without it, in prompt and target: 0 "
-        "always shows references, 1 never; single answers keep theirs. (JudgeLM, section 5.3; 0.5 is the original "
-        "script's value.)",
+        "Probability of dropping the reference from a row, in prompt and target. Single answers keep theirs. "
+        "(JudgeLM, section 5.3; the original script uses 0.5.)",
         default=0.5,
     )
     reason_prob: float = argument(
-        "Share of rows whose target has the reason and EOS after the score line.", default=1.0
+        "Share of rows whose target includes the reason and EOS after the score line.", default=1.0
     )
     loss_on: str = argument(
-        "completion: the loss counts the reply only; all: prompt and reply, to pre-train a base.", default="completion"
+        "completion: compute the loss on the reply only; all: on prompt and reply, to pre-train a base.",
+        default="completion",
     )
     score_weight: float = argument(
-        "Weight of a score line's token in the loss, where a token of the reason has 1.", default=1.0
+        "Loss weight of the score line's tokens; tokens of the reason have weight 1.", default=1.0
     )
     loss_average: str = argument(
-        "token: the loss of a step is the mean over all its tokens, so that a long reason weighs more than a short "
-        "one. row: the mean over its rows, each with the mean over its own tokens, as in JudgeLM's script.",
+        "token: average the loss over all tokens of a step, so long reasons weigh more. row: average over the tokens "
+        "of each row, then over rows, as in JudgeLM's script.",
         default="token",
     )
     overwrite_output_dir: bool = argument(
-        "Overwrite output_dir: a finished judge, or checkpoints, which are removed. Without it a run resumes from "
-        "its last whole checkpoint, and a finished judge is not overwritten; with it a run always starts from the "
-        "beginning.",
+        "Remove the checkpoints and the finished judge in output_dir, and start from the beginning. By default a run "
+        "resumes from its last complete checkpoint and does not overwrite a finished judge.",
         default=False,
     )
     save_dtype: str = argument(
-        "Dtype of the finished judge's weights: auto (bfloat16 where training computed in it, else as trained), "
-        "bfloat16, float16, float32. Checkpoints and adapters are written as they are trained.",
+        "Dtype of the finished judge's weights: auto (bfloat16 if training computed in it, otherwise as trained), "
+        "bfloat16, float16 or float32. Checkpoints and adapters keep the dtype of training.",
         default="auto",
     )
     global_batch: int | None = argument(
-        "Rows of one optimiser step over all processes: per_device_train_batch_size x gradient_accumulation_steps x "
-        "processes. Leave gradient_accumulation_steps out (or at 1) to have it computed, so that a config works on "
-        "any number of GPUs; any other product is an error.",
+        "Rows of one optimizer step over all processes: per_device_train_batch_size x gradient_accumulation_steps x "
+        "processes. Leave out gradient_accumulation_steps to compute it, so that a config works on any number of GPUs.",
         default=None,
     )
 
 
 def accumulation_steps(global_batch: int | None, *, per_device: int, accumulation: int, processes: int) -> int:
-    """Passes of an optimiser step, computed from the global batch where they are 1.
-
-    Args:
-        global_batch: rows of one optimiser step; None accepts any.
-        per_device: rows of one process in one pass.
-        accumulation: configured passes.
-        processes: devices with separate rows, over all machines.
-
-    Raises:
-        ConfigError: the configured passes make another batch, or no number of passes makes this one.
-    """
+    """Return the gradient accumulation steps; compute them from `global_batch` when `accumulation` is 1."""
     one_pass = per_device * processes
     if global_batch is None or global_batch == one_pass * accumulation:
         return accumulation
     if global_batch < 1 or global_batch % one_pass:
-        way_out = (
-            f"no accumulation gives it, since {global_batch} is no multiple of {one_pass} rows a pass; "
-            "change the others"
-        )
+        way_out = f"choose a multiple of {one_pass}, the rows of one pass, or change the other values"
     elif accumulation == 1:
         return global_batch // one_pass
     else:
-        way_out = f"gradient_accumulation_steps: {global_batch // one_pass} would give it, or leave it out"
+        way_out = f"set gradient_accumulation_steps to {global_batch // one_pass}, or leave it out"
     raise ConfigError(
         f"global_batch is {global_batch}, but per_device_train_batch_size {per_device} x gradient_accumulation_steps "
         f"{accumulation} x {processes} processes make {one_pass * accumulation}; {way_out}"
@@ -132,68 +109,59 @@ def accumulation_steps(global_batch: int | None, *, per_device: int, accumulatio
 
 
 def processes(args: Any) -> int:
-    """Devices with separate rows; with torch's DataParallel one process drives several."""
+    """Return the number of devices that get different rows. With torch's DataParallel one process drives several."""
     return int(args.world_size) * max(1, int(args.n_gpu))
 
 
 def rows_per_step(args: Any) -> int:
-    """Rows of one optimiser step over all processes; GRPO draws several replies to each row."""
+    """Return the rows of one optimizer step over all processes. GRPO samples several replies per row."""
     sequences = int(args.per_device_train_batch_size * args.gradient_accumulation_steps) * processes(args)
     return sequences // getattr(args, "num_generations", 1)
 
 
 def base_name(base: Any) -> str:
-    """The base model's folder or hub id.
-
-    Raises:
-        ConfigError: it is missing.
-    """
+    """Return the base model's folder or hub ID."""
     if not base.model_name_or_path:
         raise ConfigError("model_name_or_path is missing; give the base model's folder or hub id")
     return str(base.model_name_or_path)
 
 
-_OWN_TOKENIZER = "rows are made with the base's own tokenizer, in whose files it can be set"
+_OWN_TOKENIZER = "rows use the base's tokenizer; change it in the tokenizer's files"
 UNSUPPORTED_ARGUMENTS = {
     "eos_token": _OWN_TOKENIZER,
     "chat_template_path": _OWN_TOKENIZER,
-    "shuffle_dataset": "rows are shuffled in every epoch already, by the seed",
+    "shuffle_dataset": "rows are already shuffled in every epoch",
     "assistant_only_loss": "loss_on selects the tokens that the loss counts",
-    "packing": "a step would have an unknown number of rows; padding_free: true saves as much and keeps the batch",
-    "eval_packing": "rows of the evaluation are never packed",
-    "ignore_data_skip": "a resumed run would train its first rows again",
-    "auto_find_batch_size": "the rows of a step would change while training",
+    "packing": "it makes the number of rows per step unknown; padding_free: true saves as much",
+    "eval_packing": "evaluation rows are never packed",
+    "ignore_data_skip": "a resumed run would repeat its first rows",
+    "auto_find_batch_size": "it changes the rows per step during training",
 }
-"""Arguments of TRL and transformers that would undo how rows are made and ordered, with the reason."""
+"""TRL and transformers arguments that conflict with how rows are built and ordered, with the reason."""
 
 
 def check_arguments(judge: JudgeArguments, args: Any) -> None:
-    """Check that the arguments fit each other, before anything is loaded.
+    """Check that the arguments fit together before anything is loaded.
 
-    Args:
-        judge: data and target.
-        args: TRL's `SFTConfig` or `DPOConfig`; receives the accumulation that makes `global_batch`.
-
-    Raises:
-        ConfigError: they do not fit, or Liger kernels are not installed.
+    Sets `args.gradient_accumulation_steps` from `global_batch`.
     """
     check_parallelism(args)
     check_template(judge)
     if not judge.train_data:
-        raise ConfigError("train_data is empty; give it a file of labelled rows")
+        raise ConfigError("train_data is empty; give a file of labelled rows")
     if judge.loss_on not in ("completion", "all"):
-        raise ConfigError(f"loss_on {judge.loss_on!r} does not exist; available: completion, all")
+        raise ConfigError(f"loss_on {judge.loss_on!r} not found; available: completion, all")
     if len(judge.scale) != 2 or not all(map(math.isfinite, judge.scale)) or judge.scale[0] >= judge.scale[1]:
-        raise ConfigError(f"scale is {judge.scale}; it is the lowest and the highest score, such as [1, 10]")
+        raise ConfigError(f"scale is {judge.scale}; expected the lowest and the highest score, such as [1, 10]")
     for name, reason in UNSUPPORTED_ARGUMENTS.items():
         if getattr(args, name, None):
             raise ConfigError(f"{name} is {getattr(args, name)!r}, but {reason}; leave {name} out")
     if args.max_length is None:
-        raise ConfigError("max_length is missing; it is the judge's window in tokens (JudgeLM: 2048)")
+        raise ConfigError("max_length is missing; set the judge's window in tokens (JudgeLM: 2048)")
     if args.train_sampling_strategy not in ("random", "group_by_length"):
         raise ConfigError(
-            f"train_sampling_strategy {args.train_sampling_strategy!r} is not possible, since rows differ from epoch "
-            "to epoch; available: random, group_by_length"
+            f"train_sampling_strategy {args.train_sampling_strategy!r} not supported; available: random, "
+            "group_by_length"
         )
     save_dtype_of(judge.save_dtype, args)
     args.gradient_accumulation_steps = accumulation_steps(
@@ -205,7 +173,7 @@ def check_arguments(judge: JudgeArguments, args: Any) -> None:
     _check_loss(judge, args)
     if args.use_liger_kernel and not is_liger_kernel_available():
         raise MissingExtraError(
-            "use_liger_kernel needs liger-kernel and a GPU; run: pip install liger-kernel, or set it to false"
+            "use_liger_kernel needs liger-kernel and a GPU; run pip install liger-kernel, or set it to false"
         )
 
 
@@ -213,11 +181,7 @@ _SPLITS = {"tp_size": "tensor", "cp_size": "context", "sp_size": "sequence"}
 
 
 def check_parallelism(args: Any) -> None:
-    """Refuse processes that share a row or a layer: batches, rows and losses count on rows of their own for each.
-
-    Raises:
-        ConfigError: accelerate's or DeepSpeed's configuration or the arguments split rows or layers.
-    """
+    """Reject tensor, context and sequence parallelism; each process must train on whole rows."""
     launched = os.environ.get("ACCELERATE_USE_PARALLELISM_CONFIG", "").lower() == "true"
     own, load = args.parallelism_config or {}, args.model_init_kwargs
     own = own if isinstance(own, Mapping) else vars(own)
@@ -234,30 +198,26 @@ def check_parallelism(args: Any) -> None:
     for name, value in found.items():
         if value and str(value) != "1":
             raise ConfigError(
-                f"{name} is {value}, but each process of a training takes whole rows of its own; leave it out, and "
-                "split the weights with zero3 or fsdp2 (configs/accelerate)"
+                f"{name} is {value}, but each process must train on whole rows; leave it out and shard the weights "
+                "with zero3 or fsdp2 (configs/accelerate)"
             )
 
 
 def check_template(judge: JudgeArguments) -> None:
-    """Check that the recipe trains the reading of the template.
-
-    Raises:
-        ConfigError: it does not, or there is no such template.
-    """
+    """Check that this recipe can train the template's reading."""
     template = get_template(judge.template)
     if template.reads_words and not judge.trains_words:
         raise ConfigError(
-            f"template {template.id}: the judge is read off one word (reading {template.reading}) and writes no "
-            "target that this recipe trains; use train/preference.py, or another template"
+            f"template {template.id} scores verdict words (reading {template.reading}), which this recipe cannot "
+            "train; use train/preference.py, or another template"
         )
 
 
 def _check_loss(judge: JudgeArguments, args: Any) -> None:
     if not 0 < judge.score_weight < float("inf"):
-        raise ConfigError(f"score_weight is {judge.score_weight}; it is a number above 0, and 1 has no effect")
+        raise ConfigError(f"score_weight is {judge.score_weight}; expected a number above 0")
     if judge.loss_average not in ("token", "row"):
-        raise ConfigError(f"loss_average {judge.loss_average!r} does not exist; available: token, row")
+        raise ConfigError(f"loss_average {judge.loss_average!r} not found; available: token, row")
     plain = getattr(args, "loss_type", "nll") == "nll" and not args.label_smoothing_factor
     reading = get_template(judge.template).reading
     for name, fits, needed in (
@@ -268,11 +228,11 @@ def _check_loss(judge: JudgeArguments, args: Any) -> None:
     ):
         value = getattr(judge, name)
         if value not in (1, "token") and not fits:
-            raise ConfigError(f"{name} is {value}, which needs {needed}; leave it out, or set that")
+            raise ConfigError(f"{name} is {value}, which needs {needed}; set that, or leave {name} out")
 
 
 def row_options(judge: JudgeArguments, args: Any) -> RowOptions:
-    """Options of the rows; `max_length` of the trainer's arguments is their window."""
+    """Return the row options; `args.max_length` is the window."""
     return RowOptions(
         template=judge.template,
         window=args.max_length,
@@ -289,32 +249,24 @@ SAVE_DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 
 def save_dtype_of(requested: str, args: Any) -> torch.dtype | None:
-    """The dtype of a finished judge's weights; None leaves them as they were trained.
-
-    Args:
-        requested: `save_dtype`; `auto` is bfloat16 where training computed in it, else as trained.
-        args: the trainer's arguments.
-
-    Raises:
-        ConfigError: no such dtype, or one that DeepSpeed cannot gather.
-    """
+    """Return the dtype of the saved judge's weights; None keeps the dtype of training."""
     if requested not in SAVE_DTYPES:
-        raise ConfigError(f"save_dtype {requested!r} does not exist; available: {', '.join(SAVE_DTYPES)}")
+        raise ConfigError(f"save_dtype {requested!r} not found; available: {', '.join(SAVE_DTYPES)}")
     if requested == "auto":
         return torch.bfloat16 if args.bf16 else None
     if requested == "float32" and args.deepspeed_plugin is not None and (args.bf16 or args.fp16):
         raise ConfigError(
-            "save_dtype is float32, but DeepSpeed gathers the weights in 16 bits; leave it out, and convert a "
-            "checkpoint to float32 with DeepSpeed's zero_to_fp32.py"
+            "save_dtype is float32, but DeepSpeed gathers 16-bit weights; leave it out, and convert a checkpoint with "
+            "DeepSpeed's zero_to_fp32.py"
         )
     dtype: torch.dtype = getattr(torch, requested)
     return dtype
 
 
 def optimizer_states(optim: str) -> tuple[int, int | None]:
-    """Numbers that an optimiser keeps for each parameter, and bytes of each; None where they have the weight's dtype.
+    """Return how many values an optimizer keeps per parameter, and the bytes of each.
 
-    An unknown name counts as a variant of Adam, as most are.
+    Bytes are None if the values have the weight's dtype. Unknown optimizers count as variants of Adam.
     """
     numbers = {"adafactor": 0, "lomo": 0, "sgd": 0, "lion": 1, "rmsprop": 1, "adagrad": 1, "ademamix": 3}
     states = next((states for name, states in numbers.items() if name in optim), 2)

@@ -1,4 +1,8 @@
-"""TODO."""
+"""Choice of the attention implementation for training.
+
+Kernels from the hub (`attn_implementation: kernels-community/flash-attn2`) are downloaded code, so they run only if the
+config names them.
+"""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -15,14 +19,14 @@ from transformers.utils import (  # type: ignore[attr-defined]  # re-exported im
 from judgelm.errors import ConfigError
 from judgelm.training.arguments import base_name
 
-_WIDEST_HEAD = 256
+_MAX_HEAD_WIDTH = 256
 
 
 _FLASH = {2: is_flash_attn_2_available, 3: is_flash_attn_3_available, 4: is_flash_attn_4_available}
 
 
 _BUILT_FOR = {8: (2,), 9: (3, 2)}
-"""FlashAttention's versions for a GPU of a generation (major compute capability), the fastest first."""
+"""FlashAttention versions by the GPU's major compute capability, fastest first."""
 
 
 _BUILT_FOR_LATER = (4, 2)
@@ -32,7 +36,7 @@ class Attention(NamedTuple):
     """The chosen attention.
 
     Attributes:
-        implementation: for `attn_implementation`; None leaves it to transformers 5.x, which takes torch's sdpa.
+        implementation: value for `attn_implementation`; None is transformers' default, torch's sdpa.
         note: one sentence for the user.
     """
 
@@ -41,22 +45,14 @@ class Attention(NamedTuple):
 
 
 def requested_attention(base: Any, args: Any) -> str | None:
-    """The attention that the config names; `model_init_kwargs` take precedence."""
+    """Return the attention in the config; `model_init_kwargs` take precedence."""
     own = args.model_init_kwargs if isinstance(args.model_init_kwargs, dict) else {}
     requested: str | None = own.get("attn_implementation", base.attn_implementation)
     return requested
 
 
 def choose_attention(base: Any, args: Any) -> Attention:
-    """Choose the attention for a base model on this machine.
-
-    Args:
-        base: TRL's `ModelConfig`.
-        args: TRL's `SFTConfig` or `DPOConfig`.
-
-    Raises:
-        ConfigError: the config names a FlashAttention that is not installed.
-    """
+    """Choose the attention for a base model on this machine."""
     generation = torch.cuda.get_device_capability(args.device)[0] if args.device.type == "cuda" else None
     installed = [version for version, is_available in _FLASH.items() if generation is not None and is_available()]
     if (requested := requested_attention(base, args)) is not None:
@@ -67,19 +63,12 @@ def choose_attention(base: Any, args: Any) -> Attention:
 
 
 def best_attention(generation: int | None, installed: Collection[int], *, half: bool, supported: bool) -> Attention:
-    """FlashAttention where the GPU, a package, the model and the precision allow it, else sdpa.
-
-    Args:
-        generation: the GPU's major compute capability; None without a CUDA device.
-        installed: versions of FlashAttention.
-        half: whether products are in 16 bits.
-        supported: whether the model can run with FlashAttention.
-    """
+    """Return FlashAttention if GPU, package, model and 16-bit precision support it, otherwise sdpa."""
     versions = [each for each in _BUILT_FOR.get(generation or 0, _BUILT_FOR_LATER) if each in installed]
     reasons = {
         "not on a CUDA GPU": generation is None,
-        "FlashAttention needs an Ampere GPU or a later one": (generation or 0) < min(_BUILT_FOR),
-        "FlashAttention multiplies in 16 bits; bf16: true would allow it": not half,
+        "FlashAttention needs an Ampere or later GPU": (generation or 0) < min(_BUILT_FOR),
+        "FlashAttention needs bf16: true": not half,
         "flash-attn is not installed": not versions,
         "the model does not support FlashAttention": not supported,
     }
@@ -90,41 +79,37 @@ def best_attention(generation: int | None, installed: Collection[int], *, half: 
 
 
 def named_attention(requested: str, installed: Collection[int], *, kernels: bool) -> Attention:
-    """The attention that the config names, with a note where transformers downloads it.
-
-    Raises:
-        ConfigError: it is a FlashAttention that is not installed.
-    """
+    """Return the attention that the config names, with a note if transformers downloads it."""
     version, note = requested.removeprefix("flash_attention_"), ""
     if "/" in requested:
-        note = ", a kernel of the hub"
+        note = ", a kernel from the hub"
     elif version.isdecimal() and int(version) not in installed:
         if not kernels:
             raise ConfigError(
-                f"attn_implementation is {requested}, but its package is not installed, or there is no GPU for it; "
-                "leave attn_implementation out, or install it (pip install flash-attn)"
+                f"attn_implementation is {requested}, but its package is not installed or no GPU supports it; "
+                "leave it out, or install flash-attn"
             )
         note = "; its package is not installed, so transformers loads the kernel from the hub"
     return Attention(requested, f"{requested}, as requested{note}")
 
 
 def supports_flash_attention(name: str, **options: Any) -> bool:
-    """True if a model can be loaded with FlashAttention; False where only the model's own code could tell.
+    """Return whether a model can be loaded with FlashAttention; False for models with custom code.
 
     Args:
-        name: folder or hub id.
+        name: folder or hub ID.
         options: for its configuration (revision).
     """
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, **options)
-    except (OSError, ValueError):  # code of its own, or no config, which loading the model reports
+    except (OSError, ValueError):  # custom code, or no config, which loading the model reports
         return False
     classes = [getattr(transformers, name, None) for name in config.architectures or ()]
     text = config.get_text_config()
     heads = getattr(text, "num_attention_heads", None) or 1
     width = getattr(text, "head_dim", None) or getattr(text, "hidden_size", 0) // heads
-    # transformers 5.x would load a model's own kernels from the hub instead
-    return width <= _WIDEST_HEAD and any(
+    # transformers 5.x would load a model-specific kernel from the hub instead
+    return width <= _MAX_HEAD_WIDTH and any(
         getattr(each, "_supports_flash_attn", False) and not getattr(each, "_compatible_flash_implementations", None)
         for each in classes
     )

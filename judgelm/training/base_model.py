@@ -1,34 +1,9 @@
-"""The base model of a training: its tokenizer, weights, attention, numeric formats, and LoRA on a CPU.
-
-Attention: where the config names none, FlashAttention if a package of it is installed. With and without it, rows stand
-one behind another without padding (`judgelm.training.padding.settle_padding`). Kernels of the hub
-(`attn_implementation: kernels-community/flash-attn2`, with the `kernels` package) are code that is downloaded and run,
-so they are used only where a config names them.
-
-Numeric formats: TRL 1.16 trains in bf16 by default. A CPU without bfloat16 instructions is several times slower in it
-than in float32: there `bf16` is off where the config leaves it open, and `dtype: auto` is chosen as for judging.
-Configured formats stay, and a note states their cost. A resumed run keeps the formats that it began with.
-
-LoRA on a CPU: peft computes W x, A x, B A x, the scaled product and the sum one after another, each a pass over the
-activations, and so does the backward pass. On a CPU these passes cost more than the products. Here the products with A
-and B are accumulated onto those with W, and the scale is part of B: the same numbers up to rounding. W is frozen, so it
-is laid out for oneDNN once instead of in every product, where memory allows: once for the forward and once for the
-backward pass. In float32 that also replaces MKL, which on processors that are not Intel's uses AVX2 alone.
-"""
+"""Loading of the base model, its tokenizer and its adapter."""
 
 from typing import Any
 
-from transformers import (
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    GenerationConfig,
-    set_seed,
-)
-from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
-    ModelConfig,
-    get_peft_config,
-    get_quantization_config,
-)
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, GenerationConfig, set_seed
+from trl import ModelConfig, get_peft_config, get_quantization_config  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 from trl.trainer.utils import create_model_from_path
 
 from judgelm.engines.gguf.checkpoint import gguf_record
@@ -42,17 +17,13 @@ from judgelm.training.attention import Attention, requested_attention
 
 
 def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
-    """Load the base model's tokenizer; it gets a padding token where it has none.
-
-    Raises:
-        ModelError: it cannot be loaded, is not a fast one, or has no end-of-sequence token.
-    """
+    """Load the base model's tokenizer; add a padding token if it has none."""
     source = base_name(model)
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             source, revision=model.model_revision, trust_remote_code=trust_remote_code
         )
-    except Exception as error:  # the tokenizers library raises Exception itself
+    except Exception as error:  # the tokenizers library raises bare Exception
         raise ModelError(f"{source}: cannot load the tokenizer: {tokenizer_finding(source, error)}") from error
     if not tokenizer.is_fast or tokenizer.eos_token_id is None:
         raise ModelError(f"{source}: needs a fast tokenizer with an end-of-sequence token")
@@ -62,21 +33,13 @@ def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
 
 
 def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = None, *, rewards: bool = False) -> Any:
-    """Load the model to be trained, as TRL 1.16 would, but with pickled weights that cannot run code.
+    """Load the model to train as TRL 1.16 does, but without running code from pickled weights.
 
-    Args:
-        base: TRL's `ModelConfig`.
-        args: TRL's `SFTConfig` or `DPOConfig`; its `model_init_kwargs` take precedence over `base`.
-        attention: implementation; None leaves it to `base` and transformers.
-        rewards: with a head of one number, new where the files have none, instead of the one that writes text.
-
-    Raises:
-        ConfigError: pickled weights would be read as more than tensors.
-        ModelError: the model cannot be loaded, or holds weights that are no numbers.
+    `args.model_init_kwargs` take precedence over `base`. With `rewards` the model gets a head with one output.
     """
     own = args.model_init_kwargs if isinstance(args.model_init_kwargs, dict) else {}
     if own.get("weights_only", True) is not True:
-        raise ConfigError("model_init_kwargs: weights_only: false would run code that the weights bring; leave it out")
+        raise ConfigError("model_init_kwargs: weights_only: false can run code in the weights; leave it out")
     options = {"revision": base.model_revision, "dtype": base.dtype, "trust_remote_code": args.trust_remote_code, **own}
     options["attn_implementation"] = attention.implementation if attention else requested_attention(base, args)
     if (quantization := get_quantization_config(base)) is not None:
@@ -93,24 +56,17 @@ def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = 
         raise ModelError(f"{name}: cannot load the base model: {first_line(error)}") from error
     check_config(name, model.config)
     if weight := first_not_finite(model.named_parameters()):
-        raise ModelError(
-            f"{name}: {weight} holds NaN or infinity; take another copy, or an earlier state of the training"
-        )
+        raise ModelError(f"{name}: {weight} contains NaN or infinity; use another copy or an earlier checkpoint")
     drop_sampling(model)
     return model
 
 
 def check_adapter(judge: JudgeArguments, base: ModelConfig) -> None:
-    """Check that the adapter to be trained further fits the template and the base.
-
-    Raises:
-        ConfigError: `use_peft` is missing, or the adapter was trained with another template.
-        CardError: it was trained on another GGUF file.
-    """
+    """Check that the adapter to train further fits the template and the base."""
     if judge.adapter is None:
         return
     if not base.use_peft:
-        raise ConfigError(f"adapter is {judge.adapter}, but use_peft is false; set use_peft: true")
+        raise ConfigError(f"adapter is {judge.adapter}, but use_peft is false; set it to true")
     card, gguf = find_card(judge.adapter), gguf_record(base_name(base))
     if card is not None and card.template != judge.template:
         raise ConfigError(f"{judge.adapter}: trained with template {card.template}, not {judge.template}")
@@ -120,12 +76,9 @@ def check_adapter(judge: JudgeArguments, base: ModelConfig) -> None:
 
 
 def with_adapter(model: Any, base: ModelConfig, judge: JudgeArguments) -> tuple[Any, Any]:
-    """The model to train, and the LoRA configuration that the trainer gives it.
+    """Return the model to train, and the LoRA configuration that the trainer applies to it.
 
-    With `adapter`, the model has that adapter already, to be trained further, and the configuration is None.
-
-    Raises:
-        ModelError: the folder holds no adapter of this model.
+    The configuration is None if `judge.adapter` names an adapter to train further.
     """
     if judge.adapter is None:
         return model, get_peft_config(base)
@@ -133,10 +86,9 @@ def with_adapter(model: Any, base: ModelConfig, judge: JudgeArguments) -> tuple[
 
 
 def drop_sampling(model: Any) -> None:
-    """Replace a generation config that cannot be saved by a greedy one, as judges reply.
+    """Replace a generation config that cannot be saved with a greedy one.
 
-    Vicuna v1.5 sets a temperature without `do_sample`; transformers 5.x loads that, and refuses to save it at the first
-    checkpoint.
+    Vicuna v1.5 sets a temperature without `do_sample`; transformers 5.x loads that and then refuses to save it.
     """
     config = getattr(model, "generation_config", None)
     if config is None:

@@ -1,9 +1,7 @@
-"""Whole checkpoints, marked by a file that is written last, and the checkpoint that a training resumes from.
+"""Complete checkpoints, marked by a file that is written last.
 
-A process that is killed while it writes leaves truncated or missing files without any sign of it. Here a checkpoint
-counts only if it holds `judgelm_state.json`, which is written once everything else is on the disk, and if every file
-that it lists has the listed size. Older checkpoints are removed only then. Bytes that changed later are found by the
-listed sha256 of each file, which is compared before a run resumes.
+A killed process can leave truncated or missing files. A checkpoint counts only if it has `judgelm_state.json`, written
+last, and all files listed there have the listed size. Before a run resumes, their sha256 are checked as well.
 """
 
 import hashlib
@@ -42,14 +40,14 @@ _NAME = re.compile(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointState:
-    """Content of the marker.
+    """Content of the marker file.
 
     Attributes:
-        settings: the run's settings, as `run_settings` returns them.
-        versions: of the packages that wrote it.
-        resumable: whether it holds optimiser states; `save_only_model` leaves them out.
-        files: bytes by path within the checkpoint.
-        sha256: hex by path.
+        settings: see `judgelm.training.resume.run_settings`.
+        versions: packages that wrote the checkpoint.
+        resumable: whether it has optimizer states; `save_only_model` leaves them out.
+        files: bytes by path.
+        sha256: hex digest by path.
     """
 
     settings: Mapping[str, Any]
@@ -60,14 +58,9 @@ class CheckpointState:
 
 
 class CheckpointCallback(TrainerCallback):
-    """Marks a checkpoint once all processes have written it, then removes those beyond `save_total_limit`.
+    """Marks a checkpoint when all processes have written it, then enforces `save_total_limit`.
 
-    Where the trainer is built with it, it takes the limit over: transformers 5.x removes old checkpoints before the
-    new one is safe.
-
-    Args:
-        settings: the run's settings, which the marker records.
-        limit: checkpoints to keep, the best one counted; None keeps all.
+    transformers 5.x would remove old checkpoints before the new one is safe.
     """
 
     def __init__(self, settings: Mapping[str, Any], limit: int | None = None) -> None:
@@ -79,7 +72,7 @@ class CheckpointCallback(TrainerCallback):
         self.limit, args.save_total_limit = args.save_total_limit, None
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Flush the files to the disk, write the marker, remove checkpoints beyond the limit."""
+        """Flush the files to disk, write the marker and remove checkpoints beyond the limit."""
         folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         processes = PartialState()
         processes.wait_for_everyone()
@@ -94,11 +87,11 @@ class CheckpointCallback(TrainerCallback):
                 best_model_checkpoint=state.best_model_checkpoint,
                 use_mtime=True,
             )
-        processes.wait_for_everyone()  # a process that exited now would end the one that writes the marker
+        processes.wait_for_everyone()  # an exiting process would kill the one that writes the marker
 
 
 def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
-    """Write the marker of a checkpoint whose other files are on the disk."""
+    """Write the marker of a checkpoint whose other files are on disk."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(STATE_NAME)]
     names = [str(path.relative_to(folder)) for path in paths]
     state = {
@@ -117,7 +110,7 @@ def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
 
 
 def read_state(checkpoint: Path) -> CheckpointState | None:
-    """Read the marker; None where it is missing or torn."""
+    """Read the marker; return None if it is missing or incomplete."""
     try:
         return CheckpointState(**parse_json((checkpoint / STATE_NAME).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -125,7 +118,7 @@ def read_state(checkpoint: Path) -> CheckpointState | None:
 
 
 def flaw_of(checkpoint: Path) -> str:
-    """The reason why a checkpoint is not whole, by the sizes of its files; empty where it is."""
+    """Return why a checkpoint is incomplete, judging by file sizes; empty if it is complete."""
     state = read_state(checkpoint)
     if state is None:
         return f"{STATE_NAME}, which is written last, is missing"
@@ -139,7 +132,7 @@ def flaw_of(checkpoint: Path) -> str:
 
 
 def damage_of(checkpoint: Path) -> str:
-    """The first file of a whole checkpoint that changed after it was written; empty where none did. Reads all of it."""
+    """Hash a complete checkpoint and return the first file that changed; empty if none did."""
     state = read_state(checkpoint)
     stated = state.sha256 if state else {}
     for name, sha256 in _sha256_of(checkpoint, stated).items():
@@ -149,26 +142,24 @@ def damage_of(checkpoint: Path) -> str:
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
-    """The checkpoints of an output folder, whole or not, the newest (by its step) first."""
+    """Return all checkpoints of an output folder, newest step first."""
     paths = [path for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if _NAME.fullmatch(path.name) and path.is_dir()]
     return sorted(paths, key=step_of, reverse=True)
 
 
 def resume_hint(folder: Path) -> str:
-    """Effect of the same command after a fault: `resumes from <last whole checkpoint>` or `starts over`."""
+    """Say what the same command does after a fault: `resumes from <checkpoint>` or `starts over`."""
     whole = next((path for path in checkpoints_in(folder) if not flaw_of(path)), None)
     return f"resumes from {whole}" if whole else "starts over"
 
 
 def step_of(checkpoint: Path) -> int:
-    """Optimiser steps before a checkpoint, from its name."""
+    """Return the number of optimizer steps in a checkpoint's name."""
     match = _NAME.fullmatch(checkpoint.name)
     return int(match[1]) if match else 0
 
 
 def _sha256_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """The sha256 of each file, as many at once as there are cores: hashing releases Python's lock."""
-
     def hash_file(name: str) -> str:
         with (folder / name).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

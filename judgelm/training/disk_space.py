@@ -1,4 +1,4 @@
-"""TODO."""
+"""Disk space needed by a run, and errors when the disk is full."""
 
 import contextlib
 import errno
@@ -15,9 +15,7 @@ from safetensors import SafetensorError
 from transformers.trainer_utils import SaveStrategy
 
 from judgelm.errors import ConfigError, RunError
-from judgelm.training.arguments import (
-    optimizer_states,
-)
+from judgelm.training.arguments import optimizer_states
 from judgelm.training.checkpoints import checkpoints_in, resume_hint
 from judgelm.training.process_group import broadcast_from_rank0
 from judgelm.training.resume import last_step
@@ -26,20 +24,17 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 _DISK_FULL_MESSAGE = re.compile(r"os error (28|27|122)\b|No space left|PytorchStreamWriter|inline_container")
-"""Messages of safetensors 0.x and torch 2.x, which raise no OSError when a file cannot grow."""
+"""Messages of safetensors 0.x and torch 2.x, which do not raise OSError when the disk is full."""
 
 
 def check_disk_space(trainer: Any, limit: int | None) -> None:
-    """Refuse, on all processes alike, to train where the output folder's disk is too small.
+    """Refuse to train if the output folder's disk is too small.
 
-    Checkpoints that lie there already are counted; the rows of all epochs are on the disk, and are not.
+    Existing checkpoints reduce the required space.
 
     Args:
-        trainer: with its model, not yet trained.
+        trainer: not yet trained.
         limit: `save_total_limit`.
-
-    Raises:
-        ConfigError: names what is needed, what is free, and ways out.
     """
     folder, count = Path(str(trainer.args.output_dir)).absolute(), max_checkpoints(trainer, limit)
     weights, states = checkpoint_bytes(trainer)
@@ -51,19 +46,19 @@ def check_disk_space(trainer: Any, limit: int | None) -> None:
         if missing > free:
             raise ConfigError(
                 f"{trainer.args.output_dir}: training needs {_size(missing)} of disk ({count} checkpoints of "
-                f"{_size(weights + states)} at once, and the judge), and {_size(free)} are free; set a smaller "
-                f"save_total_limit, save_only_model: true ({_size(weights)} each, but no run can resume from it), or "
-                "an output_dir on a larger disk"
+                f"{_size(weights + states)} and the judge), but {_size(free)} are free; set a smaller "
+                f"save_total_limit, save_only_model: true ({_size(weights)} each, not resumable), or an output_dir on "
+                "a larger disk"
             )
 
     broadcast_from_rank0(check)
 
 
 def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
-    """Bytes of a checkpoint: its weights (whole, or the adapter) with small files, and what is for resuming alone."""
+    """Return a checkpoint's size in bytes: weights (full or adapter) with small files, and optimizer states."""
     args = trainer.args
-    halved = args.deepspeed_plugin is not None and (args.bf16 or args.fp16)  # DeepSpeed casts the model itself
-    # the trainer's own files too; its log grows by some 150 bytes an entry
+    halved = args.deepspeed_plugin is not None and (args.bf16 or args.fp16)  # DeepSpeed casts the model
+    # also the trainer's files; its log grows by about 150 bytes per entry
     weights = len(trainer.processing_class.backend_tokenizer.to_str(pretty=True).encode()) + 50_000
     elements = trained = 0
     for parameter in trainer.model.parameters():
@@ -76,7 +71,7 @@ def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
     if args.save_only_model:
         return weights, 0
     if args.deepspeed_plugin is not None:
-        # two states and the weights in float32, and up to stage 2 the module's own weights once more
+        # two states and the weights in float32; up to stage 2 also the module's weights
         return weights, 12 * elements + (trained if args.deepspeed_plugin.zero_stage < 3 else 0)
     numbers, width = optimizer_states(str(getattr(args.optim, "value", args.optim)))
     whole = PartialState().distributed_type == DistributedType.FSDP
@@ -84,7 +79,7 @@ def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
 
 
 def max_checkpoints(trainer: Any, limit: int | None) -> int:
-    """Maximum number of checkpoints at once: those that stay, and a new one before the oldest is removed."""
+    """Return the maximum number of checkpoints on disk at a time, including one about to be removed."""
     args, steps = trainer.args, last_step(trainer)
     if args.save_strategy == SaveStrategy.NO:
         return 0
@@ -97,18 +92,14 @@ def max_checkpoints(trainer: Any, limit: int | None) -> int:
 
 @contextlib.contextmanager
 def disk_full_as_error(folder: str | Path) -> Iterator[None]:
-    """Turn what libraries raise when a file cannot grow into one error with the way out.
-
-    Raises:
-        RunError: the disk is full.
-    """
+    """Turn a library's disk-full error into one that says how to continue."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
         if getattr(error, "errno", None) not in _DISK_FULL and not _DISK_FULL_MESSAGE.search(str(error)):
             raise
         raise RunError(
-            f"{folder}: no space left on the disk; free some, and the same command {resume_hint(Path(folder))}"
+            f"{folder}: no space left on the disk; free some, then the same command {resume_hint(Path(folder))}"
         ) from error
 
 
@@ -117,5 +108,4 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _size(count: int) -> str:
-    """Bytes for people."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -1,4 +1,4 @@
-"""A finished judge: model, tokenizer, card and README in the dtype that engines load."""
+"""The finished judge: model, tokenizer, card and README."""
 
 import json
 import shutil
@@ -12,13 +12,7 @@ from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names
 from judgelm.data.training_questions import QUESTIONS_NAME, hashes_of_files, read_hashes, write_hashes
 from judgelm.engines.gguf.checkpoint import GgufRecord, gguf_record
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_card import (
-    Card,
-    GgufBase,
-    find_card,
-    write_card,
-    write_model_card,
-)
+from judgelm.prompts.judge_card import Card, GgufBase, find_card, write_card, write_model_card
 from judgelm.training.arguments import JudgeArguments, rows_per_step, save_dtype_of
 from judgelm.training.checkpoints import VERSIONS
 from judgelm.training.rows.builder import RowCounts
@@ -34,17 +28,10 @@ def save_judge(
     facts: Mapping[str, Any] | None = None,
     tuned_from: Card | None = None,
 ) -> None:
-    """Write model, tokenizer, `judge.json`, `README.md` and hashes of the training questions into the output folder.
+    """Write the model, tokenizer, `judge.json`, `README.md` and question hashes to the output folder.
 
-    Call it on every process, since shards are gathered.
-
-    Args:
-        trainer: a `JudgeTrainer` or another trainer with `JudgeMixin`, trained.
-        judge: data and target.
-        base: TRL's `ModelConfig`.
-        facts: more of the training, for the card.
-        tuned_from: the card of the judge that was trained further; None for a base model, and for `judge.adapter`,
-            whose own card is read.
+    Call it on every process, because sharded weights are gathered. `facts` are added to the card; `tuned_from` is the
+    card of a judge that was trained further, unless `judge.adapter` names it.
     """
     folder, rows = str(trainer.args.output_dir), trainer.rows
     metrics = {"metrics": trainer.validation.card_facts(trainer)} if trainer.validation is not None else {}
@@ -85,7 +72,7 @@ def save_judge(
 
 
 def _name_gguf_base(folder: Path, record: GgufRecord) -> GgufBase:
-    """Name an adapter's base by the GGUF file, since the path of its checkpoint means nothing on another machine."""
+    """Name an adapter's base by its GGUF file: the path of its checkpoint is local to this machine."""
     path = folder / "adapter_config.json"
     config = json.loads(path.read_text(encoding="utf-8")) | {"base_model_name_or_path": record.file}
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -93,14 +80,12 @@ def _name_gguf_base(folder: Path, record: GgufRecord) -> GgufBase:
 
 
 def _reference(counts: RowCounts, tuned_from: Card | None) -> str:
-    """Kind of prompts that the judge saw, in earlier trainings too."""
     always = counts.with_reference == counts.made - counts.kinds["single"]
     seen = ("with" if always else "both") if counts.with_reference else "without"
     return seen if tuned_from is None or tuned_from.reference == seen else "both"
 
 
 def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, Any]:
-    """The training in the judge's card."""
     args, state, rows = trainer.args, trainer.state, trainer.rows
     counts, steps = rows.counts, step_of_weights(trainer)
     gguf = gguf_record(base.model_name_or_path or "")
@@ -124,14 +109,14 @@ def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, 
         "score_weight": judge.score_weight,
         "loss_average": judge.loss_average,
         "steps": steps,
-        # fewer than configured where it ended early
+        # fewer than configured if training stopped early
         "epochs": rows.schedule.epochs_of(rows.per_epoch) * steps / state.max_steps,
         "global_batch": rows_per_step(args),
         "learning_rate": args.learning_rate,
         "optimisation": _optimisation(args),
         "seed": args.seed,
         "last_loss": losses[-1] if losses else None,
-        "dtype": None if adapter else str(dtype).removeprefix("torch."),  # an adapter's base has its own
+        "dtype": None if adapter else str(dtype).removeprefix("torch."),  # the base has its own dtype
         "lora": {"r": adapter.r, "alpha": adapter.lora_alpha} if adapter else None,
         "quantization": "4bit" if base.load_in_4bit else "8bit" if base.load_in_8bit else None,
         "versions": VERSIONS,
@@ -139,7 +124,7 @@ def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, 
 
 
 def _optimisation(args: transformers.TrainingArguments) -> dict[str, Any]:
-    """Hyper-parameters of the paper's Table 7 that have no entry of their own in the card."""
+    """Hyperparameters of the paper's Table 7 without a separate entry in the card."""
     return {
         "optimizer": getattr(args.optim, "value", args.optim),
         "betas": [args.adam_beta1, args.adam_beta2],

@@ -1,18 +1,17 @@
-"""The trainer of `train/grpo.py`: reinforcement of judges that reason first, by GRPO.
+"""Reinforcement learning of judges that reason first: the trainer of `train/grpo.py`.
 
-Each pair is shown in both orders, and several replies are drawn to each prompt. A reply's advantage is its reward less
-the mean over the replies to its prompt. Loss, generation and vLLM are TRL's. The reward is
+Each pair is shown in both orders, with several sampled replies per prompt. Loss, generation and vLLM are TRL's. The
+reward is
 
     right * (share of right verdicts in the other order) + form_weight * form + length_weight * length
 
-`right` is 1 for a well-formed reply whose verdict is right, else 0; `form` is 0 for a well-formed reply, else -1;
-`length` falls from 0 at `soft` tokens to -1 at the limit. The second factor is the mean, over all replies to the same
-pair with its answers exchanged, of J1's reward for a pair of replies (1 if both are right): without scaling by each
-group's own deviation, the policy gradient is that of P(right in both orders). Form and length only take away, so a
-policy that always names one side, writes no verdict, no reason or an endless one earns nothing.
+`right` is 1 for a well-formed reply with the right verdict, otherwise 0. `form` is 0 for a well-formed reply, otherwise
+-1. `length` falls from 0 at `soft` tokens to -1 at the limit. The second factor is the mean of J1's reward for a pair
+of replies (1 if both are right). Without scaling by the group's deviation, the policy gradient is that of P(right in
+both orders).
 
-Source: Shao et al. 2024, DeepSeekMath (arXiv 2402.03300), for GRPO; J1 (Whitehouse et al. 2025), its consistency
-reward, and RM-R1 for judges; the linear price on length is that of DAPO (Yu et al. 2025).
+Sources: Shao et al. 2024, DeepSeekMath (arXiv 2402.03300), GRPO; J1 (Whitehouse et al. 2025), consistency reward;
+RM-R1; DAPO (Yu et al. 2025), linear length penalty.
 """
 
 from collections import defaultdict
@@ -26,10 +25,7 @@ import numpy as np
 from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers.trainer_utils import EvalLoopOutput
-from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
-    GRPOConfig,
-    GRPOTrainer,
-)
+from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
 from judgelm.errors import ConfigError
 from judgelm.modes.pairwise import read_pair_verdict, reasoned_template
@@ -46,29 +42,20 @@ from judgelm.training.trainer import JudgeMixin
 
 
 class Attempt(NamedTuple):
-    """The outcome of one reply.
-
-    Attributes:
-        pair: number of the pair.
-        order: 0 for the given order, 1 for the answers exchanged.
-        right: whether the reply is well-formed and names the better answer.
-    """
+    """The outcome of one reply; `order` is 0 as given and 1 swapped."""
 
     pair: int
     order: int
     right: bool
 
 
-def read_form(text: str, *, ended: bool, least_letters: int) -> Literal[1, 2] | Unparsed:
-    """Read a reply: the place, in the order shown, of the better answer; the flaw where it is not well-formed.
+def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Unparsed:
+    """Return the better answer's position as shown, or why the reply is not well-formed.
 
-    Args:
-        text: the reply, thinking included.
-        ended: whether the judge ended it, rather than the limit of tokens.
-        least_letters: letters that reasons have at least; thinking counts.
+    `ended` is false for a reply cut off by the token limit; `min_letters` of reasoning include thinking.
     """
     if not ended:
-        return Unparsed("truncated", text, "no end within the limit of tokens")
+        return Unparsed("truncated", text, "no end within the token limit")
     reply = separate(text)
     if not reply.closed:
         return Unparsed("truncated", text, "the thinking has no end")
@@ -76,20 +63,15 @@ def read_form(text: str, *, ended: bool, least_letters: int) -> Literal[1, 2] | 
     if isinstance(verdict, Unparsed):
         return verdict
     reasons = (reply.thinking or "") + reply.reply[: verdict.position]
-    if sum(map(str.isalpha, reasons)) < least_letters:
-        return Unparsed("off_grammar", text, f"fewer than {least_letters} letters of reasons before the verdict")
+    if sum(map(str.isalpha, reasons)) < min_letters:
+        return Unparsed("off_grammar", text, f"fewer than {min_letters} letters of reasoning before the verdict")
     return 1 if verdict.label == "1" else 2
 
 
 def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
-    """Reward each attempt by the verdicts in both orders.
+    """Reward all processes' attempts by the verdicts in both orders.
 
-    Args:
-        attempts: all replies to the pairs, of all processes, in any sequence.
-
-    Returns:
-        For each attempt 0 where it is wrong, else the share of right ones among those to the same pair in the other
-        order, in [0, 1]; None where there are none, since nothing is known of them.
+    A wrong attempt gets 0, a right one the share of right attempts in the pair's other order, and None without any.
     """
     groups: dict[tuple[int, int], list[bool]] = defaultdict(list)
     for attempt in attempts:
@@ -103,13 +85,7 @@ def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
 
 
 def length_penalty(tokens: int, *, soft: int, limit: int) -> float:
-    """The price of a reply's length: 0 up to `soft` tokens, then linearly to -1 at `limit`.
-
-    Args:
-        tokens: of the reply.
-        soft: number up to which length costs nothing; less than `limit`.
-        limit: the most tokens of a reply.
-    """
+    """Return 0 up to `soft` tokens, then fall linearly to -1 at `limit`; `soft` < `limit`."""
     return -min(1.0, max(0, tokens - soft) / (limit - soft))
 
 
@@ -118,38 +94,30 @@ _SOFT_SHARE = 0.75
 
 @dataclass(kw_only=True)
 class GRPOArguments(JudgeArguments):
-    """Arguments of `train/grpo.py` beside TRL's: data, template, and the weights of the reward.
+    """Arguments of `train/grpo.py`: data, template and reward weights.
 
-    `train_data` and `eval_data` hold pairs with a `preference`, scores or a winner; ties are left out.
+    `train_data` and `eval_data` contain pairs with a `preference`, scores or a winner; ties are left out.
     """
 
     template: str = argument(
         "Prompt template that reasons first: reasoned-chat or reasoned-compact.", default="reasoned-chat"
     )
-    swap_prob: float = argument("Has no effect: each pair is shown in both orders.", default=0.0)
-    form_weight: float = argument(
-        "Price of a reply without an end, without a verdict, or without reasons.", default=0.2
-    )
-    length_weight: float = argument("Price of a reply that is as long as max_completion_length.", default=0.1)
+    swap_prob: float = argument("No effect: each pair is shown in both orders.", default=0.0)
+    form_weight: float = argument("Penalty for a reply without an end, a verdict or reasons.", default=0.2)
+    length_weight: float = argument("Penalty for a reply as long as max_completion_length.", default=0.1)
     soft_length: int | None = argument(
-        "Tokens of a reply up to which length costs nothing; without it three quarters of max_completion_length.",
+        "Maximum tokens of a reply without a length penalty. Default: 3/4 of max_completion_length.",
         default=None,
     )
-    least_letters: int = argument("Letters that reasons have at least before the verdict.", default=20)
+    least_letters: int = argument("Minimum letters of reasoning before the verdict.", default=20)
 
     def soft(self, limit: int) -> int:
-        """The soft limit of a reply, in tokens."""
+        """Return the soft length limit of a reply in tokens."""
         return int(limit * _SOFT_SHARE) if self.soft_length is None else self.soft_length
 
 
 class VerdictRewards:
-    """The parts of the reward as TRL's reward functions, whose names are those of the logged means.
-
-    Args:
-        judge: the limits of form and length.
-        limit: the most tokens of a reply.
-        eos_ids: tokens that end a reply.
-    """
+    """The parts of the reward as TRL's reward functions, named like the logged means."""
 
     def __init__(self, judge: GRPOArguments, *, limit: int, eos_ids: Sequence[int]) -> None:
         self._judge = judge
@@ -165,34 +133,32 @@ class VerdictRewards:
         best: list[int],
         **_: Any,
     ) -> list[float | None]:
-        """See `judgelm.training.grpo`; the replies in the other order may lie on other processes."""
+        """See the module; the replies in the other order may be on other processes."""
         own = []
         for text, ids, pair_number, shown, better in zip(completions, completion_ids, pair, order, best, strict=True):
             verdict = self._read(text, ids)
             right = not isinstance(verdict, Unparsed) and verdict == better
             own.append(Attempt(int(pair_number), int(shown), right))
         attempts = [Attempt(*each) for each in gather_object(own)]
-        begin = PartialState().process_index * len(own)  # each process has equally many
+        begin = PartialState().process_index * len(own)  # all processes have the same number
         return both_orders_right(attempts)[begin : begin + len(own)]
 
     def form(self, completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
-        """0 for a well-formed reply, else -1."""
+        """0 for a well-formed reply, otherwise -1."""
         replies = zip(completions, completion_ids, strict=True)
         return [-1.0 if isinstance(self._read(text, ids), Unparsed) else 0.0 for text, ids in replies]
 
     def length(self, completion_ids: list[list[int]], **_: Any) -> list[float]:
-        """0 to -1, beyond the soft limit."""
+        """0 to -1 beyond the soft limit."""
         soft = self._judge.soft(self._limit)
         return [length_penalty(len(ids), soft=soft, limit=self._limit) for ids in completion_ids]
 
     def _read(self, text: str, ids: list[int]) -> Any:
         ended = bool(ids) and ids[-1] in self.eos_ids
-        return read_form(text, ended=ended, least_letters=self._judge.least_letters)
+        return read_form(text, ended=ended, min_letters=self._judge.least_letters)
 
 
 class _RewardedVerdicts(GRPOTrainer):
-    """A `GRPOTrainer` on prompts that stand as the judge reads them, special tokens of a chat included."""
-
     def __init__(self, *, judge: GRPOArguments, window: int, model: Any, args: Any, **options: Any) -> None:
         rewards = VerdictRewards(judge, limit=args.max_completion_length, eos_ids=())
         args.reward_weights = [1.0, judge.form_weight, judge.length_weight]
@@ -205,51 +171,37 @@ class _RewardedVerdicts(GRPOTrainer):
         self._truncator = Truncator(FastTokenizer(self.processing_class), window)
 
     def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
-        """Token ids as an engine makes them; TRL would add a chat's first token a second time."""
+        """Tokenize like an engine; TRL would add a chat's first token again."""
         return [self._truncator.encode(prompt, chat=self._chat) for prompt in prompts], None, {}
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
-        """Return no metrics, to which `JudgeMixin` adds those of the judging: no replies are drawn for a loss."""
+        """Return no metrics: an eval loss would need sampling, and `JudgeMixin` adds those of judging."""
         return EvalLoopOutput(predictions=np.empty(0), label_ids=None, metrics={}, num_samples=1)
 
 
 class VerdictTrainer(JudgeMixin, _RewardedVerdicts):
-    """The trainer of judges that reason first.
-
-    Args:
-        options: `judge` (`GRPOArguments`), `window` (tokens of prompt and reply), `rows` (`EpochRows` in both orders),
-            `validation`, `patience`, and what `GRPOTrainer` takes.
-    """
+    """The trainer of judges that reason first; `window` is for prompt and reply together."""
 
 
 def prompts_of_a_generation(args: Any) -> int:
-    """Prompts to which replies are drawn at once, over all processes."""
+    """Return the prompts of one generation batch over all processes."""
     return int(args.generation_batch_size) // int(args.num_generations)
 
 
 def paired_prompts(rows: EpochRows, args: Any) -> EpochRows:
-    """The rows as prompts in both orders, as many as fill whole generations.
-
-    Raises:
-        ConfigError: there are fewer pairs than a generation needs.
-    """
+    """Return the rows as prompts in both orders, as many as fill complete generation batches."""
     step = prompts_of_a_generation(args)
     paired = in_both_orders(rows, step=step)
     if not len(paired.dataset):
         raise ConfigError(
-            f"the training data have {len(rows.dataset)} pairs, and replies are drawn to {step // 2} at once; give "
-            "more pairs, or a smaller gradient_accumulation_steps or per_device_train_batch_size"
+            f"{len(rows.dataset)} training pairs, but a generation batch needs {step // 2}; give more pairs, or lower "
+            "gradient_accumulation_steps or per_device_train_batch_size"
         )
     return paired
 
 
 def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
-    """Check the arguments of the reinforcement against each other.
-
-    Raises:
-        ConfigError: they do not fit, the template begins with scores, both orders of a pair could be torn apart, or TRL
-            does not support the installed vLLM.
-    """
+    """Check GRPO's arguments against each other, and the installed vLLM."""
     check_template(judge)
     reasoned_template(judge.template)
     if args.use_vllm and (fault := vllm_fault(installed_vllm())) is not None:
@@ -257,47 +209,44 @@ def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
     defaults = {"loss_on": "completion", "score_weight": 1.0, "loss_average": "token", "reason_prob": 1.0}
     for name, only in (defaults | {"global_batch": None}).items():
         if getattr(judge, name) != only:
-            raise ConfigError(f"{name} is {getattr(judge, name)!r}, which has no meaning for GRPO; leave {name} out")
+            raise ConfigError(f"{name} is {getattr(judge, name)!r}, which GRPO does not support; leave {name} out")
     for name, reason in (
-        ("reward_weights", "the weights of the reward are form_weight and length_weight"),
-        ("vllm_structured_outputs_regex", "form is learned by its price"),
+        ("reward_weights", "form_weight and length_weight set the reward"),
+        ("vllm_structured_outputs_regex", "form_weight teaches the form"),
     ):
         if getattr(args, name) is not None:
             raise ConfigError(f"{name} is set, but {reason}; leave {name} out")
     if args.num_iterations != 1:
-        raise ConfigError(f"num_iterations is {args.num_iterations}; replies are used once here, so leave it out")
+        raise ConfigError(f"num_iterations is {args.num_iterations}; only 1 is supported; leave it out")
     if args.train_sampling_strategy != "random":
-        raise ConfigError("train_sampling_strategy is set, but pairs stand in random order; leave it out")
+        raise ConfigError("train_sampling_strategy is set, but pairs are always shuffled; leave it out")
     for name in ("form_weight", "length_weight", "least_letters"):
         if not 0 <= getattr(judge, name) < float("inf"):
-            raise ConfigError(f"{name} is {getattr(judge, name)}; it is a number of 0 or more")
+            raise ConfigError(f"{name} is {getattr(judge, name)}; expected 0 or more")
     limit = args.max_completion_length
     if not limit or args.max_length is None or limit >= args.max_length:
         raise ConfigError(
-            f"max_completion_length is {limit} and max_length {args.max_length}; the reply must leave room for the "
-            "prompt in the judge's window (max_length)"
+            f"max_completion_length is {limit}, max_length {args.max_length}; the reply must leave room for the prompt"
         )
     if not 0 <= judge.soft(limit) < limit:
-        raise ConfigError(f"soft_length is {judge.soft(limit)}; it is less than max_completion_length ({limit})")
+        raise ConfigError(f"soft_length is {judge.soft(limit)}; it must be less than max_completion_length ({limit})")
     _check_batch(args)
     if judge.eval_data and not judge.eval_pairs:
-        raise ConfigError("eval_pairs is 0, but an evaluation judges pairs and has no loss; leave eval_data out too")
+        raise ConfigError("eval_pairs is 0, but GRPO has no eval loss; leave out eval_data too")
 
 
 def _check_batch(args: Any) -> None:
-    """See that both orders of each pair lie in one generation."""
     prompts = prompts_of_a_generation(args)
     if prompts % 2:
         raise ConfigError(
             f"per_device_train_batch_size {args.per_device_train_batch_size} x gradient_accumulation_steps "
-            f"{args.gradient_accumulation_steps} x {args.world_size} processes make {args.generation_batch_size} "
-            f"replies, {args.num_generations} to each of {prompts} prompts; both orders of a pair need an even number "
-            "of prompts, so double one of them"
+            f"{args.gradient_accumulation_steps} x {args.world_size} processes make {args.num_generations} replies to "
+            f"each of {prompts} prompts; both orders of a pair need an even number of prompts, so double one of them"
         )
 
 
 def grpo_facts(run: TrainingRun) -> dict[str, Any]:
-    """Facts of the training, for the judge's card."""
+    """Return the facts of the training for the judge's card."""
     judge, args = run.judge, run.args
     names = ("num_generations", "max_completion_length", "temperature", "beta", "scale_rewards", "loss_type")
     return {
@@ -313,15 +262,14 @@ def grpo_facts(run: TrainingRun) -> dict[str, Any]:
 
 
 def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
-    """The rows as single prompts, both orders of a pair one behind the other.
+    """Return the rows as single prompts; both orders of a pair are adjacent.
 
     Args:
-        rows: of `JudgingPromptBuilder`; their dataset stays on the disk.
-        step: prompts of one optimiser step; a last step that would lack some is left out.
+        rows: of `JudgingPromptBuilder`; their dataset stays on disk.
+        step: prompts per optimizer step; an incomplete last step is left out.
 
     Returns:
-        Rows whose dataset has the columns `sample_id`, `prompt`, `pair` (its number), `order` (0 as given, 1 swapped)
-        and `best`, the place in which the better answer is shown, 1 or 2.
+        Rows with columns `sample_id`, `prompt`, `pair`, `order` and `best`, the better answer's position as shown.
     """
     pairs = rows.dataset
     count = len(pairs) * 2 // step * step
@@ -341,24 +289,20 @@ def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
 
 @dataclass
 class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # untyped in trl
-    """TRL's `GRPOConfig` with a window and defaults for judges; `bf16` as in the others.
+    """TRL's `GRPOConfig` with a window and defaults for judges."""
 
-    Replies are generated by vLLM within the training's own GPUs if there is one and TRL supports the installed
-    version, else by transformers.
-    """
-
-    max_length: int | None = argument("The judge's window in tokens: prompt and reply together.", default=2048)
-    dataset_num_proc: int | None = argument("Processes that build the rows; left out: one for each core.", default=None)
+    max_length: int | None = argument("The judge's window in tokens: prompt and reply.", default=2048)
+    dataset_num_proc: int | None = argument("Processes that build the rows. Default: one per core.", default=None)
     use_vllm: bool | None = argument(  # type: ignore[assignment]  # None until it is chosen
-        "Generate with vLLM; left out: on a GPU where a vLLM that TRL supports is installed.", default=None
+        "Generate with vLLM. Default: on a GPU if a vLLM version that TRL supports is installed.", default=None
     )
     scale_rewards: str = argument(
-        "batch or none; group would weigh each order by itself, and so lose the other order's share.", default="batch"
+        "batch or none. group would scale each order separately and lose the other order's share.", default="batch"
     )
-    shuffle_dataset: bool | None = argument("Pairs are shuffled already, by the seed.", default=False)
+    shuffle_dataset: bool | None = argument("Pairs are already shuffled with the seed.", default=False)
 
     def __post_init__(self) -> None:
-        """Choose what generates; evaluations draw no replies, so their batch is any that TRL accepts."""
+        """Choose the generator. Evaluations sample no replies, so any valid batch size works."""
         self.per_device_eval_batch_size = self.num_generations or self.per_device_eval_batch_size
         super().__post_init__()
         if self.use_vllm is None:
@@ -366,21 +310,21 @@ class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # unty
 
 
 def installed_vllm() -> str | None:
-    """The version of the installed vLLM, its CPU build included; None without one."""
+    """Return the version of the installed vLLM, including its CPU build; None without one."""
     distributions = packages_distributions().get("vllm", [])
     return version(distributions[0]) if distributions else None
 
 
 def vllm_fault(installed: str | None) -> str | None:
-    """Why TRL cannot generate with this version of vLLM, and the way out; None where it can.
+    """Return why TRL cannot generate with this vLLM version and how to fix it; None if it can.
 
-    TRL 1.16 itself warns of a version outside of the range of its extra, and goes on.
+    TRL 1.16 only warns about versions outside the range of its extra.
     """
     [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
     if installed is not None and supported.contains(installed, prereleases=True):
         return None
     state = "is not installed" if installed is None else f"{installed} is installed"
     return (
-        f"vllm {state}, and TRL {version('trl')} generates with {supported}; run: pip install 'vllm{supported}', or "
-        "set use_vllm to false"
+        f"vllm {state}, but TRL {version('trl')} needs {supported}; run pip install 'vllm{supported}', or set use_vllm "
+        "to false"
     )

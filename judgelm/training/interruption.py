@@ -1,4 +1,9 @@
-"""TODO."""
+"""Interrupted runs: signals, and running out of memory.
+
+The signal must reach a training process, not only the launcher. `accelerate launch` with several processes forwards
+SIGTERM, and kills them after TORCH_ELASTIC_SHUTDOWN_TIMEOUT seconds (default 30), but not SIGUSR1. With one process it
+forwards nothing.
+"""
 
 import contextlib
 import os
@@ -20,14 +25,16 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 SAME_REQUEST_S = 2.0
-"""Signals this close to the first are the same request: a launcher passes on what its processes received as well."""
+"""Signals within this time of the first are one request, because launchers forward signals that processes also
+received.
+"""
 
 
 class PreemptionCallback(TrainerCallback):
-    """Saves and stops at the next step's end after SIGTERM or SIGUSR1; a second signal ends the process at once.
+    """Saves and stops at the end of the step after SIGTERM or SIGUSR1; a second signal kills the process.
 
     Attributes:
-        stopped_by: number of the signal that stopped the training, on every process; None until then.
+        stopped_by: the signal that stopped the training, on every process; None until then.
     """
 
     def __init__(self) -> None:
@@ -37,12 +44,12 @@ class PreemptionCallback(TrainerCallback):
 
     @property
     def exit_code(self) -> int:
-        """0, or 128 and the number of the signal that stopped the training."""
+        """0, or 128 plus the signal that stopped the training."""
         return 0 if self.stopped_by is None else 128 + self.stopped_by
 
     @contextlib.contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Handle the signals within the context, and restore their handlers afterwards; for the main thread."""
+        """Handle the signals within the context; call it in the main thread."""
         before = [signal.signal(signum, self._receive) for signum in SIGNALS]
         try:
             yield
@@ -51,10 +58,9 @@ class PreemptionCallback(TrainerCallback):
                 signal.signal(signum, handler)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Make the trainer save and stop if any process received a signal.
+        """Save and stop if any process received a signal.
 
-        The checkpoint is resumable even with `save_only_model`. A due evaluation is skipped: it may take longer than
-        the remaining time.
+        The checkpoint is resumable even with `save_only_model`. A due evaluation is skipped to save time.
         """
         received = self._received
         if args.world_size > 1:
@@ -68,7 +74,7 @@ class PreemptionCallback(TrainerCallback):
             control.should_evaluate = False
 
     def summary(self, trainer: Any) -> str:
-        """One sentence after training: the judge's folder, or the step at which a signal stopped it."""
+        """Return a sentence after training: the judge's folder, or the step at which a signal stopped it."""
         folder, state = trainer.args.output_dir, trainer.state
         if self.stopped_by is None:
             return f"judge in {folder}"
@@ -88,11 +94,7 @@ class PreemptionCallback(TrainerCallback):
 
 @contextlib.contextmanager
 def out_of_memory_as_error(trainer: Any) -> Iterator[None]:
-    """Turn torch's error into one that names the ways out. The same batch of fewer rows at once resumes the same run.
-
-    Raises:
-        RunError: memory ran out.
-    """
+    """Turn an out-of-memory error into one that suggests fixes."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -101,9 +103,9 @@ def out_of_memory_as_error(trainer: Any) -> Iterator[None]:
         args, state = trainer.args, trainer.state
         message = str(error).partition("\n")[0] or type(error).__name__
         raise RunError(
-            f"{args.output_dir}: out of memory in step {state.global_step + 1} of {state.max_steps} ({message}); a "
-            f"smaller per_device_train_batch_size (now {args.per_device_train_batch_size}) with "
-            f"gradient_accumulation_steps raised accordingly (now {args.gradient_accumulation_steps}) makes the same "
-            "steps of fewer rows at once; gradient_checkpointing: true keeps fewer activations; `judgelm doctor "
-            f"--train` estimates both; the run then {resume_hint(Path(args.output_dir))}"
+            f"{args.output_dir}: out of memory in step {state.global_step + 1} of {state.max_steps} ({message}); lower "
+            f"per_device_train_batch_size (now {args.per_device_train_batch_size}) and raise "
+            f"gradient_accumulation_steps (now {args.gradient_accumulation_steps}) to keep the same steps, or set "
+            "gradient_checkpointing: true; `judgelm doctor --train` estimates both; the run then "
+            f"{resume_hint(Path(args.output_dir))}"
         ) from error

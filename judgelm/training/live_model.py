@@ -1,4 +1,4 @@
-"""TODO."""
+"""A model in training, as the transformers engine runs it."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -16,32 +16,22 @@ if TYPE_CHECKING:
 
 
 class LiveModel:
-    """The interface that the transformers engine needs of a model, around one that is being trained.
+    """The interface that the transformers engine needs, around a model in training.
 
-    Where the weights are sharded over processes (ZeRO-3, FSDP) a forward pass needs all processes: each announces its
-    passes, and a process that has finished makes idle ones until all have.
-
-    Args:
-        model: the model itself, whose configuration and numeric format the engine reads.
-        forward: makes a pass; the wrapper where it holds the weights.
-        device: of the inputs.
-        in_step: whether all processes must make each pass together.
+    With sharded weights (ZeRO-3, FSDP; `in_step`), a forward pass needs all processes. Each process announces its
+    passes; a finished one runs idle passes until all have finished.
     """
 
     def __init__(self, model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> None:
         self.config = model.config
         self.dtype = model.dtype
         self.device = device
-        self.score = getattr(model, "score", None)  # the head of a reward model
+        self.score = getattr(model, "score", None)  # head of a reward model
         self._forward = forward
         self._in_step = in_step
 
     def __call__(self, **inputs: Any) -> Any:
-        """Make one pass, outside the engine's inference mode, which gathered weights outlive.
-
-        Raises:
-            EngineError: out of memory while the other processes wait within the same pass.
-        """
+        """Run one pass outside inference mode, because gathered weights outlive it."""
         with torch.inference_mode(False), torch.no_grad():
             if not self._in_step:
                 return self._forward(**inputs)
@@ -50,12 +40,12 @@ class LiveModel:
                 return self._forward(**inputs)
             except torch.OutOfMemoryError as error:
                 raise EngineError(
-                    f"out of memory while the model in training judged, its weights sharded over processes: {error}; "
-                    "eval_pairs: 0 trains without judging, a smaller per_device_train_batch_size leaves more memory"
+                    f"out of memory while judging with sharded weights: {error}; set eval_pairs: 0, or a smaller "
+                    "per_device_train_batch_size"
                 ) from error
 
     def finish(self) -> None:
-        """Make idle passes until the other processes have finished too."""
+        """Run idle passes until the other processes have finished."""
         if not self._in_step:
             return
         with torch.inference_mode(False), torch.no_grad():
@@ -77,15 +67,12 @@ class LiveModel:
 
 @contextmanager
 def unwrapped(model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> Iterator[LiveModel]:
-    """Set the model up for the engine (no dropout, packed attention), and restore it afterwards.
-
-    Args: see `LiveModel`.
-    """
+    """Prepare a model for the engine (no dropout, packed attention), and restore it afterwards; see `LiveModel`."""
     attention, training = model.config._attn_implementation, model.training
     model.config._attn_implementation = ATTENTION_NAME
     model.eval()
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # memory in training's cache would look used to the engine
+        torch.cuda.empty_cache()  # the engine would count memory in training's cache as used
     try:
         live = LiveModel(model, forward, device=device, in_step=in_step)
         yield live
@@ -97,7 +84,7 @@ def unwrapped(model: Any, forward: Callable[..., Any], *, device: torch.device, 
 
 @contextmanager
 def preserve_random_state() -> Iterator[None]:
-    """Restore every random state, so that training continues unaffected."""
+    """Restore all random states on exit, so that training is not affected."""
     python, array = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     try:

@@ -1,9 +1,8 @@
-"""Memory of one GPU in a fine-tuning, by what lies there: `judgelm doctor --train`, without weights and without a GPU.
+"""GPU memory of fine-tuning, estimated for `judgelm doctor --train` without weights or a GPU.
 
-Model states follow DeepSpeed's own estimators (`estimate_zero2_model_states_mem_needs`, `estimate_zero3_...`) and the
-paper behind them (Rajbhandari et al., 2020, "ZeRO"); activations follow what autograd keeps of a Llama block as
-transformers writes it (Korthikanti et al., 2022, count a GPT block the same way). On one H200, LoRA on 7B took 24.4 GiB
-where this says 23.9, and without gradient checkpointing 74.1 where it says 87.1; no other way was measured.
+Model states follow DeepSpeed's estimators and ZeRO (Rajbhandari et al., 2020); activations follow what autograd keeps
+of a Llama block (compare Korthikanti et al., 2022). On one H200, LoRA on 7B used 24.4 GiB (estimate 23.9), and 74.1 GiB
+without gradient checkpointing (estimate 87.1); no other setup was measured.
 """
 
 import re
@@ -24,10 +23,10 @@ from judgelm.yaml_files import read_yaml
 Sharding = Literal["ddp", "zero2", "zero3", "fsdp"]
 
 USABLE_SHARE = 0.95
-"""The rest of a GPU's memory is lost between blocks of the allocator."""
+"""The allocator loses the rest of a GPU's memory between blocks."""
 RESERVE_BYTES = 3 << 29
 """CUDA context, cuBLAS and NCCL workspaces."""
-_BUCKET, _MOST_LIVE, _HEAD_TILE = 500_000_000, 1_000_000_000, 4096
+_BUCKET, _MAX_LIVE, _HEAD_TILE = 500_000_000, 1_000_000_000, 4096
 _DROPOUT_BYTES = 3  # a LoRA layer's dropped input and its mask
 _QUANTISED_BYTES = {"none": 0.0, "8bit": 1.0, "4bit": 0.5 + 4 / 64}  # nf4: a float32 scale for 64 weights
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
@@ -42,21 +41,15 @@ _PREFERENCE_ONLY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSizes:
-    """Sizes of a causal language model, in parameters and in features.
+    """Sizes of a causal language model, in parameters and features.
 
     Attributes:
-        total: parameters, shared ones once.
-        linear: parameters of linear layers without the output head, which a quantised load shrinks.
-        largest_module: parameters of the largest module itself, which ZeRO-3 gathers as a whole.
+        total: parameters, shared ones counted once.
+        linear: parameters of linear layers without the output head; quantization shrinks them.
+        largest_module: parameters owned by the largest module, which ZeRO-3 gathers at a time.
         block: parameters of a transformer block.
-        layers: transformer blocks.
-        hidden: width of the residual stream.
-        query: heads x width of a head.
-        key_value: heads of keys x width of a head.
-        intermediate: width of the MLP.
-        vocab: rows of the output head.
-        adapter: parameters of the LoRA adapter, 0 without one.
-        adapter_inputs: features that a block's adapted layers read, together.
+        query: heads x head width; `key_value` likewise.
+        adapter_inputs: total input features of a block's adapted layers.
     """
 
     total: int
@@ -75,17 +68,14 @@ class ModelSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSetup:
-    """The fields of a training configuration that decide memory.
+    """The fields of a training configuration that affect memory.
 
     Attributes:
-        window: tokens of the longest row.
-        micro_batch: rows a GPU sees at once.
-        prompts: sequences of a row: 2 where both orders of a pair are one row.
-        weight_bytes: of a parameter as the model is loaded; TRL's default is float32, 4.
-        compute_bytes: of an activation: 2 under bf16 or fp16.
-        state_numbers: of the optimizer for each parameter: 2 for Adam.
-        state_bytes: of each such number; None follows the parameters.
-        lora: whether an adapter is trained and the rest frozen.
+        prompts: sequences per row: 2 if both orders of a pair are one row.
+        weight_bytes: per parameter as loaded; TRL's default is float32, 4.
+        compute_bytes: per activation.
+        state_numbers: optimizer values per parameter: 2 for Adam.
+        state_bytes: per optimizer value; None follows the parameters.
     """
 
     window: int
@@ -101,9 +91,9 @@ class TrainingSetup:
 
 
 class GpuMemory(NamedTuple):
-    """Bytes of one GPU at the moment of most need, with every row as long as the window.
+    """Peak bytes of one GPU if every row fills the window.
 
-    `loss` is the larger of two that never stand at once: a block recomputed, and logits with their loss.
+    `loss` is the larger of two that never coexist: a recomputed block, and logits with their loss.
     """
 
     weights: float
@@ -117,31 +107,26 @@ class GpuMemory(NamedTuple):
 
 
 def read_setup(path: Path, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], TrainingSetup]:
-    """Read a training YAML; what is absent has TRL's default.
-
-    Args:
-        path: the YAML file.
-        changes: fields that override the file's.
+    """Read a training YAML; absent fields have TRL's defaults.
 
     Returns:
-        All fields, and those that decide memory.
+        All fields after `changes`, and those that affect memory.
 
     Raises:
-        InputError: not readable, or no mapping.
-        ConfigError: a field or a recipe that cannot be estimated.
+        InputError: not readable, or not a mapping.
+        ConfigError: a field or recipe is not supported by the estimate.
     """
     values = read_yaml(path) or {}
     if not isinstance(values, dict):
-        raise InputError(f"{path}: expected fields with values, as in configs/train/demo.yaml")
+        raise InputError(f"{path}: expected a mapping, as in configs/train/demo.yaml")
     values |= changes
     for recipe, names in _OTHER_RECIPES.items():
         if only := next((name for name in names if name in values), None):
             raise ConfigError(
-                f"{path}: {only} belongs to {recipe}, whose memory is not estimated; "
-                "estimate the same base in a configuration of train/sft.py"
+                f"{path}: {only} belongs to {recipe}, which cannot be estimated; use the base in a train/sft.py config"
             )
     if values.get("attn_implementation") == "eager":
-        raise ConfigError(f"{path}: attn_implementation eager is not estimated; take sdpa, or leave it out")
+        raise ConfigError(f"{path}: attn_implementation eager cannot be estimated; use sdpa, or leave it out")
     dtype = str(values.get("dtype") or "auto") if "dtype" in values else "float32"
     if dtype not in _DTYPES:
         raise ConfigError(f"{path}: dtype {dtype!r} not found; available: {', '.join(_DTYPES)}")
@@ -166,12 +151,12 @@ def read_setup(path: Path, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any
 def _positive(values: Mapping[str, Any], name: str, default: int, path: Path) -> int:
     value = values.get(name, default)
     if not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{path}: {name} is {value!r}; it is a number of at least 1")
+        raise ConfigError(f"{path}: {name} is {value!r}; expected an integer of at least 1")
     return value
 
 
 def memory_of(model: ModelSizes, setup: TrainingSetup, *, gpus: int = 1, sharding: Sharding = "ddp") -> GpuMemory:
-    """Bytes of one GPU by what lies there: whole on each of them (`ddp`), or states spread over all."""
+    """Return the bytes of one GPU by purpose."""
     states = _torch_states if sharding in ("ddp", "fsdp") else _zero_states
     stored, recomputed = _activations(model, setup, sharding)
     memory = states(model, setup, gpus, sharding)
@@ -179,16 +164,14 @@ def memory_of(model: ModelSizes, setup: TrainingSetup, *, gpus: int = 1, shardin
 
 
 def _frozen_bytes(model: ModelSizes, setup: TrainingSetup, width: int) -> tuple[float, float]:
-    """Bytes of the base: what sharding splits, and the layers that bitsandbytes shrinks, which it does not split."""
     quantised = 0 if setup.quantisation == "none" else model.linear
     return width * (model.total - quantised), quantised * _QUANTISED_BYTES[setup.quantisation]
 
 
 def _zero_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: Sharding) -> GpuMemory:
-    """DeepSpeed: 16-bit weights, a float32 master copy and float32 states of what is trained.
+    """DeepSpeed: 16-bit weights, with a float32 master copy and states of the trained ones.
 
-    As its estimators count: gradients twice, in 16 and 32 bit, under ZeRO-2; once, in 32 bit, with 2 bytes less, under
-    ZeRO-3 (18 bytes a parameter in all). In float32 training there is one copy of everything.
+    As in its estimators, ZeRO-2 counts gradients in 16 and 32 bits, ZeRO-3 in 32 bits.
     """
     width, trained = setup.compute_bytes, model.adapter if setup.lora else model.total
     base, quantised = _frozen_bytes(model, setup, width)
@@ -198,14 +181,13 @@ def _zero_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: S
     bucket = width * min(_BUCKET, trained) if gpus > 1 else 0
     if sharding == "zero2":
         return GpuMemory(held + quantised, trained * (master + width) / gpus, optimizer, 0.0, bucket)
-    gathered = (1 if setup.lora else 2) * width * model.largest_module  # a frozen one has no gradient
-    live = max(0, width * min(_MOST_LIVE, model.total) - width * model.largest_module) if gpus > 1 else 0
+    gathered = (1 if setup.lora else 2) * width * model.largest_module  # frozen modules have no gradient
+    live = max(0, width * min(_MAX_LIVE, model.total) - width * model.largest_module) if gpus > 1 else 0
     return GpuMemory(held / gpus + quantised, 4 * trained / gpus, optimizer, gathered, bucket + live)
 
 
 def _torch_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: Sharding) -> GpuMemory:
-    """One GPU, DDP or FSDP: parameters as loaded, gradients and states in the same width, autocast's copies."""
-    adapter_width = 4 if setup.quantisation == "none" else 2  # peft's choice, and TRL's for a quantised base
+    adapter_width = 4 if setup.quantisation == "none" else 2  # PEFT's default, and TRL's for a quantized base
     trained = model.adapter if setup.lora else model.total
     width = adapter_width if setup.lora else setup.weight_bytes
     base, quantised = _frozen_bytes(model, setup, setup.weight_bytes)
@@ -222,11 +204,10 @@ def _torch_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: 
 
 
 def _activations(model: ModelSizes, setup: TrainingSetup, sharding: Sharding) -> tuple[int, int]:
-    """Bytes kept from forward to backward, and of the one block that is recomputed.
+    """Bytes kept from forward to backward, and of the recomputed block.
 
-    Of a block autograd keeps, for each token: of both norms the float32 input, the normed and the scaled output;
-    queries, keys, values and the attention's output; gate, its activation, up and their product. Attention is sdpa
-    or flash, which keep no weights.
+    Per token, autograd keeps of a block: float32 input, normed and scaled output of both norms; queries, keys, values
+    and the attention output; gate, its activation, up and their product.
     """
     width, tokens = setup.compute_bytes, setup.micro_batch * setup.prompts * setup.window
     mixed = sharding == "ddp" and setup.weight_bytes > width  # autocast: the stream in float32
@@ -240,7 +221,6 @@ def _activations(model: ModelSizes, setup: TrainingSetup, sharding: Sharding) ->
 
 
 def _logits(model: ModelSizes, setup: TrainingSetup) -> int:
-    """Bytes of the loss in TRL's fused head: a tile of logits, float32 gradients of its input and trained weights."""
     tokens = setup.micro_batch * setup.prompts * setup.window
     trained = 0 if setup.lora else 4 * model.vocab * model.hidden
     return min(tokens, _HEAD_TILE) * model.vocab * setup.compute_bytes + 4 * tokens * model.hidden + trained
@@ -259,15 +239,15 @@ SHAPES = {  # Touvron et al., 2023, Table 2; the MLP's width from the released c
 
 
 def sizes_of(values: Mapping[str, Any], shape: str = "") -> ModelSizes:
-    """Sizes of the base model, from its config on disk or a known shape, on the meta device.
+    """Return the base model's sizes from its config on disk, or from a known shape.
 
     Args:
-        values: the fields of a training YAML: `model_name_or_path`, and those of LoRA.
-        shape: a name of `SHAPES`; empty reads the model's config.
+        values: fields of a training YAML: `model_name_or_path` and those of LoRA.
+        shape: a name in `SHAPES`; empty reads the model's config.
 
     Raises:
-        ConfigError: no such shape, no model, or an adapter on layers that the model lacks.
-        ModelError: its config cannot be read here.
+        ConfigError: unknown shape, no model, or LoRA targets that the model does not have.
+        ModelError: the config cannot be read.
     """
     config = _config(values, shape).get_text_config()
     build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
@@ -305,28 +285,27 @@ def _config(values: Mapping[str, Any], shape: str) -> Any:
         return LlamaConfig(**SHAPES[shape])
     model = values.get("model_name_or_path")
     if not isinstance(model, str):
-        raise ConfigError("model_name_or_path is missing; add --set model_name_or_path=BASE, a folder or hub id")
+        raise ConfigError("model_name_or_path is missing; add --set model_name_or_path=BASE (folder or hub ID)")
     try:
         return AutoConfig.from_pretrained(model, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(
-            f"{model}: cannot read its config here ({reason}); download it, or give --shape {' or '.join(SHAPES)}"
+            f"{model}: cannot read its config ({reason}); download it, or give --shape {' or '.join(SHAPES)}"
         ) from error
 
 
 def _parameters(module: Any) -> int:
-    return sum(tensor.numel() for tensor in module.parameters())  # parameters() names a shared one once
+    return sum(tensor.numel() for tensor in module.parameters())  # parameters() yields shared ones once
 
 
 def _adapter(model: Any, values: Mapping[str, Any]) -> tuple[int, int]:
-    """Parameters of the adapter that peft puts on the model, and the features that its layers read."""
     require("peft", extra="train")
     from peft import LoraConfig, get_peft_model
 
     targets = values.get("lora_target_modules") or None
     if isinstance(targets, list) and len(targets) == 1:
-        targets = targets[0]  # TRL hands on the only entry, which peft takes for a pattern of whole names
+        targets = targets[0]  # TRL passes a single entry as a string, which PEFT treats as a pattern
     try:
         get_peft_model(model, LoraConfig(r=int(values.get("lora_r", 16)), target_modules=targets))
     except (ValueError, TypeError, re.error) as error:

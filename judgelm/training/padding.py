@@ -1,4 +1,4 @@
-"""TODO."""
+"""Padding-free training: rows are concatenated instead of padded if the attention supports it."""
 
 from typing import Any
 
@@ -10,21 +10,18 @@ from judgelm.errors import ConfigError
 
 
 def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
-    """Decide whether rows are laid one behind another without padding, and give the model the attention for it.
+    """Decide whether rows are concatenated without padding, and set up the model's attention for it.
 
-    FlashAttention reads them as they are. In place of sdpa, judgelm's packed attention does: torch's variable-length
-    kernel for 16 bits on a CUDA GPU, and a call of sdpa for each row elsewhere.
+    FlashAttention reads concatenated rows directly. judgelm's packed attention replaces sdpa: torch's variable-length
+    kernel in 16 bits on CUDA, one sdpa call per row elsewhere.
 
     Args:
-        model: loaded, with an adapter or without.
-        args: TRL's `SFTConfig`; its `padding_free` of None becomes True where the attention can.
-        trees: whether a tree of score lines follows each row, which FlashAttention cannot read.
+        model: loaded, with or without an adapter.
+        args: TRL's `SFTConfig`; `padding_free` None becomes True if supported.
+        trees: a tree of score lines follows each row, which FlashAttention does not support.
 
     Returns:
-        The layout, with the reason where rows are padded.
-
-    Raises:
-        ConfigError: `padding_free` is true, and the model cannot.
+        The layout, and the reason if rows are padded.
     """
     flash = is_flash_attention_requested(requested_attention_implementation=model.config._attn_implementation)
     obstacle = "" if flash and not trees else packing_obstacle(model, args, trees=trees)
@@ -43,26 +40,20 @@ def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
 
 
 def packing_obstacle(model: Any, args: Any, *, trees: bool = False) -> str:
-    """The reason why judgelm's packed attention cannot train a model; empty where it can.
-
-    Args:
-        model: loaded.
-        args: TRL's `SFTConfig`.
-        trees: whether a tree of score lines follows each row.
-    """
+    """Return why judgelm's packed attention cannot train a model; empty if it can."""
     config, attention = model.config, model.config._attn_implementation
     text, kind = config.get_text_config(), config.model_type
     dropout = [name for name, rate in text.to_dict().items() if "att" in name and "drop" in name and rate]
     reasons = {
         f"its attention is {attention}, not sdpa": attention not in ("sdpa", ATTENTION_NAME),
-        f"{kind} models have parts for more than text": text is not config,
-        f"{kind} layers have more than an attention that can be replaced": not runs_packed(model),
-        f"{kind} layers attend to sinks": any(name.endswith("sinks") for name, _ in model.named_parameters()),
-        f"{kind} tokens see later ones": getattr(
+        f"{kind} models are not text-only": text is not config,
+        f"the attention of {kind} layers cannot be replaced": not runs_packed(model),
+        f"{kind} layers use attention sinks": any(name.endswith("sinks") for name, _ in model.named_parameters()),
+        f"{kind} attention is not causal": getattr(
             text, "use_bidirectional_attention", not getattr(text, "is_causal", 1)
         ),
-        f"it drops attention at random ({', '.join(dropout)})": dropout,
-        "score lines do not fit a sliding window": trees and getattr(text, "sliding_window", None) is not None,
-        "torch_compile would compile again for each number of tokens": args.torch_compile,
+        f"it uses attention dropout ({', '.join(dropout)})": dropout,
+        "score lines do not support a sliding window": trees and getattr(text, "sliding_window", None) is not None,
+        "torch_compile would recompile for each number of tokens": args.torch_compile,
     }
     return next((reason for reason, applies in reasons.items() if applies), "")

@@ -1,4 +1,8 @@
-"""TODO."""
+"""Numeric formats of training on a CPU, and TF32.
+
+TRL 1.16 trains in bf16 by default, which is slow on a CPU without bfloat16 instructions. There `bf16` defaults to
+false, and `dtype: auto` is resolved as for judging. Configured formats are kept; a resumed run keeps its own.
+"""
 
 import os
 from dataclasses import dataclass
@@ -7,12 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    AutoConfig,
-)
-from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
-    ModelConfig,
-)
+from transformers import AutoConfig
+from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import (
@@ -29,12 +29,12 @@ from judgelm.training.checkpoints import checkpoints_in, flaw_of, read_state
 from judgelm.training.process_group import broadcast_from_rank0
 
 _TRAINED_BYTES = 12
-"""Bytes per trained float32 weight beside itself: a gradient and AdamW's two states."""
+"""Bytes per trained float32 weight in addition to the weight: a gradient and AdamW's two states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """Formats of a training: of its products (`bf16`) and of the base's weights; and notes for the user."""
+    """Formats of training: products (`bf16`) and base weights (`dtype`), with notes for the user."""
 
     bf16: bool
     dtype: str | None
@@ -42,16 +42,7 @@ class Precision:
 
 
 def settle_precision(judge: Any, args: Any, model: ModelConfig) -> tuple[str, ...]:
-    """Choose formats that were left open, on all processes alike, and set them in the arguments.
-
-    Args:
-        judge: the recipe's own arguments.
-        args: TRL's `SFTConfig` or `DPOConfig`.
-        model: TRL's `ModelConfig`.
-
-    Returns:
-        notes for the user on chosen formats, and on configured ones that are slow here.
-    """
+    """Choose the formats that the config leaves open and set them in `args` and `model`; return notes for the user."""
     if args.device.type != "cpu":
         return ()
     settled = broadcast_from_rank0(lambda: _settled(judge, args, model))
@@ -66,7 +57,7 @@ def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
     recorded = _recorded(judge, args)
     quantized = model.load_in_4bit or model.load_in_8bit
     bf16, dtype = bool(args.bf16), model.dtype
-    if recorded:  # where they differ from the config, the run is refused as another one
+    if recorded:  # if they differ from the config, resuming is refused
         bf16 = bool(recorded.get("bf16", bf16)) if is_open else bf16
         dtype = recorded.get("dtype", dtype) if dtype == "auto" else dtype
         is_open = False
@@ -75,7 +66,7 @@ def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
             base_name(model), revision=model.model_revision, trust_remote_code=args.trust_remote_code
         )
     except (OSError, ValueError, KeyError):
-        return Precision(bf16=bf16, dtype=dtype)  # loading the model reports it better
+        return Precision(bf16=bf16, dtype=dtype)  # loading the model reports it
     notes = []
     if not quantized and not recorded:
         dtype, note = _weights(model, config, args)
@@ -86,12 +77,11 @@ def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
             bf16 = False
             notes.append(f"bf16: false ({finding} than float32)")
         elif finding:
-            notes.append(f"bf16: true, as configured ({finding} than float32; bf16: false makes it faster)")
+            notes.append(f"bf16: true, as configured ({finding} than float32; bf16: false is faster)")
     return Precision(bf16=bf16, dtype=dtype, notes=tuple(note for note in notes if note))
 
 
 def _weights(model: ModelConfig, config: Any, args: Any) -> tuple[str | None, str]:
-    """The format of the base's weights, and a note for the user."""
     if model.dtype is None:
         return None, ""
     if model.dtype != "auto":
@@ -108,7 +98,7 @@ def _weights(model: ModelConfig, config: Any, args: Any) -> tuple[str | None, st
 
 
 def _recorded(judge: Any, args: Any) -> dict[str, Any]:
-    """Settings of the checkpoint that the run resumes from; empty where there is none."""
+    """Settings of the checkpoint that the run resumes from; empty if there is none."""
     if judge.overwrite_output_dir:
         return {}
     checkpoint = args.resume_from_checkpoint
@@ -118,10 +108,10 @@ def _recorded(judge: Any, args: Any) -> dict[str, Any]:
 
 
 def agree_on_tf32() -> None:
-    """Set torch's old switch of TF32 as its new one is; without TF32 nothing changes.
+    """Set torch's old TF32 switch to match the new one.
 
-    transformers 5.19 sets the new one alone, after which torch 2.9 and later raises where the old one is read, as
-    `torch_compile` and other libraries do. A vLLM in this process sets the old one by its environment variable.
+    transformers 5.19 sets only the new one; torch 2.9 and later then raises when something reads the old one, for
+    example `torch_compile`. A vLLM in this process sets the old one by its environment variable.
     """
     if getattr(torch.backends, "fp32_precision", None) == "tf32":
         torch.set_float32_matmul_precision("high")
@@ -129,7 +119,7 @@ def agree_on_tf32() -> None:
 
 
 class PrecisionMixin:
-    """Placed before a config of TRL: records that `bf16` was left open, which TRL 1.16 makes true; settles TF32."""
+    """Mixed into TRL's configs: records whether `bf16` was left open, which TRL 1.16 sets to true, and sets TF32."""
 
     bf16: bool | None
     fp16: bool
@@ -137,5 +127,5 @@ class PrecisionMixin:
 
     def __post_init__(self) -> None:
         self.bf16_is_open = self.bf16 is None and not self.fp16
-        super().__post_init__()  # type: ignore[misc]  # of TRL's config, which follows
+        super().__post_init__()  # type: ignore[misc]  # TRL's config follows
         agree_on_tf32()

@@ -1,19 +1,4 @@
-"""The trainer of `train/preference.py`: P(first better) is trained itself, as the judge's reading computes it.
-
-The loss of judges that are read off the first word of their reply is in `judgelm.training.word_loss`, that of judges of
-score lines here. Such a judge's distribution over score lines says P(first better), as `judgelm.parsing.scores` reads
-it at test time: the probability of all lines whose first score is higher, and half of that of equal scores. That number
-is differentiable. The loss of a pair with the preference p is
-
-    CE(p, P) + consistency_weight * (P1 - (1 - P2))^2 + score_line_weight * NLL(line(p))
-
-CE is the cross entropy and NLL that of the score line which `scores_by_preference` gives for p, with its line's end;
-both are means over the two orders, which stand in the same pass. P1 and P2 are P(first better) in either order.
-
-One forward pass evaluates prompt and the tree of score lines (`judgelm.engines.candidates`) together: the tree's nodes
-follow the prompt, a mask lets each see the prompt and its own ancestors, and nodes of the same depth share a position.
-That equals a separate pass for each score line.
-"""
+"""The trainer of `train/preference.py`: it trains P(first better) itself, as the judge computes it at test time."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -38,61 +23,60 @@ _COLUMNS = ("prompt_ids", "second_ids", "preference", "first_right", "second_rig
 
 @dataclass(kw_only=True)
 class PreferenceArguments(JudgeArguments):
-    """Arguments of `train/preference.py` beside TRL's: those of `train/sft.py`, the reading, the weights of the loss.
+    """Arguments of `train/preference.py`: those of `train/sft.py`, the reading and the loss weights.
 
-    `train_data` and `eval_data` hold pairs with a `preference`, P(first answer is better), or with scores or a winner.
+    `train_data` and `eval_data` contain pairs with a `preference`, P(first answer is better), or with scores or a
+    winner.
     """
 
     template: str = argument(
-        "Prompt template; written into the judge's card. Without it that of the reading, else judgelm-v1.", default=""
+        "Prompt template; saved in the judge's card. Default: the reading's template, or judgelm-v1.", default=""
     )
     reading: str | None = argument(
-        "How the judge is read: score-line, or letters, yes-no or grade off the probabilities of its reply's first "
-        "word; without it the template's.",
+        "How the verdict is read: score-line, or letters, yes-no or grade, which use the probability of the reply's "
+        "first word. Default: the template's.",
         default=None,
     )
-    reason_prob: float = argument("0: reasons are not learned from preferences.", default=0.0)
+    reason_prob: float = argument("Always 0: preferences do not teach reasons.", default=0.0)
     both_orders: bool = argument(
-        "Show each pair in both orders within a step; false shows it once, as it stands or swapped by swap_prob, "
-        "without the consistency term. Readings yes-no and grade show each answer by itself.",
+        "Show each pair in both orders within a step. false: show it once, swapped with swap_prob, without the "
+        "consistency term. Readings yes-no and grade show one answer per prompt.",
         default=True,
     )
     consistency_weight: float = argument(
-        "Weight of the squared difference between P(first better) in the two orders.", default=0.5
+        "Weight of the squared difference of P(first better) between the two orders.", default=0.5
     )
     score_line_weight: float = argument(
-        "Weight of the negative log-likelihood of the preference's score line, which keeps replies readable: watch "
+        "Weight of the negative log-likelihood of the preference's score line, which keeps replies readable. Monitor "
         "score_line_mass, the probability of all score lines.",
         default=0.1,
     )
     word_weight: float = argument(
-        "Where the judge is read off a word, weight of the negative log of the probability of all words of the "
-        "reading, which keeps replies readable: watch word_mass, that probability.",
+        "For readings of a first word: weight of the negative log-probability of all verdict words, which keeps "
+        "replies readable. Monitor word_mass, that probability.",
         default=0.1,
     )
     pointwise_weight: float = argument(
-        "Reading yes-no: weight of the cross entropy of P(yes) with an answer's score, from 0 for the lowest of the "
-        "scale to 1 for the highest, where rows have scores: of right and wrong answers the highest and the lowest.",
+        "For reading yes-no: weight of the cross entropy of P(yes) with an answer's score, scaled to 0 to 1. Rows "
+        "without scores do not count.",
         default=0.0,
     )
 
     trains_words: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Settle template and reading."""
+        """Set template and reading."""
         if not self.template:
             self.template = self.reading if self.reading not in (None, "score-line") else JudgeArguments.template
         template = get_template(self.template)
         if self.reading not in (None, template.reading):
             raise ConfigError(
-                f"template {template.id} is of reading {template.reading}, not {self.reading}; leave one of them out"
+                f"template {template.id} has reading {template.reading}, not {self.reading}; leave one of them out"
             )
         self.reading = template.reading
 
 
 class _PairTrainer(SFTTrainer):
-    """An `SFTTrainer` with the loss of the judge's reading."""
-
     model: Any
     _signature_columns: Any
 
@@ -102,14 +86,14 @@ class _PairTrainer(SFTTrainer):
         args.completion_only_loss = False
         self.padding = settle_padding(model, args, trees=not get_template(judge.template).reads_words)
         objective = self._objective = objective_of(judge, processing_class, args.padding_free)
-        args.padding_free = False  # its own collator lays the rows out, which TRL 1.16 would refuse
+        args.padding_free = False  # the objective is the collator, which TRL 1.16 rejects with padding_free
         super().__init__(model=model, args=args, processing_class=processing_class, data_collator=objective, **options)
         speed_up_lora(self)
-        self.model_accepts_loss_kwargs = True  # the loss is divided by the step's pairs here
+        self.model_accepts_loss_kwargs = True  # compute_loss divides by the step's pairs
         self._signature_columns = list(_COLUMNS)
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
-        """Return the rows as they are: TRL would look for texts."""
+        """Return the rows unchanged; TRL would look for texts."""
         return dataset
 
     def compute_loss(
@@ -119,7 +103,7 @@ class _PairTrainer(SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """The loss of a batch of pairs: their mean, or the sum over all pairs of the step divided by their number."""
+        """Return the loss of a batch of pairs: the mean, or the sum divided by the step's pairs."""
         outputs = model(**self._objective.model_inputs(inputs, self.model.dtype), use_cache=False)
         losses, metrics = self._objective.losses(outputs.logits, inputs)
         if num_items_in_batch is None:
@@ -135,7 +119,6 @@ class _PairTrainer(SFTTrainer):
         return (loss, outputs) if return_outputs else loss
 
     def _get_num_items_in_batch(self, batch_samples: list[dict[str, Any]], device: torch.device) -> Any:
-        """The divisor of the step's summed loss: its pairs."""
         if not batch_samples:
             return None
         total = torch.tensor(sum(len(batch["preference"]) for batch in batch_samples), device=device)
@@ -143,22 +126,13 @@ class _PairTrainer(SFTTrainer):
 
 
 class DistributionTrainer(JudgeMixin, _PairTrainer):
-    """The trainer of preferences on P(first better).
-
-    Args:
-        options: `judge` (`PreferenceArguments`), `rows` (`EpochRows`), `validation`, `patience`, and what `SFTTrainer`
-            takes.
-    """
+    """The trainer on P(first better); options: `judge`, `rows`, `validation`, `patience` and those of `SFTTrainer`."""
 
 
 def objective_of(
     judge: PreferenceArguments, tokenizer: Any, padding_free: bool
 ) -> "ScoreLineObjective | WordObjective":
-    """The loss of the judge's reading, with its collator.
-
-    Raises:
-        ConfigError: a word of the reading is more than one token.
-    """
+    """Return the collator and loss of the judge's reading."""
     scale = (judge.scale[0], judge.scale[1])
     template = get_template(judge.template)
     if not template.reads_words:
@@ -176,63 +150,51 @@ _WEIGHTS = {
     "yes-no": ("word_weight", "pointwise_weight"),
     "grade": ("word_weight",),
 }
-"""The weights that the loss of each reading has."""
+"""Loss weights by reading."""
 
 
 def check_preference_arguments(judge: PreferenceArguments) -> None:
-    """Refuse options that the loss of the judge's reading lacks, and negative weights.
-
-    Raises:
-        ConfigError: one of them is set, or the template has no P(first better) that could be trained.
-    """
+    """Reject options that the loss of this reading does not have, and negative weights."""
     template = get_template(judge.template)
     if template.reads_alone and not judge.both_orders:
         raise ConfigError(
-            f"both_orders is false, but reading {template.reading} shows each answer by itself; leave it out"
+            f"both_orders is false, but reading {template.reading} shows one answer per prompt; leave it out"
         )
     if template.takes_criterion:
-        raise ConfigError(
-            f"template {template.id} asks about a criterion, which rows do not state; use {template.reading}"
-        )
+        raise ConfigError(f"template {template.id} needs a criterion, which rows do not have; use {template.reading}")
     if template.reading not in _WEIGHTS:
-        raise ConfigError(
-            f"template {template.id} reasons first, which train/grpo.py trains; use it, or another template"
-        )
+        raise ConfigError(f"template {template.id} reasons first; use train/grpo.py, or another template")
     unused = {"loss_on": "completion", "score_weight": 1.0, "loss_average": "token", "reason_prob": 0.0}
     for name, only in unused.items():
         if getattr(judge, name) != only:
-            raise ConfigError(f"{name} is {getattr(judge, name)!r}, but preferences train no replies; leave it out")
+            raise ConfigError(f"{name} is {getattr(judge, name)!r}, but preferences do not train replies; leave it out")
     for name in sorted({name for names in _WEIGHTS.values() for name in names}):
         if not 0 <= getattr(judge, name) < float("inf"):
-            raise ConfigError(f"{name} is {getattr(judge, name)}; it is a weight, 0 or more")
+            raise ConfigError(f"{name} is {getattr(judge, name)}; expected 0 or more")
         if name not in _WEIGHTS[template.reading] and getattr(judge, name) != getattr(PreferenceArguments, name):
             raise ConfigError(
-                f"{name} is {getattr(judge, name)}, but the loss of reading {template.reading} has no such term; "
-                "leave it out"
+                f"{name} is {getattr(judge, name)}, but reading {template.reading} does not use it; leave it out"
             )
 
 
 def preference_attention(judge: PreferenceArguments, base: Any, args: Any) -> Attention | None:
-    """Attention that takes the score lines' mask: sdpa, or eager, which is faster on a CPU for short rows.
+    """Return sdpa or eager, which support the score lines' mask; None if the judge is scored by verdict words.
 
-    None where the judge is read off a word, whose prompts any attention reads.
-
-    Raises:
-        ConfigError: the config names another.
+    On a CPU, eager is faster for short rows.
     """
     if get_template(judge.template).reads_words:
         return None
     requested = requested_attention(base, args)
     if requested not in (None, "sdpa", "eager"):
         raise ConfigError(
-            f"attn_implementation is {requested!r}, but score lines need a mask of their own; use sdpa or eager"
+            f"attn_implementation is {requested!r}, but score lines need a custom mask; use sdpa or eager"
         )
     implementation = requested or "sdpa"
-    return Attention(implementation, f"{implementation} (score lines stand under a mask of their own)")
+    return Attention(implementation, f"{implementation} (score lines use a custom mask)")
 
 
 def preference_facts(run: TrainingRun) -> dict[str, Any]:
-    """Facts of the training, for the judge's card."""
+    """Return the facts of the training for the judge's card."""
     template = get_template(run.judge.template)
     names = (*(() if template.reads_alone else ("both_orders",)), *_WEIGHTS[template.reading])
     return {"method": "preference"} | {name: getattr(run.judge, name) for name in names}

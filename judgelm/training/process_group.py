@@ -1,4 +1,9 @@
-"""TODO."""
+"""The processes of a run: connections, shared decisions, and stale locks of extension builds.
+
+torch holds the file `lock` open while it builds an extension; a killed build leaves it behind, and other processes then
+wait forever. A lock is stale if no local process has it open and its folder has not changed for some minutes. Source:
+torch 2.x, `torch/utils/file_baton.py`.
+"""
 
 import contextlib
 import os
@@ -22,24 +27,16 @@ _POLL_S = 1.0
 
 
 def connect_processes(args: Any, log: Callable[[str], object]) -> None:
-    """Make sure that all started processes train together; call it before the base model is loaded.
+    """Check that all started processes train together, and connect them; call it before loading the base model.
 
-    On the CPU accelerate 1.x connects the processes without telling DeepSpeed 0.17, which asks for their number while
-    it splits the base model. Before DeepSpeed builds or loads its extensions, stale locks are removed, on any device.
-
-    Args:
-        args: the trainer's arguments.
-        log: receives a line for each lock that is waited for or removed.
-
-    Raises:
-        ConfigError: a launcher started several processes, and each would train a judge of its own, since the trainer
-            was not told to run on the CPU.
+    On the CPU, accelerate 1.x does not tell DeepSpeed 0.17 about the processes. `log` receives a line for each stale
+    lock.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != args.world_size:
         raise ConfigError(
-            f"{started} processes were started, but the trainer sees {args.world_size}; on the CPU set use_cpu: true "
-            "in the training config too (or --use_cpu true), since accelerate's own use_cpu does not reach it"
+            f"{started} processes were started, but the trainer sees {args.world_size}; on a CPU set use_cpu: true in "
+            "the training config as well as in accelerate's"
         )
     if args.deepspeed_plugin is not None:
         remove_stale_locks(log)
@@ -50,14 +47,10 @@ def connect_processes(args: Any, log: Callable[[str], object]) -> None:
 
 
 def end_processes(trainer: Any, code: int) -> None:
-    """Close the connections of several processes; on the CPU exit at once, after everything is written.
+    """Close the connections of several processes; on the CPU, exit immediately with `code`.
 
-    With open connections a process sometimes ends in abort() (torch 2.x), and so does one on the CPU during Python's
-    shutdown, in threads of gloo and DeepSpeed 0.17; the launcher then reports a failed training.
-
-    Args:
-        trainer: trained.
-        code: the exit code.
+    Open connections sometimes end in abort() (torch 2.x), and so do threads of gloo and DeepSpeed 0.17 at shutdown on
+    the CPU. The launcher would report a failed training.
     """
     if trainer.accelerator.num_processes > 1:
         trainer.accelerator.end_training()
@@ -68,14 +61,9 @@ def end_processes(trainer: Any, code: int) -> None:
 
 
 def remove_stale_locks(log: Callable[[str], object], *, timeout_s: float = LOCK_TIMEOUT_S) -> None:
-    """Remove the stale locks of this machine's extension cache; call it on every process once they are connected.
+    """Remove stale locks from this machine's extension cache; call it on every connected process.
 
-    The first process of each machine does the work, and the others wait for it. A lock that a local process holds
-    stays: torch waits for that build, which ends.
-
-    Args:
-        log: receives a line for each lock that is waited for, and for each that is removed.
-        timeout_s: see `LOCK_TIMEOUT_S`.
+    The first process of each machine does it while the others wait. Locks held by a local process are kept.
     """
     state = PartialState()
     with state.local_main_process_first():
@@ -85,7 +73,7 @@ def remove_stale_locks(log: Callable[[str], object], *, timeout_s: float = LOCK_
 
 
 def build_root() -> Path:
-    """The folder in which torch builds extensions, each in a folder of its name."""
+    """Return the folder in which torch builds extensions."""
     from torch.utils.cpp_extension import _get_build_directory  # imports setuptools, slowly
 
     return Path(_get_build_directory("", verbose=False))
@@ -101,14 +89,13 @@ def _remove_if_stale(lock: Path, log: Callable[[str], object], timeout_s: float)
         if not waiting:
             waiting = True
             log(
-                f"{lock}: no process of this machine holds this lock, but another machine may; waiting "
-                f"{timeout_s - idle_s:.0f} s for a change in its folder; if nothing builds there, remove it by hand"
+                f"{lock}: no local process holds this lock, but another machine may; waiting "
+                f"{timeout_s - idle_s:.0f} s for a change in its folder; delete the lock if nothing builds there"
             )
         time.sleep(_POLL_S)
 
 
 def _idle_s(lock: Path) -> float | None:
-    """Seconds since anything in the lock's folder changed; None where the lock is gone."""
     if not lock.exists():
         return None
     changed = lock.parent.stat().st_mtime
@@ -119,7 +106,6 @@ def _idle_s(lock: Path) -> float | None:
 
 
 def _is_open(lock: Path) -> bool:
-    """True if a process of this machine has the file open; processes of other users cannot be seen."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if any(os.path.samefile(file.path, lock) for file in process.open_files()):
@@ -131,13 +117,7 @@ T = TypeVar("T")
 
 
 def broadcast_from_rank0(function: Callable[[], T]) -> T:
-    """Call a function on the first process, and return its result or raise its error on every process.
-
-    A single process that raised would leave the others waiting for it.
-
-    Raises:
-        JudgelmError: `function` raised it.
-    """
+    """Call a function on the first process; return its result, or raise its error, on every process."""
     outcome: list[Any] = [None, None]
     if PartialState().is_main_process:
         try:
@@ -152,15 +132,9 @@ def broadcast_from_rank0(function: Callable[[], T]) -> T:
 
 
 def require_shared_disk(checkpoint: Path) -> None:
-    """Refuse to resume from a checkpoint that only the first machine sees; call it on every process.
+    """Refuse to resume from a checkpoint that some machines cannot see; call it on every process.
 
-    The other machines would silently begin at the first row.
-
-    Raises:
-        RunError: on every process, if one of them does not find the checkpoint.
+    Those machines would silently start from the first row.
     """
     if not all(gather_object([checkpoint.is_dir()])):
-        raise RunError(
-            f"{checkpoint}: not found on every machine, so they cannot resume from it together; put output_dir on a "
-            "disk that all of them share"
-        )
+        raise RunError(f"{checkpoint}: not found on every machine; put output_dir on a disk that all machines share")

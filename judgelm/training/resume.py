@@ -1,4 +1,4 @@
-"""TODO."""
+"""Where a run starts: at the beginning, or at a checkpoint of the same run."""
 
 import json
 import math
@@ -30,18 +30,21 @@ _DECISIVE = (
     "repetition_penalty", "use_vllm", "epsilon", "epsilon_high", "scale_rewards", "importance_sampling_level",
     "mask_truncated_completions", "entropy_coef",
 )  # fmt: skip
-"""Arguments of the trainer that change what is learned; batch, order and length are recorded beside them."""
+"""Trainer arguments that change what is learned; batch, order and length are recorded separately."""
 
 
 _WITHOUT_EFFECT = (
     "train_data", "global_batch", "overwrite_output_dir", "early_stopping_patience", "save_dtype",
     "attn_implementation", "trust_remote_code",
 )  # fmt: skip
-"""Arguments of judge and model that do not decide it, like all that begin with `eval`; data and batch stand apart."""
+"""Arguments of judge and model that do not change what is learned, like all that begin with `eval`, or that are
+recorded
+separately.
+"""
 
 
 _WEIGHTS = ("config.json", "model*.safetensors*", "adapter_config.json", "adapter_model.safetensors")
-"""Files of a judge, by pattern: whole or an adapter."""
+"""Patterns of a judge's weight files: full or adapter."""
 
 
 _OVERWRITE = "set overwrite_output_dir: true"
@@ -49,13 +52,7 @@ _OVERWRITE = "set overwrite_output_dir: true"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartingPoint:
-    """The starting point of training.
-
-    Attributes:
-        checkpoint: what the trainer resumes from; None at the beginning.
-        notes: sentences for the user: the checkpoint, and which others were left out and why.
-        settings: the run's settings, which its own checkpoints record.
-    """
+    """The checkpoint to resume from (None: the beginning), notes for the user, and the run's settings."""
 
     checkpoint: str | None = None
     notes: tuple[str, ...] = ()
@@ -63,18 +60,7 @@ class StartingPoint:
 
 
 def find_start(judge: Any, args: Any, base: Any, rows: EpochRows) -> StartingPoint:
-    """Decide on all processes alike where a run begins.
-
-    Args:
-        judge: the recipe's own arguments.
-        args: TRL's `SFTConfig` or `DPOConfig`.
-        base: TRL's `ModelConfig`.
-        rows: those to train on.
-
-    Raises:
-        ConfigError: `resume_from_checkpoint` is no checkpoint.
-        RunError: the output folder holds another run's checkpoints, or is not on a disk of all machines.
-    """
+    """Decide where a run starts, the same on all processes."""
     settings = broadcast_from_rank0(lambda: run_settings(judge, args, base, rows))
     folder, checkpoint = Path(str(args.output_dir)), args.resume_from_checkpoint
     overwrite = judge.overwrite_output_dir
@@ -85,12 +71,9 @@ def find_start(judge: Any, args: Any, base: Any, rows: EpochRows) -> StartingPoi
 
 
 def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str, Any]:
-    """Settings that decide what a run learns, by name, as JSON stores them; two runs with the same settings are one.
+    """Return the settings that decide what a run learns, as JSON values.
 
-    The rows that a process takes at once do not count: with the same global batch, the steps are the same. Nor does
-    the number of processes, unless the optimizer is sharded.
-
-    Args: see `find_start`.
+    Per-device batch and number of processes do not count, unless the optimizer is sharded.
     """
     schedule, sharding = rows.schedule, sharding_of(args)
     stated = asdict(judge) | asdict(base)
@@ -114,7 +97,7 @@ def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str,
 
 
 def sharding_of(args: Any) -> str | None:
-    """The kind of shards in which processes write the optimizer; None where every process has all of it (DDP)."""
+    """Return how processes shard the optimizer in checkpoints; None if each has all of it (DDP)."""
     if args.deepspeed_plugin is not None:
         return f"zero{args.deepspeed_plugin.zero_stage}"
     fsdp = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
@@ -122,33 +105,23 @@ def sharding_of(args: Any) -> str | None:
 
 
 def refuse_finished(judge: Any, args: Any) -> None:
-    """Refuse to train over a finished judge without `overwrite_output_dir`.
-
-    Raises:
-        RunError: the output folder holds one.
-    """
+    """Refuse to train over a finished judge without `overwrite_output_dir`."""
     folder = Path(str(args.output_dir))
     if not judge.overwrite_output_dir and (folder / CARD_NAME).exists():
-        raise RunError(f"{folder}: holds a finished judge ({CARD_NAME}); choose another output_dir, or {_OVERWRITE}")
+        raise RunError(f"{folder}: contains a finished judge ({CARD_NAME}); choose another output_dir, or {_OVERWRITE}")
 
 
 def choose_start(
     folder: Path, settings: Mapping[str, Any], checkpoint: str | None = None, *, overwrite: bool = False
 ) -> StartingPoint:
-    """Choose the starting point; remove torn and damaged checkpoints, or all of them with `overwrite`.
+    """Choose the starting point; remove incomplete and damaged checkpoints, or all with `overwrite`.
 
-    Args:
-        folder: the output folder; may not exist yet.
-        settings: those of this run.
-        checkpoint: `resume_from_checkpoint`; None resumes from the last whole checkpoint.
-        overwrite: whether to start over and replace what the folder holds.
-
-    Raises:
-        ConfigError: `checkpoint` is not one.
-        RunError: the folder holds another run's checkpoints, or only damaged ones.
+    `checkpoint` is `resume_from_checkpoint`; None resumes from the last complete checkpoint.
     """
     if overwrite and checkpoint is not None:
-        raise ConfigError(f"resume_from_checkpoint {checkpoint} and overwrite_output_dir exclude each other; give one")
+        raise ConfigError(
+            f"resume_from_checkpoint {checkpoint} and overwrite_output_dir exclude each other; give only one"
+        )
     if overwrite:
         _clear(folder, str(settings["model_name_or_path"]))
         return StartingPoint()
@@ -156,14 +129,9 @@ def choose_start(
 
 
 def skip_if_done(trainer: Any, start: StartingPoint) -> None:
-    """Keep a run that resumes from its last step from training one more.
+    """Keep a run that resumes from its last step from training another step.
 
-    transformers 5.x checks for the end only after a step. It takes no step where the data end with the last one, but
-    would where they continue (part of an epoch, or `max_steps`).
-
-    Args:
-        trainer: not yet trained.
-        start: where it begins.
+    transformers 5.x checks for the end only after a step, unless the data end there.
     """
     if start.checkpoint is None:
         return
@@ -174,7 +142,7 @@ def skip_if_done(trainer: Any, start: StartingPoint) -> None:
 
 
 def last_step(trainer: Any) -> int:
-    """Optimiser steps of the whole run, which passes once through its rows."""
+    """Return the optimizer steps of the whole run, which is a single pass over its rows."""
     args = trainer.args
     whole: int = math.ceil(args.num_train_epochs * math.ceil(len(trainer.train_dataset) / rows_per_step(args)))
     return int(args.max_steps) if args.max_steps > 0 else whole
@@ -183,21 +151,27 @@ def last_step(trainer: Any) -> int:
 def _check_given(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
     if not (checkpoint / "trainer_state.json").is_file():
         raise ConfigError(
-            f"resume_from_checkpoint {checkpoint}: not a checkpoint folder; leave it out to resume from the last whole "
-            f"one in output_dir, or {_OVERWRITE}"
+            f"resume_from_checkpoint {checkpoint}: not a checkpoint folder; leave it out to resume from the last "
+            f"complete one in output_dir, or {_OVERWRITE}"
         )
     state = read_state(checkpoint)
     if state is None:
         return StartingPoint(
-            checkpoint=str(checkpoint), notes=(f"{checkpoint}: not written by judgelm, so whether it fits is unknown",)
+            checkpoint=str(checkpoint), notes=(f"{checkpoint}: not written by judgelm; settings were not compared",)
         )
     if flaw := flaw_of(checkpoint):
-        raise RunError(f"{checkpoint}: is torn: {flaw}; leave resume_from_checkpoint out to resume from a whole one")
+        raise RunError(
+            f"{checkpoint}: is incomplete: {flaw}; leave out resume_from_checkpoint to resume from a complete one"
+        )
     if not state.resumable:
-        raise RunError(f"{checkpoint}: holds only weights (save_only_model), from which no run can resume")
+        raise RunError(
+            f"{checkpoint}: has only weights (save_only_model) and cannot be resumed; leave out resume_from_checkpoint"
+        )
     start = _same_run(checkpoint, settings)
     if damage := damage_of(checkpoint):
-        raise RunError(f"{checkpoint}: is damaged: {damage}; leave resume_from_checkpoint out to resume from another")
+        raise RunError(
+            f"{checkpoint}: is damaged: {damage}; leave out resume_from_checkpoint to resume from another one"
+        )
     return start
 
 
@@ -207,20 +181,20 @@ def _last_checkpoint(folder: Path, settings: Mapping[str, Any]) -> StartingPoint
     resumable = [path for path in whole if (state := read_state(path)) and state.resumable]
     if whole and not resumable:
         raise RunError(
-            f"{whole[0]}: holds only weights (save_only_model), from which no run can resume; choose another "
-            f"output_dir, or {_OVERWRITE}"
+            f"{whole[0]}: has only weights (save_only_model) and cannot be resumed; choose another output_dir, or "
+            f"{_OVERWRITE}"
         )
-    findings = {path: f"is torn and was removed: {flaw}" for path, flaw in flaws.items() if flaw}
+    findings = {path: f"incomplete, removed: {flaw}" for path, flaw in flaws.items() if flaw}
     start, damage = StartingPoint(), ""
     for checkpoint in resumable:
         start, damage = _same_run(checkpoint, settings), damage_of(checkpoint)
         if not damage:
             break
-        findings[checkpoint] = f"is damaged and was removed: {damage}"
+        findings[checkpoint] = f"damaged, removed: {damage}"
     if damage:
         raise RunError(
-            f"{resumable[0]}: is damaged, and no earlier one is whole ({damage}); restore its files, or {_OVERWRITE} "
-            "to begin anew"
+            f"{resumable[0]}: is damaged, and there is no other complete checkpoint ({damage}); restore its files, or "
+            f"{_OVERWRITE} to start over"
         )
     for path in findings:
         shutil.rmtree(path)
@@ -229,39 +203,32 @@ def _last_checkpoint(folder: Path, settings: Mapping[str, Any]) -> StartingPoint
 
 
 def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
-    """The checkpoint as starting point.
-
-    Raises:
-        RunError: it belongs to another run; names what differs.
-    """
     state = read_state(checkpoint)
     assert state is not None
     names = sorted({*state.settings, *settings})
     changed = [name for name in names if state.settings.get(name) != settings.get(name)]
     if changed != ["rows"]:
-        changed = [name for name in changed if name != "rows"]  # they differ because something else does
+        changed = [name for name in changed if name != "rows"]  # a consequence of the other changes
     if changed:
-        changes = ", ".join(
-            f"{name} was {state.settings.get(name)!r} and is {settings.get(name)!r}" for name in changed
-        )
-        reason = " (each process wrote its share of the optimizer)" if "processes" in changed else ""
+        changes = ", ".join(f"{name} was {state.settings.get(name)!r}, is {settings.get(name)!r}" for name in changed)
+        reason = " (each process saved its shard of the optimizer)" if "processes" in changed else ""
         raise RunError(
-            f"{checkpoint}: belongs to another run: {changes}{reason}; put it back, choose another output_dir, or "
-            f"{_OVERWRITE}"
+            f"{checkpoint}: belongs to another run: {changes}{reason}; restore the setting, choose another output_dir, "
+            f"or {_OVERWRITE}"
         )
     old = ", ".join(
         f"{name} {version} (now {VERSIONS.get(name)})"
         for name, version in state.versions.items()
         if version != VERSIONS.get(name)
     )
-    older = f"; it was written with {old}, so losses may differ" if old else ""
+    older = f"; written with {old}, so losses may differ" if old else ""
     return StartingPoint(checkpoint=str(checkpoint), notes=(f"resumes from {checkpoint}{older}",))
 
 
 def _clear(folder: Path, base: str) -> None:
-    """Remove the checkpoints, the card, and the weights of the judge that is overwritten.
+    """Remove the checkpoints, the card and the weights of the overwritten judge.
 
-    From a folder with an adapter and a whole model, transformers 5.x loads the adapter, and vLLM the whole model.
+    If a folder has an adapter and a full model, transformers 5.x loads the adapter and vLLM the full model.
     """
     of_base = (Path(base).resolve(), *Path(base).resolve().parents)
     if any(path.resolve() in of_base for path in checkpoints_in(folder)):

@@ -1,4 +1,16 @@
-"""TODO."""
+"""The loss of judges that write score lines, on P(first better) itself.
+
+The judge's distribution over score lines gives P(first better), see `judgelm.parsing.scores`. The loss of a pair with
+preference p is
+
+    CE(p, P) + consistency_weight * (P1 - (1 - P2))^2 + score_line_weight * NLL(line(p))
+
+CE is the cross entropy, and NLL the negative log-likelihood of the score line that `scores_by_preference` gives for p;
+both are means over the two orders. P1 and P2 are P(first better) in each order.
+
+One forward pass evaluates the prompt and the tree of score lines (`judgelm.engines.candidates`). The tree's nodes
+follow the prompt; a mask lets each node see the prompt and its ancestors, and nodes of the same depth share a position.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -17,23 +29,17 @@ from judgelm.records import Sample
 from judgelm.training.word_loss import concatenated
 
 TreeTensors = dict[str, Tensor]
-"""A tree of score lines and targets as tensors; see `ScoreLineTrees.tree`."""
+"""A tree of score lines and targets; see `ScoreLineTrees.tree`."""
 
 
 _TREES = 64
 
 
-_LEAST_SHARE = 1e-6
+_MIN_SHARE = 1e-6
 
 
 class ScoreLineTrees:
-    """Token trees of a template's score lines, as tensors.
-
-    Args:
-        tokenizer: the base's.
-        template: id of the template, whose end decides how the first score is tokenised.
-        scale: lowest and highest score; scores are whole numbers.
-    """
+    """Token trees of a template's score lines, as tensors; scores are integers on `scale`."""
 
     def __init__(self, tokenizer: Any, template: str, scale: tuple[float, float]) -> None:
         self.lines = score_lines(scale, 1)
@@ -43,18 +49,16 @@ class ScoreLineTrees:
         self._tree = lru_cache(_TREES)(self._build)
 
     def tree(self, targets: Sequence[tuple[float, float]]) -> TreeTensors:
-        """The tree of all score lines, and of the targets with their line's end.
-
-        Args:
-            targets: score pairs of whole numbers on the scale.
+        """Return the tree of all score lines and of integer target pairs with their newline.
 
         Returns:
-            `tokens` and `depths`, shape (nodes,): the inner nodes; `visible`, shape (nodes, nodes): a node's
-            ancestors and itself; `rows` and `columns`, shape (steps,): the row of logits (0 is the end of the
-            prompt) and token id of each step; `paths`, shape (lines + distinct targets, longest): steps of each, with
-            `steps` as padding; `longer`, shape (lines, most): score lines that begin with another (`1 10` with
-            `1 1`), with `lines` as padding; `better`, shape (3, lines): log-weights of P(first better),
-            P(second better) and of all; `targets`, shape (targets,): the path of each.
+            `tokens`, `depths`, shape (nodes,): the inner nodes.
+            `visible`, shape (nodes, nodes): each node's ancestors and itself.
+            `rows`, `columns`, shape (steps,): logits row (0 is the end of the prompt) and token ID of each step.
+            `paths`, shape (lines + distinct targets, longest): steps of each, padded with `steps`.
+            `longer`, shape (lines, most): score lines that begin with another (`1 10` with `1 1`), padded with `lines`.
+            `better`, shape (3, lines): log-weights of P(first better), P(second better) and all.
+            `targets`, shape (targets,): the path of each target.
         """
         distinct = sorted(set(targets))
         indices = [distinct.index(target) + len(self.lines.pairs) for target in targets]
@@ -84,16 +88,10 @@ class ScoreLineTrees:
 
 
 def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
-    """Inputs of one forward pass over prompts, padded at their beginning, each followed by the tree.
+    """Return inputs for one forward pass over left-padded prompts, each followed by the tree.
 
-    Args:
-        prompts: token ids.
-        tree: of all prompts.
-
-    Returns:
-        `input_ids` and `position_ids`, shape (prompts, longest prompt + nodes), and `attention_mask`, shape
-        (prompts, 1, longest + nodes, longest + nodes), True where a token sees another. The last 1 + nodes columns
-        are the ends of the prompts and the nodes.
+    `input_ids` and `position_ids` have shape (prompts, tokens), `attention_mask` (prompts, 1, tokens, tokens), True
+    where a token sees another. The last 1 + nodes columns are the ends of the prompts and the nodes.
     """
     lengths = torch.tensor([len(prompt) for prompt in prompts])
     longest, nodes = int(lengths.max()), len(tree["tokens"])
@@ -105,7 +103,7 @@ def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str,
     real = torch.nn.functional.pad(positions >= 0, (0, nodes), value=True)
     mask = torch.ones((longest + nodes, longest + nodes), dtype=torch.bool).tril()
     mask[longest:, longest:] = tree["visible"]
-    own = torch.eye(longest + nodes, dtype=torch.bool)  # padding sees itself: softmax over nothing is NaN
+    own = torch.eye(longest + nodes, dtype=torch.bool)  # padding sees itself: an empty softmax is NaN
     return {
         "input_ids": torch.cat([ids, tree["tokens"].expand(len(prompts), -1)], 1),
         "position_ids": torch.cat([positions.clamp(min=0), lengths[:, None] + tree["depths"]], 1),
@@ -114,15 +112,10 @@ def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str,
 
 
 def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
-    """Inputs of one forward pass over all prompts one behind another, then the tree of each.
+    """Return inputs for one forward pass over all prompts, concatenated, followed by the tree of each.
 
-    Args:
-        prompts: token ids.
-        tree: of all prompts.
-
-    Returns:
-        `input_ids` and `position_ids`, shape (1, tokens); `cu_seq_lens_q`, shape (prompts + 1,), the bounds of the
-        prompts; and `scored`, shape (prompts x (1 + nodes),): the columns of each prompt's end and nodes.
+    `input_ids` and `position_ids` have shape (1, tokens), `cu_seq_lens_q` (prompts + 1,). `scored` has the columns of
+    each prompt's end and nodes.
     """
     batch, count, nodes = concatenated(prompts), len(prompts), len(tree["tokens"])
     bounds = batch["cu_seq_lens_q"][:, None].long()
@@ -134,26 +127,21 @@ def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> d
 
 
 def tree_segments(lengths: Sequence[int], visible: Tensor) -> list[Segment]:
-    """Segments of `concatenated_trees`; `visible` is the tree's."""
+    """Return the segments of `concatenated_trees`; `visible` is the tree's."""
     kvs = [TrainedKV(expected=len(visible)) for _ in lengths]
     trees = [TreeSegment(kv, length, visible) for kv, length in zip(kvs, lengths, strict=True)]
     return [trained_rows(lengths, kvs), *trees]
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where a token sees another and the lowest number where it does not: once, and not again in every layer."""
+    """Return 0 where a token sees another, and the dtype's minimum elsewhere."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
 
 
 def path_logprobs(logits: Tensor, tree: TreeTensors) -> Tensor:
-    """Log-probability that a reply begins with each score line, and with each distinct target.
+    """Return the log-probability that a reply begins with each score line and each distinct target.
 
-    Args:
-        logits: shape (prompts, 1 + nodes, vocabulary).
-        tree: `ScoreLineTrees.tree`.
-
-    Returns:
-        Shape (prompts, lines + distinct targets), float32.
+    `logits` have shape (prompts, 1 + nodes, vocabulary), the result (prompts, lines + distinct targets).
     """
     logits = logits.float()
     steps = logits[:, tree["rows"], tree["columns"]] - logits.logsumexp(-1)[:, tree["rows"]]
@@ -161,52 +149,28 @@ def path_logprobs(logits: Tensor, tree: TreeTensors) -> Tensor:
 
 
 def line_logprobs(paths: Tensor, tree: TreeTensors) -> Tensor:
-    """Log-probability of each score line and of no longer one, as in `ScoreTree.logprobs`.
-
-    Args:
-        paths: `path_logprobs`.
-        tree: as there.
-
-    Returns:
-        Shape (prompts, lines).
-    """
+    """Return the log-probability of each score line without its longer ones, shape (prompts, lines)."""
     lines = paths[:, : len(tree["longer"])]
     if not tree["longer"].shape[1]:
         return lines
     longer = torch.nn.functional.pad(lines, (0, 1), value=-torch.inf)[:, tree["longer"]].logsumexp(-1)
-    share = (longer - lines).clamp(max=-_LEAST_SHARE)  # of `1 10` in `1 1`; the difference is not 0
+    share = (longer - lines).clamp(max=-_MIN_SHARE)  # of `1 10` in `1 1`; keeps the difference nonzero
     return torch.where(longer.isneginf(), lines, lines + torch.log(-torch.expm1(share)))
 
 
 def preference_logprobs(lines: Tensor, tree: TreeTensors) -> tuple[Tensor, Tensor, Tensor]:
-    """Logs of P(first better) and P(second better), half of a tie each, and of the score lines' share of all replies.
-
-    Args:
-        lines: `line_logprobs`.
-        tree: as there.
-
-    Returns:
-        Three of shape (prompts,); the first two are relative to the third, as in `pair_distribution`.
-    """
+    """Return the logs of P(first better) and P(second better) given a score line, and of P(score line)."""
     first, second, assigned = (lines[:, None] + tree["better"]).logsumexp(-1).unbind(1)
     return first - assigned, second - assigned, assigned
 
 
 def _padded(rows: list[list[int]], padding: int) -> Tensor:
-    """Rows of indices as a matrix, filled with the padding."""
     width = max(map(len, rows))
     return torch.tensor([[*row, *[padding] * (width - len(row))] for row in rows])
 
 
 class ScoreLineObjective:
-    """Collates pairs in their orders, each prompt followed by the tree of score lines, and computes their loss.
-
-    Args:
-        trees: of the template's score lines.
-        consistency_weight: see `pair_losses`.
-        score_line_weight: see `pair_losses`.
-        padding_free: lays prompts one behind another instead of padding them.
-    """
+    """Collates pairs in their orders, each prompt followed by the tree of score lines, and computes their loss."""
 
     def __init__(
         self, trees: ScoreLineTrees, consistency_weight: float, score_line_weight: float, padding_free: bool = False
@@ -216,12 +180,7 @@ class ScoreLineObjective:
         self._weights = (consistency_weight, score_line_weight)
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Collate rows of `PairRow`'s lists into a batch.
-
-        Returns:
-            `preference`, shape (pairs,); `tree`, see `ScoreLineTrees.tree`; and the inputs of `tree_batch` or
-            `concatenated_trees`, all pairs in the given order, then all swapped if the rows have both orders.
-        """
+        """Collate rows of `PairRow`'s lists: all pairs as given, then all swapped if the rows have both orders."""
         prompts = [example["prompt_ids"] for example in examples]
         preferences = [example["preference"] for example in examples]
         shown = list(preferences)
@@ -237,18 +196,18 @@ class ScoreLineObjective:
         }
 
     def model_inputs(self, batch: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
-        """Arguments of the model, which then returns the logits of the prompts' ends and of the tree."""
+        """Return the model's arguments; it then returns the logits of the prompts' ends and of the tree."""
         ids, tree = batch["input_ids"], batch["tree"]
         inputs = {"input_ids": ids, "position_ids": batch["position_ids"]}
         if "attention_mask" not in batch:
             segments = tree_segments(batch["cu_seq_lens_q"].diff().tolist(), tree["visible"])
             return inputs | {"segments": segments, "logits_to_keep": batch["scored"]}
-        # indices and not a number: of a slice, torch copies the vocabulary's weights for each row
+        # indices, not a number: for a slice torch copies the vocabulary's weights per row
         scored = torch.arange(ids.shape[1] - 1 - len(tree["tokens"]), ids.shape[1], device=ids.device)
         return inputs | {"attention_mask": additive_mask(batch["attention_mask"], dtype), "logits_to_keep": scored}
 
     def losses(self, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """See `pair_losses`; without padding, `logits` have one row, in the order of `scored`."""
+        """See `pair_losses`; without padding, `logits` have one row in the order of `scored`."""
         logits = logits.reshape(-1, 1 + len(batch["tree"]["tokens"]), logits.shape[-1])
         return pair_losses(logits, batch["tree"], batch["preference"], *self._weights)
 
@@ -256,25 +215,21 @@ class ScoreLineObjective:
 def pair_losses(
     logits: Tensor, tree: dict[str, Tensor], preference: Tensor, consistency_weight: float, score_line_weight: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The loss of each pair, and its parts.
+    """Return the loss of each pair, shape (pairs,), and detached metrics by name.
 
     Args:
-        logits: shape (orders x pairs, 1 + nodes, vocabulary): all pairs in the given order, then all swapped.
+        logits: shape (orders x pairs, 1 + nodes, vocabulary): all pairs as given, then all swapped.
         tree: `ScoreLineTrees.tree` of each order's target.
         preference: shape (pairs,), P(first answer is better), in [0, 1].
         consistency_weight: of the squared difference between the orders.
         score_line_weight: of the negative log-likelihood of the target's score line.
-
-    Returns:
-        Shape (pairs,); and metrics by name, without gradients: `preference_loss`, `consistency_loss`,
-        `score_line_loss`, and `score_line_mass`, the probability of all score lines.
     """
     paths = path_logprobs(logits, tree)
     first, second, assigned = preference_logprobs(line_logprobs(paths, tree), tree)
     shown = torch.cat([preference, 1 - preference])[: len(first)]
     entropy = -(shown * first + (1 - shown) * second)
     line = -paths.gather(1, tree["targets"][:, None])[:, 0]
-    orders = (-1, len(preference))  # one row for each order
+    orders = (-1, len(preference))  # one row per order
     chances = first.exp().reshape(orders)
     gap = (chances[0] - (1 - chances[1])) ** 2 if len(chances) == 2 else torch.zeros_like(preference)
     entropy, line = entropy.reshape(orders).mean(0), line.reshape(orders).mean(0)

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The trainer of `train/sft.py`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
-    SFTConfig,
-    SFTTrainer,
-)
+from trl import SFTConfig, SFTTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
 from judgelm.training.arguments import argument
 from judgelm.training.lora_on_cpu import speed_up_lora
@@ -21,10 +18,10 @@ from judgelm.training.trainer import JudgeMixin, skip_unlabelled_logits
 
 @dataclass(kw_only=True)
 class JudgeSFTConfig(PrecisionMixin, SFTConfig):  # type: ignore[misc]  # untyped in trl
-    """TRL's `SFTConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""
+    """TRL's `SFTConfig`; `bf16` defaults to false on a CPU that emulates bfloat16."""
 
     padding_free: bool | None = argument(  # type: ignore[assignment]  # TRL's has no third value
-        "Lay rows one behind another instead of padding them; left out, where the attention can.", default=None
+        "Concatenate rows instead of padding them. Default: if the attention supports it.", default=None
     )
 
 
@@ -32,19 +29,15 @@ _SCORE_LINE = "score_line"
 
 
 class JudgeTrainer(JudgeMixin, SFTTrainer):
-    """An `SFTTrainer` for a judge's rows.
-
-    The rows bring their own labels and lie within the window, so TRL cuts nothing, and to rows of tokens it adds no
-    end-of-sequence token. They are laid one behind another without padding where the attention can, see
-    `settle_padding`.
+    """An `SFTTrainer` for a judge's rows, which have labels and fit the window.
 
     Args:
-        model: the base, loaded.
+        model: the loaded base.
         args: TRL's `SFTConfig`.
-        score_weight: weight of a score line's token in the loss, where a reason's has 1.
-        loss_average: `token`: the loss of a step is sum(weight * nll) / sum(weight) over the tokens of all its rows;
-            `row`: the mean of that quotient over its rows. Processes and passes make no difference.
-        options: `rows` (`EpochRows`), `validation`, `patience`, and what `SFTTrainer` takes.
+        score_weight: loss weight of the score line's tokens; the reason's tokens have weight 1.
+        loss_average: `token`: sum(weight * nll) / sum(weight) over all tokens of a step; `row`: the mean of that
+            quotient over its rows.
+        options: of `JudgeMixin` and `SFTTrainer`.
     """
 
     def __init__(
@@ -55,7 +48,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
         skip_unlabelled_logits()
         super().__init__(model=model, args=args, **options)
         speed_up_lora(self)
-        # Only their ratio matters; TRL 1.16 divides by 1 at least, so neither may be less.
+        # Only their ratio matters; TRL 1.16 divides by at least 1, so neither may be less.
         self._weights = (score_weight, 1.0) if score_weight > 1 else (1.0, 1 / score_weight)
         self._by_row = loss_average == "row"
         if score_weight != 1:
@@ -68,7 +61,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """TRL's loss, from weighted log-probabilities where tokens have weights."""
+        """Return TRL's loss, from weighted log-probabilities if tokens have weights."""
         forward = model
         if self._is_weighted(inputs):
             weights = self._token_weights(inputs)
@@ -79,17 +72,13 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
         return super().compute_loss(forward, inputs, return_outputs, num_items_in_batch=num_items_in_batch)
 
     def _get_num_items_in_batch(self, batch_samples: list[dict[str, Tensor]], device: torch.device) -> Any:
-        """The divisor of the step's summed loss: its tokens, the sum of their weights, or its rows."""
         if not batch_samples or not self._is_weighted(batch_samples[0]):
             return super()._get_num_items_in_batch(batch_samples, device)
         total = torch.stack([self._token_weights(batch).sum() for batch in batch_samples]).sum().to(device)
         return self.accelerator.gather(total).sum() if self.args.average_tokens_across_devices else total
 
     def _token_weights(self, batch: dict[str, Tensor]) -> Tensor:
-        """Shape (rows, tokens - 1), shifted by one like the labels; 0 where there is no loss.
-
-        Where each row counts alike, the weights of a row add up to 1.
-        """
+        """Weights shifted like the labels, shape (rows, tokens - 1), 0 without loss; `row` sums to 1 per row."""
         weights = (batch["labels"][:, 1:] != IGNORED).float()
         if _SCORE_LINE in batch:
             weights = weights * torch.where(batch[_SCORE_LINE][:, 1:], *self._weights)
@@ -97,7 +86,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
             return weights
         if (row := batch.get("seq_idx")) is None:
             return weights / weights.sum(1, keepdim=True).clamp(min=1)
-        row = row[:, 1:].long()  # rows one behind another
+        row = row[:, 1:].long()  # concatenated rows
         sums = torch.zeros_like(weights).scatter_add(1, row, weights)
         return weights / sums.gather(1, row).clamp(min=1)
 
@@ -106,12 +95,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
 
 
 class ScoreLineCollator:
-    """A collator that adds `score_line` to TRL's batches: a mask of the score lines, of the labels' shape.
-
-    Args:
-        collator: TRL's, which pads rows at their ends or lays them one behind another.
-        tokenizer: of the rows.
-    """
+    """Adds `score_line` to TRL's batches: a mask of the score lines, shaped like the labels."""
 
     def __init__(self, collator: Callable[[list[dict[str, Any]]], dict[str, Any]], tokenizer: Any) -> None:
         self._collator = collator
@@ -133,14 +117,12 @@ class ScoreLineCollator:
 
 
 def score_line_tokens(target: Sequence[int], tokenizer: Any) -> int:
-    """Number of tokens of a target's score line, its line end included."""
+    """Return the number of tokens of a target's score line, including its newline."""
     ends = range(1, len(target) + 1)
     return next((end for end in ends if "\n" in tokenizer.decode(target[:end], skip_special_tokens=False)), len(target))
 
 
 def _weighted(model: Any, weights: Tensor) -> Callable[..., Any]:
-    """The model's forward pass, with the log-probability of each token multiplied by its weight."""
-
     def forward(**inputs: Any) -> Any:
         outputs = model(**inputs)
         outputs.log_probs = outputs.log_probs * weights

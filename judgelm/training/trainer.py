@@ -1,7 +1,7 @@
-"""Trainers on a judge's rows: one pass in sequence, NaN guard, dtype of saved weights, and TRL's supervised trainer.
+"""Parts shared by all trainers: a single pass over the rows, NaN guard, and dtype of saved weights.
 
-A trainer prepares its data once, while swaps and dropped references are drawn again in every epoch. So the rows of all
-epochs are written one behind another, and the trainer passes through them once, in sequence.
+Swaps and dropped references are drawn again in every epoch, but a trainer prepares its data once. So the rows of all
+epochs are concatenated, and the trainer makes one sequential pass over them.
 """
 
 import json
@@ -27,14 +27,7 @@ from judgelm.training.validation import ValidationJudge
 
 
 def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int, rows_per_epoch: int) -> None:
-    """Make the trainer pass once, in sequence, through rows of several epochs, and save and evaluate at epochs' ends.
-
-    Args:
-        args: the trainer's; changed in place.
-        schedule: the configured one.
-        epochs: whole epochs in the data.
-        rows_per_epoch: of the first.
-    """
+    """Make the trainer pass once over the rows of several epochs, and save and evaluate at the ends of epochs."""
     args.train_sampling_strategy = "sequential"
     args.num_train_epochs = schedule.epochs / epochs
     steps = -(-rows_per_epoch // schedule.batch)
@@ -48,25 +41,19 @@ def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int,
 
 
 class JudgeMixin(Trainer):
-    """Placed before a trainer's class: trains on a judge's rows, judges at evaluations, stops on NaN, saves a judge.
+    """Mixed into a trainer class: trains on a judge's rows, judges at evaluations, stops on NaN, saves a judge.
 
-    It trains once, in sequence, on rows of several epochs, one behind another. Its evaluations judge pairs and leave
-    every random state unchanged.
+    All processes check a step's loss before its last backward pass, and trained weights before saving. transformers 5.x
+    would leave a NaN loss out of its logs and replace good checkpoints with broken ones.
 
-    Every optimiser step's loss is checked before the last of its backward passes, so before the weights change, and
-    by all processes together: one number goes to the host. The weights are checked before they are saved, since
-    gradients can break where the loss does not. transformers 5.x would continue: it leaves such losses out of its logs,
-    and replaces good checkpoints by broken ones.
-
-    Checkpoints keep the float32 master weights of the training; within `saving_in` whole models are written in another
-    dtype. An adapter is small and is written as trained.
+    Checkpoints keep the float32 master weights. Within `saving_in`, full models are saved in another dtype.
 
     Args:
         args: the trainer's.
-        rows: `EpochRows`, the training rows.
-        validation: judges pairs at every evaluation; None evaluates the loss only.
-        patience: evaluations without improvement after which training stops; None for no limit.
-        options: as the trainer takes them.
+        rows: `EpochRows` to train on.
+        validation: judges pairs at every evaluation; None evaluates only the loss.
+        patience: evaluations without improvement before training stops; None for no limit.
+        options: further options of the trainer.
     """
 
     model: Any
@@ -86,18 +73,18 @@ class JudgeMixin(Trainer):
         **options: Any,
     ) -> None:
         use_single_pass(args, rows.schedule, epochs=rows.epochs, rows_per_epoch=rows.per_epoch)
-        args.max_length = None  # the rows are within the window; TRL 1.16 would cut them again
-        args.model_init_kwargs = None  # `load_base_model` has used them; TRL 1.16 warns if it is given both
+        args.max_length = None  # the rows fit the window; TRL 1.16 would truncate them again
+        args.model_init_kwargs = None  # used by `load_base_model`; TRL 1.16 warns if it gets both
         super().__init__(args=args, train_dataset=rows.dataset, **options)
         self.rows = rows
         self.validation = validation
         self._patience = patience
         if patience is not None:
             self.add_callback(EarlyStoppingCallback(patience))
-            self.args.restore_callback_states_from_checkpoint = True  # a resumed run continues to count
+            self.args.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log, with `epoch` in passes through the user's files rather than through the data."""
+        """Log with `epoch` counted in passes over the user's files."""
         passed = self.state.epoch
         if passed is not None:
             self.state.epoch = passed * self.rows.epochs
@@ -105,7 +92,7 @@ class JudgeMixin(Trainer):
         self.state.epoch = passed
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
-        """Return the eval loss and the metrics of the judging, for callbacks and the choice of checkpoints."""
+        """Return the eval loss and the metrics of judging."""
         with preserve_random_state():
             output = super().evaluation_loop(*args, **options)
             if self.validation is None:
@@ -119,13 +106,13 @@ class JudgeMixin(Trainer):
         """Compute the loss of a micro-batch.
 
         Raises:
-            TrainingError: the loss of the step that it ends is not finite; `nan_step_N.json` lists its rows.
+            TrainingError: the step's loss is not finite; `nan_step_N.json` lists its rows.
         """
         loss: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch=num_items_in_batch)
         if not self.model.training:
             return loss
         passes = self.current_gradient_accumulation_steps if num_items_in_batch is None else 1
-        self._loss_so_far = self._loss_so_far + loss.detach() / passes  # a sum over the step's items is divided already
+        self._loss_so_far = self._loss_so_far + loss.detach() / passes  # a sum over the step's items is already divided
         if self.accelerator.sync_gradients:
             mean = self.accelerator.reduce(self._loss_so_far, reduction="mean").item()
             self._loss_so_far = 0.0
@@ -136,10 +123,10 @@ class JudgeMixin(Trainer):
         return loss
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model, as a checkpoint or at the end.
+        """Save the model as a checkpoint or at the end.
 
         Raises:
-            TrainingError: trained weights are not finite; nothing is written.
+            TrainingError: trained weights are not finite; nothing is saved.
         """
         if self._last_step is not None and not self._weights_are_finite():
             self._stop("weights", **self._last_step)
@@ -147,7 +134,7 @@ class JudgeMixin(Trainer):
 
     @contextmanager
     def saving_in(self, dtype: torch.dtype | None) -> Iterator[None]:
-        """Write models that are saved within the context in this dtype; None leaves them as they are."""
+        """Save models in this dtype within the context; None keeps theirs."""
         self._save_dtype = dtype
         try:
             yield
@@ -155,7 +142,6 @@ class JudgeMixin(Trainer):
             self._save_dtype = None
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Write model, configuration and tokenizer; `state_dict` holds gathered weights."""
         dtype, model = self._save_dtype, self.model
         if dtype is None or not isinstance(model, PreTrainedModel) or getattr(model, "hf_quantizer", None) is not None:
             super()._save(output_dir, state_dict)
@@ -166,13 +152,12 @@ class JudgeMixin(Trainer):
         _write_dtype(Path(output_dir or str(self.args.output_dir)) / "config.json", dtype)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save a checkpoint, with the number of tokens so far, which TRL 1.16 logs and would count anew."""
+        """Save a checkpoint with the number of tokens so far; TRL 1.16 would restart at 0."""
         stored: Any = self.state.stateful_callbacks
         stored[_NUM_TOKENS] = getattr(self, "_total_train_tokens", 0)
         super()._save_checkpoint(model, trial)
 
     def _load_callback_state(self) -> None:
-        """Restore a checkpoint's counts of tokens and evaluations, with the patience of this run."""
         stored: Any = self.state.stateful_callbacks
         self._total_train_tokens = stored.pop(_NUM_TOKENS, 0)
         super()._load_callback_state()
@@ -184,13 +169,12 @@ class JudgeMixin(Trainer):
         finite = torch.ones((), dtype=torch.int, device=self.accelerator.device)
         for weight in self.model.parameters():
             if weight.requires_grad:
-                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 stores a process's share there
+                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 stores a process's shard there
                 part = part.to_local() if isinstance(part, DTensor) else part
                 finite = finite & torch.isfinite(part).all().to(finite.device)
         return bool(self.accelerator.gather(finite).all().item())
 
     def _stop(self, broken: Literal["loss", "weights"], *, step: int, loss: float, learning_rate: float) -> None:
-        """Write the step's rows, then raise on all processes; `step` is the number of steps before it."""
         file = Path(str(self.args.output_dir)) / f"nan_step_{step}.json"
         if self.is_world_process_zero():
             batch = rows_per_step(self.args)
@@ -205,12 +189,11 @@ class JudgeMixin(Trainer):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         self.accelerator.wait_for_everyone()
-        precision = ", use bf16 instead of fp16, whose largest number is 65504" if self.args.fp16 else ""
+        precision = ", use bf16 instead of fp16 (maximum 65504)" if self.args.fp16 else ""
         finding = f"the loss is {loss}" if broken == "loss" else "weights are not finite"
         raise TrainingError(
-            f"{file}: in step {step} (the first is 0) {finding}, so training stops; lower learning_rate "
-            f"({learning_rate:g}), check the rows that the file lists{precision}, and start again or "
-            "resume from the last checkpoint (resume_from_checkpoint)"
+            f"{file}: {finding} in step {step} (counting from 0); training stopped; lower learning_rate "
+            f"({learning_rate:g}), check the rows in the file{precision}, then start over or resume"
         )
 
 
@@ -218,11 +201,10 @@ _NUM_TOKENS = "num_tokens"
 
 
 def skip_unlabelled_logits() -> None:
-    """Make TRL compute logits of labelled positions only, on a CPU and on CUDA without Triton too.
+    """Make TRL compute logits only for labelled positions, also on CPUs and on CUDA without Triton.
 
-    TRL 1.16 does so only with Triton, since a device that compiles would compile again for each number of labels. Loss,
-    gradients and metrics are the same; a batch without a label still passes every layer, so that processes which share
-    weights stay in step.
+    TRL 1.16 does so only with Triton, because a device that compiles would recompile for each number of labels. Results
+    are the same.
     """
     trl_utils._use_triton = _skips_unlabelled  # type: ignore[attr-defined]  # TRL imports it there
 
@@ -232,13 +214,7 @@ def _skips_unlabelled(device: torch.device) -> bool:
 
 
 def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[str]) -> dict[str, Tensor]:
-    """Cast floating-point weights to a dtype, on the CPU; shared ones stay shared.
-
-    Args:
-        weights: by name.
-        dtype: the new one.
-        exempt: names of modules that keep their dtype: the model's authors keep them in float32.
-    """
+    """Cast floating-point weights on the CPU; shared weights stay shared, and modules in `exempt` keep their dtype."""
     by_storage: dict[tuple[Any, ...], Tensor] = {}
     cast = {}
     for name, tensor in weights.items():
@@ -253,7 +229,7 @@ def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[
 
 
 def _write_dtype(path: Path, dtype: torch.dtype) -> None:
-    """Write the dtype into the model's configuration: transformers 5.x writes that of the weights in memory."""
+    """Write the dtype into the model's configuration; transformers 5.x writes the dtype in memory."""
     config = json.loads(path.read_text(encoding="utf-8"))
     for part in (config, *(value for value in config.values() if isinstance(value, dict))):
         if "dtype" in part:

@@ -1,4 +1,4 @@
-"""Evaluation by judging: at every evaluation the model in training judges labelled pairs like a batch run."""
+"""Evaluation by judging: the model in training judges labelled pairs like a batch run."""
 
 import heapq
 import time
@@ -33,24 +33,15 @@ if TYPE_CHECKING:
 from judgelm.training.live_model import unwrapped
 
 METRIC_NAMES = ("agreement", "agreement_by_mean", "consistency", "delta_bias")
-"""Metrics with an interval, as logs and cards name them."""
+"""Metrics with an interval, by their names in logs and cards."""
 
 
 PromptKind = Literal["without_reference", "with_reference"]
-"""Kind of prompt that a pair is judged with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationPairs:
-    """Pairs to be judged, each with the kinds of prompt that it has labels for.
-
-    Attributes:
-        samples: one for each pair and kind; ids are unique, and only samples with reference have one.
-        labels: by sample id.
-        kind_of: by sample id.
-        pairs: number drawn.
-        available: number in the files.
-    """
+    """Pairs to judge: one sample per pair and prompt kind; `pairs` of `available` were drawn."""
 
     samples: tuple[Sample, ...]
     labels: Mapping[str, Label]
@@ -65,7 +56,7 @@ class ValidationPairs:
 
     @property
     def kinds(self) -> tuple[PromptKind, ...]:
-        """Kinds of prompt that occur."""
+        """Prompt kinds that occur."""
         return tuple(sorted(set(self.kind_of.values()), reverse=True))
 
 
@@ -74,14 +65,13 @@ class ValidationMetrics:
     """Metrics of judgments against labels.
 
     Attributes:
-        agreement: share of all pairs on which the given order names the label's winner; an unreadable reply names none.
-            Of a judge that is read off a word, on which P(first better) does.
-        agreement_by_mean: share of all pairs on which the mean scores of both orders do; with an unreadable reply they
-            name none. Of a judge that reasons first both orders' verdicts must. None where a word is read.
-        consistency: share of the readable ones that name the same winner in both orders; None where none is readable.
-        delta_bias: among them, the share that leans toward the answer shown first less that toward the second, without
-            its sign; None where none is readable.
-        failed: share of unreadable replies; there are two to a judgment.
+        agreement: share of all pairs with the label's winner, in the given order or, for judges scored by verdict
+            words, by P(first better). Unreadable replies never agree.
+        agreement_by_mean: the same by the mean scores of both orders, or both verdicts of judges that reason first.
+            None for verdict words.
+        consistency: share of readable pairs with the same winner in both orders.
+        delta_bias: absolute difference between the shares that favour the first and the second answer shown.
+        failed: share of unreadable replies, two per judgment.
     """
 
     agreement: "Estimate"
@@ -91,31 +81,22 @@ class ValidationMetrics:
     failed: float
 
     def numbers(self) -> dict[str, float]:
-        """Values by name, without the undefined ones."""
+        """Return the defined values by name."""
         estimates = {name: getattr(self, name) for name in METRIC_NAMES}
         return {name: each.value for name, each in estimates.items() if each is not None} | {"failed": self.failed}
 
 
 def trained_prompt_kinds(counts: RowCounts) -> tuple[PromptKind, ...]:
-    """Kinds of prompt in the rows of several answers."""
+    """Return the prompt kinds of the rows with several answers."""
     without = counts.made - counts.kinds["single"] - counts.with_reference
     rows_of: dict[PromptKind, int] = {"without_reference": without, "with_reference": counts.with_reference}
     return tuple(kind for kind, rows in rows_of.items() if rows > 0)
 
 
 def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int, seed: int) -> ValidationPairs:
-    """Draw pairs from labelled files, by seed and id alone; in the files' order.
+    """Draw up to `count` pairs from labelled files by seed and ID, in file order.
 
-    Rows that are unreadable, without label or with another number of answers are skipped.
-
-    Args:
-        paths: labelled files.
-        kinds: of prompt; a pair is judged with those that it has a label for.
-        count: number of pairs; all where there are fewer.
-        seed: of the draw.
-
-    Raises:
-        InputError: a file cannot be read, or no pair can be judged.
+    Unreadable and unlabelled rows, and rows without exactly two answers, are skipped.
     """
     available = 0
 
@@ -132,8 +113,8 @@ def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int,
     if not drawn:
         shown = " or ".join(kind.replace("_", " a ") for kind in kinds)
         raise InputError(
-            f"{', '.join(paths)}: no pair has a label made {shown}, like the training's rows, so none can be "
-            "judged; give labelled pairs as eval_data, or eval_pairs: 0 for the eval loss alone"
+            f"{', '.join(paths)}: no pair has a label {shown}, which the training rows have; give labelled pairs as "
+            "eval_data, or set eval_pairs: 0"
         )
     samples, labels, kind_of = [], {}, {}
     for _, _, name, pair in sorted(drawn, key=lambda candidate: candidate[1]):
@@ -151,13 +132,7 @@ def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int,
 def validation_metrics(
     judgments: Sequence[Judgment], pairs: ValidationPairs, *, reads_words: bool = False
 ) -> dict[PromptKind | None, ValidationMetrics]:
-    """Metrics over all judgments, under None, and of each kind of prompt where there are two.
-
-    Args:
-        judgments: of all pairs.
-        pairs: with their labels.
-        reads_words: whether the judge is read off a word, so that both orders or answers make one verdict.
-    """
+    """Return metrics of all judgments, under None, and of each prompt kind if there are two."""
     by_kind: dict[PromptKind | None, ValidationMetrics] = {None: _metrics(judgments, pairs, reads_words)}
     for kind in pairs.kinds if len(pairs.kinds) > 1 else ():
         of_kind = [each for each in judgments if pairs.kind_of[each.sample_id] == kind]
@@ -166,7 +141,7 @@ def validation_metrics(
 
 
 def _metrics(judgments: Sequence[Judgment], pairs: ValidationPairs, reads_words: bool) -> ValidationMetrics:
-    # scipy and statsmodels take seconds to import, in every process of a training that may never judge
+    # scipy and statsmodels take seconds to import, and this process may never judge
     from judgelm.metrics.resampling import Resampling, share
     from judgelm.studies.evaluation import EvaluationOptions, evaluate
     from judgelm.studies.pair_labels import label_of, pair_label, pair_winner
@@ -180,7 +155,7 @@ def _metrics(judgments: Sequence[Judgment], pairs: ValidationPairs, reads_words:
         hits = [pair_label(each, rule) == label_of(pair_winner(pairs.labels[each.sample_id])) for each in judgments]
         return share(np.array(hits), [questions[each.sample_id] for each in judgments], Resampling())
 
-    # verdicts without scores have no mean: their two orders must name the same winner
+    # verdicts without scores have no mean: both orders must name the same winner
     by_mean: LabelRule = "as_judged" if any(each.mode == "reasoned" for each in judgments) else "mean"
     return ValidationMetrics(
         agreement=agreement(rule),
@@ -197,7 +172,7 @@ def _label(pair: LabelledPair, kind: PromptKind) -> Label | None:
 
 
 NEVER = 10**9
-"""Steps between evaluations where the only one is at the end of the training."""
+"""Evaluation interval in steps that leaves only the evaluation at the end."""
 
 
 _SFT_METRICS = ("loss", "mean_token_accuracy", "entropy")
@@ -210,42 +185,30 @@ _DPO_METRICS = ("rewards/accuracies", "rewards/margins")
 
 
 _PROTOCOL = (
-    "Each pair was judged in both orders. Agreement is that of the given order, as in the JudgeLM paper; "
-    "agreement_by_mean that of the mean of both orders' scores, or, of a judge that reasons first, of both verdicts "
-    "together. Both are over all pairs, and an unreadable reply agrees with nothing. Consistency and delta_bias "
-    "(toward the answer shown first less toward the second, without sign) are over the pairs readable in both orders; "
-    "failed is the share of unreadable replies. Intervals: 95 %, resampled by question."
+    "Each pair was judged in both orders. agreement uses the given order, as in the JudgeLM paper; agreement_by_mean "
+    "uses the mean of both orders' scores, or, for a judge that reasons first, both verdicts together. Both are over "
+    "all pairs, and an unreadable reply never agrees. consistency and delta_bias (absolute difference between the "
+    "shares favouring the answer shown first and second) are over pairs readable in both orders. failed is the share "
+    "of unreadable replies. Intervals: 95 %, resampled by question."
 )
 
 
 _WORD_PROTOCOL = (
-    "Each pair was judged by P(first better), read off the probabilities of one word, as in judging. Agreement is "
-    "over all pairs, and an unreadable reply agrees with nothing. Consistency and delta_bias (toward the answer shown "
-    "first less toward the second, without sign) are of judges that are shown both orders; failed is the share of "
-    "unreadable replies. Intervals: 95 %, resampled by question."
+    "Each pair was judged by P(first better) from the probability of a verdict word. agreement is over all pairs, and "
+    "an unreadable reply never agrees. consistency and delta_bias (absolute difference between the shares favouring "
+    "the answer shown first and second) are for judges that see both orders. failed is the share of unreadable "
+    "replies. Intervals: 95 %, resampled by question."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Evaluation:
-    """Metrics of the weights after a step, by kind of prompt; those over all kinds under None."""
-
     step: int
     by_kind: dict[PromptKind | None, ValidationMetrics]
 
 
 class ValidationJudge:
-    """Judges pairs with the model of a trainer.
-
-    Args:
-        files: files of the pairs, which the card names.
-        pairs: pairs to judge.
-        mode: judging mode.
-        window: of the judge, in tokens.
-
-    Attributes:
-        reads_words: whether the judge is read off a word.
-    """
+    """Judges pairs with a trainer's model."""
 
     def __init__(self, files: Sequence[str], pairs: ValidationPairs, mode: BatchMode, window: int) -> None:
         self.pairs = pairs
@@ -256,11 +219,7 @@ class ValidationJudge:
         self.reads_words = isinstance(mode, Pairwise) and get_template(mode.template).reads_words
 
     def metrics(self, trainer: Any, prefix: str) -> dict[str, float]:
-        """Metrics that the trainer logs and chooses checkpoints by; call it on every process, with the same result.
-
-        Raises:
-            EngineError: the model cannot be run, or memory ran out.
-        """
+        """Return metrics for the trainer's log and choice of checkpoints; call it on every process."""
         began = time.monotonic()
         evaluation = self._evaluate(trainer)
         return {
@@ -270,10 +229,7 @@ class ValidationJudge:
         } | {f"{prefix}_judging_runtime": time.monotonic() - began}
 
     def card_facts(self, trainer: Any) -> dict[str, Any]:
-        """Metrics of the trainer's final weights; judges once more where these are an earlier step's.
-
-        Call it on every process.
-        """
+        """Return metrics of the final weights, judging again if needed; call it on every process."""
         state, step = trainer.state, step_of_weights(trainer)
         chosen_by = trainer.args.metric_for_best_model if _has_best(trainer) else None
         if self._last is None or self._last.step != step or step != state.global_step:
@@ -306,8 +262,7 @@ class ValidationJudge:
         model = trainer.accelerator.unwrap_model(trainer.model)
         if not runs_packed(model):
             raise EngineError(
-                f"{model.config.model_type} models cannot judge while they are trained, as they do not run packed; "
-                "eval_pairs: 0 evaluates the loss only"
+                f"{model.config.model_type} models do not support judging during training; set eval_pairs: 0"
             )
         deepspeed = trainer.is_deepspeed_enabled
         spread = trainer.is_fsdp_enabled or (deepspeed and is_deepspeed_zero3_enabled())  # type: ignore[no-untyped-call]
@@ -330,7 +285,7 @@ class ValidationJudge:
 
 
 def step_of_weights(trainer: Any) -> int:
-    """Optimiser steps of a trainer's final weights: all, or those up to the best checkpoint."""
+    """Return the optimizer steps of the trainer's final weights, which may be the best checkpoint's."""
     return int(trainer.state.best_global_step if _has_best(trainer) else trainer.state.global_step)
 
 
@@ -339,26 +294,17 @@ def _has_best(trainer: Any) -> bool:
 
 
 def load_validation(arguments: JudgeArguments, args: TrainingArguments, rows: EpochRows) -> ValidationJudge | None:
-    """Load the pairs of the evaluations, with the kinds of prompt that the rows have; None where none is judged.
+    """Load the evaluation's pairs, with the prompt kinds of the rows; None if no pairs are judged.
 
-    With files for the evaluation but no strategy, the trainer evaluates once, at the end.
-
-    Args:
-        arguments: data and template.
-        args: the trainer's.
-        rows: those of the training.
-
-    Raises:
-        ConfigError: arguments of the evaluation do not fit each other.
-        InputError: a file cannot be read, or has no pair to be judged.
+    With evaluation files but no strategy, the trainer evaluates once, at the end.
     """
     if arguments.eval_pairs < 0:
-        raise ConfigError(f"eval_pairs is {arguments.eval_pairs}; it is a number of pairs, or 0 for the eval loss only")
+        raise ConfigError(f"eval_pairs is {arguments.eval_pairs}; expected 0 or more")
     validation = None
     if arguments.eval_data and arguments.eval_pairs:
         kinds = trained_prompt_kinds(rows.counts)
         if not kinds:
-            raise ConfigError("no row of several answers is trained on, so pairs are not judged; add eval_pairs: 0")
+            raise ConfigError("the training rows have no pairs, so pairs are not judged; set eval_pairs: 0")
         pairs = draw_pairs(arguments.eval_data, kinds=kinds, count=arguments.eval_pairs, seed=args.seed)
         mode = _mode(arguments, args, rows.window)
         validation = ValidationJudge(arguments.eval_data, pairs, mode, rows.window)
@@ -369,34 +315,29 @@ def load_validation(arguments: JudgeArguments, args: TrainingArguments, rows: Ep
 
 
 def _mode(arguments: JudgeArguments, args: TrainingArguments, window: int) -> BatchMode:
-    """The mode that the judge is trained for, in both orders."""
     if get_template(arguments.template).reasons_first:
         room = getattr(args, "max_completion_length", None) or window // 2
         return Reasoned(template=arguments.template, both_orders=True, max_tokens=room)
     scale = (arguments.scale[0], arguments.scale[1])
     if get_template(arguments.template).reads_words:
-        return Pairwise(template=arguments.template, scale=scale, tie_threshold=0)  # as a judge without a card's own
+        return Pairwise(template=arguments.template, scale=scale, tie_threshold=0)  # like a judge without a card
     return Pairwise(template=arguments.template, scale=scale, both_orders=True)
 
 
 def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation: ValidationJudge | None) -> None:
-    """Refuse a choice of checkpoints, or early stopping, that the evaluations cannot support."""
     patience, metric = arguments.early_stopping_patience, args.metric_for_best_model
     if patience is not None and patience < 1:
-        raise ConfigError(f"early_stopping_patience is {patience}; it is a number of evaluations, 1 or more")
+        raise ConfigError(f"early_stopping_patience is {patience}; expected 1 or more")
     if patience is not None and metric is None:
-        raise ConfigError(
-            "early_stopping_patience needs a metric that should improve; add metric_for_best_model: eval_agreement"
-        )
+        raise ConfigError("early_stopping_patience needs a metric; add metric_for_best_model: eval_agreement")
     if metric is None:
         return
     if not arguments.eval_data or args.eval_strategy == IntervalStrategy.NO:
         raise ConfigError(
-            f"metric_for_best_model {metric} is measured by evaluations, and there are none; give eval_data and an "
-            "eval_strategy (epoch or steps)"
+            f"metric_for_best_model {metric} needs evaluations; give eval_data and eval_strategy (epoch or steps)"
         )
     if args.load_best_model_at_end and args.save_strategy == SaveStrategy.NO:
-        raise ConfigError("load_best_model_at_end needs checkpoints; set save_strategy as eval_strategy is")
+        raise ConfigError("load_best_model_at_end needs checkpoints; set save_strategy like eval_strategy")
     name = metric.removeprefix("eval_")
     suffixes = (
         ["", *(f"_{kind}" for kind in validation.pairs.kinds)]
@@ -412,6 +353,6 @@ def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation
     available += [f"{each}{suffix}" for each in judged for suffix in suffixes]
     if name not in available:
         listed = ", ".join(f"eval_{each}" for each in available)
-        raise ConfigError(f"metric_for_best_model {metric} is not measured by these evaluations; available: {listed}")
+        raise ConfigError(f"metric_for_best_model {metric} not found; available: {listed}")
     if name.startswith("failed") and args.greater_is_better:
-        raise ConfigError(f"metric_for_best_model {metric} is better where it is lower; add greater_is_better: false")
+        raise ConfigError(f"metric_for_best_model {metric} should decrease; add greater_is_better: false")

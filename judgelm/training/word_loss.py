@@ -1,20 +1,17 @@
-"""The loss of judges that are read off the first word of their reply: `letters`, `yes-no` and `grade`.
+"""The loss of judges scored by a verdict word: `letters`, `yes-no` and `grade`.
 
-As in judging (`judgelm.modes.readings`), each answer has a strength, and P(first better) is the logistic function of
-the difference z of two strengths. The loss of a pair with the preference p is
+As in judging (`judgelm.modes.readings`), P(first better) = sigmoid(z), where z is a difference of strengths. The loss
+of a pair with preference p is
 
     CE(p, sigmoid(z)) + consistency_weight * (P1 - (1 - P2))^2 + word_weight * -log(words) + pointwise_weight * right
 
-z is the mean over both orders of log P(A) - log P(B), put back in sample order (`letters`), the difference of the
-answers' log-odds of yes against no (`yes-no`), or of their expected grades (`grade`). P1 and P2 are P(first better) in
-either order of `letters`. `words` is the probability of all words of the reading, the mean of both prompts; a reply
-with almost none is a failure in judging. `right` is, for `yes-no`, the cross entropy of P(yes) with an answer's score,
-from 0 for the lowest to 1 for the highest, over the answers that have one.
+- z: the mean over both orders of log P(A) - log P(B), in sample order (`letters`), or the difference of the answers'
+log-odds of yes (`yes-no`) or expected grades (`grade`);
+- P1, P2: P(first better) in each order (`letters`);
+- words: probability of all verdict words, averaged over both prompts;
+- right: cross entropy of P(yes) with an answer's scaled score (`yes-no`).
 
-A word's probability is summed over its spellings that are one token: one forward pass reads the logits of the last
-position of each prompt, and no others.
-
-Source: Bradley and Terry 1952, for sigmoid(z).
+A word's probability is summed over its single-token spellings. Source: Bradley and Terry 1952, for sigmoid(z).
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +33,7 @@ from judgelm.records import Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordWeights:
-    """Weights of the loss beside the cross entropy of the preference; see `judgelm.training.preference`."""
+    """Loss weights; see the module."""
 
     consistency: float
     word: float
@@ -45,13 +42,7 @@ class WordWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordTokens:
-    """The words of a reading as tokens.
-
-    Attributes:
-        reading: `letters`, `yes-no` or `grade`.
-        ids: of each word, the token ids of its spellings.
-        scores: that each word gives an answer; of letters none.
-    """
+    """The words of a reading: token IDs of each word's spellings, and the score for each word (none for letters)."""
 
     reading: str
     ids: tuple[tuple[int, ...], ...]
@@ -59,11 +50,7 @@ class WordTokens:
 
 
 def word_tokens(tokenizer: Any, template: Template, scale: tuple[float, float]) -> WordTokens:
-    """The spellings that are one token behind the prompt.
-
-    Raises:
-        ConfigError: a word has none.
-    """
+    """Return the spellings that are one token after the prompt."""
     sample = Sample(id="", question="", answers=("", ""))
     prompt = template.render(sample, (0,) if template.reads_alone else (0, 1), None, scale=scale)
     words = words_of(template, len(sample.answers), scale=scale)
@@ -75,21 +62,15 @@ def word_tokens(tokenizer: Any, template: Template, scale: tuple[float, float]) 
         if not single:
             way_out = f"set a scale whose grades are single tokens, such as [{scale[0]:g}, 9]"
             raise ConfigError(
-                f"template {template.id}: {word!r} is more than one token of this base, and training reads the first "
-                f"token alone; {way_out if template.reading == 'grade' else 'use another reading or another base'}"
+                f"template {template.id}: {word!r} is more than one token of this base, but training needs one; "
+                f"{way_out if template.reading == 'grade' else 'use another reading or another base'}"
             )
         ids.append(tuple(single))
     return WordTokens(reading=template.reading, ids=tuple(ids), scores=words.scores)
 
 
 class WordObjective:
-    """Collates pairs of prompts, and computes their loss.
-
-    Args:
-        words: of the template.
-        weights: of the loss.
-        padding_free: lays prompts one behind another instead of padding them.
-    """
+    """Collates pairs of prompts, padded or concatenated (`padding_free`), and computes their loss."""
 
     def __init__(self, words: WordTokens, weights: WordWeights, padding_free: bool = False) -> None:
         self._words = words
@@ -97,13 +78,7 @@ class WordObjective:
         self._collate = concatenated if padding_free else left_padded
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
-        """Collate rows of `PairRow`'s lists into a batch of n pairs.
-
-        Returns:
-            `preference`, shape (n,); `right`, shape (2, n), of each answer, NaN where it is not known; and
-            the inputs of `left_padded` or `concatenated`: the first prompts of all pairs, then their second ones if
-            the rows have them.
-        """
+        """Collate n rows: all first prompts, then all second; `right` has shape (2, n), NaN if unknown."""
         prompts = [example["prompt_ids"] for example in examples]
         if len(examples[0]["second_ids"]):
             prompts += [example["second_ids"] for example in examples]
@@ -116,19 +91,19 @@ class WordObjective:
         }
 
     def model_inputs(self, batch: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-        """Arguments of the model, which then returns the logits of the last position of each prompt."""
-        # indices and not a number: of a slice, torch copies the vocabulary's weights for each row
+        """Return the model's arguments; it then returns the logits of each prompt's last position."""
+        # indices, not a number: for a slice torch copies the vocabulary's weights per row
         ends = batch.get("cu_seq_lens_q", torch.tensor([0, batch["input_ids"].shape[1]]))[1:] - 1
         inputs = {name: value for name, value in batch.items() if name not in ("preference", "right")}
         return inputs | {"logits_to_keep": ends.to(batch["input_ids"].device)}
 
     def losses(self, logits: Tensor, batch: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """See `word_losses`; `logits` have the shape (prompts, 1, vocabulary) or (1, prompts, vocabulary)."""
+        """See `word_losses`; `logits` have shape (prompts, 1, vocabulary) or (1, prompts, vocabulary)."""
         return word_losses(logits.flatten(0, 1), self._words, batch["preference"], batch["right"], self._weights)
 
 
 def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """Inputs of one forward pass over prompts; the last column holds the end of each."""
+    """Return inputs for one forward pass over left-padded prompts."""
     lengths = torch.tensor([len(prompt) for prompt in prompts])
     longest = int(lengths.max())
     ids = torch.zeros((len(prompts), longest), dtype=torch.long)
@@ -139,7 +114,7 @@ def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
 
 
 def concatenated(prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Inputs of one forward pass over prompts one behind another, shape (1, tokens), with their bounds."""
+    """Return inputs for one forward pass over concatenated prompts, shape (1, tokens), with their bounds."""
     batch = DataCollatorForLanguageModeling(0, padding_free=True)([{"input_ids": prompt} for prompt in prompts])
     return {name: value for name, value in batch.items() if name not in ("labels", "seq_idx")}
 
@@ -147,24 +122,20 @@ def concatenated(prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
 def word_losses(
     logits: Tensor, words: WordTokens, preference: Tensor, right: Tensor, weights: WordWeights
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The loss of each of n pairs, and its parts.
+    """Return the loss of each of n pairs, shape (n,), and detached metrics by name.
 
     Args:
-        logits: shape (prompts, vocabulary) at the first token of the reply: both orders (`letters`) or both answers of
-            all pairs, one order or answer behind the other; of `letters` perhaps one order alone.
+        logits: shape (prompts, vocabulary), at the reply's first token: all first orders or answers, then all second
+            ones.
         words: of the reading.
         preference: shape (n,), P(first answer is better), in [0, 1].
-        right: shape (2, n), P(answer is right), in [0, 1]; NaN where it is not known.
+        right: shape (2, n), P(answer is right), in [0, 1]; NaN if unknown.
         weights: of the parts.
-
-    Returns:
-        Shape (n,); and metrics by name, without gradients: `preference_loss`, `word_mass`, and of the other parts
-        those that the reading has, `consistency_loss` and `pointwise_loss`.
     """
     logits = logits.float()
     spelled = torch.stack([logits[:, list(ids)].logsumexp(-1) for ids in words.ids], 1)
     mass = (spelled.logsumexp(-1) - logits.logsumexp(-1)).reshape(-1, len(preference))
-    strengths = _strengths(spelled, words).reshape(-1, len(preference))  # one row for each order or answer
+    strengths = _strengths(spelled, words).reshape(-1, len(preference))  # one row per order or answer
     parts: dict[str, tuple[float, Tensor]] = {}
     if words.reading == "letters":
         lead = strengths[0] if len(strengths) == 1 else (strengths[0] - strengths[1]) / 2
@@ -190,7 +161,7 @@ def _strengths(spelled: Tensor, words: WordTokens) -> Tensor:
 
 
 def _pointwise(log_odds: Tensor, right: Tensor) -> Tensor:
-    """Mean cross entropy of P(yes) over a pair's answers of which it is known whether they are right; 0 without any."""
+    """Mean cross entropy of P(yes) over a pair's answers with a known score; 0 without any."""
     known = ~right.isnan()
     entropy = binary_cross_entropy_with_logits(log_odds, right.nan_to_num(), reduction="none")
     return (entropy * known).sum(0) / known.sum(0).clamp(min=1)

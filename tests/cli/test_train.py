@@ -34,7 +34,7 @@ def rows(tmp_path):
 )
 def test_rows_that_teach_nothing_are_refused(cli, rows, recipe, text, finding):
     for given in (["--train_data", rows(text)], [f"--train_data={rows(text)}"]):
-        code, _, said = cli("judgelm", "train", recipe, "--config", "few_rows", *given)
+        code, _, said = cli("judgelm", "train", recipe, "--config", "few_pairs", *given)
         assert code == 1
         assert finding in said
         assert str(rows(text)) in said
@@ -53,7 +53,7 @@ def test_rows_are_checked_before_torch_is_loaded(rows):
 def test_settings_and_recipes_that_do_not_exist_are_named(cli):
     for arguments, finding in {
         ("stf",): "did you mean sft?",
-        ("sft", "--config", "few_row"): "did you mean few_rows?",
+        ("sft", "--config", "few_pair"): "did you mean few_pairs?",
         (): "available: dpo, grpo, preference, reward, sft",
     }.items():
         code, _, said = cli("judgelm", "train", *arguments, "--output_dir", "out")
@@ -64,7 +64,7 @@ def test_a_copy_holds_the_same_recipes_and_replaces_nothing(cli, tmp_path):
     assert cli("judgelm", "train", "--copy", tmp_path / "mine")[0] == 0
     for name, source in {
         "train/sft.py": RECIPES / "sft.py",
-        "configs/train/few_rows.yaml": CONFIGS / "train/few_rows.yaml",
+        "configs/train/few_pairs.yaml": CONFIGS / "train/few_pairs.yaml",
         "configs/accelerate/zero3.yaml": CONFIGS / "accelerate/zero3.yaml",
     }.items():
         assert (tmp_path / "mine" / name).read_bytes() == source.read_bytes()

@@ -37,7 +37,7 @@ GOOD = "Assistant 1 answers the question, and Assistant 2 does not.\n[[{}]]"
 
 
 def form(text, *, ended=True):
-    return read_form(text, ended=ended, least_letters=20)
+    return read_form(text, ended=ended, min_letters=20)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_without_a_gpu_transformers_generates_and_rewards_are_not_scaled_by_grou
 
 
 def test_the_parts_of_the_reward_are_trls_reward_functions():
-    judge = GRPOArguments(train_data=[], least_letters=20)
+    judge = GRPOArguments(train_data=[], min_letters=20)
     rewards = VerdictRewards(judge, limit=8, eos_ids=[EOS])
     texts = [LONG + "[[1]]", LONG + "[[1]]", LONG + "[[2]]", "[[2]]"]
     ids = [[1, EOS], [1, 2, 3, EOS], [1] * 8, [2, EOS]]  # the third has no end

@@ -1,15 +1,7 @@
-"""Labelled answers -> token rows that TRL trains on (pairs, single answers, three answers and more), on all cores.
+"""The parts shared by all row builders: options, counts, and prompts truncated as in batch runs.
 
-A row uses the same template and the same truncation as batch runs. The prompt's tokens carry no loss. A target that
-ends with its whole reason gets the end-of-sequence token; a bare score line does not, since a judge may continue it,
-nor does a reason that is cut (to half the window). Rows that do not fit are counted and left out.
-
-The prompt of a single answer ends in the forced score of its reference, `10`, which is tokenised with the prompt and
-carries no loss, as at test time; the target is what the judge writes after it: a blank, its score, the line's end.
-
-Rows of all epochs are built chunk by chunk, in the order of the files. Chunks do not depend on the number of workers,
-and draws depend on ids alone, so the rows are the same bytes. Workers are spawned, never forked: this process may
-already hold a GPU, threads and connections.
+A target with its complete reason ends with the end-of-sequence token. A single answer's prompt ends in the prefilled
+score of its reference, `10`; the target is a space, the answer's score and a newline.
 """
 
 from abc import abstractmethod
@@ -27,7 +19,7 @@ from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
 from judgelm.records import Label, Prompt, Sample, Span, Unparsed
 
 IGNORED = -100
-"""The label of a token without loss, as torch's cross entropy takes it."""
+"""Label of a token without loss, as in torch's cross entropy."""
 
 
 Kind = Literal["single", "pair", "multi"]
@@ -36,17 +28,16 @@ Kind = Literal["single", "pair", "multi"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOptions:
-    """Options that turn labelled answers into rows.
+    """How labelled answers become rows.
 
     Attributes:
-        template: id of the template.
-        window: most tokens of a row.
+        window: maximum tokens of a row.
         scale: targets outside it are left out; its highest is the score of a single answer's reference.
-        swap_prob: probability that a pair is shown with its answers exchanged, scores and reason with them.
-        reference_drop_prob: probability that answers judged with a reference are shown without; a single one never is.
+        swap_prob: probability of swapping a pair's answers, scores and reason.
+        reference_drop_prob: probability of dropping the reference; a single answer's is never dropped.
         reason_prob: share of rows with a reason after the score line.
-        loss_on_prompt: whether the prompt's tokens count too (pre-training of a base).
-        seed: of all draws, with a sample's id and the epoch, so no row depends on its position.
+        loss_on_prompt: compute the loss on the prompt as well (pre-training).
+        seed: of all draws, which also depend on sample ID and epoch.
     """
 
     template: str
@@ -61,11 +52,10 @@ class RowOptions:
 
 @dataclass(slots=True)
 class RowCounts:
-    """Statistics of the data: rows by kind, scores, and left-out rows by reason.
+    """Statistics of the data.
 
-    `swapped` counts pairs shown the other way round; `not_swapped` pairs that were drawn for it, but whose reason does
-    not say clearly which answer it means; `with_reference` prompts with a block for the reference, so no single
-    answers, which stand beside theirs; `files` the rows of each file.
+    `not_swapped`: drawn for a swap, but the reason is ambiguous. `with_reference`: without single answers. `files`:
+    rows by file. `left_out`: rows by reason.
     """
 
     made: int = 0
@@ -80,14 +70,14 @@ class RowCounts:
     scores: set[float] = field(default_factory=set)
 
     def add(self, other: "RowCounts") -> None:
-        """Add statistics of more data."""
+        """Add the statistics of more data."""
         for name in (each.name for each in fields(self)):
             mine, more = getattr(self, name), getattr(other, name)
             setattr(self, name, mine | more if isinstance(mine, set) else mine + more)
 
     @property
     def step(self) -> float:
-        """The widest of 1, 0.5 and 0.25 of which every score is a multiple, else 0.1."""
+        """The largest of 1, 0.5 and 0.25 that divides every score, otherwise 0.1."""
         return next((step for step in (1, 0.5, 0.25) if all(score % step == 0 for score in self.scores)), 0.1)
 
     def __str__(self) -> str:
@@ -100,11 +90,11 @@ class RowCounts:
 
 
 _CONTEXT = 32
-"""Characters before a target that affect how its first token is split off."""
+"""Characters before a target that affect how its first token is split."""
 
 
 _VARIANTS = 8
-"""Prompts of one sample that its epochs repeat: either order, with and without reference."""
+"""Different prompts of one sample over all epochs: both orders, with and without reference."""
 
 
 def _kind_of(sample: Sample) -> Kind:
@@ -112,18 +102,14 @@ def _kind_of(sample: Sample) -> Kind:
 
 
 class FastTokenizer:
-    """A tokenizer that tracks offsets only on request: the same tokens in half the time (tokenizers 0.22).
-
-    Args:
-        tokenizer: transformers' own.
-    """
+    """A transformers tokenizer that tracks offsets only on request; twice as fast (tokenizers 0.22)."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._backend = tokenizer.backend_tokenizer
 
     def __call__(self, text: str | list[str], *, add_special_tokens: bool, **options: Any) -> Mapping[str, Any]:
-        """Token ids, and offsets where options request them."""
+        """Return token IDs, and offsets if requested."""
         if options.get("return_offsets_mapping") or isinstance(text, list):
             encoded: Mapping[str, Any] = self._tokenizer(text, add_special_tokens=add_special_tokens, **options)
             return encoded
@@ -137,17 +123,10 @@ class FastTokenizer:
 
 
 class RowBuilder:
-    """Shared parts of all builders: template, length policy and checks; `counts` grows with use.
+    """Builds rows from items; `counts` accumulates statistics.
 
-    The items that rows are made of are the same in every epoch, so they are read once; `build` turns an item into one
-    epoch's row. The few prompts that the epochs of one sample repeat are tokenised once.
-
-    Args:
-        tokenizer: a fast tokenizer with an end-of-sequence token.
-        options: how labelled answers become rows.
-
-    Raises:
-        ConfigError: no such template, or a probability outside 0 to 1.
+    Items are the same in every epoch, so they are read once; `build` returns an item's row in one epoch. Repeated
+    prompts of a sample are tokenized once.
     """
 
     row: ClassVar[type]
@@ -156,7 +135,7 @@ class RowBuilder:
     def __init__(self, tokenizer: Tokenizer, options: RowOptions) -> None:
         for name in ("swap_prob", "reference_drop_prob", "reason_prob"):
             if not 0 <= getattr(options, name) <= 1:
-                raise ConfigError(f"{name} is {getattr(options, name)}; it is a probability, 0 to 1")
+                raise ConfigError(f"{name} is {getattr(options, name)}; expected a probability, 0 to 1")
         self.options = options
         self.counts = RowCounts()
         self._template = get_template(options.template)
@@ -168,10 +147,10 @@ class RowBuilder:
 
     @abstractmethod
     def items(self, paths: Sequence[str]) -> Iterator[Any]:
-        """Items that rows are made of: at most one row of an epoch each."""
+        """Yield items; each becomes at most one row per epoch."""
 
     def build(self, item: Any, epoch: int = 0) -> Any | None:
-        """Build the row of an item in one epoch (from 0); None where it is left out, which `counts` records."""
+        """Build an item's row in one epoch (from 0); return None, and count the reason, if it is left out."""
         row = self._row(item, epoch)
         if isinstance(row, str):
             self.counts.left_out[row] += 1
@@ -180,29 +159,20 @@ class RowBuilder:
 
     @abstractmethod
     def _row(self, item: Any, epoch: int) -> Any | str:
-        """The row of an item in one epoch, or the reason why it is left out."""
+        """The item's row in one epoch, or the reason to leave it out."""
 
     @abstractmethod
     def check(self, paths: Sequence[str]) -> None:
-        """Refuse files without any usable row, by the `counts` of one epoch.
-
-        Raises:
-            InputError: names the file, and why its rows were left out.
-        """
+        """Raise InputError for files without any usable row, from the `counts` of one epoch."""
 
     def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[Any]:
-        """Rows of labelled files in one epoch (from 0).
-
-        Raises:
-            InputError: a file cannot be read, or has no usable row.
-        """
+        """Yield the rows of labelled files in one epoch (from 0)."""
         for item in self.items(paths):
             if (row := self.build(item, epoch)) is not None:
                 yield row
         self.check(paths)
 
     def _problem(self, sample: Sample, scores: tuple[float, ...]) -> str:
-        """The reason why nothing can be learned from these scores; empty where it can."""
         low, high = self.options.scale
         if len(scores) != len(sample.answers):
             return "not one score for each answer"
@@ -213,7 +183,7 @@ class RowBuilder:
     def _choose(
         self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int
     ) -> tuple[Label | None, str | None]:
-        """Choose the judgment to learn and the reference to show, which belong together."""
+        """Choose the judgment to learn and the matching reference to show."""
         if len(sample.answers) == 1:
             return referenced or plain, sample.reference
         if sample.reference is None or referenced is None:
@@ -228,14 +198,9 @@ class RowBuilder:
     def _tokenise(
         self, prompt: Prompt, texts: tuple[tuple[str, str], ...]
     ) -> tuple[TokenizedPrompt, list[list[int]]] | Unparsed:
-        """Tokenise a prompt, with room for the longest of its targets (at most half the window), and the targets.
+        """The truncated prompt and each target's tokens (at most half the window), or why it cannot be trained on.
 
-        Args:
-            prompt: of all targets.
-            texts: first line and reason of each target; only a whole reason gets the end-of-sequence token.
-
-        Returns:
-            The prompt and each target's tokens, or why the prompt cannot be trained on.
+        Only a complete reason gets the end-of-sequence token.
         """
         room = self.options.window // 2
         forced = len(self._ids(prompt.prefill)) if prompt.prefill else 0
@@ -255,8 +220,8 @@ class RowBuilder:
     def _after_context(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
         """A target's tokens after the prompt's last characters, and the token before them.
 
-        A tokenizer that neither splits nor merges across the border there does not do so after the whole prompt
-        either, if the prompt ends in the same token: merges depend on neighbours alone. None where it does.
+        Merges depend on neighbours only, so a clean split there holds after any prompt with the same last token.
+        Otherwise the token is None.
         """
         bare = tuple(span if span.kind == "template" else Span("", span.kind, span.role) for span in prompt.spans)
         context = (self._text_before(bare, chat=prompt.chat) + prompt.prefill)[-_CONTEXT:]
@@ -267,7 +232,7 @@ class RowBuilder:
         return None, self._truncator.ids(text)
 
     def _after_prompt(self, tokenized: TokenizedPrompt, prompt: Prompt, text: str) -> list[int]:
-        """A target's tokens after the whole prompt; tokenised alone where a token would span the border."""
+        """A target's tokens after the whole prompt; tokenized alone if a token would cross the boundary."""
         whole = self._truncator.encode(tokenized.text + text, chat=prompt.chat)
         before = len(tokenized.ids)
         return whole[before:] if whole[:before] == tokenized.ids else self._truncator.ids(text)

@@ -1,4 +1,7 @@
-"""TODO."""
+"""Rows in chunks, built on all cores in file order; the same bytes for any number of workers.
+
+Workers are spawned, never forked: this process may already have a GPU context, threads and connections.
+"""
 
 import contextlib
 import os
@@ -22,11 +25,11 @@ from judgelm.errors import RunError
 from judgelm.training.rows.builder import RowBuilder, RowCounts
 
 CHUNK = 256
-"""Items of a chunk."""
+"""Items per chunk."""
 
 
 _FEW_CHUNKS = 8
-"""Up to this many are built in this process: a worker takes some seconds to start."""
+"""Up to this many chunks are built in this process, because a worker takes seconds to start."""
 
 
 _TOKENS = pa.list_(pa.int32())
@@ -37,14 +40,7 @@ _COLUMNS: dict[Any, pa.DataType] = {str: pa.string(), float: pa.float64(), int: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowJob:
-    """The task of a worker.
-
-    Attributes:
-        builder: class that makes rows, for a tokenizer and options.
-        tokenizer: a fast transformers tokenizer.
-        options: how labelled answers become rows.
-        epochs: the epochs to build, from 0.
-    """
+    """What a worker builds: builder class, fast tokenizer, options and epochs (from 0)."""
 
     builder: Callable[[Any, Any], RowBuilder]
     tokenizer: Any
@@ -58,7 +54,7 @@ class Chunk:
 
     Attributes:
         items: number of items.
-        rows: those of each epoch of the job.
+        rows: one batch per epoch of the job.
         counts: statistics of the job's first epoch.
     """
 
@@ -68,21 +64,12 @@ class Chunk:
 
 
 def schema_of(row: type) -> pa.Schema:
-    """Columns of a row class: texts, numbers and lists of tokens."""
+    """Return a row class's columns: texts, numbers and token lists."""
     return pa.schema([(column.name, _COLUMNS.get(column.type, _TOKENS)) for column in fields(row)])
 
 
 def make_chunks(items: Iterable[Any], job: RowJob, workers: int | None) -> Iterator[Chunk]:
-    """Build rows from items, a chunk at a time and in their order.
-
-    Args:
-        items: those of a builder.
-        job: builder, tokenizer, options and epochs.
-        workers: processes; None takes one for each core, and only this one for up to 2,048 items.
-
-    Raises:
-        RunError: a worker died.
-    """
+    """Build rows from items in order; `workers` None uses all cores, or one for up to 2,048 items."""
     reading = iter(items)
     chunks: Iterator[tuple[Any, ...]] = iter(lambda: tuple(islice(reading, CHUNK)), ())
     count = usable_workers(workers)
@@ -97,7 +84,6 @@ def make_chunks(items: Iterable[Any], job: RowJob, workers: int | None) -> Itera
 
 
 def _in_processes(chunks: Iterator[tuple[Any, ...]], job: RowJob, workers: int) -> Iterator[Chunk]:
-    """Chunks built by workers, each with at most two waiting."""
     pending: deque[Future[Chunk]] = deque()
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start, initargs=(job,))
     try:
@@ -110,15 +96,14 @@ def _in_processes(chunks: Iterator[tuple[Any, ...]], job: RowJob, workers: int) 
             yield pending.popleft().result()
     except BrokenProcessPool as error:
         raise RunError(
-            "a process that builds training rows died, perhaps out of memory; dataset_num_proc: 1 builds them in one "
-            "process"
+            "a process that builds training rows died, possibly out of memory; set dataset_num_proc: 1"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _chunk_of(builder: RowBuilder, epochs: Sequence[int], items: Sequence[Any]) -> Chunk:
-    """Rows of some items for each epoch; an item's epochs follow each other, as they repeat its prompts."""
+    """Rows of some items by epoch; an item's epochs are built together, because they repeat its prompts."""
     rows: list[list[Any]] = [[] for _ in epochs]
     counts = builder.counts = RowCounts()
     for item in items:
@@ -141,7 +126,7 @@ _worker: tuple[RowBuilder, Sequence[int]] | None = None
 
 
 def _start(job: RowJob) -> None:
-    """Prepare a worker; it ignores Ctrl-C, on which the reading process ends its workers."""
+    """Prepare a worker. It ignores Ctrl-C; the parent ends it."""
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -150,7 +135,7 @@ def _start(job: RowJob) -> None:
 
 
 def _exit_with_parent() -> None:
-    """Exit when the parent is killed; the worker would otherwise wait for work for ever."""
+    """Exit when the parent is killed, instead of waiting for work forever."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
@@ -163,13 +148,13 @@ def _build(items: Sequence[Any]) -> Chunk:
 
 
 def _can_unpickle(tokenizer: Any) -> bool:
-    """True if another process can load the tokenizer's class; code that came with a model cannot be imported there."""
+    """Whether another process can load the tokenizer's class; remote code cannot be imported there."""
     return not type(tokenizer).__module__.startswith("transformers_modules")
 
 
 @contextlib.contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Start workers without this process's script: importing it again takes seconds, and not every script allows it.
+    """Start workers without this process's script, which takes seconds to import and may not support it.
 
     Python's `multiprocessing` makes a worker import `__main__` when it starts.
     """

@@ -1,4 +1,4 @@
-"""The rows of all epochs as one dataset on the disk, built once and in the order of training."""
+"""The rows of all epochs as one dataset on disk, built once and in training order."""
 
 import contextlib
 import hashlib
@@ -30,18 +30,18 @@ from judgelm.training.rows.sft import SFTRowBuilder
 
 _COUNTS = TypeAdapter(RowCounts)
 ROWS_FOLDER = "rows"
-"""The folder beside the checkpoints that holds the rows of all epochs until the judge is saved."""
+"""Folder in the output folder with the rows of all epochs, removed when the judge is saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Passes of a training through its rows.
+    """How often and in what order training passes over its rows.
 
     Attributes:
-        epochs: how often each row is seen; a part of an epoch counts.
-        steps: optimiser steps; they take precedence over `epochs`.
-        batch: rows of one optimiser step.
-        group_by_length: whether rows of similar length stand together (less padding), else each epoch is shuffled.
+        epochs: may be fractional.
+        steps: optimizer steps; takes precedence over `epochs`.
+        batch: rows per optimizer step.
+        group_by_length: group rows of similar length instead of shuffling.
         seed: of the order.
     """
 
@@ -52,18 +52,18 @@ class Schedule:
     seed: int
 
     def epochs_of(self, rows_per_epoch: int) -> float:
-        """Epochs, as configured or as the steps make them."""
+        """Return the epochs, as configured or computed from the steps."""
         return self.epochs if self.steps is None else self.steps * self.batch / rows_per_epoch
 
     def whole_epochs(self, rows_per_epoch: int | None) -> int:
-        """Whole epochs to build; one where steps decide and the rows of an epoch are not known yet."""
+        """Return the epochs to build; 1 if steps decide and the rows per epoch are still unknown."""
         if self.steps is not None and rows_per_epoch is None:
             return 1
         return int(np.ceil(self.epochs_of(rows_per_epoch or 0)))
 
 
 def schedule_of(args: Any) -> Schedule:
-    """The schedule that a trainer's arguments ask for."""
+    """Return the schedule in a trainer's arguments."""
     return Schedule(
         epochs=args.num_train_epochs,
         steps=args.max_steps if args.max_steps > 0 else None,
@@ -74,16 +74,7 @@ def schedule_of(args: Any) -> Schedule:
 
 
 def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], schedule: Schedule) -> NDArray[np.int64]:
-    """Indices of all epochs' rows in the order of training; each epoch stays whole.
-
-    Args:
-        lengths: shape (rows,), in tokens.
-        sizes: rows of each epoch; they sum to the rows.
-        schedule: seed and grouping.
-
-    Returns:
-        shape (rows,), a permutation.
-    """
+    """Return the indices of all epochs' rows in training order; epochs of `sizes` rows are not mixed."""
     order = []
     begin = 0
     for epoch, size in enumerate(sizes):
@@ -101,16 +92,16 @@ def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], schedule: S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochRows:
-    """Rows in the order of training.
+    """Rows in training order.
 
     Attributes:
-        name: hash of the rows' bytes: builder, options and files; not of their order.
-        dataset: columns `sample_id` and lists of tokens; row i is the i-th to be trained on.
-        counts: statistics of the first epoch; others differ by what is drawn.
-        epochs: number of epochs one behind another, whole ones.
-        per_epoch: rows of the first.
-        schedule: how the training passes through them.
-        window: most tokens of a row, and the judge's window.
+        name: hash of builder, options and files; independent of the order.
+        dataset: columns `sample_id` and token lists.
+        counts: statistics of the first epoch.
+        epochs: complete epochs in the dataset.
+        per_epoch: rows of the first epoch.
+        schedule: how training passes over them.
+        window: maximum tokens of a row, and the judge's window.
     """
 
     name: str
@@ -131,25 +122,13 @@ def build_rows(
     *,
     extra_files: Sequence[str] = (),
 ) -> tuple[EpochRows, EpochRows | None]:
-    """Build the rows to train on, and those to evaluate on if there are any.
-
-    Args:
-        tokenizer: the base's.
-        builder: class that makes rows, for a tokenizer and options.
-        options: how labelled answers become rows.
-        judge: names the files.
-        args: TRL's `SFTConfig` or `DPOConfig`.
-        extra_files: files that are read beside those of the training and of the evaluation.
-
-    Raises:
-        ConfigError, InputError, RunError: see `build_epochs`.
-    """
+    """Build the rows to train on, and those to evaluate on if there are evaluation files; see `build_epochs`."""
     schedule = schedule_of(args)
     state = PartialState()
 
     def build(paths: Sequence[str], schedule: Schedule) -> EpochRows:
         folder, files = Path(str(args.output_dir)) / ROWS_FOLDER, [*paths, *extra_files]
-        # rows that need several files are fewer than their lines
+        # rows that need several files are fewer than the lines
         total = None if extra_files else rows_in(paths)
         return build_epochs(
             tokenizer, options, files, schedule, folder, builder, workers=args.dataset_num_proc, total=total
@@ -172,23 +151,14 @@ def build_epochs(
     workers: int | None = None,
     total: int | None = None,
 ) -> EpochRows:
-    """Build the rows of all epochs, or load them where an earlier run with the same settings and files left them.
+    """Build the rows of all epochs, or load those of an earlier run with the same settings and files.
 
-    One process of a machine must call it first; the others then load what it wrote.
-
-    Args:
-        tokenizer: a fast transformers tokenizer.
-        options: how labelled answers become rows.
-        paths: labelled files.
-        schedule: how often, and in which order.
-        folder: where the rows are stored; made if missing.
-        builder: class that makes rows, for a tokenizer and such options.
-        workers: processes that make rows; None takes one for each core. The files are the same on any number.
-        total: labelled answers in the files, for the progress bar; None where it is unknown.
+    One process of a machine must call it first. The files do not depend on `workers`; None uses all cores. `total` is
+    the number of labelled answers for the progress bar.
 
     Raises:
-        ConfigError: no such template, or a probability outside 0 to 1.
-        InputError: a file cannot be read, or has no row that could be used.
+        ConfigError: unknown template, or a probability outside 0 to 1.
+        InputError: a file cannot be read, or has no usable row.
         RunError: a worker died.
     """
     name = _fingerprint(tokenizer, options, paths, schedule)
@@ -223,10 +193,7 @@ def _write(
     workers: int | None,
     total: int | None,
 ) -> None:
-    """Write the rows of all epochs, chunk by chunk; the files get their names once they are complete.
-
-    The input is read once for all epochs, and once more where `steps` gives their number only after the first.
-    """
+    """Write the rows of all epochs; read the input again if `steps` gives the epochs only after the first."""
     partial = file.with_suffix(".partial")
     counts: list[RowCounts] = []
     batches: list[tuple[int, int]] = []
@@ -258,7 +225,7 @@ def _write(
 
 
 def _progress_bar(total: int | None, epochs: int) -> Any:
-    """A bar on a terminal after half a second; elsewhere a line every half minute."""
+    """A progress bar on a terminal; elsewhere a line every 30 seconds."""
     return tqdm(
         desc="building rows",
         total=total and total * epochs,
@@ -270,7 +237,7 @@ def _progress_bar(total: int | None, epochs: int) -> Any:
 
 
 def rows_in(paths: Sequence[str]) -> int | None:
-    """Number of rows in the files, good and bad; None where one would have to be parsed for that."""
+    """Return the number of rows in the files; None if a file would have to be parsed."""
     total = 0
     for path in paths:
         try:
@@ -282,19 +249,18 @@ def rows_in(paths: Sequence[str]) -> int | None:
             else:
                 return None
         except (OSError, pa.lib.ArrowException):
-            return None  # reading it reports the reason
+            return None  # reading the file reports the reason
     return total
 
 
 def _lengths(dataset: datasets.Dataset) -> NDArray[np.int64]:
-    """Tokens of each row, in all its lists together (0 where it has texts): only which row is longer matters."""
+    """Tokens of each row over all its lists, 0 for texts; only their order matters."""
     columns = [column for column in dataset.data.table.columns if pa.types.is_list(column.type)]
     lengths = (pyarrow.compute.list_value_length(column).to_numpy() for column in columns)
     return np.asarray(sum(lengths, start=np.zeros(len(dataset))), dtype=np.int64)
 
 
 def _fingerprint(tokenizer: Any, options: RowOptions, paths: Sequence[str], schedule: Schedule) -> str:
-    """A name for the rows: a hash of version, options, tokenizer, epochs and the files' bytes."""
     epochs = [schedule.epochs] if schedule.steps is None else [schedule.steps, schedule.batch]
     made_by = [VERSION, get_template(options.template).sha, asdict(options), epochs]
     made_by += [tokenizer.chat_template, tokenizer.eos_token_id]
@@ -307,7 +273,7 @@ def _fingerprint(tokenizer: Any, options: RowOptions, paths: Sequence[str], sche
 
 
 def file_sha(path: str) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal; empty where it cannot be read, which reading it reports."""
+    """Return a file's SHA-256 in hexadecimal; empty if it cannot be read."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
     return ""

@@ -1,4 +1,17 @@
-"""TODO."""
+r"""DPO rows: two judgments of one prompt.
+
+Files of both kinds can be mixed:
+
+- a labelled pair and a judge's reply to it in a run of `judgelm-batch`, joined by sample ID. The teacher's judgment for
+the shown order and reference is chosen, the reply is rejected. Right replies are left out and counted;
+- a row with both judgments, `chosen` and `rejected`, each a score line with an optional reason. Judgments made with the
+reference are in `chosen_w_reference` and `rejected_w_reference`:
+
+      {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
+
+Both texts are swapped or neither. Both have a reason or neither, so that length does not decide the preference. An
+unparseable reply is rejected as written and never swapped.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,13 +39,7 @@ from judgelm.training.rows.builder import RowBuilder, RowOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeReply:
-    """A judge's reply to one prompt.
-
-    Attributes:
-        shown: order of the answers, and the reply.
-        reference: whether the run showed references.
-        hashes: of the texts judged; None where an earlier version judged them.
-    """
+    """A judge's reply to one prompt; `reference`: whether the run showed references."""
 
     shown: Shown
     reference: bool
@@ -40,15 +47,12 @@ class JudgeReply:
 
     @property
     def scores(self) -> tuple[float, ...] | None:
-        """In the order shown; None where the judge's own reply is unparseable."""
+        """Scores as shown; None if the judge's own reply is unparseable."""
         return self.shown.scores if self.shown.repaired is None else None
 
     @property
     def text(self) -> str | None:
-        """Score line, and the reason where one was requested and is complete; None where no reply is complete.
-
-        With a constrained retry it is the first, unparseable reply.
-        """
+        """Score line, with its reason if complete; the first reply if it was retried; None if incomplete."""
         failure = self.shown.repaired or self.shown.failure
         if failure is not None:
             return failure.text if failure.code in ("off_grammar", "out_of_range") else None
@@ -57,16 +61,7 @@ class JudgeReply:
 
 
 def read_replies(path: str, *, template: str, scale: tuple[float, float]) -> dict[str, tuple[JudgeReply, ...]]:
-    """Read the replies of a run of `judgelm-batch` by sample id; those of the last judgment of each sample.
-
-    Args:
-        path: the judgments, beside the run's manifest.
-        template: id of the template that the run must have.
-        scale: lowest and highest score that the run must have.
-
-    Raises:
-        InputError: no manifest, another template or scale, another mode, or a line that is no judgment.
-    """
+    """Read a `judgelm-batch` run's replies by sample ID; the last judgment of a sample counts."""
     reference = _shows_references(path, template, scale)
     return {
         judgment.sample_id: tuple(
@@ -77,29 +72,26 @@ def read_replies(path: str, *, template: str, scale: tuple[float, float]) -> dic
 
 
 def _shows_references(path: str, template: str, scale: tuple[float, float]) -> bool:
-    """Check the run's mode, template and scale; whether it showed references."""
     fingerprint = _fingerprint(path)
     mode, used = fingerprint["mode"], fingerprint["template"]
     if mode.get("name") != "pair":
-        raise InputError(f"{path}: holds judgments of mode {mode.get('name')!r}; only pairs can be tuned on")
+        raise InputError(f"{path}: contains judgments of mode {mode.get('name')!r}; expected mode 'pair'")
     if (used["id"], used["sha"]) != (template, get_template(template).sha):
-        other = "other bytes of it" if used["id"] == template else repr(used["id"])
+        other = "another version of it" if used["id"] == template else repr(used["id"])
         raise InputError(
-            f"{path}: the run has template {other}, the training has {template!r}; judge the pairs again "
-            "with the training's template"
+            f"{path}: the run has template {other}, but training has {template!r}; judge the pairs with that template"
         )
     if tuple(mode["scale"]) != scale:
-        raise InputError(f"{path}: the run has scale {mode['scale']}, the training has {scale}")
+        raise InputError(f"{path}: the run has scale {mode['scale']}, but training has {scale}; use the same scale")
     if len(fingerprint["input"]) != 1:
         raise InputError(
-            f"{path}: was made of {len(fingerprint['input'])} files, so its prompts cannot be rebuilt from the "
-            "labelled one; judge the labelled file itself, with its references in its rows"
+            f"{path}: the run has {len(fingerprint['input'])} input files; judge the labelled file alone, with its "
+            "references in its rows"
         )
     return bool(mode["reference"] != "ignore")
 
 
 def _fingerprint(path: str) -> dict[str, Any]:
-    """The run's fingerprint, from the manifest beside it."""
     manifest = Path(path).with_name(Path(path).name.removesuffix(".jsonl") + ".run.json")
     try:
         fingerprint = parse_json(manifest.read_text(encoding="utf-8"))["fingerprint"]
@@ -107,11 +99,11 @@ def _fingerprint(path: str) -> dict[str, Any]:
         mode["scale"], mode["reference"], template["id"], template["sha"], fingerprint["input"]
     except OSError as error:
         raise InputError(
-            f"{path}: cannot read {manifest.name} beside it ({error.strerror}), which names template and scale; "
-            "keep the files of a run together"
+            f"{path}: cannot read {manifest.name} ({error.strerror}), which has the template and scale; keep the "
+            "files of a run together"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{manifest}: not the manifest of a run of judgelm-batch ({error!r})") from error
+        raise InputError(f"{manifest}: not a manifest of judgelm-batch ({error!r})") from error
     return dict(fingerprint)
 
 
@@ -126,12 +118,12 @@ _REJECTED = ("rejected", "rejected_w_reference")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRowOptions(RowOptions):
-    """Options that turn two judgments into a row.
+    """How two judgments become a row.
 
     Attributes:
-        judgments: the input files that hold a judge's own judgments.
-        min_distance: a judge's reply is rejected if one of its scores is at least this far from the teacher's, whoever
-            wins; None rejects it if its winner differs.
+        judgments: input files with a judge's judgments.
+        min_distance: reject a reply if a score differs from the teacher's by at least this; None: if the winner
+            differs.
     """
 
     judgments: tuple[str, ...] = ()
@@ -140,9 +132,9 @@ class PreferenceRowOptions(RowOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgmentPair:
-    """Two judgments of one sample, in the order in which its answers stand.
+    """Two judgments of one sample, in sample order.
 
-    A label without scores holds a text that cannot be read as a judgment, under `reason`.
+    A label without scores has an unparseable judgment as its `reason`.
     """
 
     chosen: LabelledPair
@@ -151,14 +143,7 @@ class JudgmentPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRow:
-    """One training row; each of the lists has shape (tokens,), int32.
-
-    Attributes:
-        sample_id: of its sample.
-        prompt_ids: the prompt of both.
-        chosen_ids: the better judgment.
-        rejected_ids: the worse.
-    """
+    """One training row: the prompt, the better and the worse judgment; each list has shape (tokens,), int32."""
 
     sample_id: str
     prompt_ids: NDArray[np.int32]
@@ -174,11 +159,7 @@ class PreferenceRowBuilder(RowBuilder):
     options: PreferenceRowOptions
 
     def items(self, paths: Sequence[str]) -> Iterator[JudgmentPair]:
-        """Pairs of judgments, from labelled files and from runs on them.
-
-        Raises:
-            InputError: a file cannot be read, or a run has another template, scale or mode, or judged other texts.
-        """
+        """Yield pairs of judgments from labelled files and runs on them."""
         unjoined = set(self._replies)
         for path in self._labelled(paths):
             stream = SampleStream([path], on_reject=self._reject)
@@ -190,17 +171,13 @@ class PreferenceRowBuilder(RowBuilder):
             self.counts.left_out["judgment of no labelled pair"] += len(unjoined)
 
     def check(self, paths: Sequence[str]) -> None:
-        """Refuse files without any pair of judgments.
-
-        Raises:
-            InputError: names them.
-        """
+        """Raise InputError if no file has a pair of judgments."""
         if not self.counts.made:
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items()) or "no rows"
             labelled = ", ".join(self._labelled(paths))
             raise InputError(
-                f"{labelled}: no two judgments to tune on ({reasons}); give judgments of these pairs by "
-                "judgelm-batch, or rows with chosen and rejected judgments"
+                f"{labelled}: no usable pair of judgments ({reasons}); judge these pairs with judgelm-batch, or give "
+                "rows with chosen and rejected judgments"
             )
 
     def _labelled(self, paths: Sequence[str]) -> list[str]:
@@ -227,7 +204,6 @@ class PreferenceRowBuilder(RowBuilder):
         return PreferenceRow(sample_id=sample.id, prompt_ids=ids[0], chosen_ids=ids[1], rejected_ids=ids[2])
 
     def _pairs(self, stream: SampleStream, row: Row, sample: Sample) -> Iterator[JudgmentPair]:
-        """Pairs of judgments from a row and the judges' replies to its pair."""
         replies = self._replies.get(sample.id, ())
         stated = stream.source.name in _PAIR_FORMATS and any(row.data.get(name) is not None for name in _CHOSEN)
         if len(sample.answers) != 2 or not (replies or stated):
@@ -248,7 +224,6 @@ class PreferenceRowBuilder(RowBuilder):
                 self.counts.left_out[pair] += 1
 
     def _against(self, labelled: LabelledPair, reply: JudgeReply) -> JudgmentPair | str:
-        """The teacher's judgment and a judge's reply to the same prompt, or the reason why none is rejected."""
         if reply.text is None:
             return "no reply of the judge"
         if reply.reference and labelled.sample.reference is not None:
@@ -270,7 +245,6 @@ class PreferenceRowBuilder(RowBuilder):
         return max(abs(score - other) for score, other in zip(scores, taught, strict=True)) < self.options.min_distance
 
     def _swap(self, pair: JudgmentPair, epoch: int) -> JudgmentPair:
-        """Both judgments with answers exchanged where this epoch draws so and both can be; else unchanged."""
         drawn = (
             uniform_hash(self.options.seed, pair.chosen.sample.id, "swap while training", epoch)
             < self.options.swap_prob
@@ -286,7 +260,6 @@ class PreferenceRowBuilder(RowBuilder):
         return JudgmentPair(chosen=turned[0], rejected=turned[1]) if swapped else pair
 
     def _texts(self, sample: Sample, chosen: Label, rejected: Label, epoch: int) -> list[tuple[str, str]]:
-        """First line and reason of either judgment."""
         texts = [_line_and_reason(label) for label in (chosen, rejected)]
         drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
         keep = drawn or texts[0][0] == texts[1][0]
@@ -296,17 +269,15 @@ class PreferenceRowBuilder(RowBuilder):
         ]
 
     def _check_texts(self, path: str, sample: Sample) -> None:
-        """Refuse replies about other texts than the sample of the same id has."""
         for judged in {reply.hashes for reply in self._replies.get(sample.id, ())} - {None}:
             if judged is not None and (part := difference(judged, text_hashes(sample))):
                 raise InputError(
-                    f"{path}: id {json.dumps(sample.id, ensure_ascii=False)}: {part} differs from what was judged "
-                    "under this id; judge this file again"
+                    f"{path}: id {json.dumps(sample.id, ensure_ascii=False)}: {part} differs from the judged text; "
+                    "judge this file again"
                 )
 
     @cached_property
     def _replies(self) -> dict[str, list[JudgeReply]]:
-        """The judges' replies to each sample, from all files of judgments."""
         by_id: dict[str, list[JudgeReply]] = {}
         for path in self.options.judgments:
             replies = read_replies(path, template=self.options.template, scale=self.options.scale)
@@ -316,7 +287,6 @@ class PreferenceRowBuilder(RowBuilder):
 
 
 def _stated(row: Row, sample: Sample) -> JudgmentPair:
-    """The judgments of a row itself, without those that lack their partner."""
     sides: list[list[Label | None]] = [[], []]
     for names in zip(_CHOSEN, _REJECTED, strict=True):
         texts = [row.optional_text(name) for name in names]
@@ -327,7 +297,6 @@ def _stated(row: Row, sample: Sample) -> JudgmentPair:
 
 
 def _paired(chosen: LabelledPair, plain: Label | None, referenced: Label | None) -> JudgmentPair:
-    """Both judgments; a reason stays only where both have one."""
     matched = [_matched(*labels) for labels in ((chosen.plain, plain), (chosen.referenced, referenced))]
     sides = (replace(chosen, plain=matched[0][side], referenced=matched[1][side]) for side in (0, 1))
     return JudgmentPair(chosen=next(sides), rejected=next(sides))
@@ -343,10 +312,6 @@ def _matched(chosen: Label | None, rejected: Label | None) -> tuple[Label | None
 
 
 def _judgment(text: str, *, verbatim: bool = False) -> Label:
-    """Parse a judgment; without a score line it has the text as its reason, and no scores.
-
-    So has a `verbatim` one whose line is not written as judges learn to write it.
-    """
     scores, reason = split_review(text)
     if scores is None or (verbatim and text.split("\n")[0] != score_line(scores)):
         return Label(sample_id="", winner=None, reason=text)

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Rows of labelled pairs for `train/preference.py`, `train/reward.py` and `train/grpo.py`."""
 
 import math
 from dataclasses import dataclass, replace
@@ -18,11 +18,10 @@ from judgelm.training.rows.sft import SFTRowBuilder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRowOptions(RowOptions):
-    """Options that turn a labelled pair into a row.
+    """How a labelled pair becomes a row.
 
     Attributes:
-        both_orders: whether a row has the prompt with the answers swapped as well; no matter where the template shows
-            each answer by itself.
+        both_orders: also include the prompt with swapped answers; ignored if the template shows one answer per prompt.
     """
 
     both_orders: bool = True
@@ -33,13 +32,10 @@ class PairRow:
     """One training row.
 
     Attributes:
-        sample_id: of its sample.
-        prompt_ids: shape (tokens,), int32; of the given order, or of the first answer by itself.
-        second_ids: shape (tokens,), int32; of the answers swapped (empty without both orders), or of the second answer
-            by itself.
-        preference: P(the first answer of `prompt_ids` is better), in [0, 1].
-        first_right: the first answer's score, from 0 for the lowest to 1 for the highest; NaN where it has none.
-        second_right: that of the second.
+        prompt_ids: shape (tokens,), int32; the given order, or the first answer.
+        second_ids: shape (tokens,), int32; the swapped order (empty without both orders), or the second answer.
+        preference: P(first answer of `prompt_ids` is better), in [0, 1].
+        first_right: the first answer's score, scaled to 0 to 1; NaN without one; `second_right` likewise.
     """
 
     sample_id: str
@@ -51,7 +47,7 @@ class PairRow:
 
 
 class PairRowBuilder(SFTRowBuilder):
-    """Builds the rows of `train/preference.py` from labelled pairs."""
+    """Builds the rows of `train/preference.py`."""
 
     row: ClassVar[type] = PairRow
     options_type = PairRowOptions
@@ -64,7 +60,7 @@ class PairRowBuilder(SFTRowBuilder):
         label, reference = self._choose(pair.sample, pair.plain, pair.referenced, epoch)
         if label is None or label.preference is None:
             return "no preference, scores or winner"
-        # a judge that is read off a word writes no score line
+        # judges scored by a verdict word write no score line
         scores = () if self._template.reads_words else scores_by_preference(label.preference, self.options.scale)
         line = score_line(scores) + "\n" if scores else ""
         tokens = [self._tokens(prompt, ((line, ""),)) for prompt in self._prompts(pair.sample, reference)]
@@ -86,13 +82,12 @@ class PairRowBuilder(SFTRowBuilder):
         )
 
     def _prompts(self, sample: Sample, reference: str | None) -> list[Prompt]:
-        """Each answer by itself, or the order as given and the other one."""
         orders: list[tuple[int, ...]] = [(0, 1), (1, 0)] if self.options.both_orders else [(0, 1)]
         orders = [(0,), (1,)] if self._template.reads_alone else orders
         return [self._template.render(sample, order, reference, scale=self.options.scale) for order in orders]
 
     def _right(self, label: Label) -> tuple[float, float]:
-        """The place of each score on the scale, 0 to 1; NaN where a score is missing or outside it."""
+        """Each score's position on the scale, 0 to 1; NaN if missing or outside."""
         low, high = self.options.scale
         first, second = (
             (score - low) / (high - low) if low <= score <= high else math.nan
@@ -101,35 +96,21 @@ class PairRowBuilder(SFTRowBuilder):
         return first, second
 
     def _scored(self, label: Label | None) -> Label | None:
-        """The label with its preference.
-
-        It has no reason, which is not learned here and could keep its pair from being swapped.
-        """
+        """The label with its preference, and without its reason, which could prevent a swap."""
         preference = None if label is None else preference_of(label)
         return None if label is None or preference is None else replace(label, preference=preference, reason=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardRowOptions(PairRowOptions):
-    """Options that turn a labelled pair into two chats.
-
-    Attributes:
-        margin_weight: margin of a preference of 1, see `RewardRow.margin`.
-    """
+    """How a labelled pair becomes two chats; `margin_weight` is the margin of a preference of 1."""
 
     margin_weight: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardRow:
-    """One training row; both lists have shape (tokens,), int32.
-
-    Attributes:
-        sample_id: of its sample.
-        chosen_ids: the chat with the better answer.
-        rejected_ids: that with the worse.
-        margin: by which the better one's reward should be above the other's: 2 P(better) - 1, times the weight.
-    """
+    """The chats with the better and the worse answer, and the margin: margin_weight * (2 P(better) - 1)."""
 
     sample_id: str
     chosen_ids: NDArray[np.int32]
@@ -138,7 +119,7 @@ class RewardRow:
 
 
 class RewardRowBuilder(PairRowBuilder):
-    """Builds the rows of `train/reward.py` from labelled pairs; dialogues with all their turns."""
+    """Builds the rows of `train/reward.py`, with all turns of dialogues."""
 
     row: ClassVar[type] = RewardRow
     options_type = RewardRowOptions
@@ -173,25 +154,14 @@ class RewardRowBuilder(PairRowBuilder):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingPromptOptions(RowOptions):
-    """Options that turn a labelled pair into prompts.
-
-    Attributes:
-        reply_tokens: room for the reply, its reasoning included; the prompt gets the rest of the window.
-    """
+    """How a labelled pair becomes prompts; `reply_tokens` are reserved for the reply, including reasoning."""
 
     reply_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingPrompts:
-    """One training row.
-
-    Attributes:
-        sample_id: of its sample.
-        prompt: the text that the judge continues, with the answers in the given order.
-        swapped: the same with the answers exchanged.
-        winner: the better answer in the given order, 1 or 2.
-    """
+    """The prompts in both orders as text, and the better answer as given, 1 or 2."""
 
     sample_id: str
     prompt: str
@@ -200,7 +170,7 @@ class JudgingPrompts:
 
 
 class JudgingPromptBuilder(SFTRowBuilder):
-    """Builds the rows of `train/grpo.py` from labelled pairs."""
+    """Builds the rows of `train/grpo.py`."""
 
     row: ClassVar[type] = JudgingPrompts
     options_type = JudgingPromptOptions
@@ -217,7 +187,7 @@ class JudgingPromptBuilder(SFTRowBuilder):
         if unfit := next((prompt for prompt in prompts if isinstance(prompt, Unparsed)), None):
             return failure_name(unfit.code)
         first, second = (prompt for prompt in prompts if not isinstance(prompt, Unparsed))
-        self._count(item.sample, item.source, reference, first, with_reason=True)  # its own
+        self._count(item.sample, item.source, reference, first, with_reason=True)  # the judge writes one
         return JudgingPrompts(
             sample_id=item.sample.id, prompt=first.text, swapped=second.text, winner=int(label.winner)
         )
@@ -226,5 +196,4 @@ class JudgingPromptBuilder(SFTRowBuilder):
         return self._truncator.truncate(self._prompt(sample, reference), self.options.reply_tokens)
 
     def _scored(self, label: Label | None) -> Label | None:
-        """The label without its reason, which the judge does not learn from."""
         return None if label is None else replace(label, reason=None)

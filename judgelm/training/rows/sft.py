@@ -1,4 +1,4 @@
-"""TODO."""
+"""Token rows of labelled answers (one, two or more per question) for `train/sft.py`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ class TokenRow:
     Attributes:
         sample_id: of its sample.
         input_ids: shape (tokens,), int32.
-        labels: shape (tokens,), int32; `IGNORED` where there is no loss.
+        labels: shape (tokens,), int32; `IGNORED` without loss.
     """
 
     sample_id: str
@@ -32,7 +32,7 @@ class TokenRow:
 
 
 _KEPT = {"turns"}
-"""Fields of a sample that rows are made of; the others would be copied between processes."""
+"""Metadata that rows need; the rest would be copied between processes."""
 
 
 class SFTRowBuilder(RowBuilder):
@@ -41,12 +41,9 @@ class SFTRowBuilder(RowBuilder):
     row: ClassVar[type] = TokenRow
 
     def items(self, paths: Sequence[str]) -> Iterator[LabelledPair]:
-        """Samples with one label or two, each with its file as `source`.
+        """Yield samples with their labels and, as `source`, their file.
 
-        A label with a preference and without scores gets those of `scores_by_preference`.
-
-        Raises:
-            InputError: a file cannot be read.
+        A label with a preference but no scores gets those of `scores_by_preference`.
         """
         for path in paths:
             stream = SampleStream([path], on_reject=self._reject)
@@ -60,19 +57,14 @@ class SFTRowBuilder(RowBuilder):
                 yield LabelledPair(sample=bare, plain=self._scored(plain), referenced=referenced, source=path)
 
     def _scored(self, label: Label | None) -> Label | None:
-        """The label, with scores made of its preference where it has no others."""
         return None if label is None else replace(label, scores=training_scores(label, self.options.scale))
 
     def check(self, paths: Sequence[str]) -> None:
-        """Refuse a file without a usable row.
-
-        Raises:
-            InputError: names it.
-        """
+        """Raise InputError for a file without a usable row."""
         for path in paths:
             if not self.counts.files[path]:
                 reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
-                raise InputError(f"{path}: no row can be trained on ({reasons or 'the file has no rows'})")
+                raise InputError(f"{path}: no usable row ({reasons or 'the file has no rows'})")
 
     def _row(self, item: LabelledPair, epoch: int) -> Any | str:
         pair = self._swap(item, epoch)
@@ -100,7 +92,7 @@ class SFTRowBuilder(RowBuilder):
         return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
 
     def _target(self, sample: Sample, label: Label, epoch: int) -> tuple[str, str]:
-        """The score line and the reason; of a judge that reasons first nothing, and the reason with its verdict."""
+        """Score line and reason; for judges that reason first, an empty line and the reason with its verdict."""
         drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
         reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
         if self._template.reasons_first:
@@ -109,9 +101,9 @@ class SFTRowBuilder(RowBuilder):
         return f" {line}" if len(sample.answers) == 1 else line, reason
 
     def _swap(self, item: LabelledPair, epoch: int) -> LabelledPair:
-        """The pair with its answers exchanged where this epoch draws so; everything else unchanged.
+        """The pair, swapped if this epoch draws so.
 
-        The draw's name differs from the data builder's, which by the same seed would undo its swaps.
+        The name of the draw differs from the data builder's, which would undo its swaps with the same seed.
         """
         labels = [label for label in (item.plain, item.referenced) if label is not None]
         labelled = any(label.scores is not None or label.preference is not None for label in labels)
@@ -125,7 +117,7 @@ class SFTRowBuilder(RowBuilder):
 
 
 def _no_verdict(sample: Sample, label: Label, reason: str) -> str:
-    """The cause why a judge that reasons first cannot learn from a label; empty where it can."""
+    """Why a judge that reasons first cannot learn from a label; empty if it can."""
     if len(sample.answers) != 2:
         return "not a pair"
     return "" if label.winner in (1, 2) and reason else "a tie" if label.winner == "tie" else "no reason"
