@@ -2,28 +2,34 @@
 
     python -m benchmarks.useful_tokens --rows 8000 [--tokenizer FOLDER] [--data ../shared/data]
 
-Rows are those of `benchmarks.row_preparation`, of JudgeLM's shape, in the order of training: random, and by like length
+Rows have JudgeLM's shape: a question, two answers and a reference from AlpacaEval's files, two of Vicuna's reviews as
+reasons, about 680 tokens each. Training takes them in random order or grouped by length
 (`train_sampling_strategy: group_by_length`). A pass has `--per-device` rows on each rank, of preferences as many
 pairs in both orders. Without padding a rank computes its own tokens alone, and still waits for the rank with the most.
 """
 
 import argparse
 import json
+import random
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 from numpy.typing import NDArray
-from transformers import AutoTokenizer
+from tokenizers import ByteLevelBPETokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from benchmarks.row_preparation import judgelm_rows, trained
 from judgelm.training.rows.builder import RowOptions
 from judgelm.training.rows.dataset import Schedule, build_epochs
 from judgelm.training.rows.pairs import PairRowBuilder, PairRowOptions
 from judgelm.training.rows.sft import SFTRowBuilder
 
 GLOBAL_BATCH = 128
+MAX_ANSWER = 900
+"""Characters of an answer; makes rows of about 680 tokens."""
 
 
 def useful_share(lengths: NDArray[np.int64], *, per_device: int, ranks: int, padded: bool) -> float:
@@ -84,6 +90,39 @@ def row_lengths(
     rows = build_epochs(tokenizer, how, [str(file)], schedule, file.parent / builder.__name__, builder).dataset
     lengths = [[len(ids) for ids in rows[column]] for column in columns]
     return np.array(lengths).T.flatten()
+
+
+def judgelm_rows(data: Path, count: int) -> Iterator[dict[str, Any]]:
+    """Labelled rows of real texts; the scores are drawn."""
+    read = pyarrow.parquet.read_table
+    questions = read(data / "alpaca_eval_judgments/instructions.parquet")["instruction"].to_pylist()
+    outputs = read(data / "alpaca_eval_judgments/outputs.parquet")
+    answers: dict[int, list[str]] = {}
+    for question, text in zip(outputs["instruction"].to_pylist(), outputs["text"].to_pylist(), strict=True):
+        if len(text) <= MAX_ANSWER:
+            answers.setdefault(question, []).append(text)
+    answers = {question: texts for question, texts in answers.items() if len(texts) > 2}
+    reviews = [
+        json.loads(line)["text"] for path in sorted(data.glob("vicuna_reviews/review/*")) for line in path.open()
+    ]
+    reasons = [review.split("\n", 1)[1] for review in reviews if "\n" in review]
+    rng = random.Random(0)
+    for index in range(count):
+        question = rng.choice(sorted(answers))
+        first, second, reference = rng.sample(answers[question], 3)
+        row = {"question_id": index, "question_body": questions[question], "reference": {"text": reference}}
+        row |= {"answer1_body": first, "answer2_body": second}
+        for name in ("", "_w_reference"):
+            scores = [rng.randint(1, 10), rng.randint(1, 10)]
+            row |= {f"score{name}": scores, f"text{name}": f"{scores[0]} {scores[1]}\n{rng.choice(reasons)}"}
+        yield row
+
+
+def trained(file: Path) -> PreTrainedTokenizerFast:
+    """A byte-level BPE of 32,000 pieces on the file's texts."""
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train([str(file)], vocab_size=32_000, special_tokens=["</s>"], show_progress=False)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer._tokenizer, eos_token="</s>")
 
 
 if __name__ == "__main__":

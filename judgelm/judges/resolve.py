@@ -29,7 +29,7 @@ from judgelm.prompts.judge_card import (
 DEFAULT_TEMPLATE = "judgelm-v1"
 """Template of score-line judges without a card, and of models without a chat template."""
 DEFAULT_READING = "yes-no"
-"""Reading and template of a chat model without a card: the best in `benchmarks/reading_choice`."""
+"""Reading and template of a chat model without a card: chosen by measurement (`benchmarks/README.md`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,7 +96,7 @@ def test_layers_and_rows_that_deepspeed_splits_are_refused(tmp_path):
 @pytest.mark.skipif(is_liger_kernel_available(), reason="it is installed")
 def test_liger_kernels_that_are_not_installed_are_refused_with_the_way_out(tmp_path):
     args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, use_liger_kernel=True)
-    with pytest.raises(ConfigError, match="run: pip install liger-kernel"):
+    with pytest.raises(ConfigError, match="run pip install liger-kernel"):
         check_arguments(JudgeArguments(train_data=["rows.jsonl"]), args)
 
 
@@ -111,9 +111,9 @@ def test_passes_follow_from_the_global_batch_on_any_number_of_processes(batch, a
 @pytest.mark.parametrize(
     ("batch", "accumulation", "processes", "way_out"),
     [
-        (128, 4, 2, "gradient_accumulation_steps: 16 would give it"),  # 4 x 4 x 2 = 32; 128 / (4 x 2) = 16
-        (128, 1, 6, "128 is no multiple of 24 rows a pass"),
-        (0, 4, 6, "no accumulation gives it"),
+        (128, 4, 2, "set gradient_accumulation_steps to 16"),  # 4 x 4 x 2 = 32; 128 / (4 x 2) = 16
+        (128, 1, 6, "choose a multiple of 24"),
+        (0, 4, 6, "choose a multiple of 24"),
     ],
 )
 def test_another_batch_than_the_stated_one_is_refused_with_the_way_out(batch, accumulation, processes, way_out):
@@ -128,7 +128,7 @@ def test_the_dtype_of_a_judge_is_that_of_the_training_or_the_requested_one():
     ]  # fmt: skip
     assert save_dtype_of("auto", SFTConfig(bf16=False, use_cpu=True)) is None
     args.deepspeed_plugin = object()
-    with pytest.raises(ConfigError, match="DeepSpeed gathers the weights in 16 bits"):
+    with pytest.raises(ConfigError, match="DeepSpeed gathers 16-bit weights"):
         save_dtype_of("float32", args)
 
 

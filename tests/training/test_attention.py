@@ -21,8 +21,8 @@ from judgelm.training.preference import PreferenceArguments, preference_attentio
         ({"generation": 10, "installed": (2, 3, 4)}, "flash_attention_4"),
         ({"generation": 12}, "flash_attention_2"),
         ({"generation": None}, "sdpa (not on a CUDA GPU)"),
-        ({"generation": 7}, "sdpa (FlashAttention needs an Ampere GPU or a later one)"),
-        ({"half": False}, "sdpa (FlashAttention multiplies in 16 bits; bf16: true would allow it)"),
+        ({"generation": 7}, "sdpa (FlashAttention needs an Ampere or later GPU)"),
+        ({"half": False}, "sdpa (FlashAttention needs bf16: true)"),
         ({"installed": ()}, "sdpa (flash-attn is not installed)"),
         ({"supported": False}, "sdpa (the model does not support FlashAttention)"),
     ],
@@ -36,7 +36,7 @@ def test_the_fastest_that_is_installed_for_the_gpu_is_taken_else_sdpa_and_why_is
 def test_what_a_recipe_names_is_taken_and_what_it_downloads_is_told():
     assert named_attention("eager", (2,), kernels=False) == ("eager", "eager, as requested")
     hub = named_attention("kernels-community/flash-attn2", (2,), kernels=False)
-    assert hub.note.endswith("as requested, a kernel of the hub")
+    assert hub.note.endswith("as requested, a kernel from the hub")
     assert "loads the kernel from the hub" in named_attention("flash_attention_3", (2,), kernels=True).note
     with pytest.raises(ConfigError, match=r"flash_attention_3, but its package is not installed.*leave"):
         named_attention("flash_attention_3", (2,), kernels=False)

@@ -67,7 +67,7 @@ def test_torn_ones_are_removed_and_the_last_whole_one_is_gone_on_from(tmp_path):
     found = start(tmp_path)
     assert found.checkpoint == str(whole)
     assert found.notes == (
-        f"{torn}: is torn and was removed: judgelm_state.json, which is written last, is missing",
+        f"{torn}: incomplete, removed: judgelm_state.json, which is written last, is missing",
         f"resumes from {whole}",
     )
     assert not torn.exists()
@@ -88,7 +88,7 @@ def test_a_damaged_one_is_removed_and_the_one_before_is_taken(tmp_path, name):
     assert flaw_of(damaged) == ""
     found = start(tmp_path)
     assert found.checkpoint == str(before)
-    assert found.notes[0].startswith(f"{damaged}: is damaged and was removed: {name} has sha256 ")
+    assert found.notes[0].startswith(f"{damaged}: damaged, removed: {name} has sha256 ")
     assert (damaged.exists(), oldest.exists()) == (False, True)  # the oldest was not read
 
 
@@ -96,7 +96,7 @@ def test_where_all_are_damaged_nothing_is_removed(tmp_path):
     paths = [checkpoint(tmp_path, step) for step in (2, 4)]
     for path in paths:
         damage(path)
-    with pytest.raises(RunError, match=r"checkpoint-4: is damaged, and no earlier one is whole \(model"):
+    with pytest.raises(RunError, match=r"checkpoint-4: is damaged, and there is no other complete checkpoint \(model"):
         start(tmp_path)
     assert all(path.exists() for path in paths)
 
@@ -110,9 +110,9 @@ def test_where_all_are_torn_a_run_begins_anew(tmp_path):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        ({"learning_rate": 0.2, "rows": "xyz"}, r"another run: learning_rate was 0\.1 and is 0\.2; put"),
-        ({"rows": "xyz"}, "rows was 'abc' and is 'xyz'"),
-        ({"beta": 0.1}, r"beta was None and is 0\.1"),  # an option that only one of them has
+        ({"learning_rate": 0.2, "rows": "xyz"}, r"another run: learning_rate was 0\.1, is 0\.2; restore"),
+        ({"rows": "xyz"}, "rows was 'abc', is 'xyz'"),
+        ({"beta": 0.1}, r"beta was None, is 0\.1"),  # an option that only one of them has
     ],
 )
 def test_another_run_is_refused_by_what_differs_and_nothing_is_removed(tmp_path, change, finding):
@@ -142,7 +142,7 @@ def test_the_number_of_processes_decides_only_where_the_optimizer_is_sharded(
 
 def test_shards_of_other_processes_are_refused_with_the_reason(tmp_path):
     checkpoint(tmp_path, 3, settings=SETTINGS | {"sharding": "zero3", "processes": 8})
-    with pytest.raises(RunError, match=r"processes was 8 and is 4 \(each process wrote its share of the optimizer\)"):
+    with pytest.raises(RunError, match=r"processes was 8, is 4 \(each process saved its shard"):
         start(tmp_path, SETTINGS | {"sharding": "zero3", "processes": 4})
 
 
@@ -151,14 +151,14 @@ def test_other_versions_are_said_not_refused(tmp_path):
     found = json.loads((path / STATE_NAME).read_text())
     found["versions"]["torch"] = "1.0"
     (path / STATE_NAME).write_text(json.dumps(found))
-    assert "it was written with torch 1.0 (now" in start(tmp_path).notes[0]
+    assert "written with torch 1.0 (now" in start(tmp_path).notes[0]
 
 
 def test_weights_alone_are_nothing_to_go_on_from(tmp_path):
     path = checkpoint(tmp_path, 6, resumable=False)
-    with pytest.raises(RunError, match="checkpoint-6: holds only weights"):
+    with pytest.raises(RunError, match="checkpoint-6: has only weights"):
         start(tmp_path)
-    with pytest.raises(RunError, match="checkpoint-6: holds only weights"):
+    with pytest.raises(RunError, match="checkpoint-6: has only weights"):
         start(tmp_path, given=str(path))
     preempted = checkpoint(tmp_path, 4)
     assert start(tmp_path).checkpoint == str(preempted)
@@ -172,13 +172,13 @@ def test_a_given_checkpoint_is_taken_if_it_is_whole(tmp_path):
     with pytest.raises(RunError, match=r"checkpoint-6: is damaged: model\.safetensors has sha256 \w{12}\.\.\., and"):
         start(tmp_path, given=str(newer))
     (newer / "model.safetensors").write_bytes(b"w")
-    with pytest.raises(RunError, match=r"checkpoint-6: is torn: model\.safetensors has 1 of 100 bytes"):
+    with pytest.raises(RunError, match=r"checkpoint-6: is incomplete: model\.safetensors has 1 of 100 bytes"):
         start(tmp_path, given=str(newer))
 
 
 def test_a_given_checkpoint_of_another_tool_is_taken_as_it_is(tmp_path):
     path = checkpoint(tmp_path, 3, marked=False)
-    assert start(tmp_path, given=str(path)).notes == (f"{path}: not written by judgelm, so whether it fits is unknown",)
+    assert start(tmp_path, given=str(path)).notes == (f"{path}: not written by judgelm; settings were not compared",)
 
 
 @pytest.mark.parametrize("given", ["false", "runs/checkpoint-7"])

@@ -117,22 +117,22 @@ def test_an_adapter_is_tuned_from_a_config_and_merged(tiny_judge, files, tmp_pat
     assert merge_here(tmp_path / "out", whole) is None
     card = find_card(str(whole))
     assert (card.training["method"], card.training["merged"]["adapter"]) == ("dpo", "out")
-    assert run_here(config, recipe="dpo").startswith(f"error: {tmp_path / 'out'}: holds a finished judge")
+    assert run_here(config, recipe="dpo").startswith(f"error: {tmp_path / 'out'}: contains a finished judge")
 
 
 @pytest.mark.parametrize(
     ("judge", "options", "error", "sentence"),
     [
         ({"train_data": []}, {}, ConfigError, "^train_data is empty"),
-        ({"template": "judgelm-v1"}, {}, CardError, "trained with template 'judgelm-compact' .*; set template: judge"),
-        ({"scale": [1, 5]}, {}, CardError, r"on the scale 1 to 10, but .* scale \[1, 5\]; .*scale: \[1, 10\]"),
+        ({"template": "judgelm-v1"}, {}, CardError, "trained with template 'judgelm-compact' .*; set the card's values"),
+        ({"scale": [1, 5]}, {}, CardError, r"scale \[1, 10\], but .* scale \[1, 5\]"),
         ({"loss_on": "all"}, {}, ConfigError, "^loss_on"),
         ({"score_weight": 2.0}, {}, ConfigError, "^score_weight"),
         ({"loss_average": "row"}, {}, ConfigError, "^loss_average"),
         ({}, {"beta": 0.0}, ConfigError, "^beta"),
         ({}, {"max_length": None}, ConfigError, "^max_length"),
-        ({"judgments": []}, {}, InputError, r"no two judgments to tune on \(40 without two judgments\)"),
-        ({"judgments": ["nowhere.jsonl"]}, {}, InputError, r"cannot read nowhere\.run\.json beside it"),
+        ({"judgments": []}, {}, InputError, r"no usable pair of judgments \(40 without two judgments\)"),
+        ({"judgments": ["nowhere.jsonl"]}, {}, InputError, r"cannot read nowhere\.run\.json"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_way_out(tiny_judge, files, tmp_path, judge, options, error, sentence):
@@ -142,7 +142,7 @@ def test_what_cannot_be_is_refused_with_the_way_out(tiny_judge, files, tmp_path,
 
 def test_an_adapter_is_no_judge_to_begin_from(tiny_judge, files, tmp_path):
     adapter = make_adapter(tiny_judge, tmp_path / "adapter", seed=1)
-    with pytest.raises(ConfigError, match=r"is an adapter; merge it into its base first: python train/merge_lora\.py"):
+    with pytest.raises(ConfigError, match=r"is an adapter; merge it into its base first: train/merge_lora\.py"):
         tune(adapter, tmp_path / "out", files)
 
 

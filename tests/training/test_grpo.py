@@ -178,15 +178,15 @@ def parsed(tmp_path, **options):
     ("options", "message"),
     [
         ({"template": "judgelm-compact"}, "begins with a score line"),
-        ({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1}, "4 to each of 1 prompts; .* double one"),
+        ({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1}, "4 replies to each of 1 prompts; .* double one"),
         ({"max_completion_length": 256}, "the reply must leave room for the prompt"),
-        ({"soft_length": 12}, "soft_length is 12; it is less than max_completion_length"),
+        ({"soft_length": 12}, "soft_length is 12; it must be less than"),
         ({"form_weight": -1}, "form_weight is -1"),
         ({"num_iterations": 2}, "num_iterations is 2"),
-        ({"reward_weights": [1.0]}, "the weights of the reward are form_weight and length_weight"),
-        ({"global_batch": 64}, "has no meaning for GRPO"),
-        ({"train_sampling_strategy": "group_by_length"}, "random order"),
-        ({"eval_data": ["a.jsonl"], "eval_pairs": 0}, "an evaluation judges pairs"),
+        ({"reward_weights": [1.0]}, "form_weight and length_weight set the reward"),
+        ({"global_batch": 64}, "GRPO does not support"),
+        ({"train_sampling_strategy": "group_by_length"}, "pairs are always shuffled"),
+        ({"eval_data": ["a.jsonl"], "eval_pairs": 0}, "GRPO has no eval loss"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_way_out(tmp_path, options, message):
@@ -221,7 +221,7 @@ def test_without_a_gpu_transformers_generates_and_rewards_are_not_scaled_by_grou
 
 
 def test_the_parts_of_the_reward_are_trls_reward_functions():
-    judge = GRPOArguments(train_data=[], min_letters=20)
+    judge = GRPOArguments(train_data=[], least_letters=20)
     rewards = VerdictRewards(judge, limit=8, eos_ids=[EOS])
     texts = [LONG + "[[1]]", LONG + "[[1]]", LONG + "[[2]]", "[[2]]"]
     ids = [[1, EOS], [1, 2, 3, EOS], [1] * 8, [2, EOS]]  # the third has no end
@@ -281,7 +281,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_stopped(trained, tmp_path):
 def test_too_few_pairs_for_a_step_are_refused(tiny_model, pairs, tmp_path):
     options = {"model_name_or_path": str(tiny_model), "train_data": [pairs], "gradient_accumulation_steps": 16}
     message = recipe_runs.run_here(recipe_runs.configure(tmp_path, **(GRPO | options)), recipe="grpo")
-    assert re.search(r"have 8 pairs, and replies are drawn to 16 at once", message)
+    assert re.search(r"8 training pairs, but a generation batch needs 16", message)
 
 
 def test_reasons_come_first_in_the_rows_of_a_fine_tuning_too(tiny_model, pairs):

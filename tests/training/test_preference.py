@@ -192,7 +192,7 @@ def test_labels_become_preferences(tokenizer, tmp_path, label, expected):
 
 def test_rows_without_any_label_are_refused(tokenizer, tmp_path):
     path = write_rows(tmp_path / "rows.jsonl", lambda sample: {})
-    with pytest.raises(InputError, match=r"no row can be trained on \(24 no preference, scores or winner\)"):
+    with pytest.raises(InputError, match=r"no usable row \(24 no preference, scores or winner\)"):
         built(tokenizer, path)
 
 
@@ -268,7 +268,7 @@ def test_an_adapter_is_trained_further_from_its_weights(trained, tmp_path):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        ({"use_peft": False}, "set use_peft: true"),
+        ({"use_peft": False}, "use_peft is false; set it to true"),
         ({"template": "judgelm-chat"}, f"trained with template {TEMPLATE}, not judgelm-chat"),
         ({"adapter": "nowhere"}, "nowhere: no such folder"),
     ],

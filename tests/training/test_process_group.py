@@ -57,5 +57,5 @@ def test_a_folder_that_changes_keeps_its_lock_until_it_is_quiet(lock):
     said, began = [], time.monotonic()
     remove_stale_locks(said.append, timeout_s=3)
     assert 0.5 < time.monotonic() - began < 30
-    assert "no process of this machine holds this lock, but another machine may; waiting 1 s" in said[0]
+    assert "no local process holds this lock, but another machine may; waiting 1 s" in said[0]
     assert said[1].startswith(f"removed {lock}: ")

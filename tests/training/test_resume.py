@@ -103,11 +103,11 @@ def test_a_preempted_run_that_then_finds_the_disk_full_loses_nothing(settings, u
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert error.startswith(f"error: {tmp_path / 'out'}: no space left on the disk; ")
-    assert error.endswith(f"and the same command resumes from {last}")
+    assert error.endswith(f"then the same command resumes from {last}")
 
     assert run_here(config) is None
     said = capfd.readouterr().out
-    assert f"checkpoint-{-(-(step + 1) // 3) * 3}: is torn and was removed: {STATE_NAME}" in said
+    assert f"checkpoint-{-(-(step + 1) // 3) * 3}: incomplete, removed: {STATE_NAME}" in said
     assert_same(tmp_path / "out", uninterrupted)
 
 
@@ -127,7 +127,7 @@ def test_a_run_that_lacks_only_its_judge_trains_no_step_more(settings, uninterru
 
 def test_a_finished_judge_is_trained_over_only_when_told_and_then_anew(settings, uninterrupted, tmp_path):
     config = configure(tmp_path, **settings, max_steps=1, output_dir=str(uninterrupted))
-    assert run_here(config).startswith(f"error: {uninterrupted}: holds a finished judge (judge.json); choose another")
+    assert run_here(config).startswith(f"error: {uninterrupted}: contains a finished judge (judge.json); choose another")
     assert [one.name for one in checkpoints_in(uninterrupted)] == ["checkpoint-18", "checkpoint-15"]
     config = configure(tmp_path, **settings, max_steps=3)
     assert run_here(config) is None
@@ -143,7 +143,7 @@ def test_other_options_than_the_checkpoints_are_refused_by_name(settings, tmp_pa
     assert run_here(config) is None
     (tmp_path / "out/judge.json").unlink()
     said = run_here(config, "--gradient_accumulation_steps", "4", "--swap_prob", "0.25")
-    assert "belongs to another run: global_batch was 8 and is 16, swap_prob was 0.5 and is 0.25; " in said
+    assert "belongs to another run: global_batch was 8, is 16, swap_prob was 0.5, is 0.25; " in said
     # a micro-batch of another size makes the same steps
     assert run_here(config, "--per_device_train_batch_size", "8", "--gradient_accumulation_steps", "1") is None
 

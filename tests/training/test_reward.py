@@ -207,9 +207,9 @@ def test_a_dialogue_is_trained_on_with_all_its_turns(chat_base, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"template": "yes-no"}, "template is 'yes-no', but a reward model has 'reward' alone"),
-        ({"reason_prob": 1.0}, "reason_prob is 1.0, but a reward model has 0.0 alone"),
-        ({"margin_weight": -1.0}, "margin_weight is -1.0; it is a margin, 0 or more"),
+        ({"template": "yes-no"}, "template is 'yes-no', but a reward model supports only 'reward'"),
+        ({"reason_prob": 1.0}, "reason_prob is 1.0, but a reward model supports only 0.0"),
+        ({"margin_weight": -1.0}, "margin_weight is -1.0; expected 0 or more"),
         ({"margin_weight": float("nan")}, "margin_weight is nan"),
     ],
 )
@@ -219,7 +219,7 @@ def test_options_of_other_recipes_are_refused(options, message):
 
 
 def test_a_quantised_base_is_refused(chat_base, rows, tmp_path):
-    with pytest.raises(ConfigError, match="a reward model is trained on an unquantised base"):
+    with pytest.raises(ConfigError, match="need an unquantized base"):
         prepare(chat_base, tmp_path, rows, recipe="reward", model={"load_in_4bit": True}, **SHAPE)
 
 

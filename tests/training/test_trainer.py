@@ -311,7 +311,7 @@ def test_a_row_that_breaks_the_loss_ends_the_training_at_its_step(tiny_model, ro
     step = place // 4
     assert step > 0
     poison(trainer.model, token)  # in memory: a base with NaN on disk is refused
-    with pytest.raises(TrainingError, match=rf"nan_step_{step}\.json: in step {step} .* the loss is nan"):
+    with pytest.raises(TrainingError, match=rf"nan_step_{step}\.json: the loss is nan in step {step}"):
         trainer.train()
     path, found = broken(folder)
     assert path.name == f"nan_step_{step}.json"
@@ -333,7 +333,7 @@ class BreakWeight(TrainerCallback):
 def test_weights_that_broke_do_not_take_a_checkpoints_place(tiny_model, rows, tmp_path):
     trainer = breaking(tiny_model, rows, tmp_path)
     trainer.add_callback(BreakWeight())
-    with pytest.raises(TrainingError, match=r"nan_step_2\.json: in step 2 .* weights are not finite"):
+    with pytest.raises(TrainingError, match=r"nan_step_2\.json: weights are not finite in step 2"):
         trainer.train()
     _, found = broken(tmp_path)
     assert found["what"] == "weights"

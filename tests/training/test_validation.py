@@ -266,22 +266,22 @@ def test_figures_worked_by_hand():
 @pytest.mark.parametrize(
     ("options", "args", "message"),
     [
-        ({"eval_pairs": -1}, {}, "eval_pairs is -1; it is a number of pairs"),
+        ({"eval_pairs": -1}, {}, "eval_pairs is -1; expected 0 or more"),
         ({"early_stopping_patience": 0}, {}, "early_stopping_patience is 0"),
         ({"early_stopping_patience": 1}, {}, "add metric_for_best_model: eval_agreement"),
-        ({}, {"metric_for_best_model": "eval_agreement"}, "there are none; give eval_data and an eval_strategy"),
+        ({}, {"metric_for_best_model": "eval_agreement"}, "needs evaluations; give eval_data and eval_strategy"),
         (
             {}, {"metric_for_best_model": "eval_bleu", "eval_strategy": "epoch"},
-            r"eval_bleu is not measured by these evaluations; available: eval_loss, .*eval_agreement_with_reference",
+            r"eval_bleu not found; available: eval_loss, .*eval_agreement_with_reference",
         ),
         (
             {"eval_pairs": 0}, {"metric_for_best_model": "eval_agreement", "eval_strategy": "epoch"},
-            "eval_agreement is not measured by these evaluations; available: eval_loss",
+            "eval_agreement not found; available: eval_loss",
         ),
         ({}, {"metric_for_best_model": "eval_failed", "eval_strategy": "epoch"}, "add greater_is_better: false"),
         (
             {}, {"metric_for_best_model": "loss", "load_best_model_at_end": True, "save_strategy": "no"},
-            "metric_for_best_model loss is measured by evaluations, and there are none",
+            "metric_for_best_model loss needs evaluations",
         ),
     ],
 )  # fmt: skip
@@ -295,7 +295,7 @@ def test_an_evaluation_that_cannot_be_is_refused_with_the_way_out(world, tmp_pat
 
 def test_pairs_without_the_labels_that_training_has_are_refused(tmp_path):
     plain = write(tmp_path / "plain.jsonl", range(3))
-    with pytest.raises(InputError, match=r"plain\.jsonl: no pair has a label made with a reference, .*eval_pairs: 0"):
+    with pytest.raises(InputError, match=r"plain\.jsonl: no pair has a label with a reference, .*eval_pairs: 0"):
         draw_pairs([plain], kinds=["with_reference"], count=3, seed=0)
 
 

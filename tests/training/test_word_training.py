@@ -171,18 +171,18 @@ def test_the_reading_names_the_template():
     assert (judge.template, judge.reading) == ("yes-no", "yes-no")
     assert PreferenceArguments(train_data=[], template="letters").reading == "letters"
     assert PreferenceArguments(train_data=[], reading="score-line").template == "judgelm-v1"
-    with pytest.raises(ConfigError, match="template letters is of reading letters, not yes-no"):
+    with pytest.raises(ConfigError, match="template letters has reading letters, not yes-no"):
         PreferenceArguments(train_data=[], template="letters", reading="yes-no")
 
 
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"reading": "letters", "pointwise_weight": 1.0}, "loss of reading letters has no such term"),
-        ({"reading": "yes-no", "consistency_weight": 1.0}, "loss of reading yes-no has no such term"),
-        ({"reading": "yes-no", "score_line_weight": 1.0}, "loss of reading yes-no has no such term"),
-        ({"reading": "yes-no", "both_orders": False}, "shows each answer by itself"),
-        ({"template": "letters-criterion"}, "which rows do not state; use letters"),
+        ({"reading": "letters", "pointwise_weight": 1.0}, "reading letters does not use it"),
+        ({"reading": "yes-no", "consistency_weight": 1.0}, "reading yes-no does not use it"),
+        ({"reading": "yes-no", "score_line_weight": 1.0}, "reading yes-no does not use it"),
+        ({"reading": "yes-no", "both_orders": False}, "shows one answer per prompt"),
+        ({"template": "letters-criterion"}, "which rows do not have; use letters"),
         ({"template": "reasoned-chat"}, "train/grpo.py"),
     ],
 )
@@ -193,7 +193,7 @@ def test_options_that_a_reading_lacks_are_refused(options, finding):
 
 @pytest.mark.parametrize("arguments", [JudgeArguments, DPOArguments, GRPOArguments])
 def test_other_recipes_name_the_one_that_trains_words(arguments):
-    with pytest.raises(ConfigError, match=r"template letters: .*use train/preference.py"):
+    with pytest.raises(ConfigError, match=r"template letters scores .*use train/preference.py"):
         check_template(arguments(train_data=["rows.jsonl"], template="letters"))
 
 

@@ -216,7 +216,7 @@ def test_a_preference_is_learned_as_its_scores_in_either_order(tokenizer, tmp_pa
 
 def test_a_file_without_a_usable_row_is_an_error(tokenizer, tmp_path):
     path = write_rows(tmp_path / "rows.jsonl", [{"question": "q", "answers": ["a", "b"]}])
-    with pytest.raises(InputError, match="no row can be trained on"):
+    with pytest.raises(InputError, match="no usable row"):
         list(builder(tokenizer).read([path]))
 
 

@@ -171,7 +171,7 @@ def test_what_does_not_join_is_counted(tokenizer, write, run):
 def test_replies_about_other_texts_are_refused(tokenizer, write, run, change):
     judged = run(write(PAIR | change, name="seen.jsonl"), {"*": "3 7\n"})
     path = write(PAIR | {"score": [8, 6]})
-    with pytest.raises(InputError, match="differs from what was judged under this id"):
+    with pytest.raises(InputError, match="differs from the judged text"):
         read(tokenizer, path, judged, judgments=(judged,))
 
 
@@ -185,17 +185,17 @@ def test_replies_about_other_texts_are_refused(tokenizer, write, run, change):
     ],
 )
 def test_where_nothing_is_left_a_sentence_says_why(tokenizer, write, row, options, reason):
-    with pytest.raises(InputError, match=rf"no two judgments to tune on \(1 {reason}\); give judgments"):
+    with pytest.raises(InputError, match=rf"no usable pair of judgments \(1 {reason}\)"):
         read(tokenizer, write(row), **options)
 
 
 @pytest.mark.parametrize(
     ("asked", "finding"),
     [
-        ({"template": "judgelm-v1"}, "the run has template 'judgelm-v1', the training"),
-        ({"scale": (1, 5)}, r"has scale \[1, 5\], the training has \(1, 10\)"),
-        ({"manifest": None}, r"cannot read judged\.run\.json beside it"),
-        ({"manifest": "{}"}, "not the manifest of a run of judgelm-batch"),
+        ({"template": "judgelm-v1"}, "the run has template 'judgelm-v1', but training"),
+        ({"scale": (1, 5)}, r"has scale \[1, 5\], but training has \(1, 10\)"),
+        ({"manifest": None}, r"cannot read judged\.run\.json"),
+        ({"manifest": "{}"}, "not a manifest of judgelm-batch"),
     ],
 )
 def test_judgments_asked_for_in_another_way_are_refused(tokenizer, write, run, tmp_path, asked, finding):
@@ -256,7 +256,7 @@ def test_ties_and_what_does_not_fit_are_left_out_and_counted(tokenizer, write):
 
 
 def test_a_file_of_ties_is_refused(tokenizer, write):
-    with pytest.raises(InputError, match=r"no row can be trained on \(1 a tie\)"):
+    with pytest.raises(InputError, match=r"no usable row \(1 a tie\)"):
         list(JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS).read([write(pair("a", "b", winner="tie"))]))
 
 
