@@ -124,7 +124,12 @@ def test_an_adapter_is_tuned_from_a_config_and_merged(tiny_judge, files, tmp_pat
     ("judge", "options", "error", "sentence"),
     [
         ({"train_data": []}, {}, ConfigError, "^train_data is empty"),
-        ({"template": "judgelm-v1"}, {}, CardError, "trained with template 'judgelm-compact' .*; set the card's values"),
+        (
+            {"template": "judgelm-v1"},
+            {},
+            CardError,
+            "trained with template 'judgelm-compact' .*; set the card's values",
+        ),
         ({"scale": [1, 5]}, {}, CardError, r"scale \[1, 10\], but .* scale \[1, 5\]"),
         ({"loss_on": "all"}, {}, ConfigError, "^loss_on"),
         ({"score_weight": 2.0}, {}, ConfigError, "^score_weight"),

@@ -178,7 +178,10 @@ def parsed(tmp_path, **options):
     ("options", "message"),
     [
         ({"template": "judgelm-compact"}, "begins with a score line"),
-        ({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1}, "4 replies to each of 1 prompts; .* double one"),
+        (
+            {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1},
+            "4 replies to each of 1 prompts; .* double one",
+        ),
         ({"max_completion_length": 256}, "the reply must leave room for the prompt"),
         ({"soft_length": 12}, "soft_length is 12; it must be less than"),
         ({"form_weight": -1}, "form_weight is -1"),

@@ -127,7 +127,9 @@ def test_a_run_that_lacks_only_its_judge_trains_no_step_more(settings, uninterru
 
 def test_a_finished_judge_is_trained_over_only_when_told_and_then_anew(settings, uninterrupted, tmp_path):
     config = configure(tmp_path, **settings, max_steps=1, output_dir=str(uninterrupted))
-    assert run_here(config).startswith(f"error: {uninterrupted}: contains a finished judge (judge.json); choose another")
+    assert run_here(config).startswith(
+        f"error: {uninterrupted}: contains a finished judge (judge.json); choose another"
+    )
     assert [one.name for one in checkpoints_in(uninterrupted)] == ["checkpoint-18", "checkpoint-15"]
     config = configure(tmp_path, **settings, max_steps=3)
     assert run_here(config) is None
