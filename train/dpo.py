@@ -4,7 +4,7 @@
     accelerate launch --config_file configs/accelerate/cpu.yaml train/dpo.py --config configs/train/demo_dpo.yaml
 
 The judge comes from `train/sft.py`. See `judgelm.training.rows.dpo` for rows with both judgments. Arguments are
-`judgelm.training.dpo.DPOArguments`, TRL's `DPOConfig` and `ModelConfig`; everything else is as in `train/sft.py`.
+`judgelm.training.dpo.DPOArguments`, TRL's `DPOConfig` and `ModelConfig`; see also `train/sft.py`.
 """
 
 from judgelm.cli.training import run_training

@@ -3,7 +3,7 @@
     accelerate launch --config_file configs/accelerate/zero3.yaml train/grpo.py --config configs/train/grpo_7b.yaml
 
 See `judgelm.training.grpo` for the reward. Rows are labelled pairs with `preference`, scores or a winner. Arguments are
-`judgelm.training.grpo.GRPOArguments`, TRL's `GRPOConfig` and `ModelConfig`; everything else is as in `train/sft.py`.
+`judgelm.training.grpo.GRPOArguments`, TRL's `GRPOConfig` and `ModelConfig`; see also `train/sft.py`.
 """
 
 from judgelm.cli.training import run_training

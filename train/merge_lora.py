@@ -3,10 +3,8 @@
     python train/merge_lora.py runs/judge-lora -o runs/judge
     python train/merge_lora.py runs/judge-lora -o runs/judge --base lmsys/vicuna-7b-v1.3 --dtype float32
 
-The base is the one in the adapter, or `--base`. It is loaded on the CPU, unquantized, in `--dtype`, even if the adapter
-was trained on a 4-bit base; such a merged judge differs slightly from the trained one. If the adapter has its own
-embeddings, the base is resized to their vocabulary. The output folder has the weights, the tokenizer, `judge.json` and
-`README.md`.
+The base is loaded on the CPU, unquantized, in `--dtype`. If the adapter was trained on a 4-bit base, the merged judge
+differs slightly from the trained one.
 """
 
 import argparse

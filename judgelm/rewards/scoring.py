@@ -59,16 +59,15 @@ class MethodOptions:
 class AnswerRewards:
     """Rewards answers with a judge.
 
-    P(better) is the judge's probability, averaged over both orders. Without probabilities it is the verdict: 1, 0.5 for
-    a tie, or 0. Judges scored by a verdict word use their reading; `letters` always uses both orders. For them, `score`
-    is P(yes) or the expected grade.
+    P(better) is the judge's probability, averaged over both orders, or without probabilities its verdict: 1, 0.5 for a
+    tie, or 0.
 
     Args:
         judge: loaded, in this process or with `engine="openai"` on a server. It stays open.
-        method: `reference`: P(the answer is better than the reference answer). `group`: mean P(better) over the other
-            answers to the same question; identical answers count 0.5. `score`: expected score, scaled from the judge's
-            scale to 0 to 1; a reward model's raw number. `checklist`: weighted share of met criteria, at least 0
-            (Rubrics as Rewards, Gunjal et al. 2025).
+        method: `reference`: P(better than the reference answer). `group`: mean P(better) over the other answers to the
+            same question; identical ones count 0.5. `score`: expected score, P(yes) or grade, scaled to 0 to 1; a
+            reward model's raw number. `checklist`: weighted share of met criteria, at least 0 (Rubrics as Rewards,
+            Gunjal et al. 2025).
         options: see `MethodOptions`.
 
     Raises:
@@ -82,10 +81,7 @@ class AnswerRewards:
         self._options = options or MethodOptions()
         self._scale = None if judge.template.reading == "reward" else judge.format.scale
         if method == "score" and judge.template.reading == "letters":
-            raise ConfigError(
-                "method score: reading letters does not score single answers; use method reference or group, or a "
-                "judge with reading yes-no or grade"
-            )
+            raise ConfigError("method score: reading letters does not score single answers; use reference or group")
         self.queue = JudgeQueue(self._mode(judge), judge.engine, cache_size=self._options.cache_size)
 
     def _mode(self, judge: Judge) -> BatchMode:
@@ -94,11 +90,7 @@ class AnswerRewards:
         return score_mode(judge) if self.method == "score" else pair_mode(judge, both_orders=self._options.both_orders)
 
     def __call__(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
-        """Reward answers, in order; groups must be complete.
-
-        Raises:
-            EngineError: the engine failed.
-        """
+        """Reward answers, in order; groups must be complete."""
         if self.method in ALONE:
             known = {index: self.sample(answer) for index, answer in enumerate(answers)}
             samples = {index: sample for index, sample in known.items() if sample is not None}
@@ -107,13 +99,7 @@ class AnswerRewards:
         return self._group_means(answers)
 
     def sample(self, answer: RewardedAnswer) -> Sample | None:
-        """Return the sample to judge for one answer with a method in `ALONE`.
-
-        None if the answer has no reference or criteria and the method needs them.
-
-        Raises:
-            ConfigError: its criteria are invalid.
-        """
+        """Return the sample to judge with a method in `ALONE`; None without a needed reference or criteria."""
         if self.method == "checklist":
             own = {} if answer.criteria is None else {CRITERIA_FIELD: parse_criteria(answer.criteria)}
             if not own and not self._options.criteria:
@@ -164,12 +150,7 @@ class AnswerRewards:
 class JudgeQueue:
     """Runs one mode on one engine in its own thread, so that callers in several threads share batches.
 
-    Judgments are cached by question, answers, reference and criteria; failed ones are not.
-
-    Args:
-        mode: judging mode.
-        engine: stays open when the queue is closed.
-        cache_size: maximum number of cached judgments; the least recently used are evicted.
+    Judgments are cached (LRU) by question, answers, reference and criteria; failed ones are not. The engine stays open.
     """
 
     def __init__(self, mode: BatchMode, engine: Engine, *, cache_size: int = DEFAULT_CACHE) -> None:
@@ -207,11 +188,7 @@ class JudgeQueue:
             return self._pending[key]
 
     def judge(self, samples: Sequence[Sample]) -> list[Judgment]:
-        """Judge samples and return their judgments in order.
-
-        Raises:
-            EngineError: the engine failed.
-        """
+        """Judge samples and return their judgments in order."""
         futures = [self.submit(sample) for sample in samples]
         return [future.result() for future in futures]
 
@@ -290,11 +267,7 @@ def pair_mode(judge: Judge, *, both_orders: bool) -> BatchMode:
 
 
 def score_mode(judge: Judge) -> BatchMode:
-    """Return the judge's mode for scoring one answer, with the distribution if supported.
-
-    Raises:
-        ConfigError: the judge only compares pairs.
-    """
+    """Return the judge's mode for scoring one answer, with the distribution if supported."""
     try:
         return judge.mode("single", distribution=True)
     except ConfigError:

@@ -31,8 +31,7 @@ class JudgeReward:
         method: see `AnswerRewards`.
         question: column with the question; without it, the prompt or its user message is the question.
         reference: column with the reference answer; required for `reference`.
-        criteria: column with each row's criteria, texts or objects with `text` and `weight`; required for `checklist`
-            without criteria in `options`.
+        criteria: column with each row's criteria, texts or objects with `text` and `weight`; for `checklist`.
         options: see `MethodOptions`.
 
     Raises:
@@ -62,12 +61,7 @@ class JudgeReward:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """Reward completions; TRL passes the data's columns by name.
-
-        Raises:
-            InputError: the method needs a reference or criteria, but the data have no such column.
-            EngineError: the engine failed.
-        """
+        """Reward completions; TRL passes the data's columns by name."""
         question, reference, criteria = self._columns
         if self._rewards.method == "reference" and reference not in columns:
             raise InputError(f'the data have no column "{reference}" with reference answers; set reference=')
@@ -90,7 +84,6 @@ class JudgeReward:
         self._rewards.close()
 
     def _in_groups(self, own: list[RewardedAnswer]) -> list[float | None]:
-        """Rewards of this process's answers, compared with those of other processes."""
         state = PartialState()
         counts = gather_object([len(own)])
         answers = [RewardedAnswer(*answer) for answer in gather_object(own)]

@@ -49,11 +49,6 @@ async def compute_score(
 
     Returns:
         `score` in [0, 1], and `judged`, 0 without a verdict.
-
-    Raises:
-        ConfigError: the method needs complete groups.
-        InputError: the row has no question, or no reference or criteria although they are needed.
-        EngineError: no verdict and no `failure_score`, or the engine failed.
     """
     text = (extra_info or {}).get(question)
     if not isinstance(text, str):
@@ -74,18 +69,14 @@ async def compute_score(
     if failure_score is None:
         failure = judgment.failure
         cause = f"{failure.code}: {failure.why or failure.text}" if failure else "no winner"
-        raise EngineError(
-            f"the judge gave no verdict on a response ({cause}), but verl needs a score; set failure_score"
-        )
+        raise EngineError(f"no verdict on a response ({cause}), but verl needs a score; set failure_score")
     return {"score": failure_score, "judged": 0.0}
 
 
 @cache
 def _rewards(model: str | None, engine: str, method: Method, options: str) -> AnswerRewards:
     if method not in ALONE:
-        raise ConfigError(
-            f"method {method} compares the answers of a group, which verl does not provide; use reference"
-        )
+        raise ConfigError(f"method {method} needs groups of answers, which verl does not provide; use reference")
     return AnswerRewards(Judge(model, engine=engine, **json.loads(options)), method)
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from transformers.utils import is_liger_kernel_available  # type: ignore[attr-defined]  # re-exported implicitly
 
-from judgelm.errors import ConfigError, MissingExtraError
+from judgelm.errors import ConfigError, MissingExtraError, not_found
 from judgelm.prompts.catalog import get_template
 from judgelm.training.rows.builder import RowOptions
 
@@ -26,73 +26,60 @@ class JudgeArguments:
     trains_words: ClassVar[bool] = False
 
     train_data: list[str] = argument(
-        "Files of labelled answers: JudgeLM rows, or plain rows with scores for two or more answers, or for one answer "
-        "with a reference. The number of answers decides what a row teaches."
+        "Labelled files: rows with scores for two or more answers, or for one answer with a reference."
     )
     eval_data: list[str] = argument(
-        "Files for the evaluations, in the same format. An evaluation computes the loss and judges the pairs. "
-        "Without eval_strategy there is one evaluation, at the end.",
+        "Labelled files for evaluations: loss and judged pairs. Default eval_strategy: once, at the end.",
         default_factory=list,
     )
     eval_pairs: int = argument(
-        "Pairs of eval_data, sampled with the seed, to judge in both orders at every evaluation (eval_agreement, "
-        "eval_agreement_by_mean, eval_consistency, eval_delta_bias, eval_failed). 0: eval loss only.",
+        "Pairs of eval_data, sampled with the seed, to judge in both orders at every evaluation. 0: loss only.",
         default=200,
     )
     early_stopping_patience: int | None = argument(
-        "Stop after this many evaluations without improvement of metric_for_best_model.", default=None
+        "Evaluations without improvement of metric_for_best_model before training stops.", default=None
     )
     adapter: str | None = argument(
-        "Folder of a LoRA judge to train further; needs its original base and use_peft: true. The lora_ options are "
-        "ignored; the adapter keeps its rank and layers.",
-        default=None,
+        "LoRA judge to train further; needs its base and use_peft: true. It keeps its rank and layers.", default=None
     )
     template: str = argument("Prompt template; saved in the judge's card.", default="judgelm-v1")
     scale: list[float] = argument("Lowest and highest score.", default_factory=lambda: [1, 10])
     swap_prob: float = argument(
-        "Probability of swapping a pair's answers, scores and the answer names in its reason, drawn in every epoch. "
-        "Pairs with an ambiguous reason are not swapped. (JudgeLM, section 5.1)",
+        "Probability of swapping a pair's answers, scores and answer names in the reason, drawn in every epoch. Pairs "
+        "with an ambiguous reason are not swapped. (JudgeLM, section 5.1)",
         default=0.5,
     )
     reference_drop_prob: float = argument(
-        "Probability of dropping the reference from a row, in prompt and target. Single answers keep theirs. "
-        "(JudgeLM, section 5.3; the original script uses 0.5.)",
-        default=0.5,
+        "Probability of dropping the reference of rows with several answers. (JudgeLM, section 5.3)", default=0.5
     )
     reason_prob: float = argument(
-        "Share of rows whose target includes the reason and EOS after the score line.", default=1.0
+        "Share of rows whose target has the reason and EOS after the score line.", default=1.0
     )
     loss_on: str = argument(
-        "completion: compute the loss on the reply only; all: on prompt and reply, to pre-train a base.",
-        default="completion",
+        "completion: loss on the reply; all: also on the prompt (pre-training).", default="completion"
     )
-    score_weight: float = argument(
-        "Loss weight of the score line's tokens; tokens of the reason have weight 1.", default=1.0
-    )
+    score_weight: float = argument("Loss weight of the score line's tokens; the reason's have 1.", default=1.0)
     loss_average: str = argument(
-        "token: average the loss over all tokens of a step, so long reasons weigh more. row: average over the tokens "
-        "of each row, then over rows, as in JudgeLM's script.",
+        "token: mean over all tokens of a step. row: mean over a row's tokens, then over rows, as in JudgeLM's script.",
         default="token",
     )
     overwrite_output_dir: bool = argument(
-        "Remove the checkpoints and the finished judge in output_dir, and start from the beginning. By default a run "
-        "resumes from its last complete checkpoint and does not overwrite a finished judge.",
+        "Remove the checkpoints and the judge in output_dir. By default a run resumes from its last checkpoint and "
+        "does not overwrite a judge.",
         default=False,
     )
     save_dtype: str = argument(
-        "Dtype of the finished judge's weights: auto (bfloat16 if training computed in it, otherwise as trained), "
-        "bfloat16, float16 or float32. Checkpoints and adapters keep the dtype of training.",
+        "Dtype of a full judge: auto (bfloat16 with bf16, otherwise as trained), bfloat16, float16 or float32.",
         default="auto",
     )
     global_batch: int | None = argument(
-        "Rows of one optimizer step over all processes: per_device_train_batch_size x gradient_accumulation_steps x "
-        "processes. Leave out gradient_accumulation_steps to compute it, so that a config works on any number of GPUs.",
+        "Rows of one optimizer step over all processes. Without gradient_accumulation_steps, that is computed from it.",
         default=None,
     )
 
 
 def accumulation_steps(global_batch: int | None, *, per_device: int, accumulation: int, processes: int) -> int:
-    """Return the gradient accumulation steps; compute them from `global_batch` when `accumulation` is 1."""
+    """Return the gradient accumulation steps, computed from `global_batch` if `accumulation` is 1."""
     one_pass = per_device * processes
     if global_batch is None or global_batch == one_pass * accumulation:
         return accumulation
@@ -109,12 +96,12 @@ def accumulation_steps(global_batch: int | None, *, per_device: int, accumulatio
 
 
 def processes(args: Any) -> int:
-    """Return the number of devices that get different rows. With torch's DataParallel one process drives several."""
+    """Return the number of devices that get different rows; with DataParallel one process drives several."""
     return int(args.world_size) * max(1, int(args.n_gpu))
 
 
 def rows_per_step(args: Any) -> int:
-    """Return the rows of one optimizer step over all processes. GRPO samples several replies per row."""
+    """Return the rows of one optimizer step; GRPO samples several replies per row."""
     sequences = int(args.per_device_train_batch_size * args.gradient_accumulation_steps) * processes(args)
     return sequences // getattr(args, "num_generations", 1)
 
@@ -141,16 +128,13 @@ UNSUPPORTED_ARGUMENTS = {
 
 
 def check_arguments(judge: JudgeArguments, args: Any) -> None:
-    """Check that the arguments fit together before anything is loaded.
-
-    Sets `args.gradient_accumulation_steps` from `global_batch`.
-    """
+    """Check that the arguments fit together, and set `args.gradient_accumulation_steps` from `global_batch`."""
     check_parallelism(args)
     check_template(judge)
     if not judge.train_data:
         raise ConfigError("train_data is empty; give a file of labelled rows")
     if judge.loss_on not in ("completion", "all"):
-        raise ConfigError(f"loss_on {judge.loss_on!r} not found; available: completion, all")
+        raise not_found("loss_on", judge.loss_on, ("completion", "all"))
     if len(judge.scale) != 2 or not all(map(math.isfinite, judge.scale)) or judge.scale[0] >= judge.scale[1]:
         raise ConfigError(f"scale is {judge.scale}; expected the lowest and the highest score, such as [1, 10]")
     for name, reason in UNSUPPORTED_ARGUMENTS.items():
@@ -159,10 +143,7 @@ def check_arguments(judge: JudgeArguments, args: Any) -> None:
     if args.max_length is None:
         raise ConfigError("max_length is missing; set the judge's window in tokens (JudgeLM: 2048)")
     if args.train_sampling_strategy not in ("random", "group_by_length"):
-        raise ConfigError(
-            f"train_sampling_strategy {args.train_sampling_strategy!r} not supported; available: random, "
-            "group_by_length"
-        )
+        raise not_found("train_sampling_strategy", args.train_sampling_strategy, ("random", "group_by_length"))
     save_dtype_of(judge.save_dtype, args)
     args.gradient_accumulation_steps = accumulation_steps(
         judge.global_batch,
@@ -172,9 +153,7 @@ def check_arguments(judge: JudgeArguments, args: Any) -> None:
     )
     _check_loss(judge, args)
     if args.use_liger_kernel and not is_liger_kernel_available():
-        raise MissingExtraError(
-            "use_liger_kernel needs liger-kernel and a GPU; run pip install liger-kernel, or set it to false"
-        )
+        raise MissingExtraError("use_liger_kernel needs a GPU and liger-kernel; run pip install liger-kernel")
 
 
 _SPLITS = {"tp_size": "tensor", "cp_size": "context", "sp_size": "sequence"}
@@ -197,27 +176,21 @@ def check_parallelism(args: Any) -> None:
         found[f"model_init_kwargs: {name}"] = load.get(name)
     for name, value in found.items():
         if value and str(value) != "1":
-            raise ConfigError(
-                f"{name} is {value}, but each process must train on whole rows; leave it out and shard the weights "
-                "with zero3 or fsdp2 (configs/accelerate)"
-            )
+            raise ConfigError(f"{name} is {value}, but each process must train on whole rows; use zero3 or fsdp2")
 
 
 def check_template(judge: JudgeArguments) -> None:
     """Check that this recipe can train the template's reading."""
     template = get_template(judge.template)
     if template.reads_words and not judge.trains_words:
-        raise ConfigError(
-            f"template {template.id} scores verdict words (reading {template.reading}), which this recipe cannot "
-            "train; use train/preference.py, or another template"
-        )
+        raise ConfigError(f"template {template.id} scores verdict words; use train/preference.py, or another template")
 
 
 def _check_loss(judge: JudgeArguments, args: Any) -> None:
     if not 0 < judge.score_weight < float("inf"):
         raise ConfigError(f"score_weight is {judge.score_weight}; expected a number above 0")
     if judge.loss_average not in ("token", "row"):
-        raise ConfigError(f"loss_average {judge.loss_average!r} not found; available: token, row")
+        raise not_found("loss_average", judge.loss_average, ("token", "row"))
     plain = getattr(args, "loss_type", "nll") == "nll" and not args.label_smoothing_factor
     reading = get_template(judge.template).reading
     for name, fits, needed in (
@@ -251,23 +224,19 @@ SAVE_DTYPES = ("auto", "bfloat16", "float16", "float32")
 def save_dtype_of(requested: str, args: Any) -> torch.dtype | None:
     """Return the dtype of the saved judge's weights; None keeps the dtype of training."""
     if requested not in SAVE_DTYPES:
-        raise ConfigError(f"save_dtype {requested!r} not found; available: {', '.join(SAVE_DTYPES)}")
+        raise not_found("save_dtype", requested, SAVE_DTYPES)
     if requested == "auto":
         return torch.bfloat16 if args.bf16 else None
     if requested == "float32" and args.deepspeed_plugin is not None and (args.bf16 or args.fp16):
         raise ConfigError(
-            "save_dtype is float32, but DeepSpeed gathers 16-bit weights; leave it out, and convert a checkpoint with "
-            "DeepSpeed's zero_to_fp32.py"
+            "save_dtype is float32, but DeepSpeed gathers 16-bit weights; use its zero_to_fp32.py instead"
         )
     dtype: torch.dtype = getattr(torch, requested)
     return dtype
 
 
 def optimizer_states(optim: str) -> tuple[int, int | None]:
-    """Return how many values an optimizer keeps per parameter, and the bytes of each.
-
-    Bytes are None if the values have the weight's dtype. Unknown optimizers count as variants of Adam.
-    """
+    """Return how many values an optimizer keeps per parameter, and the bytes of each (None: the weight's dtype)."""
     numbers = {"adafactor": 0, "lomo": 0, "sgd": 0, "lion": 1, "rmsprop": 1, "adagrad": 1, "ademamix": 3}
     states = next((states for name, states in numbers.items() if name in optim), 2)
     return states, 1 if "8bit" in optim else 4 if "paged" in optim or "32bit" in optim else None

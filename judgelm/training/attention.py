@@ -1,8 +1,4 @@
-"""Choice of the attention implementation for training.
-
-Kernels from the hub (`attn_implementation: kernels-community/flash-attn2`) are downloaded code, so they run only if the
-config names them.
-"""
+"""Choice of the attention for training. Kernels from the hub are downloaded code: they run only if configured."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -33,12 +29,7 @@ _BUILT_FOR_LATER = (4, 2)
 
 
 class Attention(NamedTuple):
-    """The chosen attention.
-
-    Attributes:
-        implementation: value for `attn_implementation`; None is transformers' default, torch's sdpa.
-        note: one sentence for the user.
-    """
+    """The chosen attention, with a note for the user; None is transformers' default, torch's sdpa."""
 
     implementation: str | None
     note: str
@@ -86,20 +77,14 @@ def named_attention(requested: str, installed: Collection[int], *, kernels: bool
     elif version.isdecimal() and int(version) not in installed:
         if not kernels:
             raise ConfigError(
-                f"attn_implementation is {requested}, but its package is not installed or no GPU supports it; "
-                "leave it out, or install flash-attn"
+                f"attn_implementation {requested} is not available here; install flash-attn, or leave it out"
             )
         note = "; its package is not installed, so transformers loads the kernel from the hub"
     return Attention(requested, f"{requested}, as requested{note}")
 
 
 def supports_flash_attention(name: str, **options: Any) -> bool:
-    """Return whether a model can be loaded with FlashAttention; False for models with custom code.
-
-    Args:
-        name: folder or hub ID.
-        options: for its configuration (revision).
-    """
+    """Return whether a model can be loaded with FlashAttention; False for models with custom code."""
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, **options)
     except (OSError, ValueError):  # custom code, or no config, which loading the model reports

@@ -1,7 +1,6 @@
-"""Complete checkpoints, marked by a file that is written last.
+"""Complete checkpoints, marked by `judgelm_state.json`, which is written last.
 
-A killed process can leave truncated or missing files. A checkpoint counts only if it has `judgelm_state.json`, written
-last, and all files listed there have the listed size. Before a run resumes, their sha256 are checked as well.
+It lists the sizes of all files, which are always checked, and their hashes, which are checked before a run resumes.
 """
 
 import hashlib
@@ -40,15 +39,7 @@ _NAME = re.compile(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointState:
-    """Content of the marker file.
-
-    Attributes:
-        settings: see `judgelm.training.resume.run_settings`.
-        versions: packages that wrote the checkpoint.
-        resumable: whether it has optimizer states; `save_only_model` leaves them out.
-        files: bytes by path.
-        sha256: hex digest by path.
-    """
+    """Content of the marker file: `files` has bytes by path; `resumable` is false for `save_only_model`."""
 
     settings: Mapping[str, Any]
     versions: Mapping[str, str]

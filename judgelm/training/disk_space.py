@@ -28,14 +28,7 @@ _DISK_FULL_MESSAGE = re.compile(r"os error (28|27|122)\b|No space left|PytorchSt
 
 
 def check_disk_space(trainer: Any, limit: int | None) -> None:
-    """Refuse to train if the output folder's disk is too small.
-
-    Existing checkpoints reduce the required space.
-
-    Args:
-        trainer: not yet trained.
-        limit: `save_total_limit`.
-    """
+    """Refuse to train if the output folder's disk is too small; `limit` is `save_total_limit`."""
     folder, count = Path(str(trainer.args.output_dir)).absolute(), max_checkpoints(trainer, limit)
     weights, states = checkpoint_bytes(trainer)
 
@@ -46,9 +39,8 @@ def check_disk_space(trainer: Any, limit: int | None) -> None:
         if missing > free:
             raise ConfigError(
                 f"{trainer.args.output_dir}: training needs {_size(missing)} of disk ({count} checkpoints of "
-                f"{_size(weights + states)} and the judge), but {_size(free)} are free; set a smaller "
-                f"save_total_limit, save_only_model: true ({_size(weights)} each, not resumable), or an output_dir on "
-                "a larger disk"
+                f"{_size(weights + states)} and the judge), but {_size(free)} are free; use a larger disk, a smaller "
+                f"save_total_limit, or save_only_model: true ({_size(weights)} each, not resumable)"
             )
 
     broadcast_from_rank0(check)

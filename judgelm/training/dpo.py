@@ -1,7 +1,4 @@
-"""Direct preference optimization (DPO): the trainer of `train/dpo.py`.
-
-DPO raises the log-probability of the chosen judgment over the rejected one, relative to the fine-tuned judge. The loss
-is TRL's.
+"""Direct preference optimization (DPO) of judgments: the trainer of `train/dpo.py`.
 
 Source: Rafailov et al. 2023, Direct Preference Optimization (arXiv 2305.18290).
 """
@@ -27,20 +24,14 @@ from judgelm.training.trainer import JudgeMixin, skip_unlabelled_logits
 
 @dataclass(kw_only=True)
 class DPOArguments(JudgeArguments):
-    """Arguments of `train/dpo.py`: those of `train/sft.py` and the judge's mistakes.
-
-    `train_data` and `eval_data` contain the labelled pairs of `judgments`, or rows with `chosen` and `rejected`
-    judgments, see `judgelm.training.rows.dpo`.
-    """
+    """Arguments of `train/dpo.py`; see `judgelm.training.rows.dpo` for the files."""
 
     judgments: list[str] = argument(
-        "Judgments of those pairs, written by judgelm-batch (with their .run.json). If the judge was wrong, the "
-        "label's judgment is chosen and the judge's reply rejected.",
+        "Runs of judgelm-batch on those pairs. Where the judge was wrong, the label is chosen and its reply rejected.",
         default_factory=list,
     )
     min_distance: float | None = argument(
-        "Reject a reply if one of its scores differs from the label's by at least this much. By default a reply is "
-        "rejected if its winner differs.",
+        "Reject a reply if a score differs by at least this much from the label's. Default: if its winner differs.",
         default=None,
     )
 
@@ -64,17 +55,15 @@ def check_dpo_arguments(judge: DPOArguments, dpo: DPOConfig) -> None:
     if judge.adapter is not None:
         raise ConfigError("adapter is set, but DPO tunes a whole judge; merge the adapter first: train/merge_lora.py")
     if dpo.padding_free:
-        raise ConfigError(
-            "padding_free is true, but TRL 1.16 supports only padded rows for DPO; leave padding_free out"
-        )
+        raise ConfigError("padding_free is true, but TRL 1.16 supports only padded rows for DPO; leave it out")
     if not dpo.beta > 0:
         raise ConfigError(f"beta is {dpo.beta}; expected a number above 0")
 
 
 def load_reference_model(base: ModelConfig, args: DPOConfig, attention: Attention) -> Any:
-    """Load the frozen copy of the judge; return None if TRL 1.16 does not need one.
+    """Load the frozen copy of the judge.
 
-    It needs none with an adapter, which can be disabled, or with precomputed log-probabilities, except under FSDP.
+    TRL 1.16 needs none (None) with an adapter, or with precomputed log-probabilities except under FSDP.
     """
     sharded = args.distributed_state.distributed_type == DistributedType.FSDP
     if base.use_peft or (args.precompute_ref_log_probs and not sharded):
@@ -83,7 +72,7 @@ def load_reference_model(base: ModelConfig, args: DPOConfig, attention: Attentio
 
 
 def dpo_facts(run: TrainingRun) -> dict[str, Any]:
-    """Return the facts of the training for the judge's card."""
+    """Return DPO's facts for the card."""
     judge, dpo = run.judge, run.args
     return {
         "method": "dpo",
@@ -110,10 +99,7 @@ def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
             f"template is {judge.template!r} and scale {judge.scale}; set the card's values"
         )
     if card.template_sha != get_template(judge.template).sha:
-        raise CardError(
-            f"{name}: template {card.template!r} has changed since this judge was trained; install the judgelm version "
-            "it was trained with, or train it again"
-        )
+        raise CardError(f"{name}: template {card.template!r} has changed since this judge was trained; train it again")
     return card
 
 

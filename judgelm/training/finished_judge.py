@@ -28,10 +28,9 @@ def save_judge(
     facts: Mapping[str, Any] | None = None,
     tuned_from: Card | None = None,
 ) -> None:
-    """Write the model, tokenizer, `judge.json`, `README.md` and question hashes to the output folder.
+    """Write the judge to the output folder; call it on every process, because sharded weights are gathered.
 
-    Call it on every process, because sharded weights are gathered. `facts` are added to the card; `tuned_from` is the
-    card of a judge that was trained further, unless `judge.adapter` names it.
+    `facts` are added to the card; `tuned_from` is the card of a judge that was trained further.
     """
     folder, rows = str(trainer.args.output_dir), trainer.rows
     metrics = {"metrics": trainer.validation.card_facts(trainer)} if trainer.validation is not None else {}
@@ -72,7 +71,7 @@ def save_judge(
 
 
 def _name_gguf_base(folder: Path, record: GgufRecord) -> GgufBase:
-    """Name an adapter's base by its GGUF file: the path of its checkpoint is local to this machine."""
+    """Name an adapter's base by its GGUF file instead of a local path."""
     path = folder / "adapter_config.json"
     config = json.loads(path.read_text(encoding="utf-8")) | {"base_model_name_or_path": record.file}
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -124,7 +123,6 @@ def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, 
 
 
 def _optimisation(args: transformers.TrainingArguments) -> dict[str, Any]:
-    """Hyperparameters of the paper's Table 7 without a separate entry in the card."""
     return {
         "optimizer": getattr(args.optim, "value", args.optim),
         "betas": [args.adam_beta1, args.adam_beta2],

@@ -1,14 +1,12 @@
 """Reinforcement learning of judges that reason first: the trainer of `train/grpo.py`.
 
-Each pair is shown in both orders, with several sampled replies per prompt. Loss, generation and vLLM are TRL's. The
-reward is
+Each pair is shown in both orders, with several sampled replies per prompt. The reward is
 
     right * (share of right verdicts in the other order) + form_weight * form + length_weight * length
 
 `right` is 1 for a well-formed reply with the right verdict, otherwise 0. `form` is 0 for a well-formed reply, otherwise
--1. `length` falls from 0 at `soft` tokens to -1 at the limit. The second factor is the mean of J1's reward for a pair
-of replies (1 if both are right). Without scaling by the group's deviation, the policy gradient is that of P(right in
-both orders).
+-1. `length` falls from 0 at `soft` tokens to -1 at the limit. The first term is the mean over pairs of replies of J1's
+reward (1 if both are right).
 
 Sources: Shao et al. 2024, DeepSeekMath (arXiv 2402.03300), GRPO; J1 (Whitehouse et al. 2025), consistency reward;
 RM-R1; DAPO (Yu et al. 2025), linear length penalty.
@@ -52,7 +50,7 @@ class Attempt(NamedTuple):
 def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Unparsed:
     """Return the better answer's position as shown, or why the reply is not well-formed.
 
-    `ended` is false for a reply cut off by the token limit; `min_letters` of reasoning include thinking.
+    `ended` is false at the token limit; thinking counts as reasoning.
     """
     if not ended:
         return Unparsed("truncated", text, "no end within the token limit")
@@ -69,10 +67,7 @@ def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Un
 
 
 def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
-    """Reward all processes' attempts by the verdicts in both orders.
-
-    A wrong attempt gets 0, a right one the share of right attempts in the pair's other order, and None without any.
-    """
+    """Return 0 for a wrong attempt, otherwise the share of right ones in the pair's other order (None without any)."""
     groups: dict[tuple[int, int], list[bool]] = defaultdict(list)
     for attempt in attempts:
         groups[attempt.pair, attempt.order].append(attempt.right)
@@ -94,20 +89,14 @@ _SOFT_SHARE = 0.75
 
 @dataclass(kw_only=True)
 class GRPOArguments(JudgeArguments):
-    """Arguments of `train/grpo.py`: data, template and reward weights.
+    """Arguments of `train/grpo.py`; the data are pairs with a `preference`, scores or a winner, without ties."""
 
-    `train_data` and `eval_data` contain pairs with a `preference`, scores or a winner; ties are left out.
-    """
-
-    template: str = argument(
-        "Prompt template that reasons first: reasoned-chat or reasoned-compact.", default="reasoned-chat"
-    )
+    template: str = argument("Prompt template: reasoned-chat or reasoned-compact.", default="reasoned-chat")
     swap_prob: float = argument("No effect: each pair is shown in both orders.", default=0.0)
     form_weight: float = argument("Penalty for a reply without an end, a verdict or reasons.", default=0.2)
     length_weight: float = argument("Penalty for a reply as long as max_completion_length.", default=0.1)
     soft_length: int | None = argument(
-        "Maximum tokens of a reply without a length penalty. Default: 3/4 of max_completion_length.",
-        default=None,
+        "Reply tokens without a length penalty. Default: 3/4 of max_completion_length.", default=None
     )
     least_letters: int = argument("Minimum letters of reasoning before the verdict.", default=20)
 
@@ -194,8 +183,7 @@ def paired_prompts(rows: EpochRows, args: Any) -> EpochRows:
     paired = in_both_orders(rows, step=step)
     if not len(paired.dataset):
         raise ConfigError(
-            f"{len(rows.dataset)} training pairs, but a generation batch needs {step // 2}; give more pairs, or lower "
-            "gradient_accumulation_steps or per_device_train_batch_size"
+            f"{len(rows.dataset)} training pairs, but a generation batch needs {step // 2}; give more pairs"
         )
     return paired
 
@@ -225,9 +213,7 @@ def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
             raise ConfigError(f"{name} is {getattr(judge, name)}; expected 0 or more")
     limit = args.max_completion_length
     if not limit or args.max_length is None or limit >= args.max_length:
-        raise ConfigError(
-            f"max_completion_length is {limit}, max_length {args.max_length}; the reply must leave room for the prompt"
-        )
+        raise ConfigError(f"max_completion_length is {limit}; it must be less than max_length ({args.max_length})")
     if not 0 <= judge.soft(limit) < limit:
         raise ConfigError(f"soft_length is {judge.soft(limit)}; it must be less than max_completion_length ({limit})")
     _check_batch(args)
@@ -246,7 +232,7 @@ def _check_batch(args: Any) -> None:
 
 
 def grpo_facts(run: TrainingRun) -> dict[str, Any]:
-    """Return the facts of the training for the judge's card."""
+    """Return GRPO's facts for the card."""
     judge, args = run.judge, run.args
     names = ("num_generations", "max_completion_length", "temperature", "beta", "scale_rewards", "loss_type")
     return {
@@ -262,14 +248,10 @@ def grpo_facts(run: TrainingRun) -> dict[str, Any]:
 
 
 def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
-    """Return the rows as single prompts; both orders of a pair are adjacent.
+    """Return the pairs of `JudgingPromptBuilder` as single prompts; both orders of a pair are adjacent.
 
-    Args:
-        rows: of `JudgingPromptBuilder`; their dataset stays on disk.
-        step: prompts per optimizer step; an incomplete last step is left out.
-
-    Returns:
-        Rows with columns `sample_id`, `prompt`, `pair`, `order` and `best`, the better answer's position as shown.
+    `step` is the prompts per optimizer step; an incomplete last step is left out. `best` is the better answer's
+    position as shown.
     """
     pairs = rows.dataset
     count = len(pairs) * 2 // step * step
@@ -296,13 +278,11 @@ class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # unty
     use_vllm: bool | None = argument(  # type: ignore[assignment]  # None until it is chosen
         "Generate with vLLM. Default: on a GPU if a vLLM version that TRL supports is installed.", default=None
     )
-    scale_rewards: str = argument(
-        "batch or none. group would scale each order separately and lose the other order's share.", default="batch"
-    )
+    scale_rewards: str = argument("batch or none; group would scale each order separately.", default="batch")
     shuffle_dataset: bool | None = argument("Pairs are already shuffled with the seed.", default=False)
 
     def __post_init__(self) -> None:
-        """Choose the generator. Evaluations sample no replies, so any valid batch size works."""
+        """Choose the generator; evaluations sample no replies, so any valid batch size works."""
         self.per_device_eval_batch_size = self.num_generations or self.per_device_eval_batch_size
         super().__post_init__()
         if self.use_vllm is None:
@@ -316,10 +296,7 @@ def installed_vllm() -> str | None:
 
 
 def vllm_fault(installed: str | None) -> str | None:
-    """Return why TRL cannot generate with this vLLM version and how to fix it; None if it can.
-
-    TRL 1.16 only warns about versions outside the range of its extra.
-    """
+    """Return why TRL, which only warns, cannot generate with this vLLM version; None if it can."""
     [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
     if installed is not None and supported.contains(installed, prereleases=True):
         return None

@@ -1,8 +1,7 @@
 """Interrupted runs: signals, and running out of memory.
 
-The signal must reach a training process, not only the launcher. `accelerate launch` with several processes forwards
-SIGTERM, and kills them after TORCH_ELASTIC_SHUTDOWN_TIMEOUT seconds (default 30), but not SIGUSR1. With one process it
-forwards nothing.
+Signals must reach a training process. `accelerate launch` forwards only SIGTERM, and only to several processes, which
+it kills after TORCH_ELASTIC_SHUTDOWN_TIMEOUT seconds (default 30).
 """
 
 import contextlib
@@ -25,9 +24,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 SAME_REQUEST_S = 2.0
-"""Signals within this time of the first are one request, because launchers forward signals that processes also
-received.
-"""
+"""Signals within this time of the first are one request: launchers forward what processes also received."""
 
 
 class PreemptionCallback(TrainerCallback):
@@ -58,10 +55,7 @@ class PreemptionCallback(TrainerCallback):
                 signal.signal(signum, handler)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Save and stop if any process received a signal.
-
-        The checkpoint is resumable even with `save_only_model`. A due evaluation is skipped to save time.
-        """
+        """Save a resumable checkpoint and stop, without evaluating, if any process received a signal."""
         received = self._received
         if args.world_size > 1:
             highest = torch.tensor(received, device=args.device)

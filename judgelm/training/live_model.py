@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,15 +11,11 @@ import torch
 from judgelm.engines.transformers.attention import ATTENTION_NAME, KVCache, PromptSegment
 from judgelm.errors import EngineError
 
-if TYPE_CHECKING:
-    pass
-
 
 class LiveModel:
     """The interface that the transformers engine needs, around a model in training.
 
-    With sharded weights (ZeRO-3, FSDP; `in_step`), a forward pass needs all processes. Each process announces its
-    passes; a finished one runs idle passes until all have finished.
+    With sharded weights (`in_step`), a pass needs all processes: finished ones run idle passes until all are done.
     """
 
     def __init__(self, model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> None:
@@ -39,10 +35,7 @@ class LiveModel:
             try:
                 return self._forward(**inputs)
             except torch.OutOfMemoryError as error:
-                raise EngineError(
-                    f"out of memory while judging with sharded weights: {error}; set eval_pairs: 0, or a smaller "
-                    "per_device_train_batch_size"
-                ) from error
+                raise EngineError(f"out of memory while judging: {error}; set eval_pairs: 0") from error
 
     def finish(self) -> None:
         """Run idle passes until the other processes have finished."""

@@ -1,8 +1,7 @@
 """Faster LoRA layers on a CPU.
 
-PEFT computes W x, A x, B A x, the scaled product and the sum one after another; on a CPU these passes over the
-activations cost more than the products. Here the products with A and B accumulate onto those with W. The frozen W is
-converted to oneDNN's layout once per direction if memory allows. Results match up to rounding.
+PEFT computes W x, A x, B A x, the scaled product and the sum one after another. Here the products with A and B
+accumulate onto those with W, which is converted to oneDNN's layout once if memory allows. Results match up to rounding.
 """
 
 from functools import partial
@@ -21,11 +20,7 @@ _COPIES_SHARE = 0.25
 
 
 def speed_up_lora(trainer: Trainer) -> int:
-    """Replace the forward pass of plain LoRA layers on the CPU; return the number of replaced layers.
-
-    Layers with dropout, bias, a variant such as DoRA, several adapters or quantized weights, and sharded models, stay
-    unchanged.
-    """
+    """Replace the forward pass of plain LoRA layers on the CPU unless the model is sharded; return their number."""
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled or trainer.model is None:
         return 0
     return speed_up_layers(trainer.model)

@@ -1,8 +1,8 @@
 """GPU memory of fine-tuning, estimated for `judgelm doctor --train` without weights or a GPU.
 
-Model states follow DeepSpeed's estimators and ZeRO (Rajbhandari et al., 2020); activations follow what autograd keeps
-of a Llama block (compare Korthikanti et al., 2022). On one H200, LoRA on 7B used 24.4 GiB (estimate 23.9), and 74.1 GiB
-without gradient checkpointing (estimate 87.1); no other setup was measured.
+Model states follow DeepSpeed's estimators and ZeRO (Rajbhandari et al., 2020); activations what autograd keeps of a
+Llama block (compare Korthikanti et al., 2022). Measured on one H200, LoRA on 7B: 24.4 GiB (estimate 23.9), without
+gradient checkpointing 74.1 GiB (estimate 87.1).
 """
 
 import re
@@ -15,7 +15,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 
 from judgelm.engines.dependencies import require
-from judgelm.errors import ConfigError, InputError, ModelError
+from judgelm.errors import ConfigError, InputError, ModelError, not_found
 from judgelm.prompts.catalog import TEMPLATES
 from judgelm.training.arguments import optimizer_states
 from judgelm.yaml_files import read_yaml
@@ -107,29 +107,19 @@ class GpuMemory(NamedTuple):
 
 
 def read_setup(path: Path, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], TrainingSetup]:
-    """Read a training YAML; absent fields have TRL's defaults.
-
-    Returns:
-        All fields after `changes`, and those that affect memory.
-
-    Raises:
-        InputError: not readable, or not a mapping.
-        ConfigError: a field or recipe is not supported by the estimate.
-    """
+    """Read a training YAML; return all fields after `changes`, and those that affect memory."""
     values = read_yaml(path) or {}
     if not isinstance(values, dict):
         raise InputError(f"{path}: expected a mapping, as in configs/train/demo.yaml")
     values |= changes
     for recipe, names in _OTHER_RECIPES.items():
         if only := next((name for name in names if name in values), None):
-            raise ConfigError(
-                f"{path}: {only} belongs to {recipe}, which cannot be estimated; use the base in a train/sft.py config"
-            )
+            raise ConfigError(f"{path}: {only} belongs to {recipe}, which cannot be estimated; use train/sft.py")
     if values.get("attn_implementation") == "eager":
         raise ConfigError(f"{path}: attn_implementation eager cannot be estimated; use sdpa, or leave it out")
     dtype = str(values.get("dtype") or "auto") if "dtype" in values else "float32"
     if dtype not in _DTYPES:
-        raise ConfigError(f"{path}: dtype {dtype!r} not found; available: {', '.join(_DTYPES)}")
+        raise not_found(f"{path}: dtype", dtype, _DTYPES)
     template = TEMPLATES.get(str(values.get("template")))
     is_preference = not values.keys().isdisjoint(_PREFERENCE_ONLY) or (template is not None and template.reads_words)
     half = bool(values.get("fp16")) or values.get("bf16", True) is not False
@@ -206,8 +196,8 @@ def _torch_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: 
 def _activations(model: ModelSizes, setup: TrainingSetup, sharding: Sharding) -> tuple[int, int]:
     """Bytes kept from forward to backward, and of the recomputed block.
 
-    Per token, autograd keeps of a block: float32 input, normed and scaled output of both norms; queries, keys, values
-    and the attention output; gate, its activation, up and their product.
+    Of a block, autograd keeps float32 input, normed and scaled output of both norms; queries, keys, values and the
+    attention output; gate, its activation, up and their product.
     """
     width, tokens = setup.compute_bytes, setup.micro_batch * setup.prompts * setup.window
     mixed = sharding == "ddp" and setup.weight_bytes > width  # autocast: the stream in float32
@@ -239,16 +229,7 @@ SHAPES = {  # Touvron et al., 2023, Table 2; the MLP's width from the released c
 
 
 def sizes_of(values: Mapping[str, Any], shape: str = "") -> ModelSizes:
-    """Return the base model's sizes from its config on disk, or from a known shape.
-
-    Args:
-        values: fields of a training YAML: `model_name_or_path` and those of LoRA.
-        shape: a name in `SHAPES`; empty reads the model's config.
-
-    Raises:
-        ConfigError: unknown shape, no model, or LoRA targets that the model does not have.
-        ModelError: the config cannot be read.
-    """
+    """Return the base model's sizes for the fields of a training YAML; `shape` in `SHAPES` replaces its config."""
     config = _config(values, shape).get_text_config()
     build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
     with torch.device("meta"):
@@ -281,7 +262,7 @@ def sizes_of(values: Mapping[str, Any], shape: str = "") -> ModelSizes:
 def _config(values: Mapping[str, Any], shape: str) -> Any:
     if shape:
         if shape not in SHAPES:
-            raise ConfigError(f"--shape {shape} not found; available: {', '.join(SHAPES)}")
+            raise not_found("--shape", shape, SHAPES)
         return LlamaConfig(**SHAPES[shape])
     model = values.get("model_name_or_path")
     if not isinstance(model, str):
@@ -290,9 +271,7 @@ def _config(values: Mapping[str, Any], shape: str) -> Any:
         return AutoConfig.from_pretrained(model, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"{model}: cannot read its config ({reason}); download it, or give --shape {' or '.join(SHAPES)}"
-        ) from error
+        raise ModelError(f"{model}: {reason}; download it, or give --shape {' or '.join(SHAPES)}") from error
 
 
 def _parameters(module: Any) -> int:

@@ -10,25 +10,15 @@ from judgelm.errors import ConfigError
 
 
 def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
-    """Decide whether rows are concatenated without padding, and set up the model's attention for it.
+    """Decide whether rows are concatenated without padding, set up the attention for it, and describe the layout.
 
-    FlashAttention reads concatenated rows directly. judgelm's packed attention replaces sdpa: torch's variable-length
-    kernel in 16 bits on CUDA, one sdpa call per row elsewhere.
-
-    Args:
-        model: loaded, with or without an adapter.
-        args: TRL's `SFTConfig`; `padding_free` None becomes True if supported.
-        trees: a tree of score lines follows each row, which FlashAttention does not support.
-
-    Returns:
-        The layout, and the reason if rows are padded.
+    judgelm's packed attention replaces sdpa. With `trees` of score lines after the rows it also replaces
+    FlashAttention, which does not support them.
     """
     flash = is_flash_attention_requested(requested_attention_implementation=model.config._attn_implementation)
     obstacle = "" if flash and not trees else packing_obstacle(model, args, trees=trees)
     if obstacle and args.padding_free:
-        raise ConfigError(
-            f"padding_free is true, but {model.config._name_or_path} needs padded rows: {obstacle}; leave it out"
-        )
+        raise ConfigError(f"padding_free is true, but rows must be padded: {obstacle}; leave it out")
     if obstacle or args.padding_free is False:
         args.padding_free = False
         return f"padded rows ({obstacle or 'padding_free is false'})"

@@ -98,7 +98,6 @@ def _weights(model: ModelConfig, config: Any, args: Any) -> tuple[str | None, st
 
 
 def _recorded(judge: Any, args: Any) -> dict[str, Any]:
-    """Settings of the checkpoint that the run resumes from; empty if there is none."""
     if judge.overwrite_output_dir:
         return {}
     checkpoint = args.resume_from_checkpoint
@@ -110,8 +109,7 @@ def _recorded(judge: Any, args: Any) -> dict[str, Any]:
 def agree_on_tf32() -> None:
     """Set torch's old TF32 switch to match the new one.
 
-    transformers 5.19 sets only the new one; torch 2.9 and later then raises when something reads the old one, for
-    example `torch_compile`. A vLLM in this process sets the old one by its environment variable.
+    transformers 5.19 sets only the new one; torch 2.9 and later then raises when `torch_compile` reads the old one.
     """
     if getattr(torch.backends, "fp32_precision", None) == "tf32":
         torch.set_float32_matmul_precision("high")

@@ -23,43 +23,30 @@ _COLUMNS = ("prompt_ids", "second_ids", "preference", "first_right", "second_rig
 
 @dataclass(kw_only=True)
 class PreferenceArguments(JudgeArguments):
-    """Arguments of `train/preference.py`: those of `train/sft.py`, the reading and the loss weights.
+    """Arguments of `train/preference.py`; the data are pairs with a `preference`, scores or a winner."""
 
-    `train_data` and `eval_data` contain pairs with a `preference`, P(first answer is better), or with scores or a
-    winner.
-    """
-
-    template: str = argument(
-        "Prompt template; saved in the judge's card. Default: the reading's template, or judgelm-v1.", default=""
-    )
+    template: str = argument("Prompt template. Default: the reading's, or judgelm-v1.", default="")
     reading: str | None = argument(
-        "How the verdict is read: score-line, or letters, yes-no or grade, which use the probability of the reply's "
-        "first word. Default: the template's.",
-        default=None,
+        "score-line, or a verdict word's probability: letters, yes-no or grade. Default: the template's.", default=None
     )
     reason_prob: float = argument("Always 0: preferences do not teach reasons.", default=0.0)
     both_orders: bool = argument(
-        "Show each pair in both orders within a step. false: show it once, swapped with swap_prob, without the "
-        "consistency term. Readings yes-no and grade show one answer per prompt.",
+        "Show each pair in both orders. false: once, swapped with swap_prob, without the consistency term.",
         default=True,
     )
     consistency_weight: float = argument(
-        "Weight of the squared difference of P(first better) between the two orders.", default=0.5
+        "Weight of the squared difference of P(first better) between orders.", default=0.5
     )
     score_line_weight: float = argument(
-        "Weight of the negative log-likelihood of the preference's score line, which keeps replies readable. Monitor "
-        "score_line_mass, the probability of all score lines.",
+        "Weight of the NLL of the preference's score line, which keeps replies readable; see score_line_mass.",
         default=0.1,
     )
     word_weight: float = argument(
-        "For readings of a first word: weight of the negative log-probability of all verdict words, which keeps "
-        "replies readable. Monitor word_mass, that probability.",
+        "Weight of the negative log-probability of all verdict words, which keeps replies readable; see word_mass.",
         default=0.1,
     )
     pointwise_weight: float = argument(
-        "For reading yes-no: weight of the cross entropy of P(yes) with an answer's score, scaled to 0 to 1. Rows "
-        "without scores do not count.",
-        default=0.0,
+        "For yes-no: weight of the cross entropy of P(yes) with an answer's score, scaled to 0 to 1.", default=0.0
     )
 
     trains_words: ClassVar[bool] = True
@@ -71,7 +58,7 @@ class PreferenceArguments(JudgeArguments):
         template = get_template(self.template)
         if self.reading not in (None, template.reading):
             raise ConfigError(
-                f"template {template.id} has reading {template.reading}, not {self.reading}; leave one of them out"
+                f"template {template.id} has reading {template.reading}, not {self.reading}; leave one out"
             )
         self.reading = template.reading
 
@@ -93,7 +80,6 @@ class _PairTrainer(SFTTrainer):
         self._signature_columns = list(_COLUMNS)
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
-        """Return the rows unchanged; TRL would look for texts."""
         return dataset
 
     def compute_loss(
@@ -103,7 +89,7 @@ class _PairTrainer(SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """Return the loss of a batch of pairs: the mean, or the sum divided by the step's pairs."""
+        """Return the mean loss of the pairs, or their sum divided by the step's pairs."""
         outputs = model(**self._objective.model_inputs(inputs, self.model.dtype), use_cache=False)
         losses, metrics = self._objective.losses(outputs.logits, inputs)
         if num_items_in_batch is None:
@@ -157,9 +143,7 @@ def check_preference_arguments(judge: PreferenceArguments) -> None:
     """Reject options that the loss of this reading does not have, and negative weights."""
     template = get_template(judge.template)
     if template.reads_alone and not judge.both_orders:
-        raise ConfigError(
-            f"both_orders is false, but reading {template.reading} shows one answer per prompt; leave it out"
-        )
+        raise ConfigError(f"both_orders: reading {template.reading} shows one answer per prompt; leave it out")
     if template.takes_criterion:
         raise ConfigError(f"template {template.id} needs a criterion, which rows do not have; use {template.reading}")
     if template.reading not in _WEIGHTS:
@@ -172,29 +156,22 @@ def check_preference_arguments(judge: PreferenceArguments) -> None:
         if not 0 <= getattr(judge, name) < float("inf"):
             raise ConfigError(f"{name} is {getattr(judge, name)}; expected 0 or more")
         if name not in _WEIGHTS[template.reading] and getattr(judge, name) != getattr(PreferenceArguments, name):
-            raise ConfigError(
-                f"{name} is {getattr(judge, name)}, but reading {template.reading} does not use it; leave it out"
-            )
+            raise ConfigError(f"{name} is set, but reading {template.reading} does not use it; leave it out")
 
 
 def preference_attention(judge: PreferenceArguments, base: Any, args: Any) -> Attention | None:
-    """Return sdpa or eager, which support the score lines' mask; None if the judge is scored by verdict words.
-
-    On a CPU, eager is faster for short rows.
-    """
+    """Return sdpa or eager, which support the score lines' mask; None for verdict words."""
     if get_template(judge.template).reads_words:
         return None
     requested = requested_attention(base, args)
     if requested not in (None, "sdpa", "eager"):
-        raise ConfigError(
-            f"attn_implementation is {requested!r}, but score lines need a custom mask; use sdpa or eager"
-        )
+        raise ConfigError(f"attn_implementation is {requested!r}; score lines need a custom mask; use sdpa or eager")
     implementation = requested or "sdpa"
     return Attention(implementation, f"{implementation} (score lines use a custom mask)")
 
 
 def preference_facts(run: TrainingRun) -> dict[str, Any]:
-    """Return the facts of the training for the judge's card."""
+    """Return the recipe's facts for the card."""
     template = get_template(run.judge.template)
     names = (*(() if template.reads_alone else ("both_orders",)), *_WEIGHTS[template.reading])
     return {"method": "preference"} | {name: getattr(run.judge, name) for name in names}

@@ -1,8 +1,7 @@
 """The processes of a run: connections, shared decisions, and stale locks of extension builds.
 
-torch holds the file `lock` open while it builds an extension; a killed build leaves it behind, and other processes then
-wait forever. A lock is stale if no local process has it open and its folder has not changed for some minutes. Source:
-torch 2.x, `torch/utils/file_baton.py`.
+A killed build of a torch extension leaves its file `lock`, and other processes wait for it forever (torch 2.x,
+`torch/utils/file_baton.py`).
 """
 
 import contextlib
@@ -20,28 +19,21 @@ from accelerate.utils import broadcast_object_list, gather_object
 from judgelm.errors import ConfigError, JudgelmError, RunError
 
 LOCK_TIMEOUT_S = 300.0
-"""Seconds without a change in the build folder after which a lock that no local process holds is stale."""
-
-
+"""A lock is stale if no local process holds it and its folder has not changed for this time."""
 _POLL_S = 1.0
 
 
 def connect_processes(args: Any, log: Callable[[str], object]) -> None:
-    """Check that all started processes train together, and connect them; call it before loading the base model.
-
-    On the CPU, accelerate 1.x does not tell DeepSpeed 0.17 about the processes. `log` receives a line for each stale
-    lock.
-    """
+    """Check that all started processes train together, and connect them; `log` gets a line for each stale lock."""
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != args.world_size:
         raise ConfigError(
-            f"{started} processes were started, but the trainer sees {args.world_size}; on a CPU set use_cpu: true in "
-            "the training config as well as in accelerate's"
+            f"{started} processes were started, but the trainer sees {args.world_size}; set use_cpu: true"
         )
     if args.deepspeed_plugin is not None:
         remove_stale_locks(log)
     if args.device.type == "cpu" and started > 1 and args.deepspeed_plugin is not None:
-        import deepspeed  # takes seconds to import
+        import deepspeed  # takes seconds; on a CPU, accelerate 1.x does not tell DeepSpeed 0.17 about the processes
 
         deepspeed.init_distributed(dist_backend="gloo", verbose=False)
 
@@ -49,8 +41,7 @@ def connect_processes(args: Any, log: Callable[[str], object]) -> None:
 def end_processes(trainer: Any, code: int) -> None:
     """Close the connections of several processes; on the CPU, exit immediately with `code`.
 
-    Open connections sometimes end in abort() (torch 2.x), and so do threads of gloo and DeepSpeed 0.17 at shutdown on
-    the CPU. The launcher would report a failed training.
+    Open connections (torch 2.x), and on the CPU threads of gloo and DeepSpeed 0.17, can end in abort() at shutdown.
     """
     if trainer.accelerator.num_processes > 1:
         trainer.accelerator.end_training()
@@ -61,10 +52,7 @@ def end_processes(trainer: Any, code: int) -> None:
 
 
 def remove_stale_locks(log: Callable[[str], object], *, timeout_s: float = LOCK_TIMEOUT_S) -> None:
-    """Remove stale locks from this machine's extension cache; call it on every connected process.
-
-    The first process of each machine does it while the others wait. Locks held by a local process are kept.
-    """
+    """Remove stale locks from each machine's extension cache; call it on every connected process."""
     state = PartialState()
     with state.local_main_process_first():
         if state.is_local_main_process:
@@ -132,9 +120,6 @@ def broadcast_from_rank0(function: Callable[[], T]) -> T:
 
 
 def require_shared_disk(checkpoint: Path) -> None:
-    """Refuse to resume from a checkpoint that some machines cannot see; call it on every process.
-
-    Those machines would silently start from the first row.
-    """
+    """Refuse to resume from a checkpoint that some machines cannot see; they would start from the first row."""
     if not all(gather_object([checkpoint.is_dir()])):
         raise RunError(f"{checkpoint}: not found on every machine; put output_dir on a disk that all machines share")

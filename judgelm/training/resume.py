@@ -37,17 +37,15 @@ _WITHOUT_EFFECT = (
     "train_data", "global_batch", "overwrite_output_dir", "early_stopping_patience", "save_dtype",
     "attn_implementation", "trust_remote_code",
 )  # fmt: skip
-"""Arguments of judge and model that do not change what is learned, like all that begin with `eval`, or that are
-recorded
-separately.
-"""
+"""Arguments of judge and model that do not change what is learned or are recorded separately."""
 
 
 _WEIGHTS = ("config.json", "model*.safetensors*", "adapter_config.json", "adapter_model.safetensors")
 """Patterns of a judge's weight files: full or adapter."""
 
 
-_OVERWRITE = "set overwrite_output_dir: true"
+_ANOTHER_FOLDER = "choose another output_dir, or set overwrite_output_dir: true"
+_LEAVE_OUT = "leave it out to resume from the last complete checkpoint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +71,7 @@ def find_start(judge: Any, args: Any, base: Any, rows: EpochRows) -> StartingPoi
 def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str, Any]:
     """Return the settings that decide what a run learns, as JSON values.
 
-    Per-device batch and number of processes do not count, unless the optimizer is sharded.
+    The number of processes counts only if the optimizer is sharded.
     """
     schedule, sharding = rows.schedule, sharding_of(args)
     stated = asdict(judge) | asdict(base)
@@ -108,20 +106,15 @@ def refuse_finished(judge: Any, args: Any) -> None:
     """Refuse to train over a finished judge without `overwrite_output_dir`."""
     folder = Path(str(args.output_dir))
     if not judge.overwrite_output_dir and (folder / CARD_NAME).exists():
-        raise RunError(f"{folder}: contains a finished judge ({CARD_NAME}); choose another output_dir, or {_OVERWRITE}")
+        raise RunError(f"{folder}: contains a finished judge ({CARD_NAME}); {_ANOTHER_FOLDER}")
 
 
 def choose_start(
     folder: Path, settings: Mapping[str, Any], checkpoint: str | None = None, *, overwrite: bool = False
 ) -> StartingPoint:
-    """Choose the starting point; remove incomplete and damaged checkpoints, or all with `overwrite`.
-
-    `checkpoint` is `resume_from_checkpoint`; None resumes from the last complete checkpoint.
-    """
+    """Choose the starting point; remove incomplete and damaged checkpoints, or all with `overwrite`."""
     if overwrite and checkpoint is not None:
-        raise ConfigError(
-            f"resume_from_checkpoint {checkpoint} and overwrite_output_dir exclude each other; give only one"
-        )
+        raise ConfigError("resume_from_checkpoint and overwrite_output_dir exclude each other; give only one")
     if overwrite:
         _clear(folder, str(settings["model_name_or_path"]))
         return StartingPoint()
@@ -129,10 +122,7 @@ def choose_start(
 
 
 def skip_if_done(trainer: Any, start: StartingPoint) -> None:
-    """Keep a run that resumes from its last step from training another step.
-
-    transformers 5.x checks for the end only after a step, unless the data end there.
-    """
+    """Keep a run that resumes from its last step from training another: transformers 5.x stops only after a step."""
     if start.checkpoint is None:
         return
     last, rows = last_step(trainer), trainer.train_dataset
@@ -142,7 +132,7 @@ def skip_if_done(trainer: Any, start: StartingPoint) -> None:
 
 
 def last_step(trainer: Any) -> int:
-    """Return the optimizer steps of the whole run, which is a single pass over its rows."""
+    """Return the optimizer steps of the whole run."""
     args = trainer.args
     whole: int = math.ceil(args.num_train_epochs * math.ceil(len(trainer.train_dataset) / rows_per_step(args)))
     return int(args.max_steps) if args.max_steps > 0 else whole
@@ -150,28 +140,19 @@ def last_step(trainer: Any) -> int:
 
 def _check_given(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
     if not (checkpoint / "trainer_state.json").is_file():
-        raise ConfigError(
-            f"resume_from_checkpoint {checkpoint}: not a checkpoint folder; leave it out to resume from the last "
-            f"complete one in output_dir, or {_OVERWRITE}"
-        )
+        raise ConfigError(f"resume_from_checkpoint {checkpoint}: not a checkpoint folder; {_LEAVE_OUT}")
     state = read_state(checkpoint)
     if state is None:
         return StartingPoint(
             checkpoint=str(checkpoint), notes=(f"{checkpoint}: not written by judgelm; settings were not compared",)
         )
     if flaw := flaw_of(checkpoint):
-        raise RunError(
-            f"{checkpoint}: is incomplete: {flaw}; leave out resume_from_checkpoint to resume from a complete one"
-        )
+        raise RunError(f"{checkpoint}: is incomplete: {flaw}; {_LEAVE_OUT}")
     if not state.resumable:
-        raise RunError(
-            f"{checkpoint}: has only weights (save_only_model) and cannot be resumed; leave out resume_from_checkpoint"
-        )
+        raise RunError(f"{checkpoint}: has only weights (save_only_model); {_LEAVE_OUT}")
     start = _same_run(checkpoint, settings)
     if damage := damage_of(checkpoint):
-        raise RunError(
-            f"{checkpoint}: is damaged: {damage}; leave out resume_from_checkpoint to resume from another one"
-        )
+        raise RunError(f"{checkpoint}: is damaged: {damage}; {_LEAVE_OUT}")
     return start
 
 
@@ -180,10 +161,7 @@ def _last_checkpoint(folder: Path, settings: Mapping[str, Any]) -> StartingPoint
     whole = [checkpoint for checkpoint, flaw in flaws.items() if not flaw]
     resumable = [path for path in whole if (state := read_state(path)) and state.resumable]
     if whole and not resumable:
-        raise RunError(
-            f"{whole[0]}: has only weights (save_only_model) and cannot be resumed; choose another output_dir, or "
-            f"{_OVERWRITE}"
-        )
+        raise RunError(f"{whole[0]}: has only weights (save_only_model); {_ANOTHER_FOLDER}")
     findings = {path: f"incomplete, removed: {flaw}" for path, flaw in flaws.items() if flaw}
     start, damage = StartingPoint(), ""
     for checkpoint in resumable:
@@ -192,10 +170,7 @@ def _last_checkpoint(folder: Path, settings: Mapping[str, Any]) -> StartingPoint
             break
         findings[checkpoint] = f"damaged, removed: {damage}"
     if damage:
-        raise RunError(
-            f"{resumable[0]}: is damaged, and there is no other complete checkpoint ({damage}); restore its files, or "
-            f"{_OVERWRITE} to start over"
-        )
+        raise RunError(f"{resumable[0]}: is damaged, and so are all others ({damage}); {_ANOTHER_FOLDER}")
     for path in findings:
         shutil.rmtree(path)
     notes = tuple(f"{path}: {finding}" for path, finding in findings.items())
@@ -212,10 +187,7 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
     if changed:
         changes = ", ".join(f"{name} was {state.settings.get(name)!r}, is {settings.get(name)!r}" for name in changed)
         reason = " (each process saved its shard of the optimizer)" if "processes" in changed else ""
-        raise RunError(
-            f"{checkpoint}: belongs to another run: {changes}{reason}; restore the setting, choose another output_dir, "
-            f"or {_OVERWRITE}"
-        )
+        raise RunError(f"{checkpoint}: belongs to another run: {changes}{reason}; change it back, or {_ANOTHER_FOLDER}")
     old = ", ".join(
         f"{name} {version} (now {VERSIONS.get(name)})"
         for name, version in state.versions.items()

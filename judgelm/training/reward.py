@@ -23,16 +23,12 @@ from judgelm.training.trainer import JudgeMixin
 
 @dataclass(kw_only=True)
 class RewardArguments(JudgeArguments):
-    """Arguments of `train/reward.py`; rows are those of `train/preference.py` without ties and references."""
+    """Arguments of `train/reward.py`; rows as for `train/preference.py`, without ties and references."""
 
     template: str = argument("reward: question and answer in the base's chat template.", default="reward")
     reason_prob: float = argument("0: a reward model writes no reasons.", default=0.0)
     reference_drop_prob: float = argument("1: a reward model reads no references.", default=1.0)
-    margin_weight: float = argument(
-        "The margin of a pair with preference p is weight x (2p - 1). 0 is the plain Bradley-Terry loss, whose "
-        "differences are calibrated.",
-        default=0.0,
-    )
+    margin_weight: float = argument("Margin of a pair with preference p: weight x (2p - 1).", default=0.0)
 
     trains_words: ClassVar[bool] = True
 
@@ -82,5 +78,5 @@ def load_reward_model(run: TrainingRun) -> tuple[Any, Any]:
 
 
 def reward_facts(run: TrainingRun) -> dict[str, Any]:
-    """Return the facts of the training for the judge's card."""
+    """Return the recipe's facts for the card."""
     return {"method": "reward", "margin_weight": run.judge.margin_weight}

@@ -111,11 +111,6 @@ def parse_arguments(*types: Any) -> tuple[Any, ...]:
 
     A GGUF base becomes a checkpoint in the cache; a judge's name becomes its base and adapter. A hub token moves to the
     environment, because checkpoints contain the arguments.
-
-    Raises:
-        ConfigError: unknown file or field, or a format (bf16, tf32) that this machine does not support.
-        ModelError: a GGUF file cannot be converted.
-        RunError: the cache cannot be written.
     """
     try:
         parsed = tuple(TrlParser(types, description=_CONFIG_HELP).parse_args_and_config())

@@ -1,15 +1,13 @@
 """The loss of judges that write score lines, on P(first better) itself.
 
-The judge's distribution over score lines gives P(first better), see `judgelm.parsing.scores`. The loss of a pair with
-preference p is
+The loss of a pair with preference p, where the distribution over score lines gives P (`judgelm.parsing.scores`), is
 
     CE(p, P) + consistency_weight * (P1 - (1 - P2))^2 + score_line_weight * NLL(line(p))
 
-CE is the cross entropy, and NLL the negative log-likelihood of the score line that `scores_by_preference` gives for p;
-both are means over the two orders. P1 and P2 are P(first better) in each order.
+CE and NLL are means over the two orders; P1 and P2 are P(first better) in each; `line` is `scores_by_preference`.
 
-One forward pass evaluates the prompt and the tree of score lines (`judgelm.engines.candidates`). The tree's nodes
-follow the prompt; a mask lets each node see the prompt and its ancestors, and nodes of the same depth share a position.
+One forward pass evaluates prompt and tree of score lines (`judgelm.engines.candidates`). Each node sees the prompt and
+its ancestors; nodes of the same depth share a position.
 """
 
 from collections.abc import Mapping, Sequence
@@ -90,8 +88,7 @@ class ScoreLineTrees:
 def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
     """Return inputs for one forward pass over left-padded prompts, each followed by the tree.
 
-    `input_ids` and `position_ids` have shape (prompts, tokens), `attention_mask` (prompts, 1, tokens, tokens), True
-    where a token sees another. The last 1 + nodes columns are the ends of the prompts and the nodes.
+    `attention_mask` has shape (prompts, 1, tokens, tokens), True where a token sees another.
     """
     lengths = torch.tensor([len(prompt) for prompt in prompts])
     longest, nodes = int(lengths.max()), len(tree["tokens"])
@@ -114,8 +111,7 @@ def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str,
 def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
     """Return inputs for one forward pass over all prompts, concatenated, followed by the tree of each.
 
-    `input_ids` and `position_ids` have shape (1, tokens), `cu_seq_lens_q` (prompts + 1,). `scored` has the columns of
-    each prompt's end and nodes.
+    `scored` has the columns of each prompt's end and nodes.
     """
     batch, count, nodes = concatenated(prompts), len(prompts), len(tree["tokens"])
     bounds = batch["cu_seq_lens_q"][:, None].long()
@@ -127,7 +123,7 @@ def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> d
 
 
 def tree_segments(lengths: Sequence[int], visible: Tensor) -> list[Segment]:
-    """Return the segments of `concatenated_trees`; `visible` is the tree's."""
+    """Return the segments of `concatenated_trees`."""
     kvs = [TrainedKV(expected=len(visible)) for _ in lengths]
     trees = [TreeSegment(kv, length, visible) for kv, length in zip(kvs, lengths, strict=True)]
     return [trained_rows(lengths, kvs), *trees]
@@ -141,7 +137,7 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
 def path_logprobs(logits: Tensor, tree: TreeTensors) -> Tensor:
     """Return the log-probability that a reply begins with each score line and each distinct target.
 
-    `logits` have shape (prompts, 1 + nodes, vocabulary), the result (prompts, lines + distinct targets).
+    `logits` have shape (prompts, 1 + nodes, vocabulary).
     """
     logits = logits.float()
     steps = logits[:, tree["rows"], tree["columns"]] - logits.logsumexp(-1)[:, tree["rows"]]
@@ -170,7 +166,7 @@ def _padded(rows: list[list[int]], padding: int) -> Tensor:
 
 
 class ScoreLineObjective:
-    """Collates pairs in their orders, each prompt followed by the tree of score lines, and computes their loss."""
+    """Collates prompts followed by the tree of score lines, and computes their loss."""
 
     def __init__(
         self, trees: ScoreLineTrees, consistency_weight: float, score_line_weight: float, padding_free: bool = False
@@ -196,7 +192,7 @@ class ScoreLineObjective:
         }
 
     def model_inputs(self, batch: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
-        """Return the model's arguments; it then returns the logits of the prompts' ends and of the tree."""
+        """Return the model's arguments for the logits of the prompts' ends and of the tree."""
         ids, tree = batch["input_ids"], batch["tree"]
         inputs = {"input_ids": ids, "position_ids": batch["position_ids"]}
         if "attention_mask" not in batch:

@@ -29,15 +29,10 @@ _SCORE_LINE = "score_line"
 
 
 class JudgeTrainer(JudgeMixin, SFTTrainer):
-    """An `SFTTrainer` for a judge's rows, which have labels and fit the window.
+    """An `SFTTrainer` for a judge's rows.
 
-    Args:
-        model: the loaded base.
-        args: TRL's `SFTConfig`.
-        score_weight: loss weight of the score line's tokens; the reason's tokens have weight 1.
-        loss_average: `token`: sum(weight * nll) / sum(weight) over all tokens of a step; `row`: the mean of that
-            quotient over its rows.
-        options: of `JudgeMixin` and `SFTTrainer`.
+    `loss_average` is `token`: sum(weight * nll) / sum(weight) over the tokens of a step, or `row`: the mean of that
+    quotient over its rows. The weight is `score_weight` in the score line, otherwise 1.
     """
 
     def __init__(
@@ -102,7 +97,7 @@ class ScoreLineCollator:
         self._tokenizer = tokenizer
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Collate rows into a batch."""
+        """Collate rows."""
         batch = self._collator(examples)
         marks = torch.zeros_like(batch["labels"], dtype=torch.bool)
         padded = "attention_mask" in batch

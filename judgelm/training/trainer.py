@@ -1,7 +1,6 @@
 """Parts shared by all trainers: a single pass over the rows, NaN guard, and dtype of saved weights.
 
-Swaps and dropped references are drawn again in every epoch, but a trainer prepares its data once. So the rows of all
-epochs are concatenated, and the trainer makes one sequential pass over them.
+Swaps and dropped references are drawn again in every epoch, so the trainer makes one pass over the rows of all epochs.
 """
 
 import json
@@ -43,17 +42,15 @@ def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int,
 class JudgeMixin(Trainer):
     """Mixed into a trainer class: trains on a judge's rows, judges at evaluations, stops on NaN, saves a judge.
 
-    All processes check a step's loss before its last backward pass, and trained weights before saving. transformers 5.x
-    would leave a NaN loss out of its logs and replace good checkpoints with broken ones.
-
-    Checkpoints keep the float32 master weights. Within `saving_in`, full models are saved in another dtype.
+    All processes check a step's loss before its last backward pass, and trained weights before saving: transformers 5.x
+    would replace good checkpoints with broken ones.
 
     Args:
         args: the trainer's.
-        rows: `EpochRows` to train on.
-        validation: judges pairs at every evaluation; None evaluates only the loss.
-        patience: evaluations without improvement before training stops; None for no limit.
-        options: further options of the trainer.
+        rows: to train on.
+        validation: judges pairs at every evaluation.
+        patience: evaluations without improvement before training stops.
+        options: of the trainer.
     """
 
     model: Any
@@ -103,11 +100,7 @@ class JudgeMixin(Trainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Compute the loss of a micro-batch.
-
-        Raises:
-            TrainingError: the step's loss is not finite; `nan_step_N.json` lists its rows.
-        """
+        """Compute the loss of a micro-batch; if the step's loss is not finite, `nan_step_N.json` lists its rows."""
         loss: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch=num_items_in_batch)
         if not self.model.training:
             return loss
@@ -123,11 +116,7 @@ class JudgeMixin(Trainer):
         return loss
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model as a checkpoint or at the end.
-
-        Raises:
-            TrainingError: trained weights are not finite; nothing is saved.
-        """
+        """Save the model, unless its trained weights are not finite."""
         if self._last_step is not None and not self._weights_are_finite():
             self._stop("weights", **self._last_step)
         super().save_model(output_dir, _internal_call)
@@ -201,11 +190,7 @@ _NUM_TOKENS = "num_tokens"
 
 
 def skip_unlabelled_logits() -> None:
-    """Make TRL compute logits only for labelled positions, also on CPUs and on CUDA without Triton.
-
-    TRL 1.16 does so only with Triton, because a device that compiles would recompile for each number of labels. Results
-    are the same.
-    """
+    """Make TRL 1.16, which does so only with Triton, compute logits only for labelled positions on CPUs and CUDA."""
     trl_utils._use_triton = _skips_unlabelled  # type: ignore[attr-defined]  # TRL imports it there
 
 
@@ -214,7 +199,7 @@ def _skips_unlabelled(device: torch.device) -> bool:
 
 
 def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[str]) -> dict[str, Tensor]:
-    """Cast floating-point weights on the CPU; shared weights stay shared, and modules in `exempt` keep their dtype."""
+    """Cast floating-point weights on the CPU; shared ones stay shared, modules in `exempt` keep their dtype."""
     by_storage: dict[tuple[Any, ...], Tensor] = {}
     cast = {}
     for name, tensor in weights.items():

@@ -25,12 +25,12 @@ from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment, Label, Sample
 from judgelm.runs.runner import judge
 from judgelm.training.arguments import JudgeArguments
+from judgelm.training.live_model import unwrapped
 from judgelm.training.rows.builder import RowCounts
 from judgelm.training.rows.dataset import EpochRows, file_sha
 
 if TYPE_CHECKING:
     from judgelm.metrics.resampling import Estimate
-from judgelm.training.live_model import unwrapped
 
 METRIC_NAMES = ("agreement", "agreement_by_mean", "consistency", "delta_bias")
 """Metrics with an interval, by their names in logs and cards."""
@@ -62,17 +62,7 @@ class ValidationPairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationMetrics:
-    """Metrics of judgments against labels.
-
-    Attributes:
-        agreement: share of all pairs with the label's winner, in the given order or, for judges scored by verdict
-            words, by P(first better). Unreadable replies never agree.
-        agreement_by_mean: the same by the mean scores of both orders, or both verdicts of judges that reason first.
-            None for verdict words.
-        consistency: share of readable pairs with the same winner in both orders.
-        delta_bias: absolute difference between the shares that favour the first and the second answer shown.
-        failed: share of unreadable replies, two per judgment.
-    """
+    """Metrics of judgments against labels; `_PROTOCOL` explains them."""
 
     agreement: "Estimate"
     agreement_by_mean: "Estimate | None"
@@ -94,10 +84,7 @@ def trained_prompt_kinds(counts: RowCounts) -> tuple[PromptKind, ...]:
 
 
 def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int, seed: int) -> ValidationPairs:
-    """Draw up to `count` pairs from labelled files by seed and ID, in file order.
-
-    Unreadable and unlabelled rows, and rows without exactly two answers, are skipped.
-    """
+    """Draw up to `count` labelled pairs from the files by seed and ID, in file order."""
     available = 0
 
     def candidates() -> Iterator[tuple[float, int, str, LabelledPair]]:
@@ -112,10 +99,7 @@ def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int,
     drawn = heapq.nsmallest(count, candidates(), key=lambda candidate: candidate[:2])
     if not drawn:
         shown = " or ".join(kind.replace("_", " a ") for kind in kinds)
-        raise InputError(
-            f"{', '.join(paths)}: no pair has a label {shown}, which the training rows have; give labelled pairs as "
-            "eval_data, or set eval_pairs: 0"
-        )
+        raise InputError(f"{', '.join(paths)}: no pair has a label {shown}, as training has; set eval_pairs: 0")
     samples, labels, kind_of = [], {}, {}
     for _, _, name, pair in sorted(drawn, key=lambda candidate: candidate[1]):
         for kind in kinds:
@@ -184,21 +168,16 @@ _REWARD_METRICS = ("loss", "accuracy", "margin")
 _DPO_METRICS = ("rewards/accuracies", "rewards/margins")
 
 
+_METRICS_TEXT = (
+    "Unreadable replies never agree; failed is their share. consistency and delta_bias (absolute difference between "
+    "the shares favouring the answer shown first and second) need verdicts in both orders. Intervals: 95 %, resampled "
+    "by question."
+)
 _PROTOCOL = (
     "Each pair was judged in both orders. agreement uses the given order, as in the JudgeLM paper; agreement_by_mean "
-    "uses the mean of both orders' scores, or, for a judge that reasons first, both verdicts together. Both are over "
-    "all pairs, and an unreadable reply never agrees. consistency and delta_bias (absolute difference between the "
-    "shares favouring the answer shown first and second) are over pairs readable in both orders. failed is the share "
-    "of unreadable replies. Intervals: 95 %, resampled by question."
+    f"the mean of both orders' scores, or both verdicts of a judge that reasons first. {_METRICS_TEXT}"
 )
-
-
-_WORD_PROTOCOL = (
-    "Each pair was judged by P(first better) from the probability of a verdict word. agreement is over all pairs, and "
-    "an unreadable reply never agrees. consistency and delta_bias (absolute difference between the shares favouring "
-    "the answer shown first and second) are for judges that see both orders. failed is the share of unreadable "
-    "replies. Intervals: 95 %, resampled by question."
-)
+_WORD_PROTOCOL = f"Each pair was judged by P(first better) from the probability of a verdict word. {_METRICS_TEXT}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,9 +240,7 @@ class ValidationJudge:
     def _judge(self, trainer: Any, samples: Sequence[Any]) -> list[Judgment]:
         model = trainer.accelerator.unwrap_model(trainer.model)
         if not runs_packed(model):
-            raise EngineError(
-                f"{model.config.model_type} models do not support judging during training; set eval_pairs: 0"
-            )
+            raise EngineError(f"{model.config.model_type} models cannot judge during training; set eval_pairs: 0")
         deepspeed = trainer.is_deepspeed_enabled
         spread = trainer.is_fsdp_enabled or (deepspeed and is_deepspeed_zero3_enabled())  # type: ignore[no-untyped-call]
         forward = trainer.model_wrapped if deepspeed else trainer.model
@@ -294,10 +271,7 @@ def _has_best(trainer: Any) -> bool:
 
 
 def load_validation(arguments: JudgeArguments, args: TrainingArguments, rows: EpochRows) -> ValidationJudge | None:
-    """Load the evaluation's pairs, with the prompt kinds of the rows; None if no pairs are judged.
-
-    With evaluation files but no strategy, the trainer evaluates once, at the end.
-    """
+    """Load the evaluation's pairs, with the prompt kinds of the rows; None if no pairs are judged."""
     if arguments.eval_pairs < 0:
         raise ConfigError(f"eval_pairs is {arguments.eval_pairs}; expected 0 or more")
     validation = None
@@ -333,9 +307,7 @@ def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation
     if metric is None:
         return
     if not arguments.eval_data or args.eval_strategy == IntervalStrategy.NO:
-        raise ConfigError(
-            f"metric_for_best_model {metric} needs evaluations; give eval_data and eval_strategy (epoch or steps)"
-        )
+        raise ConfigError(f"metric_for_best_model {metric} needs evaluations; give eval_data and eval_strategy")
     if args.load_best_model_at_end and args.save_strategy == SaveStrategy.NO:
         raise ConfigError("load_best_model_at_end needs checkpoints; set save_strategy like eval_strategy")
     name = metric.removeprefix("eval_")

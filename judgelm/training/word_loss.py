@@ -1,7 +1,6 @@
 """The loss of judges scored by a verdict word: `letters`, `yes-no` and `grade`.
 
-As in judging (`judgelm.modes.readings`), P(first better) = sigmoid(z), where z is a difference of strengths. The loss
-of a pair with preference p is
+P(first better) = sigmoid(z), as in judging (`judgelm.modes.readings`). The loss of a pair with preference p is
 
     CE(p, sigmoid(z)) + consistency_weight * (P1 - (1 - P2))^2 + word_weight * -log(words) + pointwise_weight * right
 
@@ -70,7 +69,7 @@ def word_tokens(tokenizer: Any, template: Template, scale: tuple[float, float]) 
 
 
 class WordObjective:
-    """Collates pairs of prompts, padded or concatenated (`padding_free`), and computes their loss."""
+    """Collates pairs of prompts, padded or concatenated, and computes their loss."""
 
     def __init__(self, words: WordTokens, weights: WordWeights, padding_free: bool = False) -> None:
         self._words = words
@@ -91,7 +90,7 @@ class WordObjective:
         }
 
     def model_inputs(self, batch: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-        """Return the model's arguments; it then returns the logits of each prompt's last position."""
+        """Return the model's arguments for the logits of each prompt's last position."""
         # indices, not a number: for a slice torch copies the vocabulary's weights per row
         ends = batch.get("cu_seq_lens_q", torch.tensor([0, batch["input_ids"].shape[1]]))[1:] - 1
         inputs = {name: value for name, value in batch.items() if name not in ("preference", "right")}
@@ -161,7 +160,6 @@ def _strengths(spelled: Tensor, words: WordTokens) -> Tensor:
 
 
 def _pointwise(log_odds: Tensor, right: Tensor) -> Tensor:
-    """Mean cross entropy of P(yes) over a pair's answers with a known score; 0 without any."""
     known = ~right.isnan()
     entropy = binary_cross_entropy_with_logits(log_odds, right.nan_to_num(), reduction="none")
     return (entropy * known).sum(0) / known.sum(0).clamp(min=1)

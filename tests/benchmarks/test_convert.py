@@ -9,7 +9,6 @@ import pytest
 from benchmarks import convert
 from benchmarks.convert import JoinedReview, join_reviews
 from judgelm.data.labelled_set import read_labels
-from judgelm.errors import InputError
 from judgelm.jsonl import read_jsonl
 
 
@@ -84,12 +83,6 @@ def test_a_review_that_cannot_be_joined_is_a_reject(run, change, finding):
     assert reject.message.startswith(f"r.jsonl:2: {finding}")
 
 
-def test_an_answer_id_that_comes_twice_is_an_error(run):
-    questions, answers, reviews = tables(GOOD)
-    with pytest.raises(InputError, match=r'a\.jsonl:1: answer_id "1x" appeared before in a\.jsonl:1; keep one'):
-        list(join_reviews(questions, answers * 2, reviews))
-
-
 def test_reviews_are_counted_and_split_by_question(run, tmp_path):
     reviews = [(f"r{n}{k}", n, f"{n}x", f"{n}y", "8 6", [8, 6]) for n in range(1, 11) for k in range(3)]
     questions, [answers], [table] = tables(*reviews, ("r", 2, "2x", "2y", "?", [-1, -1]), questions=10)
@@ -126,20 +119,3 @@ def test_winners_stay_winners_unless_scores_stand_for_them(run):
     run("rows", "p.jsonl", "--scores", "8", "4", "6")
     [row] = rows_of("o.jsonl")
     assert (row["score"], row["text"], row["question_body"]) == ([4, 8], "4 8\n", "i\n\nc")
-
-
-def test_judgelm_rows_pass_through(run):
-    row = {
-        "question_id": "1", "question_body": "\nq\n", "answer1_body": "a", "answer2_body": "b", "answer1_model_id": "m",
-        "answer2_model_id": "n", "score": [8, 6.5], "text": "8 6.5\nwhy", "reference": {"text": "r"},
-        "score_w_reference": [2, 9], "text_w_reference": "2 9\nyes",
-    }  # fmt: skip
-    run("rows", write("j.jsonl", [row]))
-    [converted] = rows_of("o.jsonl")
-    assert converted.pop("metadata") == {"category": None, "source": "j.jsonl:1"}
-    assert converted == row
-
-
-def test_a_missing_input_leaves_nothing_behind(run, tmp_path):
-    assert run("rows", "none.jsonl") == (1, "", "none.jsonl: no such file; check the path\n")
-    assert list(tmp_path.iterdir()) == []

@@ -47,12 +47,6 @@ def test_a_clear_win_and_a_clear_loss_count_as_nine_to_one_each():
     assert preferences(derived(pairs)) == {("aa", "bb"): pytest.approx(81 / 82)}
 
 
-def test_unsure_pairs_other_judges_and_other_questions_are_not_subtracted():
-    assert not derived([judged(1, "Q?", "aa", "cc", 0.7), judged(2, "Q?", "bb", "cc", 0.4)])  # 0.78
-    assert not derived([judged(1, "Q?", "aa", "cc", 1.0), judged(2, "Q?", "bb", "cc", 0.0, "another")])
-    assert not derived([judged(1, "Q?", "aa", "cc", 1.0), judged(2, "R?", "bb", "cc", 0.0)])
-
-
 def test_an_answer_to_another_question_loses_to_one_of_this_question():
     pairs = [judged(n, f"Question {n}?", f"right {n} a", f"right {n} b", 1.0) for n in range(10)]
     made = derived(pairs, same=0, other=4)
@@ -64,21 +58,6 @@ def test_an_answer_to_another_question_loses_to_one_of_this_question():
         assert better.startswith(f"right {number}")
         assert not worse.startswith(f"right {number}")
         assert pair.sample.metadata["rule"] == "other question"
-
-
-def test_the_other_question_is_one_with_words_in_common():
-    pairs = [
-        judged(1, "How do I bake bread?", "knead the dough", "use an oven", 1.0),
-        judged(2, "How do I bake cake?", "beat the eggs", "whisk the cream", 1.0),
-        judged(3, "Who was Napoleon?", "an emperor", "a general", 1.0),
-    ]
-    worse = {
-        pair.sample.answers[1 if pair.plain.preference == 1 else 0]
-        for pair in derived(pairs, same=0, other=8)
-        if pair.sample.question == "How do I bake bread?"
-    }
-    assert worse <= {"beat the eggs", "whisk the cream"}
-    assert worse
 
 
 def world():
@@ -106,15 +85,6 @@ def test_the_order_of_the_rows_changes_nothing_and_no_pair_comes_twice():
     assert made == [(pair.sample.id, pair.plain.preference) for pair in derived(world()[::-1], other=3)]
     assert len({name for name, _ in made}) == len(made)
     assert made != [(pair.sample.id, pair.plain.preference) for pair in derived(world(), other=3, seed=1)]
-
-
-def test_answers_to_other_questions_are_cut_to_one_length():
-    text = "word " * 200
-    pairs = [judged(n, f"Question {n}?", f"{n} {text}", f"{n} also {text}", 1.0) for n in range(4)]
-    made = derived(pairs, same=0, other=3, max_characters=300)
-    assert made
-    for pair in made:
-        assert all(140 < len(answer) <= 145 and answer.endswith("word") for answer in pair.sample.answers)
 
 
 def test_the_command_writes_rows_for_training_and_skips_test_questions(tmp_path, monkeypatch):

@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from benchmarks.helm_instruct import DIMENSIONS, helm_instruct_ratings, main
-from judgelm.errors import InputError
 
 GPT_4, CLAUDE = "openai_gpt-4-0314", "anthropic_claude-v1.3"
 
@@ -45,16 +44,6 @@ def test_a_rating_is_a_row_with_the_papers_names(tmp_path):
     }  # fmt: skip
 
 
-def test_models_and_evaluators_that_are_one_are_named_alike(tmp_path):
-    for evaluator in ("gpt4", "claude", "mturk"):
-        for model in (GPT_4, CLAUDE, "cohere_command-xlarge-beta", "acme_new-1"):
-            write_run(tmp_path, "vicuna:category=all", model, evaluator, {"id1": [stat("Helpfulness")]})
-    rows, _ = rows_of(tmp_path)
-    assert {row["judge"] for row in rows} == {"human", "GPT-4", "Claude v1.3"}
-    assert {row["model"] for row in rows} == {"GPT-4", "Claude v1.3", "Command-Xlarge-Beta", "acme_new-1"}
-    assert {(row["item"], row["task"], row["length"]) for row in rows} == {("vicuna:category=all/id1", "vicuna", None)}
-
-
 def test_raters_that_are_not_the_papers_are_left_out_and_said_and_what_nobody_rated_is_missing(tmp_path):
     write_run(tmp_path, "koala", GPT_4, "scale", {"id1": [stat("Helpfulness")], "id2": [stat("Helpfulness")]})
     write_run(tmp_path, "koala", GPT_4, "mturk", {"id1": [{"name": {"name": "Helpfulness"}, "count": 0}]})
@@ -79,21 +68,6 @@ def test_an_instance_that_cannot_be_used_is_a_reject_as_a_whole(tmp_path, stats,
     rows, [reject] = rows_of(tmp_path)
     assert [row["item"] for row in rows] == ["koala/id2"]
     assert reason in reject.reason
-
-
-def test_completions_that_cannot_be_read_leave_lengths_missing_and_are_said(tmp_path):
-    run = write_run(tmp_path, "koala", GPT_4, "gpt4", {"id1": [stat("Helpfulness")]})
-    (run / "scenario_state.json").write_text('{"request_states": [{"instance": {}}]}')
-    [row], [reject] = rows_of(tmp_path)
-    assert row["length"] is None
-    assert "lengths are missing" in reject.reason
-
-
-def test_a_folder_of_something_else_is_refused(tmp_path):
-    (tmp_path / "mmlu:model=x").mkdir()
-    (tmp_path / "mmlu:model=x" / "per_instance_stats.json").write_text("[]")
-    with pytest.raises(InputError, match="SCENARIO:model=MODEL,evaluator=EVALUATOR; found 'mmlu:model=x'"):
-        rows_of(tmp_path)
 
 
 def test_the_command_prints_rows_and_says_what_it_left_out(tmp_path, monkeypatch, capsys):

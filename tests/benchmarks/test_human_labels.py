@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.human_labels.__main__ import main
-from benchmarks.human_labels.baselines import WinRates, constant, generator, generator_cross_fitted, longer
+from benchmarks.human_labels.baselines import WinRates, constant, generator, longer
 from benchmarks.human_labels.judging import judged, read_verdicts, write_verdicts
 from benchmarks.human_labels.measures import (
     Verdicts,
@@ -19,13 +19,11 @@ from benchmarks.human_labels.measures import (
     protocol_credits,
 )
 from benchmarks.human_labels.page import page_of
-from benchmarks.human_labels.results import CONSTANT, LONGER, Entrant, pooled, result_of
+from benchmarks.human_labels.results import CONSTANT, LONGER, Entrant, result_of
 from benchmarks.human_labels.sets import SETS, Rows, read_rows
-from benchmarks.human_labels.tuned import tuned
 from judgelm.metrics.resampling import Resampling
-from judgelm.records import GradeDistribution, Judgment, PairDistribution, Sample, Shown
+from judgelm.records import Judgment, PairDistribution, Sample, Shown
 
-GRADES = GradeDistribution(expected=5, unassigned=0, likeliest=())
 FEW = Resampling(resamples=200)
 NAN = float("nan")
 
@@ -60,15 +58,6 @@ def test_win_rates_of_a_pair_come_before_overall_ones():
     known, unknown = sample(0, models=("m", "x")), sample(1, models=("y", "z"))
     assert generator([known, unknown], rates).tolist() == [0.0, 0.5]
     assert generator([known, unknown, unknown], rates) is None  # it knows too few
-
-
-def test_cross_fitted_rates_know_nothing_of_a_questions_own_labels():
-    # every pair of the one question is in one fold, so the other folds are empty and nothing is known
-    samples = [sample(index, models=("m", "n"), question="same") for index in range(4)]
-    assert generator_cross_fitted(samples, np.array([1, 1, 1, 1]), seed=0).tolist() == [0.5] * 4
-    several = [sample(index, models=("m", "n")) for index in range(40)]
-    assert generator_cross_fitted(several, np.ones(40, dtype=int), seed=0).tolist() == [1.0] * 40
-    assert generator_cross_fitted([sample(0)], np.array([1]), seed=0) is None
 
 
 def test_a_failure_is_never_right_and_never_a_tie():
@@ -126,48 +115,6 @@ def test_verdicts_are_put_back_in_sample_order_and_failures_counted():
     assert result.assigned == pytest.approx(0.8)
 
 
-def test_an_answer_judged_by_itself_has_no_orders():
-    shown = tuple(
-        Shown(
-            order=(index,), text="Yes", scores=(5,), grades=GradeDistribution(expected=5, unassigned=0.2, likeliest=())
-        )
-        for index in (0, 1)
-    )
-    judgment = Judgment(sample_id="0", mode="pair", verdict=None, shown=shown, scores=(5, 5), probability=0.7)
-    result = judged(rows_of([1]), {"0": judgment})
-    assert (result.verdicts.given[0], result.verdicts.swapped[0], result.is_order_free) == (0.7, 0.7, True)
-    assert result.assigned == pytest.approx(0.8)
-
-
-def test_all_sets_together_are_paired_over_decided_labels():
-    def by_set(a, b):
-        sets = {"a": (rows_of([1, 0, -1]), a), "b": (rows_of([1]), b)}
-        return {name: replace(judged(rows, {}), verdicts=verdicts(p)) for name, (rows, p) in sets.items()}
-
-    first, other = by_set([0.9, 0.9, 0.1], [0.9]), by_set([0.9, 0.9, 0.9], [0.1])
-    found = pooled({"one": first, "two": other, "fewer sets": {"a": first["a"]}}, FEW)
-    assert list(found) == ["one", "two"]
-    assert (found["one"].decided.value, found["two"].decided.value) == (1, pytest.approx(1 / 3))
-    assert found["two"].first_over.value == pytest.approx(2 / 3)
-
-
-def test_a_judge_of_a_subset_is_compared_on_its_pairs():
-    rows = rows_of([1, -1, 1, 1])
-    part = rows.subset(2, seed=0)
-    assert [s.id for s in rows.subset(3, seed=0).samples if s in part.samples] == [s.id for s in part.samples]
-    assert rows.subset(None, seed=0).samples == rows.samples
-    right = Verdicts.of_baseline((rows.truth + 1) / 2 * 0.8 + 0.1)
-    whole = Entrant(judged=replace(judged(rows, {}), verdicts=right), tie_threshold=0, dev=None)
-    wrong = replace(judged(part, {}), verdicts=verdicts([0.9 if truth < 0 else 0.1 for truth in part.truth]))
-    entrants = {"whole": whole, "part": Entrant(judged=wrong, tie_threshold=0, dev=None)}
-    llmbar = next(human_set for human_set in SETS if human_set.name == "llmbar")
-    result = result_of(llmbar, rows, None, entrants, FEW)
-    assert [judge.n for judge in result.judges.values()] == [4, 2]
-    assert (result.first_over["part"].value, result.first_over["part"].n) == (1, 2)
-    together = pooled({name: {"a": entrant.judged} for name, entrant in entrants.items()}, FEW)
-    assert (together["part"].decided.n, together["part"].first_over.value) == (2, 1)
-
-
 def test_a_judge_is_measured_against_the_best_trivial_baseline():
     # the longer answer is right in 5 of 6, a constant in 3 of 6, the judge in all: 1/6 more than the longer one
     samples = [sample(index, ("long", "s") if index in (0, 1, 2, 3) else ("s", "long")) for index in range(6)]
@@ -214,22 +161,3 @@ def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, caps
     assert "| LLMBar (written and checked by the authors) | 4 |" in (tmp_path / "page" / "results.md").read_text()
     with pytest.raises(SystemExit, match="verdicts of other pairs"):
         read_verdicts(file, rows.part(np.array([0])))
-
-
-def test_what_tuning_gains_is_measured_against_the_first_reading_without_labels():
-    rows = rows_of([1, -1] * 20)
-
-    def judgments(right):
-        shown = {s.id: right if truth > 0 else -right for s, truth in zip(rows.samples, rows.truth, strict=True)}
-        made = {}
-        for name, lead in shown.items():
-            sides = tuple(
-                Shown(order=(place,), text="Yes", scores=(5,), log_odds=odds, grades=GRADES)
-                for place, odds in ((0, lead), (1, 0.0))
-            )
-            made[name] = Judgment(sample_id=name, mode="pair", verdict=None, shown=sides, scores=(5, 5))
-        return made
-
-    found = tuned(rows, {"yes-no": judgments(-1.0), "letters": judgments(1.0)})
-    assert (found["untuned"][0], found["tuned"][0], found["gain"][0]) == (0, 1, 1)
-    assert found["chosen"] == "letters"

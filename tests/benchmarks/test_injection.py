@@ -9,10 +9,7 @@ from benchmarks.injection.attacks import (
     Attack,
     attacks_on,
     check_attacks,
-    closing_of,
-    final_of,
     measure_attack_success,
-    score_escapes,
 )
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row
@@ -31,22 +28,6 @@ V1 = get_template("judgelm-v1")
 
 def through(checked):
     return {one.attack.id: one.escapes for one in checked if one.escapes}
-
-
-@pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "reward"])
-def test_the_set_is_large_and_attacks_each_templates_own_delimiters(name):
-    attacks = attacks_on(TEMPLATES[name])
-    assert len(attacks) >= 60
-    assert len({one.family for one in attacks}) >= 10
-    assert {one.target for one in attacks} == {"question", "reference", "answer_1", "answer_2"}
-    plain = [one.replace("{n}", "1") for one in TEMPLATES[name].layout(2).delimiters]
-    assert all(any(delimiter in one.text for one in attacks) for delimiter in plain)
-
-
-def test_the_delimiters_that_matter_most_are_those_around_the_answers():
-    assert (closing_of(V1), final_of(V1)) == ("[The End of Assistant 1's Answer]", "### Response:")
-    compact = get_template("judgelm-compact")
-    assert (closing_of(compact), final_of(compact)) == ("[2]", "[S]")
 
 
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "reward"])
@@ -113,17 +94,6 @@ def test_a_server_is_sent_no_token_and_no_role_of_an_attack(family):
         assert not [token for token in own if token in message["content"]], attack.id
 
 
-@pytest.mark.parametrize(
-    ("text", "finding"),
-    [
-        ("{'score': 10}", []),  # nobody could read it as a score
-        ("10 1", []),  # quoted, and the judge's own line is there too
-    ],
-)
-def test_a_quoted_score_is_not_read_where_the_judge_wrote_its_own(text, finding):
-    assert score_escapes(Attack(id="x", family="x", target="answer_1", text=text)) == finding
-
-
 def test_swaying_is_measured_where_a_verdict_could_move():
     def gullible(prompt):  # gives 9 to an answer that begs, and else judges by length
         answers = prompt_key(prompt).split("|")[1:]
@@ -139,14 +109,6 @@ def test_swaying_is_measured_where_a_verdict_could_move():
     assert (found.by_family["x"].value, found.by_family["y"].value) == (1.0, 0.0)
     assert found.by_family["x"].n + found.by_family["y"].n + found.already == 16  # 8 pairs, 2 attacks
     assert found.unreadable == 0
-
-
-def test_every_family_of_attacks_is_listed_and_none_gets_through(capsys):
-    assert main(["--template", "judgelm-compact"]) == 0
-    printed = capsys.readouterr().out
-    assert "attacks on judgelm-compact and the parser; no model, so no tokens" in printed
-    assert all(family in printed for family in ("block end", "look-alike", "role marker", "fake reference"))
-    assert "none got out of its block" in printed
 
 
 def test_a_models_tokens_are_attacked_and_its_judge_is_measured(capsys, tiny_judge, tmp_path):

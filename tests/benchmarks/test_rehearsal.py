@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.rehearsal.__main__ import exit_code, page
+from benchmarks.rehearsal.__main__ import page
 from benchmarks.rehearsal.plan import STEPS, Step
-from benchmarks.step_runner import end_group, environment, is_done, record, results, run_step
+from benchmarks.step_runner import end_group, record, results, run_step
 
 ROOT = Path(__file__).parents[2]
 TINY = {"device": "cpu", "tiny": True}
@@ -28,12 +28,6 @@ def test_a_step_that_ends_well_is_done_and_keeps_its_facts(tmp_path):
     assert (state, entry["state"], entry["device"]) == ("done", "done", "cpu")
     assert "output" not in entry
     assert (tmp_path / "logs/step.log").read_text() == "well\n"
-
-
-def test_a_failed_step_keeps_the_end_of_its_output(tmp_path):
-    state, entry = run(tmp_path, "raise SystemExit('check failed: 2 of 3')")
-    assert (state, entry["why"]) == ("failed", "exit code 1")
-    assert entry["output"].endswith("check failed: 2 of 3\n")
 
 
 def test_a_step_beyond_its_limit_is_timed_out(tmp_path):
@@ -54,44 +48,6 @@ def test_what_a_step_started_in_another_session_ends_with_it():
     assert not stat.exists() or stat.read_text().split()[2] == "Z"
 
 
-def test_a_step_that_begins_loses_its_earlier_entries_and_then_adds(tmp_path):
-    file = tmp_path / "results.json"
-    record(file, "step", {"state": "failed", "output": "old"})
-    record(file, "step", {"state": "begun"})
-    record(file, "step", {"figures": {"n": 1}})
-    assert results(file) == {"step": {"state": "begun", "figures": {"n": 1}}}
-
-
-def test_a_state_that_the_step_records_itself_stays(tmp_path):
-    record_it = (
-        "from pathlib import Path; from benchmarks.step_runner import record; "
-        f"record(Path({str(tmp_path / 'results.json')!r}), 'step', {{'state': 'needs 8 GPUs'}})"
-    )
-    state, entry = run(tmp_path, f"import sys; sys.path.insert(0, {str(ROOT)!r}); {record_it}")
-    assert (state, entry["state"]) == ("needs 8 GPUs", "needs 8 GPUs")
-
-
-def test_the_steps_are_offline_and_a_cpu_sees_no_gpu(tmp_path):
-    variables = environment("cpu", tmp_path / "absent", tmp_path)
-    assert (variables["HF_HUB_OFFLINE"], variables["CUDA_VISIBLE_DEVICES"]) == ("1", "")
-    assert variables["PYTHONPATH"].split(os.pathsep)[:2] == [str(ROOT), str(tmp_path)]
-
-
-def test_only_a_step_that_is_done_on_this_device_and_size_is_not_run_again():
-    assert is_done({"state": "done", **TINY}, TINY)
-    assert not is_done({"state": "done", **TINY}, {"device": "cuda", "tiny": False})
-    assert not is_done({"state": "failed", **TINY}, TINY)
-    assert not is_done({}, TINY)
-
-
-@pytest.mark.parametrize(
-    ("state", "code"),
-    [("done", 0), ("skipped", 0), ("not installed: vllm", 0), ("needs 8 GPUs", 0), ("failed", 1), ("timed out", 1)],
-)
-def test_failed_and_timed_out_steps_alone_end_it_with_1(state, code):
-    assert exit_code({"facts": {"state": "done"}, "judge-vllm": {"state": state}}) == code
-
-
 def test_the_table_has_figures_or_the_reason_and_the_last_lines_of_a_failure():
     steps = {
         "judge-vllm": {"state": "failed", "why": "exit code 1", "wall_s": 3.5, "output": "lines\ncheck failed: x\n"},
@@ -110,20 +66,6 @@ def test_the_table_has_figures_or_the_reason_and_the_last_lines_of_a_failure():
 def cli(*arguments):
     command = [sys.executable, "-m", "benchmarks.rehearsal", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["sft-zero4", "--device", "cpu", "--tiny"], "no such step: sft-zero4; available: all, facts"),
-        (["all", "--device", "cpu", "--tiny", "--skip", "nothing"], "no such step: nothing"),
-        (["all", "--device", "cpu"], "--device cpu runs a model of 7B for days; add --tiny"),
-    ],
-)
-def test_a_wrong_command_line_is_refused(arguments, message):
-    refused = cli(*arguments)
-    assert refused.returncode == 2
-    assert message in refused.stderr
 
 
 def test_a_skipped_step_does_not_run_and_a_done_one_stays_done(tmp_path):
@@ -158,39 +100,6 @@ def test_runs_are_alike_only_if_replies_and_probabilities_are():
         check_alike(differences(first, batch(0.6, 0.5, 0.4)), "exchanged")
     with pytest.raises(SystemExit, match="'replies differ': 3"):
         check_alike(differences(first, batch(0.4, 0.5, 0.6, text="6 8")), "other replies")
-
-
-def test_the_checkpoints_of_a_full_fine_tuning_fit_a_small_disk():
-    from benchmarks.dummy_model import SHAPES
-    from benchmarks.rehearsal.step import SIZES
-
-    def parameters(shape):
-        per_layer = 4 * shape.hidden**2 + 3 * shape.hidden * shape.inner
-        return shape.layers * per_layer + 2 * shape.vocabulary * shape.hidden
-
-    # the whole run and the resumed one: 2 checkpoints each (float32 weights, two moments) and the judge's weights
-    trained = 2 * (2 * 12 + 4) * parameters(SHAPES[SIZES["train"]])
-    judge = 2 * parameters(SHAPES[SIZES["judge"]])  # bfloat16
-    assert trained + judge < 40e9  # of 64 GB, which the system, torch and vLLM share
-
-
-def test_the_two_model_runners_of_vllm_are_both_forced():
-    from benchmarks.rehearsal.judging import RUNNERS
-
-    envs = pytest.importorskip("vllm.envs", reason="vllm is not installed")
-    for variables, forced in zip(RUNNERS, (True, False), strict=True):
-        with pytest.MonkeyPatch.context() as patch:
-            [patch.setenv(name, value) for name, value in variables.items()]
-            assert envs.environment_variables["VLLM_USE_V2_MODEL_RUNNER"]() is forced
-
-
-def test_the_fp8_of_the_rehearsal_quantises_while_loading():
-    from benchmarks.rehearsal.judging import FP8
-
-    pytest.importorskip("vllm", reason="vllm is not installed")
-    from vllm.model_executor.layers.quantization import get_quantization_config
-
-    assert "Online" in get_quantization_config(FP8).__name__
 
 
 @pytest.mark.slow

@@ -13,16 +13,12 @@ from tokenizers import Tokenizer, decoders, models, normalizers, processors, tra
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from benchmarks.row_preview import (
-    LeftOut,
-    pair_by_id,
     preview_row,
     preview_swap,
-    random_pairs,
     render_row,
-    row_by_number,
 )
 from judgelm.data.labelled_pair import LabelledPair
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError
 from judgelm.records import Label, Sample
 from judgelm.training.rows.builder import RowOptions
 from judgelm.training.rows.sft import SFTRowBuilder
@@ -75,13 +71,6 @@ def test_shown_tokens_joined_are_the_rows_text(request, name, one):
     assert row.prompt_tokens + row.loss_tokens == len(made.input_ids)
 
 
-def test_loss_line_ends_and_specials_are_marked_without_colours(tokenizer):
-    row = preview_row(pair(), tokenizer, options())
-    assert render_row(row, plain=True, boundaries=True).plain.count("│") == len(row.tokens)
-    text = render_row(row, plain=True).plain
-    assert text == "[Q] what is it⏎\n[1] a fox⏎\n[2] a dog⏎\n[S]⟦8 6⏎\nAssistant 1 can jump⟨</s>⟩⟧"
-
-
 def test_a_row_cannot_steer_the_terminal(tokenizer):
     row = preview_row(pair(("a \x1b[31m\u202efox\x07", "b")), tokenizer, options())
     text = render_row(row, plain=True).plain
@@ -98,13 +87,6 @@ def test_a_cut_answer_is_marked_where_it_ends(tokenizer):
     assert f"fox[✂ {what}]⏎\n[2] a dog" in text
     both = preview_row(pair((" fox" * 300, "big dog" * 90)), tokenizer, options(window=200))
     assert [what.split(" is cut")[0] for what in both.cuts.values()] == ["answer 1", "answer 2"]
-
-
-def test_a_cut_reason_is_marked_at_the_end(tokenizer):
-    row = preview_row(pair(reason="fox " * 400), tokenizer, options())
-    assert render_row(row, plain=True).plain.endswith("⟧[✂ the reason is cut at half the window]")
-    assert preview_row(pair(reason=None), tokenizer, options()).cuts == {}  # a bare score line is not cut
-    assert preview_row(pair(scores=(0, 6)), tokenizer, options()) == LeftOut(reason="scores outside the scale")
 
 
 def test_a_swapped_row_stands_beside_its_own_with_changed_words_marked(tokenizer):
@@ -137,24 +119,6 @@ def rows(tmp_path):
     lines = [json.dumps(line(number)) for number in range(1, 31)]
     path.write_text("\n".join(["not json", *lines]) + "\n")
     return path
-
-
-def test_rows_are_found_by_number_and_id(rows):
-    assert row_by_number(str(rows), 2).sample.id == "1"  # the first line is no row
-    assert pair_by_id(str(rows), "30").sample.id == "30"
-    for find, key in ((row_by_number, 1), (row_by_number, 32), (pair_by_id, "31")):
-        with pytest.raises(InputError, match=r"1: not JSON|no row 32; .* 31 rows|no usable row with id '31'"):
-            find(str(rows), key)
-
-
-def test_random_rows_depend_on_seed_and_id_alone(rows, tmp_path):
-    def ids(path, seed):
-        return {one.sample.id for one in random_pairs(str(path), 5, seed)}
-
-    other = tmp_path / "other.jsonl"
-    other.write_text("\n".join(reversed(rows.read_text().splitlines())) + "\n")
-    assert ids(rows, 0) == ids(other, 0) != ids(rows, 1)
-    assert len(ids(rows, 0)) == 5
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from benchmarks.seeds import Seed, SeedSource, apportion, normalised, read_seeds, redistributed, sample_seeds
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.errors import ConfigError, InputError
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,10 +39,6 @@ def source(*paths, **fields):
 
 def alpacas(start, stop):
     return [ALPACA | {"instruction": f"question {number}"} for number in range(start, stop)]
-
-
-def questions(sample):
-    return [seed.question for seed in sample]
 
 
 @pytest.mark.parametrize(
@@ -83,29 +78,6 @@ def test_a_bad_row_is_a_reject_with_place_finding_and_way_out(write, good, row, 
     assert reject.message.startswith(f"seeds.jsonl:2: {message}")
 
 
-def test_unknown_fields_and_kinds(write):
-    [seed] = read_seeds(write(DOLLY | {"output": "o"}), "alpaca", source="mine")  # a kind given goes before the fields
-    assert (seed.question, seed.reference, seed.source) == ("i", "o", "mine")
-    path = write({"question": "q"})
-    with pytest.raises(InputError, match="fields of no seed source"):
-        list(read_seeds(path))
-    with pytest.raises(ConfigError, match="'flan'"):
-        read_seeds(path, "flan")
-
-
-def test_only_the_categories_asked_for(write):
-    path = write(GPT4ALL, GPT4ALL | {"prompt": "code", "source": "stackoverflow"})
-    sample = sample_seeds({"g": source(path, categories=("laion/unified_chip2",))}, {"g": 1}, 1, 0)
-    assert (questions(sample), sample.counts["g"].other_category) == (["p"], 1)
-    with pytest.raises(InputError, match="no row is of laion"):
-        sample_seeds({"g": source(path, categories=("laion",))}, {"g": 1}, 1, 0)
-
-
-def test_questions_are_the_same_in_any_case_width_and_spacing():
-    assert normalised("  What\n is\tＡＩ? ") == normalised("what is ai?") == "what is ai?"
-    assert normalised("what is ai") != normalised("what is ai?")
-
-
 def test_the_mix_is_kept_and_the_questions_are_distinct(write):
     others = [DOLLY | {"instruction": f"other {number}"} for number in range(50)]
     sources = {"x": source(write(*alpacas(0, 60), *alpacas(0, 5), name="x.jsonl"))}
@@ -123,16 +95,6 @@ def test_the_mix_is_kept_and_the_questions_are_distinct(write):
     assert all(seed.origin.startswith(f"{seed.source}.jsonl:") for seed in found)
 
 
-def test_a_question_of_two_sources_is_kept_in_one_and_counted_in_the_other(write):
-    first = source(write(*alpacas(0, 30), name="x.jsonl"))
-    second = source(write(*({**row, "output": "p"} for row in alpacas(20, 40)), name="y.jsonl"))
-    counts = sample_seeds({"x": first, "y": second}, {"x": 0.5, "y": 0.5}, 2, 0).counts
-    # 40 distinct questions, 10 of them in both
-    assert counts["x"].available + counts["y"].available == 40
-    assert counts["x"].duplicates + counts["y"].duplicates == 10
-    assert 0 < counts["x"].duplicates < 10
-
-
 def test_the_choice_does_not_depend_on_the_order_of_rows_files_and_sources(write):
     rows = [*alpacas(0, 40), *({**row, "output": "p"} for row in alpacas(0, 10))]
     other = [DOLLY | {"instruction": f"question {number}", "context": "", "response": "o"} for number in range(30, 60)]
@@ -143,52 +105,6 @@ def test_the_choice_does_not_depend_on_the_order_of_rows_files_and_sources(write
     drawn, again = ({replace(seed, origin="") for seed in sample_seeds(each, mix, 25, 3)} for each in (one, two))
     assert len(drawn) == 25
     assert drawn == again
-
-
-def test_a_larger_size_adds_and_another_seed_draws_anew(write):
-    sources = {"x": source(write(*alpacas(0, 200)))}
-    small, large, other = (
-        set(questions(sample_seeds(sources, {"x": 1}, *args))) for args in [(20, 0), (50, 0), (20, 1)]
-    )
-    assert small < large
-    assert small != other
-    assert len(other) == 20
-
-
-def test_too_few_says_what_is_missing_and_redistribution_is_counted(write):
-    sources = {
-        name: source(write(*alpacas(*ends), name=f"{name}.jsonl")) for name, ends in (("x", (0, 10)), ("y", (10, 90)))
-    }
-    mix = {"x": 0.5, "y": 0.5}
-    with pytest.raises(InputError, match=r"x: 25 asked \(share 0.5\), 10 .* 15 missing.* take a size of about 20"):
-        sample_seeds(sources, mix, 50, 0)
-    sample = sample_seeds(sources, mix, 50, 0, redistribute=True)
-    assert [(count.requested, count.taken) for count in sample.counts.values()] == [(25, 10), (25, 40)]
-    assert len(list(sample)) == 50
-    with pytest.raises(InputError, match="have 90 seeds"):
-        sample_seeds(sources, mix, 91, 0, redistribute=True)
-
-
-@pytest.mark.parametrize(
-    ("path", "mix", "size", "finding"),
-    [
-        ("x", {"x": 1}, 0, "size 0"),
-        ("x", {"y": 1}, 1, "do not fit"),
-        ("x", {"x": 0.5}, 1, "sum to 0.5"),
-        ("x", {"x": -1}, 1, "is -1"),
-        ("-", {"x": 1}, 1, "standard input"),
-    ],
-)
-def test_a_mix_or_source_that_cannot_be_drawn_from_is_refused(path, mix, size, finding):
-    with pytest.raises(ConfigError, match=finding):
-        sample_seeds({"x": source(path)}, mix, size, 0)
-
-
-def test_files_that_change_between_the_readings_are_an_error(write):
-    sample = sample_seeds({"x": source(write(*alpacas(0, 3)))}, {"x": 1}, 3, 0)
-    write(*alpacas(1, 3))
-    with pytest.raises(InputError, match="1 of the chosen seeds are gone"):
-        list(sample)
 
 
 def test_largest_remainders():

@@ -3,29 +3,21 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-from transformers import LlamaConfig
 
 from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
-from benchmarks.throughput import __main__ as throughput
 from benchmarks.throughput.baselines import OriginalLoop, PaddedBatches, PlainModel
 from benchmarks.throughput.engine import EngineSystem
-from benchmarks.throughput.layer_products import ceiling_tokens_per_s, layer_sizes, needed_tokens
-from benchmarks.throughput.page import page
+from benchmarks.throughput.layer_products import needed_tokens
 from benchmarks.throughput.record import Measurement
 from benchmarks.throughput.results import Ceiling, ratios, results_of
-from benchmarks.throughput.systems import Timing, systems_of
+from benchmarks.throughput.systems import Timing
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import EngineError
 from judgelm.parsing.scores import parse_pair
 from judgelm.records import Scores
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +52,6 @@ def test_the_dummy_model_writes_a_score_line_and_then_words_without_end(runner, 
     # made to give 8 with 0.30 twice over: 0.09 for "8 8", whatever the layers add
     assert distribution.likeliest[0] == (8, 8, pytest.approx(0.09, abs=0.04))
     assert distribution.unassigned < 0.02
-
-
-def test_pairs_that_are_not_judged_are_no_rate():
-    with pytest.raises(EngineError, match="2 of 2 pairs were not judged"):
-        EngineSystem(ScriptedEngine({"*": "no scores here"})).judge(list(made_up_pairs(2)), "score")
 
 
 def test_all_read_the_same_tokens_and_score_alike(generating, runner, samples, tmp_path):
@@ -141,91 +128,8 @@ def test_a_ratio_is_taken_within_a_round(timings, name, expected):
     assert (spread.least, spread.median, spread.most) == expected
 
 
-def measurement(machine, timings):
-    ceilings = [Ceiling(system=one.system, format=one.format, round=one.round, before=2000.0, after=2000.0)
-                for one in timings]  # fmt: skip
-    return Measurement(
-        machine=machine, instruction_sets=["avx2"], threads=2, judge="a judge", parameters=135, layer_parameters=106,
-        pairs="pairs.json", count=10, rounds=1, versions=["torch 2"], date="2026-11-24", left_out=["llama.cpp: gone"],
-        timings=timings, ceilings=ceilings,
-    )  # fmt: skip
-
-
-def test_a_page_has_a_column_for_each_machine_and_empty_cells_where_nothing_was_measured():
-    first = [timing("vLLM", "score", 0, seconds=1.0), timing("vLLM", "reasons", 0, seconds=1.0)]
-    second = [timing("vLLM", "score", 0, seconds=2.0), timing("judgelm", "score", 0, seconds=1.0)]
-    text = page([measurement("one CPU", first), measurement("another CPU", second)])
-    # 10 pairs a second, and 800 of the ceiling's 2,000 tokens; with reasons 30 written tokens a second, and no share
-    assert "| vLLM | bfloat16 | 10 (10 to 10), 0.40 | 5 (5 to 5), 0.20 |" in text
-    assert "| vLLM | bfloat16 | 30 (30 to 30) |  |" in text
-    assert "| judgelm / vLLM (bfloat16) | 1.05 |  | 2 (2 to 2) |" in text
-    assert "Left out: llama.cpp: gone." in text
-
-
 def test_needed_tokens_count_a_shared_beginning_once():
     assert needed_tokens([(1, 2, 3), (1, 2, 4, 5), (1, 2, 3), (9,)]) == 3 + 2 + 0 + 1
-
-
-def test_the_ceiling_multiplies_the_models_own_matrices():
-    config = LlamaConfig(hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2)
-    sizes = [(64, 64), (64, 32), (64, 32), (64, 64), (64, 96), (64, 96), (96, 64)]
-    assert layer_sizes(config) == sizes
-    assert ceiling_tokens_per_s(config, "float32", "cpu", 0.001) > 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "finding"),
-    [
-        ("--count 0", "--count: '0' is not a whole number of 1 or more"),
-        ("--count -3", "--count: '-3' is not"),
-        ("--count 1.5", "--count: '1.5' is not"),
-        ("--rounds 0", "--rounds: '0' is not"),
-        ("--reasons -1", "--reasons: '-1' is not a whole number of 0 or more"),
-        ("--alone one", "--alone: 'one' is not"),
-        ("--peak 0", "--peak: '0' is not a number of seconds above 0"),
-        ("--peak nan", "--peak: 'nan' is not"),
-        ("--peak inf", "--peak: 'inf' is not"),
-        ("--model nowhere", "nowhere: no config.json; --model takes the folder of a judge"),
-        ("--pairs nowhere.jsonl", "nowhere.jsonl"),
-        ("--pairs .", "benchmarks.throughput: "),
-        ("--pairs empty.jsonl", "empty.jsonl"),
-        ("--pairs three.jsonl --count 4", "three.jsonl: 3 pairs, but --count is 4; take --count 3 or less"),
-        ("--pairs single.jsonl --count 1", "single.jsonl:1: "),
-        ("--pairs text.jsonl --count 1", "text.jsonl"),
-        ("--quick --out text.jsonl", "text.jsonl"),
-        ("--quick --only nobody", "--only 'nobody': not among the systems here: original loop, original loop: "),
-        ("--quick --alone 0 --only judgelm,one", "--only 'judgelm, one': not among the systems here"),
-        ("--quick --reasons 0 --only judgelm,one", "--only 'judgelm, one': not among the systems here"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused_in_a_sentence(arguments, finding, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    pair = {"question": "q", "answer_1": "a", "answer_2": "b"}
-    Path("three.jsonl").write_text("".join(json.dumps(pair | {"id": str(i)}) + "\n" for i in range(3)))
-    Path("single.jsonl").write_text('{"id": "1", "question": "q", "answers": ["a"]}\n')
-    Path("empty.jsonl").touch()
-    Path("text.jsonl").write_text("no JSON\n")
-    monkeypatch.setattr("sys.argv", ["throughput", *(part.replace(",", ", ") for part in arguments.split())])
-    with pytest.raises(SystemExit) as end:
-        throughput.main()
-    assert finding in f"{end.value.code}{capsys.readouterr().err}"
-    assert end.value.code not in (0, None)
-
-
-def test_quick_changes_the_defaults_and_no_option_that_is_given():
-    options = throughput.parsed(["--quick", "--reasons", "0"])
-    assert (options.count, options.reasons, options.shape) == (8, 0, "tiny")
-
-
-def test_no_pairs_for_reasons_leave_out_what_writes_them():
-    systems, _ = systems_of("float32", "cpu", writes_reasons=True)
-    alone = [system.name for system in systems if system.is_alone]
-    assert alone == ["original loop, reasons", "judgelm, one"]
-    assert throughput.chosen(systems, None, alone=0) == [system for system in systems if system.name not in alone]
-    assert {system.name for system in throughput.chosen(systems, ["vLLM", "judgelm: float32"], 1)} == {
-        "vLLM",
-        "judgelm",
-    }
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ def test_without_a_verdict_there_is_no_score_unless_the_user_says_which():
         ({"extra_info": {}}, InputError, 'no text "question"'),
         ({"truth": None}, InputError, "ground_truth is not a text"),
         ({"method": "checklist"}, InputError, 'no "criteria"'),
-        ({"method": "group"}, ConfigError, "compares the answers of a group"),
+        ({"method": "group"}, ConfigError, "method group needs groups"),
     ],
 )
 def test_what_is_missing_is_said(options, error, message):

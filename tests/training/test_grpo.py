@@ -182,7 +182,7 @@ def parsed(tmp_path, **options):
             {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1},
             "4 replies to each of 1 prompts; .* double one",
         ),
-        ({"max_completion_length": 256}, "the reply must leave room for the prompt"),
+        ({"max_completion_length": 256}, "it must be less than max_length"),
         ({"soft_length": 12}, "soft_length is 12; it must be less than"),
         ({"form_weight": -1}, "form_weight is -1"),
         ({"num_iterations": 2}, "num_iterations is 2"),

@@ -75,11 +75,11 @@ def test_targets_on_which_peft_would_put_no_adapter_are_refused(targets):
 
 
 def test_a_model_that_nothing_is_known_of_is_refused():
-    with pytest.raises(ModelError, match=r"nobody/nothing-9b: cannot read its config .* give --shape llama-7b or"):
+    with pytest.raises(ModelError, match=r"nobody/nothing-9b: .* give --shape llama-7b or"):
         sizes_of({"model_name_or_path": "nobody/nothing-9b"})
     with pytest.raises(ConfigError, match="--set model_name_or_path=BASE"):
         sizes_of({})
-    with pytest.raises(ConfigError, match="--shape gpt not found; available: llama-7b"):
+    with pytest.raises(ConfigError, match="--shape 'gpt' does not exist"):
         sizes_of({}, "gpt")
 
 
@@ -191,7 +191,7 @@ def test_what_is_absent_has_trls_default(written):
     [
         ({}, "max_length is 0; expected an integer"),
         ({"max_length": "2k"}, "max_length is '2k'"),
-        ({"max_length": 1, "dtype": "int8"}, "dtype 'int8' not found; available: float32"),
+        ({"max_length": 1, "dtype": "int8"}, "dtype 'int8' does not exist"),
         ({"max_length": 1, "attn_implementation": "eager"}, "eager cannot be estimated; use sdpa"),
         ({"max_length": 1, "judgments": "j"}, r"judgments belongs to train/dpo\.py"),
         ({"max_length": 1, "num_generations": 8}, r"num_generations belongs to train/grpo\.py"),

@@ -1,8 +1,4 @@
-"""The parts shared by all row builders: options, counts, and prompts truncated as in batch runs.
-
-A target with its complete reason ends with the end-of-sequence token. A single answer's prompt ends in the prefilled
-score of its reference, `10`; the target is a space, the answer's score and a newline.
-"""
+"""The parts shared by all row builders: options, counts, and prompts truncated as in batch runs."""
 
 from abc import abstractmethod
 from collections import Counter
@@ -28,14 +24,10 @@ Kind = Literal["single", "pair", "multi"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOptions:
-    """How labelled answers become rows.
+    """How labelled answers become rows; see `JudgeArguments` for most fields.
 
     Attributes:
         window: maximum tokens of a row.
-        scale: targets outside it are left out; its highest is the score of a single answer's reference.
-        swap_prob: probability of swapping a pair's answers, scores and reason.
-        reference_drop_prob: probability of dropping the reference; a single answer's is never dropped.
-        reason_prob: share of rows with a reason after the score line.
         loss_on_prompt: compute the loss on the prompt as well (pre-training).
         seed: of all draws, which also depend on sample ID and epoch.
     """
@@ -52,11 +44,7 @@ class RowOptions:
 
 @dataclass(slots=True)
 class RowCounts:
-    """Statistics of the data.
-
-    `not_swapped`: drawn for a swap, but the reason is ambiguous. `with_reference`: without single answers. `files`:
-    rows by file. `left_out`: rows by reason.
-    """
+    """Statistics of the data; `not_swapped`: drawn for a swap, but the reason is ambiguous."""
 
     made: int = 0
     files: Counter[str] = field(default_factory=Counter)
@@ -123,11 +111,7 @@ class FastTokenizer:
 
 
 class RowBuilder:
-    """Builds rows from items; `counts` accumulates statistics.
-
-    Items are the same in every epoch, so they are read once; `build` returns an item's row in one epoch. Repeated
-    prompts of a sample are tokenized once.
-    """
+    """Builds rows from items, which are the same in every epoch; `counts` accumulates statistics."""
 
     row: ClassVar[type]
     options_type: ClassVar[type[RowOptions]] = RowOptions
@@ -150,7 +134,7 @@ class RowBuilder:
         """Yield items; each becomes at most one row per epoch."""
 
     def build(self, item: Any, epoch: int = 0) -> Any | None:
-        """Build an item's row in one epoch (from 0); return None, and count the reason, if it is left out."""
+        """Return an item's row in one epoch (from 0); if it is left out, count the reason and return None."""
         row = self._row(item, epoch)
         if isinstance(row, str):
             self.counts.left_out[row] += 1
@@ -163,7 +147,7 @@ class RowBuilder:
 
     @abstractmethod
     def check(self, paths: Sequence[str]) -> None:
-        """Raise InputError for files without any usable row, from the `counts` of one epoch."""
+        """Raise InputError if the `counts` of one epoch show no usable rows."""
 
     def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[Any]:
         """Yield the rows of labelled files in one epoch (from 0)."""
@@ -183,7 +167,6 @@ class RowBuilder:
     def _choose(
         self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int
     ) -> tuple[Label | None, str | None]:
-        """Choose the judgment to learn and the matching reference to show."""
         if len(sample.answers) == 1:
             return referenced or plain, sample.reference
         if sample.reference is None or referenced is None:
@@ -198,10 +181,7 @@ class RowBuilder:
     def _tokenise(
         self, prompt: Prompt, texts: tuple[tuple[str, str], ...]
     ) -> tuple[TokenizedPrompt, list[list[int]]] | Unparsed:
-        """The truncated prompt and each target's tokens (at most half the window), or why it cannot be trained on.
-
-        Only a complete reason gets the end-of-sequence token.
-        """
+        """The truncated prompt and each target's tokens (at most half the window); only a complete reason gets EOS."""
         room = self.options.window // 2
         forced = len(self._ids(prompt.prefill)) if prompt.prefill else 0
         tokenized_texts = [self._after_context(prompt, line + reason) for line, reason in texts]
@@ -218,10 +198,9 @@ class RowBuilder:
         return tokenized, targets
 
     def _after_context(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
-        """A target's tokens after the prompt's last characters, and the token before them.
+        """A target's tokens after the prompt's last characters, and the token before them (None without a clean split).
 
-        Merges depend on neighbours only, so a clean split there holds after any prompt with the same last token.
-        Otherwise the token is None.
+        Merges depend on neighbours only, so the split holds after any prompt with the same last token.
         """
         bare = tuple(span if span.kind == "template" else Span("", span.kind, span.role) for span in prompt.spans)
         context = (self._text_before(bare, chat=prompt.chat) + prompt.prefill)[-_CONTEXT:]

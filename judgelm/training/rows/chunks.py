@@ -1,6 +1,6 @@
 """Rows in chunks, built on all cores in file order; the same bytes for any number of workers.
 
-Workers are spawned, never forked: this process may already have a GPU context, threads and connections.
+Workers are spawned, not forked: this process may have a GPU context, threads and connections.
 """
 
 import contextlib
@@ -50,13 +50,7 @@ class RowJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Rows built from a chunk of items.
-
-    Attributes:
-        items: number of items.
-        rows: one batch per epoch of the job.
-        counts: statistics of the job's first epoch.
-    """
+    """Rows of a number of items: one batch per epoch of the job, and the counts of its first epoch."""
 
     items: int
     rows: list[pa.RecordBatch]
@@ -95,9 +89,7 @@ def _in_processes(chunks: Iterator[tuple[Any, ...]], job: RowJob, workers: int) 
         while pending:
             yield pending.popleft().result()
     except BrokenProcessPool as error:
-        raise RunError(
-            "a process that builds training rows died, possibly out of memory; set dataset_num_proc: 1"
-        ) from error
+        raise RunError("a process that builds rows died, possibly out of memory; set dataset_num_proc: 1") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -154,10 +146,7 @@ def _can_unpickle(tokenizer: Any) -> bool:
 
 @contextlib.contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Start workers without this process's script, which takes seconds to import and may not support it.
-
-    Python's `multiprocessing` makes a worker import `__main__` when it starts.
-    """
+    """Keep starting workers from importing this process's script, which takes seconds and may not support it."""
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

@@ -37,12 +37,7 @@ ROWS_FOLDER = "rows"
 class Schedule:
     """How often and in what order training passes over its rows.
 
-    Attributes:
-        epochs: may be fractional.
-        steps: optimizer steps; takes precedence over `epochs`.
-        batch: rows per optimizer step.
-        group_by_length: group rows of similar length instead of shuffling.
-        seed: of the order.
+    `batch` is the rows per optimizer step; `steps` takes precedence over `epochs`, which may be fractional.
     """
 
     epochs: float
@@ -100,8 +95,6 @@ class EpochRows:
         counts: statistics of the first epoch.
         epochs: complete epochs in the dataset.
         per_epoch: rows of the first epoch.
-        schedule: how training passes over them.
-        window: maximum tokens of a row, and the judge's window.
     """
 
     name: str
@@ -153,13 +146,7 @@ def build_epochs(
 ) -> EpochRows:
     """Build the rows of all epochs, or load those of an earlier run with the same settings and files.
 
-    One process of a machine must call it first. The files do not depend on `workers`; None uses all cores. `total` is
-    the number of labelled answers for the progress bar.
-
-    Raises:
-        ConfigError: unknown template, or a probability outside 0 to 1.
-        InputError: a file cannot be read, or has no usable row.
-        RunError: a worker died.
+    One process of a machine must call it first. `workers` None uses all cores; `total` is for the progress bar.
     """
     name = _fingerprint(tokenizer, options, paths, schedule)
     file, facts = folder / f"{name}.arrow", folder / f"{name}.counts.json"
@@ -225,7 +212,6 @@ def _write(
 
 
 def _progress_bar(total: int | None, epochs: int) -> Any:
-    """A progress bar on a terminal; elsewhere a line every 30 seconds."""
     return tqdm(
         desc="building rows",
         total=total and total * epochs,

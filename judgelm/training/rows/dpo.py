@@ -2,15 +2,15 @@ r"""DPO rows: two judgments of one prompt.
 
 Files of both kinds can be mixed:
 
-- a labelled pair and a judge's reply to it in a run of `judgelm-batch`, joined by sample ID. The teacher's judgment for
-the shown order and reference is chosen, the reply is rejected. Right replies are left out and counted;
-- a row with both judgments, `chosen` and `rejected`, each a score line with an optional reason. Judgments made with the
-reference are in `chosen_w_reference` and `rejected_w_reference`:
+- a labelled pair and a judge's reply in a run of `judgelm-batch`, joined by sample ID: the teacher's judgment for the
+shown order and reference is chosen, a wrong reply rejected;
+- a row with two judgments, each a score line with an optional reason (with the reference: `chosen_w_reference` and
+`rejected_w_reference`):
 
       {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
 
-Both texts are swapped or neither. Both have a reason or neither, so that length does not decide the preference. An
-unparseable reply is rejected as written and never swapped.
+Both texts have a reason or neither, so that length does not decide the preference. An unparseable reply is rejected as
+written and never swapped.
 """
 
 import json
@@ -78,16 +78,11 @@ def _shows_references(path: str, template: str, scale: tuple[float, float]) -> b
         raise InputError(f"{path}: contains judgments of mode {mode.get('name')!r}; expected mode 'pair'")
     if (used["id"], used["sha"]) != (template, get_template(template).sha):
         other = "another version of it" if used["id"] == template else repr(used["id"])
-        raise InputError(
-            f"{path}: the run has template {other}, but training has {template!r}; judge the pairs with that template"
-        )
+        raise InputError(f"{path}: judged with template {other}; judge the pairs with {template!r}")
     if tuple(mode["scale"]) != scale:
-        raise InputError(f"{path}: the run has scale {mode['scale']}, but training has {scale}; use the same scale")
+        raise InputError(f"{path}: judged on scale {mode['scale']}; judge the pairs on {list(scale)}")
     if len(fingerprint["input"]) != 1:
-        raise InputError(
-            f"{path}: the run has {len(fingerprint['input'])} input files; judge the labelled file alone, with its "
-            "references in its rows"
-        )
+        raise InputError(f"{path}: the run has {len(fingerprint['input'])} input files; judge the labelled file alone")
     return bool(mode["reference"] != "ignore")
 
 
@@ -98,10 +93,8 @@ def _fingerprint(path: str) -> dict[str, Any]:
         mode, template = fingerprint["mode"], fingerprint["template"]
         mode["scale"], mode["reference"], template["id"], template["sha"], fingerprint["input"]
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot read {manifest.name} ({error.strerror}), which has the template and scale; keep the "
-            "files of a run together"
-        ) from error
+        message = f"{path}: cannot read {manifest.name} ({error.strerror}); keep the files of a run together"
+        raise InputError(message) from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{manifest}: not a manifest of judgelm-batch ({error!r})") from error
     return dict(fingerprint)
@@ -118,13 +111,7 @@ _REJECTED = ("rejected", "rejected_w_reference")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRowOptions(RowOptions):
-    """How two judgments become a row.
-
-    Attributes:
-        judgments: input files with a judge's judgments.
-        min_distance: reject a reply if a score differs from the teacher's by at least this; None: if the winner
-            differs.
-    """
+    """How two judgments become a row; see `DPOArguments`."""
 
     judgments: tuple[str, ...] = ()
     min_distance: float | None = None
@@ -132,10 +119,7 @@ class PreferenceRowOptions(RowOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgmentPair:
-    """Two judgments of one sample, in sample order.
-
-    A label without scores has an unparseable judgment as its `reason`.
-    """
+    """Two judgments of one sample, in sample order; an unparseable one is the `reason` of a label without scores."""
 
     chosen: LabelledPair
     rejected: LabelledPair
@@ -143,7 +127,7 @@ class JudgmentPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRow:
-    """One training row: the prompt, the better and the worse judgment; each list has shape (tokens,), int32."""
+    """One training row: token IDs of the prompt and of the better and the worse judgment."""
 
     sample_id: str
     prompt_ids: NDArray[np.int32]
@@ -171,13 +155,12 @@ class PreferenceRowBuilder(RowBuilder):
             self.counts.left_out["judgment of no labelled pair"] += len(unjoined)
 
     def check(self, paths: Sequence[str]) -> None:
-        """Raise InputError if no file has a pair of judgments."""
+        """Check that there is a pair of judgments."""
         if not self.counts.made:
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items()) or "no rows"
             labelled = ", ".join(self._labelled(paths))
             raise InputError(
-                f"{labelled}: no usable pair of judgments ({reasons}); judge these pairs with judgelm-batch, or give "
-                "rows with chosen and rejected judgments"
+                f"{labelled}: no usable pair of judgments ({reasons}); judge these pairs with judgelm-batch"
             )
 
     def _labelled(self, paths: Sequence[str]) -> list[str]:
@@ -271,10 +254,8 @@ class PreferenceRowBuilder(RowBuilder):
     def _check_texts(self, path: str, sample: Sample) -> None:
         for judged in {reply.hashes for reply in self._replies.get(sample.id, ())} - {None}:
             if judged is not None and (part := difference(judged, text_hashes(sample))):
-                raise InputError(
-                    f"{path}: id {json.dumps(sample.id, ensure_ascii=False)}: {part} differs from the judged text; "
-                    "judge this file again"
-                )
+                name = json.dumps(sample.id, ensure_ascii=False)
+                raise InputError(f"{path}: id {name}: {part} differs from the judged text; judge this file again")
 
     @cached_property
     def _replies(self) -> dict[str, list[JudgeReply]]:

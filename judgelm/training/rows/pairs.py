@@ -18,11 +18,7 @@ from judgelm.training.rows.sft import SFTRowBuilder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRowOptions(RowOptions):
-    """How a labelled pair becomes a row.
-
-    Attributes:
-        both_orders: also include the prompt with swapped answers; ignored if the template shows one answer per prompt.
-    """
+    """How a labelled pair becomes a row; `both_orders` does not apply to templates that show one answer."""
 
     both_orders: bool = True
 
@@ -32,8 +28,8 @@ class PairRow:
     """One training row.
 
     Attributes:
-        prompt_ids: shape (tokens,), int32; the given order, or the first answer.
-        second_ids: shape (tokens,), int32; the swapped order (empty without both orders), or the second answer.
+        prompt_ids: the given order, or the first answer.
+        second_ids: the swapped order (empty without both orders), or the second answer.
         preference: P(first answer of `prompt_ids` is better), in [0, 1].
         first_right: the first answer's score, scaled to 0 to 1; NaN without one; `second_right` likewise.
     """
@@ -96,7 +92,7 @@ class PairRowBuilder(SFTRowBuilder):
         return first, second
 
     def _scored(self, label: Label | None) -> Label | None:
-        """The label with its preference, and without its reason, which could prevent a swap."""
+        """The label with its preference, without its reason, which could prevent a swap."""
         preference = None if label is None else preference_of(label)
         return None if label is None or preference is None else replace(label, preference=preference, reason=None)
 
@@ -154,7 +150,7 @@ class RewardRowBuilder(PairRowBuilder):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingPromptOptions(RowOptions):
-    """How a labelled pair becomes prompts; `reply_tokens` are reserved for the reply, including reasoning."""
+    """How a labelled pair becomes prompts; `reply_tokens` are reserved for the reply."""
 
     reply_tokens: int
 

@@ -1,4 +1,8 @@
-"""Token rows of labelled answers (one, two or more per question) for `train/sft.py`."""
+"""Token rows of labelled answers for `train/sft.py`.
+
+A single answer's prompt ends in the prefilled score of its reference, `10`; the target is a space, its score and a
+newline. A complete reason ends with EOS.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +22,7 @@ from judgelm.training.rows.builder import IGNORED, RowBuilder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRow:
-    """One training row.
-
-    Attributes:
-        sample_id: of its sample.
-        input_ids: shape (tokens,), int32.
-        labels: shape (tokens,), int32; `IGNORED` without loss.
-    """
+    """One training row; labels are `IGNORED` without loss."""
 
     sample_id: str
     input_ids: NDArray[np.int32]
@@ -41,10 +39,7 @@ class SFTRowBuilder(RowBuilder):
     row: ClassVar[type] = TokenRow
 
     def items(self, paths: Sequence[str]) -> Iterator[LabelledPair]:
-        """Yield samples with their labels and, as `source`, their file.
-
-        A label with a preference but no scores gets those of `scores_by_preference`.
-        """
+        """Yield samples with their labels; preferences without scores get those of `scores_by_preference`."""
         for path in paths:
             stream = SampleStream([path], on_reject=self._reject)
             for row, sample in stream.pairs():
@@ -60,7 +55,7 @@ class SFTRowBuilder(RowBuilder):
         return None if label is None else replace(label, scores=training_scores(label, self.options.scale))
 
     def check(self, paths: Sequence[str]) -> None:
-        """Raise InputError for a file without a usable row."""
+        """Check that each file has a usable row."""
         for path in paths:
             if not self.counts.files[path]:
                 reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
@@ -92,7 +87,7 @@ class SFTRowBuilder(RowBuilder):
         return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
 
     def _target(self, sample: Sample, label: Label, epoch: int) -> tuple[str, str]:
-        """Score line and reason; for judges that reason first, an empty line and the reason with its verdict."""
+        """Score line and reason; for judges that reason first, an empty line, and reason with verdict."""
         drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
         reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
         if self._template.reasons_first:
@@ -101,10 +96,7 @@ class SFTRowBuilder(RowBuilder):
         return f" {line}" if len(sample.answers) == 1 else line, reason
 
     def _swap(self, item: LabelledPair, epoch: int) -> LabelledPair:
-        """The pair, swapped if this epoch draws so.
-
-        The name of the draw differs from the data builder's, which would undo its swaps with the same seed.
-        """
+        """The pair, swapped if this epoch draws so; the data builder's draw has another name, or this would undo it."""
         labels = [label for label in (item.plain, item.referenced) if label is not None]
         labelled = any(label.scores is not None or label.preference is not None for label in labels)
         drawn = uniform_hash(self.options.seed, item.sample.id, "swap while training", epoch) < self.options.swap_prob
@@ -117,7 +109,6 @@ class SFTRowBuilder(RowBuilder):
 
 
 def _no_verdict(sample: Sample, label: Label, reason: str) -> str:
-    """Why a judge that reasons first cannot learn from a label; empty if it can."""
     if len(sample.answers) != 2:
         return "not a pair"
     return "" if label.winner in (1, 2) and reason else "a tie" if label.winner == "tie" else "no reason"

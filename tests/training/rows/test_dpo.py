@@ -192,8 +192,8 @@ def test_where_nothing_is_left_a_sentence_says_why(tokenizer, write, row, option
 @pytest.mark.parametrize(
     ("asked", "finding"),
     [
-        ({"template": "judgelm-v1"}, "the run has template 'judgelm-v1', but training"),
-        ({"scale": (1, 5)}, r"has scale \[1, 5\], but training has \(1, 10\)"),
+        ({"template": "judgelm-v1"}, "judged with template 'judgelm-v1'"),
+        ({"scale": (1, 5)}, r"judged on scale \[1, 5\]"),
         ({"manifest": None}, r"cannot read judged\.run\.json"),
         ({"manifest": "{}"}, "not a manifest of judgelm-batch"),
     ],
