@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from judgelm.bounds import MAX_ROW_BYTES, megabytes
@@ -108,9 +107,7 @@ class Appender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from os import PathLike
-from types import TracebackType
 from typing import Any, Self
 
 from judgelm.cluster import load_workers
@@ -126,10 +125,13 @@ class Judge:
         return [f"this GPU has {gigabytes} GB; released judges that fit it: judgelm judges --vram {gigabytes}"]
 
     @property
+    def _has_own_prompts(self) -> bool:
+        return self.released is not None and not self.released.template
+
+    @property
     def reads_all_score_lines(self) -> bool:
         """True if one forward pass gives the probabilities of all score lines."""
-        own = self.released is not None and not self.released.template
-        scored = not own and self.template.reading == "score-line" and not self.reasons_first
+        scored = not self._has_own_prompts and self.template.reading == "score-line" and not self.reasons_first
         if not scored or self.engine.describe()["engine"] != "transformers":
             return False
         with suppress(ConfigError):
@@ -146,7 +148,7 @@ class Judge:
             ConfigError: unknown mode or option, or options that do not fit each other, the judge or the engine.
             ModelError: the words of a released judge's prompt are not available.
         """
-        if self.released is not None and not self.released.template:
+        if self.released is not None and self._has_own_prompts:
             return self.released.mode(name, options)
         form, template = self.format, self.template
         own: dict[str, Any] = {"template": form.template, "scale": form.scale, "step": form.step}
@@ -216,13 +218,8 @@ class Judge:
 
     def pairwise(self, **options: Any) -> Pairwise:
         """Return the pair mode; a ConfigError if the judge writes no score lines."""
-        if self.released is not None and not self.released.template:
-            raise ConfigError(f"{self.released.name} writes no score lines, which this needs; use a judge that does")
-        if self.reasons_first:
-            raise ConfigError(
-                f"a judge with template {self.format.template} writes no score lines, which this needs; use a judge "
-                "that does"
-            )
+        if self._has_own_prompts or self.reasons_first:
+            raise ConfigError(f"{self._options.model} writes no score lines, which this needs; use a judge that does")
         mode = self.mode("pair", **options)
         assert isinstance(mode, Pairwise), "that is its name"
         return mode
@@ -317,9 +314,7 @@ class Judge:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 

@@ -143,11 +143,11 @@ def tiny_adapters(tiny_judge, made_once) -> tuple[Path, Path]:
     """Two LoRA adapters for `tiny_judge`, with random weights that change what it writes."""
     from tests.support.tiny_judges import make_adapter
 
-    one, two = (
+    first, second = (
         made_once(f"adapters/{name}", lambda folder, seed=seed: make_adapter(tiny_judge, folder, seed=seed))
         for name, seed in (("one", 1), ("two", 2))
     )
-    return one, two
+    return first, second
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,6 @@ def test_there_are_some():
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.stem)
 def test_the_examples_hold(path):
     module = importlib.import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
-    found = doctest.testmod(module)
-    assert found.attempted
-    assert not found.failed
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert not result.failed

@@ -8,19 +8,8 @@ import pytest
 from judgelm.package import extra_of, install_hint, missing_packages
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = [
-    ".ci",
-    ".github",
-    "benchmarks",
-    "configs",
-    "data_tools",
-    "docs",
-    "examples",
-    "judgelm",
-    "serve",
-    "tests",
-    "train",
-]
+FOLDERS = [".ci", ".github", "benchmarks", "configs", "data_tools", "docs", "examples"]
+FOLDERS += ["judgelm", "serve", "tests", "train"]
 FROM_THE_INDEX = re.compile(
     r"judgelm\\?\["  # judgelm with extras
     r"|(?:pip|pipx|uv|poetry|conda|pdm)\b.*\b(?:install|add|download)\b(?: +-\S+)* +['\"]?judgelm(?![\w./-])"
@@ -93,8 +82,8 @@ def test_an_extra_of_other_extras_names_their_packages(installed):
 
 def test_a_missing_module_leads_to_the_first_extra_that_lists_it_itself(installed):
     installed('scikit-learn; extra == "report"', 'judgeling[report]; extra == "studies"', "base")
-    found = [extra_of(module, "judgeling") for module in ("sklearn.metrics", "base", "elsewhere")]
-    assert found == ["report", None, None]
+    extras = [extra_of(module, "judgeling") for module in ("sklearn.metrics", "base", "elsewhere")]
+    assert extras == ["report", None, None]
     assert extra_of("sklearn", "never-installed") is None
 
 
@@ -124,11 +113,8 @@ def test_what_was_never_installed_is_installed_from_a_clone(tmp_path, extra):
     ("text", "seen"),
     [
         ("pip install 'judgelm[vllm]'", True),
-        ("pip install -U judgelm==1", True),
-        ("uv pip install --quiet judgelm", True),
-        ("uv add judgelm", True),
+        ("uv pip install --quiet judgelm==1", True),
         ('pipx install "judgelm"', True),
-        ("pip install ./judgelm", False),
         ("cd ~/judgelm && pip install '.[vllm]'", False),
         ("pip install . # judgelm", False),
     ],

@@ -123,14 +123,14 @@ def test_a_torn_tail_is_mended(tmp_path, before, after, removed):
 def test_any_cut_loses_the_torn_row_at_most(rows, cut, tmp_path_factory):
     path = tmp_path_factory.mktemp("torn") / "out.jsonl"
     whole = b"".join(encode_line(row) for row in rows)
-    kept = whole[: cut % (len(whole) + 1)]
-    path.write_bytes(kept)
+    remaining = whole[: cut % (len(whole) + 1)]
+    path.write_bytes(remaining)
     with Appender(path) as out:
         out.write({"next": 1})
     *survivors, last = [row for _, row in read_jsonl(path)]
     assert last == {"next": 1}
     assert survivors == rows[: len(survivors)]
-    assert len(survivors) >= kept.count(b"\n")
+    assert len(survivors) >= remaining.count(b"\n")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The Python door, and where a judge's card is found."""
+"""The Python API, and where a judge's card is found."""
 
 import os
 import re
@@ -34,9 +34,7 @@ def test_compare_asks_in_both_orders():
 def test_compare_takes_the_pair_modes_options():
     with Judge("8 6\nsince it is", engine="scripted") as judge:
         judgment = judge.compare("q", "a", "b", distribution=True, reasons="all", order_rule="probability")
-        with pytest.raises(
-            ConfigError, match="mode pair: unknown option reason; it has: accept_one_order, both_orders"
-        ):
+        with pytest.raises(ConfigError, match="unknown option reason; it has: accept_one_order"):
             judge.compare("q", "a", "b", reason="all")
         with pytest.raises(ConfigError, match="unknown option scale"):
             judge.pairwise(scale=(1, 5))  # the card's business
@@ -47,11 +45,11 @@ def test_compare_takes_the_pair_modes_options():
 
 def test_grade_takes_a_reference_an_anchor_or_nothing():
     with Judge("7", engine="scripted") as judge:
-        beside_nothing, beside_reference = judge.grade("q", "a"), judge.grade("q", "a", reference="r")
-        beside_anchor = judge.grade("q", "a", anchor="b")
-    assert beside_nothing.verdict == beside_reference.verdict == GradeVerdict(score=7)
-    assert [one.shown[0].referenced for one in (beside_nothing, beside_reference)] == [False, True]
-    assert beside_anchor.failure.code == "off_grammar"  # two scores were asked for
+        plain, referenced = judge.grade("q", "a"), judge.grade("q", "a", reference="r")
+        anchored = judge.grade("q", "a", anchor="b")
+    assert plain.verdict == referenced.verdict == GradeVerdict(score=7)
+    assert [judgment.shown[0].referenced for judgment in (plain, referenced)] == [False, True]
+    assert anchored.failure.code == "off_grammar"  # two scores were asked for
     with Judge("Explanation: so, Answer: correct", engine="scripted") as judge:
         rated = judge.grade("q", "a", mode="rubric", dimensions=["logical_correctness"])
     assert rated.verdict == GradeVerdict(score=1)
@@ -91,15 +89,6 @@ def test_a_servers_model_name_is_not_looked_up_but_a_folder_here_is(tmp_path):
     assert prepare(resolve("lab/judge", "openai"), {}).card is None  # would be a hub id
     write_card(tmp_path, COMPACT)
     assert prepare(resolve(str(tmp_path), "openai"), {}).card == COMPACT
-
-
-def test_judge_file_writes_what_the_command_writes(tmp_path):
-    pairs = tmp_path / "pairs.jsonl"
-    pairs.write_text('{"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"}\n')
-    with Judge("8 6", engine="scripted") as judge:
-        stats = judge.judge_file(str(pairs), out=str(tmp_path / "out.jsonl"))
-    assert (stats.judged, stats.winners) == (1, {"1": 1})
-    assert (tmp_path / "out.run.json").exists()
 
 
 def test_an_option_no_engine_knows_is_named():
@@ -251,10 +240,7 @@ NOT_TEXT = [None, ["a", "b"], {"role": "user"}, b"bytes", float("nan"), 7]
     ],
 )
 def test_an_argument_that_is_not_text_is_named(name, call, value):
-    with (
-        Judge("8 6", engine="scripted") as judge,
-        pytest.raises(ConfigError, match=rf"^\w+: {re.escape(name)} must be"),
-    ):
+    with Judge("8 6", engine="scripted") as judge, pytest.raises(ConfigError, match=rf": {re.escape(name)} must be"):
         call(judge, value)
 
 
@@ -280,6 +266,8 @@ def test_answers_to_rank_are_an_ordered_list(answers):
 def test_files_may_be_paths_and_one_must_be_named(tmp_path):
     (tmp_path / "pairs.jsonl").write_text('{"question": "q", "answer_1": "a", "answer_2": "b"}\n')
     with Judge("8 6", engine="scripted") as judge:
-        assert judge.judge_file(tmp_path / "pairs.jsonl", out=tmp_path / "out.jsonl").judged == 1
+        stats = judge.judge_file(tmp_path / "pairs.jsonl", out=tmp_path / "out.jsonl")
+        assert (stats.judged, stats.winners) == (1, {"1": 1})
+        assert (tmp_path / "out.run.json").exists()
         with pytest.raises(ConfigError, match="no input; give a file"):
             judge.judge_file(out="out.jsonl")

@@ -48,8 +48,8 @@ def test_only_one_function_asks_torch_whether_there_is_a_gpu():
 def test_a_recipe_shadows_no_module_and_imports_no_other_recipe(path):
     # `python train/x.py` puts train/ first on sys.path, so a recipe named like a module would hide it
     # (`data_tools/build.py` has its name from the design; PyPA's `build`, where installed, is a program nobody imports)
-    found = None if path.name == "build.py" else importlib.util.find_spec(path.stem)
-    assert found is None or (found.origin or "").startswith(str(path.parent)), f"{path.name} shadows {found.origin}"
+    shadowed = None if path.name == "build.py" else importlib.util.find_spec(path.stem)
+    assert shadowed is None or (shadowed.origin or "").startswith(str(path.parent)), f"{path.name}: {shadowed.origin}"
     text = path.read_text(encoding="utf-8")
     opening = ast.get_docstring(ast.parse(text)) or ""
     assert path.name in opening or "the command `judgelm" in opening, "a recipe opens with the command that runs it"

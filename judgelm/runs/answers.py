@@ -19,7 +19,7 @@ from judgelm.modes.generation import AnswerTask
 from judgelm.package import VERSION
 from judgelm.prompts.judge_card import check_place
 from judgelm.records import Sample
-from judgelm.runs.run_files import FinishedIds, Retry, RunFiles, read_manifest, recorded_dtype, shown_id
+from judgelm.runs.run_files import FinishedIds, Retry, RunFiles, read_manifest, recorded, shown_id
 from judgelm.runs.runner import drive
 from judgelm.runs.session import RunSession, pending
 from judgelm.runs.stats import AnswerStats
@@ -51,7 +51,7 @@ def collect(
     if engine_name in MODEL_ENGINES:
         options = _with_weights(options)
         if options.dtype == "auto" and not overwrite:
-            options = replace(options, dtype=recorded_dtype(out) or "auto")
+            options = replace(options, dtype=recorded(out, "dtype") or "auto")
     engine = load_engine(engine_name, options)
     try:
         described = engine.describe()

@@ -30,8 +30,7 @@ from judgelm.runs.run_files import (
     check_output_is_no_input,
     judging_fingerprint,
     provenance,
-    recorded_dtype,
-    recorded_engine,
+    recorded,
     short_sha,
 )
 from judgelm.runs.runner import judge
@@ -157,15 +156,15 @@ def run_engine(job: BatchJob, engine: str) -> str:
     """Return the engine for a job: `auto` becomes the engine of the run that is resumed."""
     if engine != "auto" or job.out == "-" or job.overwrite:
         return engine
-    recorded = recorded_engine(Path(job.out))
-    return recorded if recorded in MODEL_ENGINES else engine
+    earlier = recorded(Path(job.out), "engine")
+    return earlier if earlier in MODEL_ENGINES else engine
 
 
 def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
     """Return the numeric format for a job: `auto` becomes the format of the run that is resumed."""
     if dtype != "auto" or engine not in MODEL_ENGINES or job.out == "-" or job.overwrite:
         return dtype
-    return recorded_dtype(Path(job.out)) or dtype
+    return recorded(Path(job.out), "dtype") or dtype
 
 
 def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
@@ -179,14 +178,14 @@ def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
     return pending((part for sample in input_samples(job) for part in job.parts(sample)), finished.holds, stats)
 
 
-def input_samples(job: BatchJob) -> SampleStream:
+def input_samples(job: BatchJob, answers: tuple[int, int] | None = (2, 2)) -> SampleStream:
     """Return a job's pairs without rejected rows, which the run records."""
     return SampleStream(
         job.inputs,
         on_reject=lambda reject: None,
         limit=job.limit,
         references=job.references,
-        answers=(2, 2),
+        answers=answers,
         reading=job.reading,
         repeats="skip",
     )
@@ -199,14 +198,7 @@ def check_joins(job: BatchJob) -> list[str]:
     """
     if any(map(is_stream, job.inputs)) or not (job.references or job.self_answers):
         return []
-    stream = SampleStream(
-        job.inputs,
-        on_reject=lambda reject: None,
-        limit=job.limit,
-        references=job.references,
-        reading=job.reading,
-        repeats="skip",
-    )
+    stream = input_samples(job, answers=None)
     read = answered = 0
     for sample in _with_self_answers(stream, job.self_answers):
         read += 1
@@ -236,20 +228,19 @@ def count_rows(paths: Sequence[str], *, sheet: str | None = None) -> int | None:
     if any(map(is_stream, paths)):
         return None
     try:
-        counts = [
-            _rows_of(file, sheet)
-            for file in all_input_files(paths[:1] if are_two_outputs(paths, sheet=sheet) else paths)
-        ]
+        files = all_input_files(paths[:1] if are_two_outputs(paths, sheet=sheet) else paths)
+        if any(not file.endswith(".jsonl") and Path(file).stat().st_size >= _COUNTED_BYTES for file in files):
+            return None
+        return sum(_rows_of(file, sheet) for file in files)
     except InputError:
         return None  # the run reports it
-    return None if None in counts else sum(count for count in counts if count is not None)
 
 
-def _rows_of(path: str, sheet: str | None) -> int | None:
+def _rows_of(path: str, sheet: str | None) -> int:
     if path.endswith(".jsonl"):
         with open(path, "rb") as file:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-    return sum(1 for _ in read_rows(path, sheet=sheet)) if Path(path).stat().st_size < _COUNTED_BYTES else None
+    return sum(1 for _ in read_rows(path, sheet=sheet))
 
 
 def files_of_job(job: BatchJob) -> list[str]:

@@ -19,7 +19,6 @@ from judgelm.package import VERSION
 from judgelm.records import Judgment, TextHashes
 from judgelm.runs.batch import BatchJob, files_of_job
 from judgelm.runs.run_files import (
-    IdSet,
     RunFiles,
     check_output_is_no_input,
     latest_judgments,
@@ -78,9 +77,9 @@ class Cascade:
         """The small judge's run over all samples."""
         return replace(self.job, out=str(self.paths[0]))
 
-    def unsure(self) -> IdSet:
+    def unsure(self) -> set[str]:
         """Return the ids that the small judge's finished run passes on."""
-        unsure = IdSet()
+        unsure: set[str] = set()
         verdicts = with_probabilities = 0
         for judgment in latest_judgments(self.paths[0]):
             verdicts += judgment.verdict is not None
@@ -91,7 +90,7 @@ class Cascade:
             raise ConfigError(f"{self.paths[0]}: {self.models[0]} gave no probabilities, and {_WAY_OUT}")
         return unsure
 
-    def large_job(self, unsure: IdSet) -> BatchJob:
+    def large_job(self, unsure: set[str]) -> BatchJob:
         """Return the large judge's run over these ids."""
         small, large = self.paths
         before = {"band": list(self.band), "small": _without_input(_manifest(small)["fingerprint"])}

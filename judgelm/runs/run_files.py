@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -259,46 +258,17 @@ def recorded_input(out: Path, name: str | None = None) -> Path | None:
     return None
 
 
-def recorded_engine(out: Path) -> str | None:
-    """Return the engine of the run in OUT; see `recorded_dtype`."""
-    return _recorded(out, "engine")
+def recorded(out: Path, field: Literal["engine", "dtype"]) -> str | None:
+    """Return the engine or the numeric format of the run in OUT; None without a run.
 
-
-def recorded_dtype(out: Path) -> str | None:
-    """Return the numeric format of the run in OUT; None without a run.
-
-    A run keeps its engine and format on every machine, so `auto` is resolved once.
+    A run keeps both on every machine, so `auto` is resolved once.
     """
-    return _recorded(out, "dtype")
-
-
-def _recorded(out: Path, field: str) -> str | None:
     manifest = read_manifest(out)
     if manifest is None:
         return None
     described = [manifest["fingerprint"].get("engine") or {}, *reversed(manifest["provenance"].values())]
     values = (engine.get(field) for engine in described)
     return next((value for value in values if isinstance(value, str) and value != "auto"), None)
-
-
-class IdSet:
-    """A set of sample ids that stores hashes: a million take less than 100 MB.
-
-    Among a million ids, two collide with a probability of 3 in 10^8.
-    """
-
-    def __init__(self) -> None:
-        self._hashes: set[int] = set()
-
-    def __contains__(self, item_id: str) -> bool:
-        return hash(item_id) in self._hashes
-
-    def __len__(self) -> int:
-        return len(self._hashes)
-
-    def add(self, item_id: str) -> None:
-        """Add an id."""
-        self._hashes.add(hash(item_id))
 
 
 class FinishedIds:
@@ -440,9 +410,7 @@ class RunFiles:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def start_session(self, session: dict[str, Any]) -> None:

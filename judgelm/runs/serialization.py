@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
+from judgelm.jsonl import json_ready
 from judgelm.records import (
     GradeDistribution,
     GradeVerdict,
@@ -142,8 +142,8 @@ def _shown_row(shown: Shown) -> dict[str, Any]:
         "repaired": _failure_row(shown.repaired),
         "reason": shown.reason,
         "reason_failure": _failure_row(shown.reason_failure),
-        "distribution": None if shown.distribution is None else _distribution_row(shown.distribution),
-        "grades": None if shown.grades is None else _grades_row(shown.grades),
+        "distribution": _distribution_row(shown.distribution),
+        "grades": _distribution_row(shown.grades),
         "log_odds": shown.log_odds,
     }
     return {
@@ -181,19 +181,14 @@ def _shown(row: Mapping[str, Any]) -> Shown:
     )
 
 
-def _distribution_row(distribution: PairDistribution) -> dict[str, Any]:
-    """NaN becomes null, since JSON has no NaN."""
-    row = asdict(distribution) | {"expected": [_number_row(value) for value in distribution.expected]}
-    row |= {name: _number_row(row[name]) for name in ("first_better", "tie")}
-    return _without_blank(row)
-
-
-def _grades_row(distribution: GradeDistribution) -> dict[str, Any]:
-    return _without_blank(asdict(distribution) | {"expected": _number_row(distribution.expected)})
-
-
-def _without_blank(row: dict[str, Any]) -> dict[str, Any]:
-    return row if row["approximation"] else {key: value for key, value in row.items() if key != "approximation"}
+def _distribution_row(distribution: PairDistribution | GradeDistribution | None) -> dict[str, Any] | None:
+    """NaN becomes null; an empty approximation is left out."""
+    if distribution is None:
+        return None
+    row: dict[str, Any] = json_ready(distribution)
+    if not row["approximation"]:
+        del row["approximation"]
+    return row
 
 
 def _distribution(row: Mapping[str, Any] | None) -> PairDistribution | None:
@@ -219,10 +214,6 @@ def _grades(row: Mapping[str, Any] | None) -> GradeDistribution | None:
         likeliest=tuple((score, probability) for score, probability in row["likeliest"]),
         approximation=row.get("approximation", ""),
     )
-
-
-def _number_row(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _number(value: float | None) -> float:

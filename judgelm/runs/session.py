@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from judgelm.engines.base import Engine
@@ -58,9 +57,7 @@ class RunSession:
             self._update()
             self._files.save()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._update()
         self._entry |= {"outcome": _outcome(error), "ended": _now()}
         if error is None:

@@ -5,13 +5,11 @@ a rerun pays only for missing ones. Their ids are `q1`, `q1#swapped`, `q1#refere
 swapped samples are in swapped order.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 from judgelm.data.judged_texts import difference, text_hashes
 from judgelm.data.labelled_pair import pair_fields, score_line
@@ -22,7 +20,7 @@ from judgelm.jsonl import atomic_write, read_jsonl
 from judgelm.records import Judgment, Request, Sample, Winner
 from judgelm.runs.batch import BatchJob, input_samples
 from judgelm.runs.run_files import read_manifest, shown_id
-from judgelm.runs.serialization import judgment_from_row
+from judgelm.runs.stored_judgments import StoredJudgments
 
 GPT4_REVIEW_TOKENS = 170
 """Assumed tokens of a reply. 1,694 published GPT-4 reviews have 657 characters on average, 1,218 at the 95th
@@ -171,40 +169,13 @@ def prompt_id(pair: str, *, with_reference: bool = False, swapped: bool = False)
     return f"{pair}{_REFERENCE if with_reference else ''}{_SWAPPED if swapped else ''}"
 
 
-class ReplyIndex:
-    """The latest judgment of each id in a run file, read on demand; only offsets are in memory."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb")
-        self._places: dict[str, int] = {}
-        offset = 0
-        for line in self._file:
-            self._places[json.loads(line)["id"]] = offset
-            offset += len(line)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-
-    def get(self, name: str) -> Judgment | None:
-        """Return the judgment of an id, or None."""
-        if name not in self._places:
-            return None
-        self._file.seek(self._places[name])
-        return judgment_from_row(json.loads(self._file.readline()))
-
-
 class RowWriter:
     """Turns pairs and replies into JudgeLM rows; `counts` has the outcomes by description.
 
     `drop_disagreeing` leaves out judgments if the orders disagree on the winner or one of them failed.
     """
 
-    def __init__(self, prompts: TeacherPrompts, replies: ReplyIndex, *, drop_disagreeing: bool = False) -> None:
+    def __init__(self, prompts: TeacherPrompts, replies: StoredJudgments, *, drop_disagreeing: bool = False) -> None:
         self._prompts = prompts
         self._replies = replies
         self._drop = drop_disagreeing
@@ -279,8 +250,8 @@ def write_rows(job: BatchJob, prompts: TeacherPrompts, out: Path, *, drop_disagr
 
     The file appears when complete.
     """
-    with ReplyIndex(Path(job.out)) as replies, atomic_write(out) as file:
-        writer = RowWriter(prompts, replies, drop_disagreeing=drop_disagreeing)
+    with atomic_write(out) as file:
+        writer = RowWriter(prompts, StoredJudgments(Path(job.out)), drop_disagreeing=drop_disagreeing)
         for sample in input_samples(job):
             if (row := writer.row(sample)) is not None:
                 file.write(row)

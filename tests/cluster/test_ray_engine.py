@@ -42,12 +42,13 @@ def test_a_killed_worker_costs_nothing_and_another_takes_its_place():
 
 def test_a_request_that_ends_workers_fails_alone():
     with Judge("any", engine="fragile", cluster=TWO) as fragile:
-        found = {one.sample_id: one for one in judge(samples(20, poison=3), fragile.pairwise(), fragile.engine)}
+        finished = judge(samples(20, poison=3), fragile.pairwise(), fragile.engine)
+        judgments = {judgment.sample_id: judgment for judgment in finished}
         assert fragile.engine.stats()["lost_workers"] <= 3
-    assert len(found) == 20
-    assert [key for key, one in found.items() if one.failure] == ["3"]
-    assert found["3"].failure.code == "engine"
-    assert "workers were lost with this request in flight" in found["3"].failure.text
+    assert len(judgments) == 20
+    assert [key for key, judgment in judgments.items() if judgment.failure] == ["3"]
+    assert judgments["3"].failure.code == "engine"
+    assert "workers were lost with this request in flight" in judgments["3"].failure.text
 
 
 def test_an_engine_that_breaks_is_a_lost_worker_and_its_words_are_kept():
@@ -82,6 +83,6 @@ def test_the_format_is_chosen_by_one_worker_for_all(tmp_path):
 
 
 def test_counts_are_those_of_all_workers_together():
-    one, other = {"retries": {"timeout": 1}, "cost_usd": 0.5, "names": ["b"]}, {"retries": {"timeout": 2, "cut": 1}}
+    first, second = {"retries": {"timeout": 1}, "cost_usd": 0.5, "names": ["b"]}, {"retries": {"timeout": 2, "cut": 1}}
     both = {"retries": {"timeout": 3, "cut": 1}, "cost_usd": 0.75, "names": ["a", "b"]}
-    assert total_stats([one, other, {"cost_usd": 0.25, "names": ["a", "b"]}]) == both
+    assert total_stats([first, second, {"cost_usd": 0.25, "names": ["a", "b"]}]) == both

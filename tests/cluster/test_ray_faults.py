@@ -159,8 +159,8 @@ def test_probabilities_and_reasons_are_those_of_one_process(pairs, tiny_judge, t
     options = ("--distribution", "--limit", "200")
     subprocess.run(command(pairs, alone, tiny_judge, *options), check=True, capture_output=True)
     subprocess.run(on_workers(pairs, together, tiny_judge, *options), check=True, capture_output=True)
-    one, two = judgments(alone), judgments(together)
-    assert two.keys() == one.keys()
-    assert {key: row["verdict"] for key, row in two.items()} == {key: row["verdict"] for key, row in one.items()}
-    for key, row in one.items():
-        assert two[key]["probability"] == pytest.approx(row["probability"], abs=1e-5)
+    single, parallel = judgments(alone), judgments(together)
+    assert parallel.keys() == single.keys()
+    for key, row in single.items():
+        assert parallel[key]["verdict"] == row["verdict"]
+        assert parallel[key]["probability"] == pytest.approx(row["probability"], abs=1e-5)

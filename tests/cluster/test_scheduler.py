@@ -27,7 +27,7 @@ def finish(scheduler, worker, sent, now=1.0):
 
 
 def questions(dispatched):
-    return {worker: {span.text for one in sent for span in one.prompt.spans} for worker, sent in dispatched.items()}
+    return {worker: {span.text for each in sent for span in each.prompt.spans} for worker, sent in dispatched.items()}
 
 
 def test_requests_are_spread_and_come_back_under_their_own_keys():
@@ -35,7 +35,7 @@ def test_requests_are_spread_and_come_back_under_their_own_keys():
     scheduler.add(request(f"k{i}", question=f"q{i}") for i in range(6))
     dispatched = scheduler.dispatch(0.0)
     assert {worker: len(sent) for worker, sent in dispatched.items()} == {0: 3, 1: 3}
-    keys = [finish(scheduler, worker, one).key for worker, sent in dispatched.items() for one in sent]
+    keys = [finish(scheduler, worker, request).key for worker, sent in dispatched.items() for request in sent]
     assert sorted(keys) == [f"k{i}" for i in range(6)]
     assert not scheduler.is_busy
 
@@ -47,7 +47,7 @@ def test_both_orders_of_a_pair_and_its_reason_go_to_one_worker():
     )
     dispatched = scheduler.dispatch(0.0)
     assert {worker: len(sent) for worker, sent in dispatched.items()} == {0: 2, 1: 2}
-    [home] = [worker for worker, found in questions(dispatched).items() if any("q1" in text for text in found)]
+    [home] = [worker for worker, texts in questions(dispatched).items() if any("q1" in text for text in texts)]
     scheduler.add(request(f"new {i}", f"new {i}") for i in range(4))
     scheduler.add([request("1:0", "q1", prefill="8 6\n")])
     later = scheduler.dispatch(1.0)
@@ -69,8 +69,8 @@ def test_a_quick_worker_is_given_more_than_a_slow_one():
     for turn in range(1, 8):  # worker 0 answers all it has each second, worker 1 one request in 20 seconds
         for worker, sent in scheduler.dispatch(float(turn)).items():
             hands[worker] += sent
-        for one in hands[0]:
-            finish(scheduler, 0, one, turn + 1.0)
+        for sent_request in hands[0]:
+            finish(scheduler, 0, sent_request, turn + 1.0)
         hands[0] = []
         finish(scheduler, 1, hands[1].pop(0), turn + 20.0)
     scheduler.dispatch(9.0)
@@ -96,14 +96,15 @@ def test_only_the_request_that_ends_workers_fails():
         dispatched = scheduler.dispatch(0.0)
         assert dispatched, "something is always sent, as all is settled at once"
         for worker, sent in dispatched.items():
-            if any(span.text == "q7" for one in sent for span in one.prompt.spans):
+            if any(span.text == "q7" for sent_request in sent for span in sent_request.prompt.spans):
                 lost += 1
-                done |= {one.key: one for one in scheduler.lose_worker(worker, "out of memory")}
+                done |= {completion.key: completion for completion in scheduler.lose_worker(worker, "out of memory")}
                 scheduler.add_worker(worker, 100)
             else:
-                done |= {one.key: one for one in (finish(scheduler, worker, one) for one in sent)}
+                completions = [finish(scheduler, worker, sent_request) for sent_request in sent]
+                done |= {completion.key: completion for completion in completions}
     assert sorted(done, key=int) == [str(i) for i in range(12)]
-    assert [key for key, one in done.items() if one.finish_reasons == ("error",)] == ["7"]
+    assert [key for key, completion in done.items() if completion.finish_reasons == ("error",)] == ["7"]
     assert "3 workers were lost with this request in flight" in done["7"].error
     assert "out of memory" in done["7"].error
     assert lost == 3
@@ -116,7 +117,7 @@ def test_whatever_happens_each_request_is_answered_once(data):
 
     def dispatch():
         for worker, sent in scheduler.dispatch(0.0).items():
-            hands[worker] |= {one.key: one for one in sent}
+            hands[worker] |= {sent_request.key: sent_request for sent_request in sent}
 
     for what in data.draw(st.lists(st.sampled_from(["add", "finish", "lose", "drop"]), max_size=40)):
         worker = data.draw(st.integers(0, 2))
@@ -132,14 +133,14 @@ def test_whatever_happens_each_request_is_answered_once(data):
             scheduler.add_worker(worker, 3)
         elif what == "drop" and added:
             key = str(data.draw(st.integers(0, added - 1)))
-            dropped |= {key} - {one.key for one in done if one is not None}
+            dropped |= {key} - {completion.key for completion in done if completion is not None}
             scheduler.abort([key])
         dispatch()
     while scheduler.is_busy:
         for worker, hand in hands.items():
-            done += [finish(scheduler, worker, one) for one in hand.values()]
+            done += [finish(scheduler, worker, sent_request) for sent_request in hand.values()]
             hands[worker] = {}
         dispatch()
-    keys = [one.key for one in done if one is not None]
+    keys = [completion.key for completion in done if completion is not None]
     assert len(keys) == len(set(keys))
     assert set(keys) == {str(i) for i in range(added)} - dropped

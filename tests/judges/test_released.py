@@ -200,8 +200,8 @@ def test_a_folder_is_recognised_by_what_it_says_of_itself(tmp_path):
 
 
 def test_a_folders_name_alone_makes_a_candidate_and_no_judge(tmp_path):
-    found = recognise(folder_with(tmp_path / "JudgeLM-7B-v1.0"))
-    assert (found.judge, found.candidates) == (None, ("judgelm",))
+    recognition = recognise(folder_with(tmp_path / "JudgeLM-7B-v1.0"))
+    assert (recognition.judge, recognition.candidates) == (None, ("judgelm",))
     assert recognise(folder_with(tmp_path / "mine"), card="judgelm").judge.name == "judgelm"
 
 

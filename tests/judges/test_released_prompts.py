@@ -104,7 +104,7 @@ def test_prometheus_own_messages(shared_data, kind):
         prompt = judge.render(slots, chat=True)
         system, user = ("".join(span.text for span in prompt.spans if span.role == role) for role in ("system", "user"))
         if prompt.sanitized == 0:
-            assert [one["content"] for one in row["body"]["messages"]] == [system, user]
+            assert [message["content"] for message in row["body"]["messages"]] == [system, user]
             same += 1
     assert same >= 4
 

@@ -29,14 +29,14 @@ class GrammaticalEngine(ScriptedEngine):
         self._held = []
 
     def submit(self, requests):
-        self._held += [one for one in requests if one.sampling.grammar is not None]
-        super().submit([one for one in requests if one.sampling.grammar is None])
+        self._held += [request for request in requests if request.sampling.grammar is not None]
+        super().submit([request for request in requests if request.sampling.grammar is None])
 
     def collect(self, timeout_s):
         held, self._held = self._held, []
-        assert all(re.fullmatch(one.sampling.grammar, "5 7") for one in held)
-        mended = [Completion(key=one.key, texts=("5 7",), finish_reasons=("stop",)) for one in held]
-        return super().collect(timeout_s) + mended
+        assert all(re.fullmatch(request.sampling.grammar, "5 7") for request in held)
+        repaired = [Completion(key=request.key, texts=("5 7",), finish_reasons=("stop",)) for request in held]
+        return super().collect(timeout_s) + repaired
 
     def stats(self):
         return {"retries": {"timeout": 1, "server error": 2}, "not_taken_by_server": ["seed"], "cost_usd": 0.0125}
@@ -55,10 +55,10 @@ def test_a_repaired_reply_is_a_judgment_and_the_summary_shows_repairs_retries_an
     mode = Pairwise(retry_unparseable=True)
     engine = GrammaticalEngine({"q0|a|b": "8 6\n", "q1|a|b": "dunno\n"})
     stats = run_batch(job, mode, engine, hooks=BatchHooks())
-    found = read_judgments(tmp_path / "out.jsonl")
-    assert [found[key].verdict.winner for key in ("p0", "p1")] == [1, 2]
-    assert (found["p0"].repaired, found["p1"].repaired) == (False, True)
-    assert found["p1"].shown[0].repaired.text == "dunno"
+    judgments = read_judgments(tmp_path / "out.jsonl")
+    assert [judgments[key].verdict.winner for key in ("p0", "p1")] == [1, 2]
+    assert (judgments["p0"].repaired, judgments["p1"].repaired) == (False, True)
+    assert judgments["p1"].shown[0].repaired.text == "dunno"
     assert (stats.judged, stats.repaired, stats.failures) == (2, 1, {})
     [session] = json.loads((tmp_path / "out.run.json").read_text())["sessions"]
     assert (session["repaired"], session["engine"]) == (1, engine.stats())
@@ -91,8 +91,8 @@ def sample(i):
 
 
 def test_all_samples_come_in_order_and_the_end_is_seen():
-    found = [one for one in prefetch([sample(i) for i in range(500)], hold=8) if one is not None]
-    assert [one.id for one in found] == [str(i) for i in range(500)]
+    samples = [item for item in prefetch([sample(i) for i in range(500)], hold=8) if item is not None]
+    assert [item.id for item in samples] == [str(i) for i in range(500)]
 
 
 def test_none_is_given_while_the_source_is_silent():
@@ -104,11 +104,11 @@ def test_none_is_given_while_the_source_is_silent():
         yield sample(1)
 
     source = prefetch(slow(), hold=8)
-    first = next(one for one in source if one is not None)
+    first = next(item for item in source if item is not None)
     assert first.id == "0"
     assert next(source) is None
     go_on.set()
-    assert [one.id for one in source if one is not None] == ["1"]
+    assert [item.id for item in source if item is not None] == ["1"]
 
 
 def test_an_error_of_the_source_is_raised_where_it_is_read():

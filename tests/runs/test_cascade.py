@@ -68,8 +68,8 @@ def run(cascade, small, large, **options):
 
 def test_the_large_judge_sees_ties_and_failures_and_nothing_else(cascade, tmp_path):
     stats, counts = run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
-    found = read_judgments(tmp_path / "out.jsonl")
-    decided = {key: (one.decided_by, one.verdict.winner) for key, one in sorted(found.items())}
+    judgments = read_judgments(tmp_path / "out.jsonl")
+    decided = {key: (judgment.decided_by, judgment.verdict.winner) for key, judgment in sorted(judgments.items())}
     by = ("small", "small", "large", "large", "large")
     assert decided == {f"p{i}": decision for i, decision in enumerate(zip(by, (1, 2, 1, 2, "tie"), strict=True))}
     assert (stats.judged, stats.failures, stats.winners) == (5, {}, {"1": 2, "2": 2, "tie": 1})
@@ -227,4 +227,4 @@ def test_killed_in_either_stage_it_goes_on_where_it_was(cascade_of, tmp_path):
     assert [len(rows_of(path)) for path in (small, large, out)] == [20, 20, 20]  # nothing was judged twice
     assert {row["verdict"]["winner"] for row in rows_of(out)} == {1}
     sessions = json.loads((tmp_path / "out.large.run.json").read_text())["sessions"]
-    assert [one["judged"] for one in sessions][1] < 20
+    assert [session["judged"] for session in sessions][1] < 20

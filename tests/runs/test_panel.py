@@ -40,11 +40,11 @@ def joined(tmp_path, runs, **options):
 
 
 def test_votes_are_counted_and_failures_are_none(tmp_path, three):
-    found, stats, counts = joined(tmp_path, three)
-    assert {key: one.winner for key, one in found.items()} == {"p0": 1, "p1": 2, "p2": None, "p3": None}
-    assert found["p0"].votes == {"a": "1", "b": "1", "c": "2"}
-    assert found["p2"].votes == {"a": None, "b": "1", "c": None}
-    failure = found["p2"].failure
+    judgments, stats, counts = joined(tmp_path, three)
+    assert {key: judgment.winner for key, judgment in judgments.items()} == {"p0": 1, "p1": 2, "p2": None, "p3": None}
+    assert judgments["p0"].votes == {"a": "1", "b": "1", "c": "2"}
+    assert judgments["p2"].votes == {"a": None, "b": "1", "c": None}
+    failure = judgments["p2"].failure
     assert (failure.code, failure.text) == ("undecided", "off_grammar 2")
     assert failure.why == "1 of 3 have an opinion, not 2"
     assert (stats.judged, stats.failures) == (4, {"undecided": 2})
@@ -55,28 +55,28 @@ def test_votes_are_counted_and_failures_are_none(tmp_path, three):
 
 
 def test_a_smaller_quorum_lets_one_judge_decide(tmp_path, three):
-    found, _, _ = joined(tmp_path, three, quorum=1)
-    assert [found[key].winner for key in ("p2", "p3")] == [1, "tie"]
+    judgments, _, _ = joined(tmp_path, three, quorum=1)
+    assert [judgments[key].winner for key in ("p2", "p3")] == [1, "tie"]
 
 
 def test_the_mean_is_of_those_who_have_a_verdict(tmp_path, three):
-    found, _, _ = joined(tmp_path, three, rule="mean", quorum=1)
+    judgments, _, _ = joined(tmp_path, three, rule="mean", quorum=1)
     # p0: (8 + 7 + 1) / 3 against (6 + 6 + 9) / 3; p2: b alone
-    assert (found["p0"].scores, found["p0"].winner) == ((round(16 / 3, 9), 7), 2)
-    assert found["p2"].scores == (9, 1)
+    assert (judgments["p0"].scores, judgments["p0"].winner) == ((round(16 / 3, 9), 7), 2)
+    assert judgments["p2"].scores == (9, 1)
 
 
 def test_a_family_has_one_vote(tmp_path, three):
     # a and b agree on p0 and are of one family: 1 against c's 2 is a tie. On p1 they are split, a tie; c says 2: tie
-    found, _, counts = joined(tmp_path, three, families={"ab": ["a", "b"]})
-    assert [found[key].winner for key in ("p0", "p1")] == ["tie", "tie"]
-    assert found["p2"].failure.why == "1 of 2 have an opinion, not 2"
-    assert [one.family for one in counts.judges.values()] == ["ab", "ab", "c"]
+    judgments, _, counts = joined(tmp_path, three, families={"ab": ["a", "b"]})
+    assert [judgments[key].winner for key in ("p0", "p1")] == ["tie", "tie"]
+    assert judgments["p2"].failure.why == "1 of 2 have an opinion, not 2"
+    assert [judge.family for judge in counts.judges.values()] == ["ab", "ab", "c"]
 
 
 def test_what_a_run_lacks_is_missing(tmp_path, run):
-    found, _, counts = joined(tmp_path, [run("a", "8 6", "8 6"), run("b", "8 6")])
-    assert (found["p0"].winner, found["p1"].failure.code) == (1, "undecided")
+    judgments, _, counts = joined(tmp_path, [run("a", "8 6", "8 6"), run("b", "8 6")])
+    assert (judgments["p0"].winner, judgments["p1"].failure.code) == (1, "undecided")
     assert (counts.judges["b"].missing, counts.unanimous, counts.same_input) == (1, 1, False)
 
 
@@ -94,9 +94,9 @@ def test_a_rerun_adds_only_what_has_changed(tmp_path, run):
 def test_rankings_and_grades(tmp_path, run):
     multi, single = make_mode("multi", {}), make_mode("single", {})
     ranked = [run("a", "9 5 1", mode=multi, answers="abc"), run("b", "8 9 1", mode=multi, answers="abc")]
-    found, _, _ = joined(tmp_path, ranked, overwrite=True)
+    judgments, _, _ = joined(tmp_path, ranked, overwrite=True)
     # 2 1 0 and 1 2 0 points: the first two are tied
-    assert (found["p0"].votes, found["p0"].verdict.order) == ({"a": "1>2>3", "b": "2>1>3"}, ((0, 1), (2,)))
+    assert (judgments["p0"].votes, judgments["p0"].verdict.order) == ({"a": "1>2>3", "b": "2>1>3"}, ((0, 1), (2,)))
     graded = [run("c", "8", mode=single, answers="a"), run("d", "9", mode=single, answers="a")]
     with pytest.raises(ConfigError, match="grades are numbers; use --rule mean"):
         joined(tmp_path, graded, overwrite=True)
@@ -109,8 +109,8 @@ def test_scores_on_different_scales_have_no_mean(tmp_path, run):
     runs = [run("a", "8 6"), run("b", "4 3", mode=Pairwise(scale=(1, 5)))]
     with pytest.raises(ConfigError, match="different modes or scales; use --rule vote"):
         joined(tmp_path, runs, rule="mean")
-    found, _, _ = joined(tmp_path, runs)
-    assert (found["p0"].winner, found["p0"].scores) == (1, None)
+    judgments, _, _ = joined(tmp_path, runs)
+    assert (judgments["p0"].winner, judgments["p0"].scores) == (1, None)
 
 
 def test_ids_that_stand_for_different_samples_are_noticed(tmp_path, run):
@@ -137,7 +137,7 @@ def test_what_is_no_panel_is_refused(tmp_path, run):
 
 
 def pairs(*winners):
-    return [Opinion(verdict=PairVerdict(winner=one)) for one in winners]
+    return [Opinion(verdict=PairVerdict(winner=winner)) for winner in winners]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_pair_goes_to_the_winner_with_most_votes_or_is_a_tie(winners, panel):
 
 
 def test_labels_without_a_majority_are_undecided():
-    labels = [Opinion(verdict=LabelVerdict(label=one)) for one in ("correct", "incorrect", "correct")]
+    labels = [Opinion(verdict=LabelVerdict(label=label)) for label in ("correct", "incorrect", "correct")]
     assert combine(labels, "vote", comparable=True).verdict == LabelVerdict(label="correct")
     split = combine(labels[:2], "vote", comparable=True)
     assert (split.code, split.why) == ("undecided", "a split vote: correct 1, incorrect 1")
@@ -176,7 +176,7 @@ def test_the_mean_can_overrule_the_votes():
 
 
 def test_means_are_given_only_where_all_have_a_probability_and_scores_on_one_scale():
-    opinions = [Opinion(verdict=PairVerdict(winner=1), probability=one) for one in (0.9, 0.6)]
+    opinions = [Opinion(verdict=PairVerdict(winner=1), probability=probability) for probability in (0.9, 0.6)]
     assert combine(opinions, "vote", comparable=True).probability == pytest.approx(0.75)
     assert combine([*opinions, *pairs(1)], "vote", comparable=True).probability is None
     scored = [Opinion(verdict=PairVerdict(winner=1), scores=(8, 6)), *pairs(1)]
@@ -192,7 +192,7 @@ def test_rankings_are_put_together_by_bordas_count():
 
 
 def test_grades_have_a_mean_and_no_vote():
-    grades = [Opinion(verdict=GradeVerdict(score=one), scores=(one,)) for one in (7, 8)]
+    grades = [Opinion(verdict=GradeVerdict(score=score), scores=(score,)) for score in (7, 8)]
     assert combine(grades, "mean", comparable=True).verdict == GradeVerdict(score=7.5)
     with pytest.raises(ValueError, match="grades cannot be combined"):
         combine(grades, "vote", comparable=True)

@@ -19,7 +19,8 @@ from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch,
 from judgelm.runs.run_files import FinishedIds, input_identities, latest_judgments, read_judgments
 from judgelm.runs.runner import judge
 from judgelm.runs.stats import RunStats
-from judgelm.runs.teacher import ReplyIndex, RowWriter, TeacherPrompts
+from judgelm.runs.stored_judgments import StoredJudgments
+from judgelm.runs.teacher import RowWriter, TeacherPrompts
 from tests.support.batch_runs import BATCH, judged_rows, manifest, write_pairs
 from tests.support.jsonl_files import rows_of, write_rows
 from tests.support.judged_items import write_run
@@ -146,11 +147,10 @@ def test_rows_of_a_teacher_are_made_of_the_texts_it_judged(tmp_path):
     prompts = TeacherPrompts(both_orders=True)
     sample = Sample(id="1", question="q", answers=("good", "bad"))
     judgments = list(judge(prompts(sample), Pairwise(), ScriptedEngine({"q|good|bad": "8 6", "q|bad|good": "6 8"})))
-    with ReplyIndex(write_run(tmp_path / "out.jsonl", judgments)) as replies:
-        writer = RowWriter(prompts, replies)
-        assert writer.row(sample)["score"] == [8, 6]
-        with pytest.raises(InputError, match='id "1": the order of the answers is not what the teacher judged'):
-            writer.row(replace(sample, answers=("bad", "good")))
+    writer = RowWriter(prompts, StoredJudgments(write_run(tmp_path / "out.jsonl", judgments)))
+    assert writer.row(sample)["score"] == [8, 6]
+    with pytest.raises(InputError, match='id "1": the order of the answers'):
+        writer.row(replace(sample, answers=("bad", "good")))
 
 
 SHAPE = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 300, "max_positions": 512, "seed": 0}
@@ -185,10 +185,10 @@ def test_a_run_goes_on_in_its_own_format_on_another_cpu_unless_another_is_asked_
         assert run_dtype(other, "auto", "transformers") == "auto"
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "resuming: 2 samples" in done.stderr
-    found = manifest(out)
-    assert found["fingerprint"]["engine"]["dtype"] == "float32"
-    assert [session["engine"]["notes"][:1] for session in found["sessions"]][1:] == [[]]  # nothing was chosen again
-    assert found["sessions"][0]["engine"]["notes"][0].startswith("dtype: float32 (")
+    resumed = manifest(out)
+    assert resumed["fingerprint"]["engine"]["dtype"] == "float32"
+    assert [session["engine"]["notes"][:1] for session in resumed["sessions"]][1:] == [[]]  # nothing was chosen again
+    assert resumed["sessions"][0]["engine"]["notes"][0].startswith("dtype: float32 (")
     assert len(judged_rows(out)) == 6
 
 

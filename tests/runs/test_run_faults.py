@@ -35,7 +35,10 @@ def command(path, out):
 
 
 def content(out):
-    return {name: (one.scores, one.winner, one.shown, one.failure) for name, one in read_judgments(out).items()}
+    return {
+        name: (judgment.scores, judgment.winner, judgment.shown, judgment.failure)
+        for name, judgment in read_judgments(out).items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +46,10 @@ def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
     write_rows(folder / "in.jsonl", rows(PAIRS))
     subprocess.run(command(folder / "in.jsonl", folder / "out.jsonl"), check=True, timeout=120)
-    found = content(folder / "out.jsonl")
-    assert len(found) == PAIRS
-    assert len({scores for scores, *_ in found.values()}) == 9
-    return found
+    judgments = content(folder / "out.jsonl")
+    assert len(judgments) == PAIRS
+    assert len({scores for scores, *_ in judgments.values()}) == 9
+    return judgments
 
 
 @pytest.fixture

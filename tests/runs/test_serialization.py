@@ -75,9 +75,9 @@ def test_everything_is_read_back(judgment):
 
 
 def test_numbers_that_are_none_are_null_in_the_row_and_nan_again():
-    found = there_and_back(full([-math.inf] * 4)).shown[1].distribution
-    assert found.unassigned == 1
-    assert math.isnan(found.first_better)
+    distribution = there_and_back(full([-math.inf] * 4)).shown[1].distribution
+    assert distribution.unassigned == 1
+    assert math.isnan(distribution.first_better)
     grades = replace(ANCHORED, grades=replace(GRADES, expected=math.nan))
     assert math.isnan(there_and_back(replace(PLAIN, shown=(grades,))).shown[0].grades.expected)
 

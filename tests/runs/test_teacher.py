@@ -15,11 +15,11 @@ PRICES = Prices(prompt=2, reply=10)
 def test_an_estimate_has_an_expected_and_a_worst_cost():
     mode = TeacherMode(template="judgelm-compact", reason_tokens=200)
     requests = [mode.request(Sample(id=str(i), question="q", answers=("a", "b"))) for i in range(10)]
-    found = estimate(requests, len, expected_reply=50, max_reply=200)
+    cost = estimate(requests, len, expected_reply=50, max_reply=200)
     # "[Q] q\n[1] a\n[2] b\n[S]" has 21 characters, each counted as a token
-    assert (found.requests, found.prompt_tokens) == (10, 210)
+    assert (cost.requests, cost.prompt_tokens) == (10, 210)
     # 210 at 2 and 500, or 2000, at 10 USD a million
-    assert found.usd(PRICES) == pytest.approx((0.00542, 0.02042))
+    assert cost.usd(PRICES) == pytest.approx((0.00542, 0.02042))
 
 
 def test_a_reply_is_not_expected_to_be_longer_than_it_may_be():
