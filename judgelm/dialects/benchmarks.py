@@ -76,7 +76,6 @@ def _wants_score_line(request: ChatRequest, split: TemplateSplit) -> bool:
 
 
 def _review_of(request: ChatRequest, *, first_client: bool) -> str | None:
-    """Only the first client's template ends with a blank line."""
     text = _INSTRUCTED(request)
     return text if text is not None and text.endswith("\n\n") == first_client else None
 
@@ -164,7 +163,6 @@ _MT_BLOCKS = _blocks(
 
 
 def _dialogue(slot: str, block: str, speaker: str) -> str:
-    """Template of a two-turn conversation with slots `<slot>_1`, `<slot>_question_1` and so on."""
     turns = "".join(
         f"### User:\n{{{slot}_question_{turn}}}\n\n### {speaker}:\n{{{slot}_{turn}}}\n\n" for turn in (1, 2)
     )
@@ -209,8 +207,6 @@ def _dialogues_dialect(name: str, *slots: str, accepts: Callable[[ChatRequest], 
 def _turn_dialect(
     name: str, patterns: Mapping[bool, Pattern], *, referenced: bool, labels: tuple[str, ...], render: Render
 ) -> Dialect:
-    """Dialect of one turn, with an instruction in the prompt or the system message."""
-
     def recognise(request: ChatRequest) -> JudgeTask | None:
         texts = request.only("system", "user")
         if texts is None:
@@ -371,8 +367,6 @@ def _recognise_four(request: ChatRequest) -> JudgeTask | None:
 
 
 def _after_heading(heading: str, *wanted: str) -> Callable[[ChatRequest], str | None]:
-    """The text after a heading, if the instructions before it contain all of `wanted`."""
-
     def text(request: ChatRequest) -> str | None:
         texts = request.only("user")
         description, marker, rest = texts[0].partition(heading) if texts is not None else ("", "", "")
@@ -382,7 +376,6 @@ def _after_heading(heading: str, *wanted: str) -> Callable[[ChatRequest], str | 
 
 
 def _last_line(verdict: Callable[[JudgeTask, JudgeResult], str]) -> Render:
-    """The verdict is alone on the last line."""
     return each_reply(lambda task, request, result: reason_and_verdict(request, result, verdict(task, result)))
 
 
@@ -419,7 +412,7 @@ _JUDGE_MODELS = (
     ),
     ("rewardbench-rise", "\n问题：", "下面我会给出一个问题和两个回答", _letter_last),
 )
-"""Heading above the texts, required parts of the instructions, and replies."""
+"""Heading above the texts, required instructions, and replies."""
 
 _REWARDBENCH = (
     template_dialect(

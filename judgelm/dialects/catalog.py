@@ -39,11 +39,9 @@ DIALECTS: tuple[Dialect, ...] = (
 def recognise(request: ChatRequest, dialects: Sequence[Dialect] = DIALECTS) -> tuple[Dialect, JudgeTask] | None:
     """Return the dialect of a request and its task; None if no dialect recognises it.
 
-    If there is no exact match, retry with normalised line ends and stripped messages, then with stripped lines, then
-    with
-    a user message split into an instruction and a known prompt. If several dialects match, prefer a split without
-    doubt,
-    then the longer fixed text.
+    Retries with normalised line ends and stripped messages, then with stripped lines, then with a user message split
+    into an
+    instruction and a known prompt. A certain split is preferred, then the longer fixed text.
     """
     tried: list[tuple[Message, ...]] = []
     for form in _forms(request, dialects):
@@ -71,7 +69,6 @@ def _fixed_characters(dialect: Dialect) -> int:
 
 
 def _with_instruction_apart(request: ChatRequest, dialects: Sequence[Dialect]) -> ChatRequest:
-    """Split a lone user message with an instruction before a known prompt into a system and a user message."""
     text = (request.only("user") or ("",))[0]
     starts = {pattern.anchors[0].split("\n")[0] for dialect in dialects for pattern in dialect.templates}
     places = [text.find(f"\n{start}\n") for start in starts if start.strip()]
@@ -83,7 +80,7 @@ def _with_instruction_apart(request: ChatRequest, dialects: Sequence[Dialect]) -
 
 
 def normalised(request: ChatRequest) -> ChatRequest:
-    """Return the request without line ends, byte-order marks and empty messages that editors and gateways add."""
+    """Return the request without differences that editors and gateways add, such as CRLF."""
     texts = [message.text.replace("\r\n", "\n").replace("\r", "\n").strip(_STRIPPED) for message in request.messages]
     messages = [replace(message, text=text) for message, text in zip(request.messages, texts, strict=True) if text]
     return replace(request, messages=tuple(messages))
@@ -126,7 +123,7 @@ _LINE = 40
 
 _SHOWN = 60
 _MIN_PREFIX = 8
-"""Shorter matches of a fixed text are coincidences and do not locate a difference."""
+"""Shorter matches of a fixed text are coincidences."""
 
 
 class _Comparison(NamedTuple):
@@ -139,10 +136,7 @@ class _Comparison(NamedTuple):
 
 
 def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
-    """Describe the nearest known prompt and the first difference; empty if none is near.
-
-    Only the first and the last message of the request are compared.
-    """
+    """Describe the nearest known prompt and the first difference; empty if none is near."""
     places = dict.fromkeys((len(request.messages) - 1, 0))
     texts = {
         place: request.messages[place].text[:_MAX_COMPARED] for place in places if 0 <= place < len(request.messages)
@@ -193,7 +187,6 @@ def _difference(best: _Comparison, text: str, request: ChatRequest) -> str:
 
 
 def _mismatch(text: str, anchor: str, begin: int) -> str:
-    """The position where the text differs from an anchor that does not occur after `begin`."""
     length = _longest_prefix(text, anchor, begin)
     position = text.find(anchor[:length], begin) + length
     if length < min(_MIN_PREFIX, len(anchor)):
@@ -202,7 +195,6 @@ def _mismatch(text: str, anchor: str, begin: int) -> str:
 
 
 def _longest_prefix(text: str, anchor: str, begin: int) -> int:
-    """Length of the longest prefix of an anchor in the text after `begin`."""
     low, high = 0, len(anchor) - 1
     while low < high:
         middle = (low + high + 1) // 2

@@ -13,11 +13,8 @@ from judgelm.dialects.splits import TEMPLATES, Pattern, TemplateSplit
 from judgelm.records import Sample, Winner
 
 TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
-"""Kind of verdict.
-
-`pair`: the better of two answers. `choice`: the best of three or more. `grade`: the quality of one answer. `label`:
-whether one answer is correct or meets a criterion. `prepare`: no verdict; the client wants input for its next request,
-such as evaluation steps."""
+"""`pair`: the better of two answers. `choice`: the best of three or more. `grade`: the quality of one answer. `label`:
+whether one answer is correct or meets a criterion. `prepare`: no verdict, but input for the client's next request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +39,11 @@ class ChatRequest:
 
     Attributes:
         messages: a plain completion has one message with role `prompt`.
-        plain: the request is a plain completion.
         n: number of replies.
         top_logprobs: number of candidates per token.
         forced_tool: name of the tool that must be called.
-        schema: JSON schema of the reply, if given; `json_object` requests any JSON object.
-        temperature: of an ordinary chat; it has no effect on verdicts. The same holds for `stop` and `seed`.
+        schema: JSON schema of the reply; `json_object` requests any JSON object.
+        temperature: like `stop` and `seed`, only for ordinary chats.
         ignored: sampling fields without effect here, such as `top_p`.
     """
 
@@ -81,11 +77,10 @@ class JudgeTask:
     """The judgment requested by a client.
 
     Attributes:
-        dialect: name of the dialect.
         sample: answers in the order shown. Its `metadata` may have `criterion` and the `turns` of a dialogue, each with
             `question`, `answers` and `reference`.
         scale: lowest and highest grade of the client.
-        facts: properties of the prompt for `render`, such as names of the answers.
+        facts: properties of the prompt for `render`.
         doubt: why the split may be wrong; empty if it is certain.
     """
 
@@ -103,12 +98,11 @@ class JudgeResult:
 
     Attributes:
         scores: expected score of each answer.
-        first_better: P(the first answer shown is better), ties counted half; for a pair.
-        tie: P(both have the same score); for a pair.
-        draws: one score line per requested reply, drawn from the judge's distribution. They are the same for equal
-            requests, whatever the client's temperature.
-        grades: scores with their probabilities, which sum to 1; for a single answer.
-        correct: P(the answer is correct or meets the criterion); for a label.
+        first_better: P(the first answer shown is better), ties counted half.
+        tie: P(both have the same score).
+        draws: a score line per reply, drawn from the judge's distribution; the same for equal requests.
+        grades: scores of a single answer with their probabilities, which sum to 1.
+        correct: P(the answer is correct or meets the criterion).
         notes: caveats, such as truncated answers.
         batch: results of the samples in the task's fact `batch`.
     """
@@ -136,13 +130,7 @@ class TokenLogprobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The reply to a client.
-
-    Attributes:
-        texts: one per requested reply; empty for a function call.
-        tool: name of the called function; `arguments` is its JSON text.
-        logprobs: of the tokens of the first text, if requested; the joined tokens are the text.
-    """
+    """The reply to a client: `texts`, or a call of `tool`. `logprobs` are of the tokens of the first text."""
 
     texts: tuple[str, ...] = ()
     tool: str | None = None
@@ -195,7 +183,7 @@ def last_text(*roles: str, strip: Callable[[str], str] = str) -> Callable[[ChatR
 
 
 def digest(text: str) -> str:
-    """Return a text's hash, e.g. to break ties independently of the order."""
+    """Return a text's hash."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -205,7 +193,7 @@ def ambiguity_note(*splits: TemplateSplit) -> str:
 
 
 def sample_of(question: str, answers: Sequence[str], reference: str | None = None, **metadata: object) -> Sample:
-    """Return a sample with a hash of its texts as id. Metadata that is None is omitted."""
+    """Return a sample with a hash of its texts as id, without metadata that is None."""
     name = digest("\0".join([question, *answers]))[:16]
     present = {key: value for key, value in metadata.items() if value is not None}
     return Sample(id=name, question=question, answers=tuple(answers), reference=reference, metadata=present)
@@ -247,16 +235,8 @@ def template_dialect(
 ) -> Dialect:
     """Return a dialect that uses the first matching template.
 
-    Args:
-        name: of the dialect.
-        kind: of its tasks.
-        templates: with the slots of `task_from_split`. Default: the template in `TEMPLATES` with the dialect's name.
-        text: returns the text to match, or None.
-        render: as in `Dialect`.
-        split: splits that text.
-        accepts: checks the instructions of a split.
-        scale: of grades.
-        facts: returns facts for rendering.
+    `templates` have the slots of `task_from_split`; the default is the one with the dialect's name. `text` returns the
+    text to match, and `accepts` checks the instructions of a split.
     """
     patterns = templates or (TEMPLATES[name],)
 

@@ -95,13 +95,11 @@ def _recognise_strict(request: ChatRequest) -> JudgeTask | None:
 
 
 def _names(line: str) -> tuple[str, ...]:
-    """Field names in a list such as "Input, Actual Output, and Expected Output"; empty if one is unknown."""
     names = tuple(re.split(r", and | and |, ", line))
     return names if all(name in _FIELDS for name in names) and len(set(names)) == len(names) else ()
 
 
 def _sample_in_fields(text: str, names: Sequence[str], steps: str) -> tuple[Sample | None, str]:
-    """Each field is its name, its text and a blank line. Also returns the doubt about the split."""
     if _OUTPUT not in names:
         return None, ""
     pattern = Pattern("".join(f"{name}:\n{{{_slot(name)}}} \n\n" for name in names))
@@ -124,7 +122,7 @@ def _slot(name: str) -> str:
 
 
 def _render_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """A whole grade with the probabilities of all grades if the client requests them, else a decimal."""
+    """A whole grade with probabilities if the client requests them, else a decimal."""
     assert task.scale is not None
     scale = task.scale
     drawn = results_per_reply(request, result)
@@ -145,10 +143,7 @@ def _graded(result: JudgeResult, grade: str) -> str:
 
 
 def _whole_grades(result: JudgeResult, scale: tuple[float, float]) -> Mapping[int, float]:
-    """Whole grades with probabilities, whose mean is the expected grade.
-
-    A score between two whole grades is split between them. Grades that the client ignores are omitted.
-    """
+    """A score between two whole grades is split between them; the mean is the expected grade."""
     shares: dict[int, float] = {}
     for score, share in result.grades or ((expected_grade(result), 1.0),):
         rescaled = rescale(score, scale)

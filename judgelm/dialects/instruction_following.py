@@ -100,7 +100,7 @@ def _arguments(task: JudgeTask, request: ChatRequest, result: JudgeResult, tool:
 
 
 def _render_token(names: Mapping[int, str], task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """The client reads the last token; an explanation precedes it if requested."""
+    """The client reads the last token."""
     texts = []
     for drawn in results_per_reply(request, result):
         likelier = request.logprobs and request.n == 1
@@ -188,7 +188,6 @@ _ARGUMENT = "best_output"
 
 
 def _real_task(request: ChatRequest) -> str | None:
-    """The text after the worked example."""
     text = user_text(request)
     if text is None or not text.startswith(_OPENING):
         return None
@@ -253,7 +252,6 @@ def _recognise_llmbar(
     scale: tuple[float, float] | None,
     request: ChatRequest,
 ) -> JudgeTask | None:
-    """The task in the last message, with or without a worked example. `forms` maps last lines to facts."""
     if request.roles not in (("system", "user"), ("system", "user", "assistant", "user")):
         return None
     before, heading, text = request.messages[-1].text.partition(_START)

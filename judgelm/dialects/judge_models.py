@@ -40,7 +40,6 @@ _AUTOJ_SCALE = (1.0, 10.0)
 
 
 def _autoj_text(wanted: str, request: ChatRequest) -> str | None:
-    """A prompt with `wanted` in the instructions after the data."""
     text = lone_text(request)
     return text if text is not None and wanted in text.rpartition(_AUTOJ_END)[2] else None
 
@@ -142,7 +141,6 @@ def _recognise_flowjudge(request: ChatRequest) -> JudgeTask | None:
 
 
 def _flowjudge_sample(values: Mapping[str, str]) -> tuple[Sample, bool]:
-    """The sample, and whether its tags are ambiguous."""
     criterion = f"{values['criterion']}\n\n{values['rubric']}"
     by_reference = _BY_REFERENCE.split(values["criterion"])
     if by_reference is not None:
@@ -158,7 +156,7 @@ def _flowjudge_sample(values: Mapping[str, str]) -> tuple[Sample, bool]:
 
 
 def _tagged(text: str) -> tuple[list[tuple[str, str]], bool]:
-    """Consecutive texts in named tags on separate lines, and whether they are ambiguous; empty if none."""
+    """Texts in named tags on separate lines, and whether they are ambiguous."""
     search = _Tags(text)
     ways = list(islice(search.ways(0, _MOST_TAGS), 2))
     return (ways[0] if ways else []), len(ways) > 1 or search.tried > _MOST_TRIES
@@ -172,7 +170,7 @@ class _Tags:
     tried: int = 0
 
     def ways(self, begin: int, most: int) -> Iterator[list[tuple[str, str]]]:
-        """Yield all ways from a position, with a maximum number of tags."""
+        """Yield all ways from a position."""
         opened = _TAG.match(self.text, begin)
         if opened is None or most == 0:
             return
@@ -191,7 +189,6 @@ class _Tags:
 
 
 def _sorted_inputs(inputs: list[tuple[str, str]]) -> tuple[str, str | None, tuple[tuple[str, str], ...] | None]:
-    """The question, the reference, and the other inputs."""
     left = list(inputs)
     question = next((tagged for tagged in left if tagged[0].lower() in _QUESTION_TAGS), None)
     if question is None:

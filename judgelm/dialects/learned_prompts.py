@@ -46,10 +46,7 @@ _AFTER_SLOT = re.compile(r"\s*[<\[\"'`|].*", re.S)
 
 
 def shared_parts(texts: Sequence[str]) -> list[str]:
-    """Return the common fixed texts around the places where the texts differ, one more than such places.
-
-    Texts are compared by line; labels and tags are separate pieces.
-    """
+    """Return the fixed texts around the places where the texts differ. Texts are compared by line."""
     rows = [_PIECE.findall(text) for text in texts]
     parts, begins = [""], [0] * len(rows)
     for run in [*_common_runs(rows), [tuple(map(len, rows))]]:
@@ -66,7 +63,7 @@ def shared_parts(texts: Sequence[str]) -> list[str]:
 
 
 def _common_runs(rows: Sequence[Sequence[str]]) -> list[list[tuple[int, ...]]]:
-    """Runs of adjacent common pieces that contain a word, as positions in each text."""
+    """Runs of adjacent common pieces with a word, as positions in each text."""
     places: list[tuple[int, ...]] = [(index,) for index in range(len(rows[0]))]
     for row in rows[1:]:
         pieces = [rows[0][place[0]] for place in places]
@@ -82,7 +79,6 @@ def _common_runs(rows: Sequence[Sequence[str]]) -> list[list[tuple[int, ...]]]:
 
 
 def _marked_ends(texts: Sequence[str]) -> tuple[str, str]:
-    """Common prefix and suffix of the texts, up to a mark."""
     before = _BEFORE_SLOT.match(_common_start(texts))
     rest = [text[len(before[0]) if before else 0 :] for text in texts]
     behind = _AFTER_SLOT.search(_common_start([text[::-1] for text in rest])[::-1])
@@ -95,12 +91,7 @@ def _common_start(texts: Sequence[str]) -> str:
 
 
 class LearnedPrompts:
-    """Records unrecognised requests for `suggested_prompts`, one JSON line each.
-
-    It skips duplicates, and stops after `MAX_LEARNED` prompts. Longer prompts than `_MAX_CHARACTERS` are skipped.
-
-    Args:
-        path: of the file, readable only by its owner. Existing lines are kept.
+    """Records unrecognised requests for `suggested_prompts`, one JSON line each, without duplicates and long prompts.
 
     Raises:
         ConfigError: the file cannot be opened, or has other lines.
@@ -134,11 +125,7 @@ class LearnedPrompts:
 
 
 def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:
-    """Read the prompts recorded by `LearnedPrompts`.
-
-    Raises:
-        ConfigError: the file cannot be read, or has other lines.
-    """
+    """Read the prompts recorded by `LearnedPrompts`. ConfigError: the file cannot be read or has other lines."""
     try:
         rows = [json.loads(line)["messages"] for line in read_text(path).splitlines()]
         return [tuple(PromptMessage(**message) for message in row) for row in rows]
@@ -151,9 +138,9 @@ def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:
 def suggested_prompts(prompts: Sequence[Sequence[PromptMessage]]) -> list[dict[str, Any]]:
     """Suggest an entry of a prompt file for each kind of prompt, to be checked by the user.
 
-    Prompts of one kind have the same roles and at least `_MIN_SHARED` characters in common. Words before a slot name
-    it, and
-    words that ask for a verdict determine the reply.
+    Prompts of one kind have the same roles and at least `_MIN_SHARED` common characters. Slots are named by the words
+    before
+    them.
     """
     kinds: list[list[Sequence[PromptMessage]]] = []
     for prompt in prompts:

@@ -32,7 +32,6 @@ from judgelm.dialects.splits import Pattern, TemplateSplit
 # for a fault, where a high score means a bad answer; the judge's grade is inverted for them.
 _FUNCTION = "score"
 _MET = "criteria in the prompt are met"
-"""Part of every description of `score`."""
 
 _FAULTS = (
     "You are an expert content moderator evaluating opinions for toxicity.",
@@ -76,7 +75,6 @@ def _scored_task(dialect: str, schema: Mapping[str, Any], values: Mapping[str, s
 
 
 def _score_schema(request: ChatRequest) -> Mapping[str, Any] | None:
-    """The client's schema of the verdict, or the function's parameters; None for other schemas."""
     schema = request.schema
     if request.forced_tool == _FUNCTION:
         schema = next((tool.parameters for tool in request.tools if tool.name == _FUNCTION), None)
@@ -94,7 +92,6 @@ def _score_schema(request: ChatRequest) -> Mapping[str, Any] | None:
 
 
 def _split_tags(text: str, question: str, answer: str) -> tuple[Mapping[str, str], str] | None:
-    """The texts in the tags, and the doubt about them."""
     start, end = f"<{question}>\n", f"\n</{answer}>"
     before, opened, rest = text.partition(start)
     body = opened + rest

@@ -87,7 +87,7 @@ class PairWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelWords:
-    """Words for an answer that is correct or meets the criterion, and for one that does not."""
+    """Verdict words for a label."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -100,11 +100,8 @@ class ReplyForm:
     """The reply that a client's parser expects, with one of `pair`, `choice`, `grade` and `label`.
 
     Attributes:
-        pair: words for the better of two answers.
-        choice: a word for each of three or more answers, in order.
+        choice: a word for each of three or more answers.
         grade: lowest and highest grade of one answer.
-        label: words for whether an answer is correct.
-        whole: grades are whole numbers.
         text: contains `{verdict}` and optionally `{reason}`, `{probability}` (that the first answer is better, or that
             the answer is correct), `{score_1}` and `{score_2}` (1 to 10).
         json: the same names by JSON field, instead of `text`. A forced function gets them as arguments.
@@ -177,11 +174,7 @@ def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
 
 
 def custom_dialect(custom: CustomPrompt) -> Dialect:
-    """Return the dialect of a prompt.
-
-    Raises:
-        ConfigError: as `read_prompts`.
-    """
+    """Return the dialect of a prompt. Errors are as in `read_prompts`."""
     roles = tuple(message.role for message in custom.prompt)
     patterns = [_pattern(message.text) for message in custom.prompt]
     kind = custom.reply.kind
@@ -284,8 +277,6 @@ def _task(custom: CustomPrompt, kind: TaskKind, values: Mapping[str, str], doubt
 
 
 def _render(form: ReplyForm) -> Render:
-    """Pairs and labels have log-probabilities if the verdict is in a text."""
-
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
         parts = [_reply_parts(form, task, request, drawn) for drawn in results_per_reply(request, result)]
         texts = tuple("".join(each) for each in parts)
@@ -302,7 +293,6 @@ def _render(form: ReplyForm) -> Render:
 
 
 def _shares(form: ReplyForm, result: JudgeResult) -> dict[str, float]:
-    """A tie is half of both words."""
     if form.pair is not None:
         first = probability_first(result)
         return {form.pair.first: first, form.pair.second: 1 - first}
@@ -312,7 +302,6 @@ def _shares(form: ReplyForm, result: JudgeResult) -> dict[str, float]:
 
 
 def _reply_parts(form: ReplyForm, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> tuple[str, str, str]:
-    """Text before the verdict, the verdict, and text after it; the reason is cut to fit `max_tokens`."""
     fields = _fields(form, task, result)
     room = room_for_words(request, len("".join(_filled(form, fields | {"reason": ""}))))
     return _filled(form, fields | {"reason": scores_and_reason(result, room)})

@@ -44,7 +44,6 @@ _MAX_TEXTS = 64
 
 
 def _recognise_best(request: ChatRequest) -> JudgeTask | None:
-    """Texts are numbered consecutively."""
     text = _bare_system(request)
     if text is None:
         return None
@@ -88,13 +87,12 @@ def _factuality_text(task: JudgeTask, result: JudgeResult) -> str:
 
 
 def _promptfoo_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """Minified JSON. The client accepts decimals; the prompt forbids the score in the reason."""
+    """The prompt forbids the score in the reason."""
     reason = json.dumps(explanation(result, digits=False), ensure_ascii=False)
     return f'{{"score":{grade_text(result, task.scale)},"reason":{reason}}}'
 
 
 def _best_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """Ties go to the lowest hash, independent of the order."""
     pair = len(task.sample.answers) == 2
     return str(winner_of_two(task, result) - 1 if pair else best_answer(task, result))
 

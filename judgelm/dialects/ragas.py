@@ -76,7 +76,6 @@ def _recognise_ragas(name: str, request: ChatRequest) -> JudgeTask | None:
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
-    """The JSON object at the start of a text."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text)
     except json.JSONDecodeError:
@@ -94,7 +93,6 @@ def _range(criterion: str) -> tuple[float, float]:
 
 
 def _levels(instruction: str, own: object) -> tuple[float, float]:
-    """Lowest and highest level of the rubric in the instruction or the texts."""
     keys = list(own) if isinstance(own, Mapping) else instruction.split("\n")
     levels = [float(match[1]) for key in keys if (match := _LEVEL.match(str(key)))]
     return (min(levels), max(levels)) if len(set(levels)) > 1 else (1.0, 5.0)
@@ -133,7 +131,7 @@ def _recognise_discrete(request: ChatRequest) -> JudgeTask | None:
 
 
 def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None:
-    """Texts after "Question: " and similar labels at the start of a line; None if there is no answer."""
+    """Texts after common labels at the start of a line; None if there is no answer."""
     text = "\n" + prompt
     starts = {}
     for part, labels in _LABELS.items():

@@ -15,7 +15,7 @@ _MARGIN = 0.1  # between scores that would contradict the winner
 
 
 def each_reply(text: Callable[[JudgeTask, ChatRequest, JudgeResult], str]) -> Render:
-    """Return a `Dialect.render` that writes each reply from its own result; see `results_per_reply`."""
+    """Return a `Dialect.render` that writes each reply from its result; see `results_per_reply`."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
         return Reply(texts=tuple([text(task, request, drawn) for drawn in results_per_reply(request, result)]))
@@ -29,10 +29,7 @@ def same_reply(text: Callable[[JudgeTask, JudgeResult], str]) -> Render:
 
 
 def results_per_reply(request: ChatRequest, result: JudgeResult) -> tuple[JudgeResult, ...]:
-    """Return the result of each reply: one draw per reply if there are several, else the result itself.
-
-    The winner of a draw is the answer with the higher score. Only the first reply has the judge's reason.
-    """
+    """Return the result of each reply: a draw per reply, or the result itself. Only the first has a reason."""
     if request.n == 1 or len(result.draws) < request.n:
         return (result,) * request.n
     drawn = [replace(result, scores=draw, winner=_higher(draw), reason=None) for draw in result.draws[: request.n]]
@@ -69,12 +66,7 @@ def grade_text(result: JudgeResult, scale: tuple[float, float] | None, *, whole:
 
 
 def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
-    """Return the better answer for clients without ties.
-
-    A tie goes to the more likely answer (`first_better`), or else to the answer with the lower hash, which does not
-    depend
-    on the order.
-    """
+    """Return the better answer without ties, which go to the more likely answer or the lower hash."""
     if result.winner == 1 or result.winner == 2:
         return result.winner
     if result.first_better is not None and result.first_better != 0.5:
@@ -84,7 +76,7 @@ def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
 
 
 def winner_name(first: str, second: str) -> Callable[[JudgeTask, ChatRequest, JudgeResult], str]:
-    """Return a function that returns the name of the better answer, for clients without ties."""
+    """Return a function that returns the name of the better answer."""
     return lambda task, request, result: first if winner_of_two(task, result) == 1 else second
 
 
@@ -94,18 +86,13 @@ def winner_with_ties(task: JudgeTask, result: JudgeResult, *, ties: bool = True)
 
 
 def winner_sentence(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> str:
-    """Return a sentence on the winner, for replies that have the scores elsewhere."""
+    """Return a sentence on the winner."""
     winner = winner_with_ties(task, result, ties=ties)
     return "Both assistants are equally good." if winner == "tie" else f"Assistant {winner} is better."
 
 
 def consistent_scores(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> tuple[str, str]:
-    """Return the expected scores, consistent with the winner.
-
-    The winner is judged separately. If the expected scores contradict it, replace them by their mean, 0.1 apart if
-    there
-    is a winner.
-    """
+    """Return the expected scores; if they contradict the winner, replace them by their mean, 0.1 apart."""
     first, second = (round(score, 2) for score in result.scores)
     winner = winner_with_ties(task, result, ties=ties)
     if (first == second) if winner == "tie" else ((first > second) if winner == 1 else (first < second)):
@@ -126,7 +113,7 @@ def best_answer(task: JudgeTask, result: JudgeResult) -> int:
 
 
 def is_fulfilled(result: JudgeResult) -> bool:
-    """Return whether the answer is correct or meets the criterion with probability 0.5 or more."""
+    """Return whether the answer is correct or meets the criterion."""
     probability = result.correct if result.correct is not None else rescale(expected_grade(result), (0.0, 1.0))
     return probability >= 0.5
 
@@ -164,8 +151,6 @@ def scores_in_words(result: JudgeResult) -> str:
 def safe_reason(reason: str | None, *, digits: bool = True) -> str:
     """Return the judge's reason on one line, without anything that a parser could read as a verdict.
 
-    This removes brackets, quotes, markup, colons, phrases that announce a verdict, and all but the first 600
-    characters.
     `digits=False` is for clients that search the whole text for numbers.
     """
     if reason is None:
@@ -185,10 +170,7 @@ def room_for_words(request: ChatRequest, taken: int) -> int | None:
 
 
 def scores_and_reason(result: JudgeResult, room: int | None) -> str:
-    """Return scores and the judge's reason on one line.
-
-    If they exceed `room` characters, the reason is cut; without room for the scores the result is empty.
-    """
+    """Return scores and the judge's reason on one line, with at most `room` characters."""
     words = scores_in_words(result)
     if room is not None and len(words) > room:
         return ""
@@ -197,10 +179,7 @@ def scores_and_reason(result: JudgeResult, room: int | None) -> str:
 
 
 def explanation(result: JudgeResult, *, digits: bool = True) -> str:
-    """Return the scores and the judge's reason on one line.
-
-    `digits=False` is for clients that search the whole text for numbers, or want none in the reason.
-    """
+    """Return the scores and the judge's reason on one line; `digits=False` as in `safe_reason`."""
     parts = [scores_in_words(result)] if digits else []
     if digits and result.correct is not None:
         parts.append(f"Fulfilled with probability {format_number(result.correct)}.")
@@ -217,15 +196,10 @@ def reason_and_verdict(
     otherwise: str = "",
     taken: int | None = None,
 ) -> str:
-    """Return a verdict with scores and a reason, within the request's `max_tokens`.
+    """Return a verdict with scores and a reason, which are cut to fit into the request's `max_tokens`.
 
-    Args:
-        request: its `max_tokens` limit the reply.
-        result: the judge's.
-        verdict: never cut.
-        layout: has `{words}` and `{verdict}`.
-        otherwise: replaces scores that do not fit.
-        taken: characters besides the words. Default: those of the layout.
+    `otherwise` replaces scores that do not fit. `taken` counts the characters besides the words (default: the
+    layout's).
     """
     room = room_for_words(request, len(layout.format(words="", verdict=verdict)) if taken is None else taken)
     words = scores_and_reason(result, room) or otherwise
@@ -253,17 +227,14 @@ def probability_first(result: JudgeResult) -> float:
 
 
 def likelier_answer(task: JudgeTask, result: JudgeResult) -> int:
-    """Return the more likely answer, 1 or 2, as clients infer from log-probabilities."""
+    """Return the more likely answer, 1 or 2."""
     return winner_of_two(task, replace(result, winner="tie", first_better=probability_first(result)))
 
 
 def verdict_logprobs(
     text: str, verdict: str, probabilities: Mapping[str, float], most: int
 ) -> tuple[TokenLogprobs, ...]:
-    """Return the tokens of a text that ends with its verdict, which is a single token.
-
-    All other tokens have probability 1. `probabilities` are those of all verdicts; `most` is the number of candidates.
-    """
+    """Return the tokens of a text that ends with its verdict, one token; all others have probability 1."""
     before = [
         TokenLogprobs(token=piece, logprob=0.0, candidates=((piece, 0.0),)[:most])
         for piece in _PIECES.findall(text[: len(text) - len(verdict)])

@@ -60,7 +60,6 @@ def _text(text: str, task: JudgeTask, request: ChatRequest, result: JudgeResult)
 
 
 def _misfit(text: str, schema: Mapping[str, Any] | None) -> str:
-    """Why a text is not valid JSON for the schema (None: any object); empty if it is valid."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -71,7 +70,7 @@ def _misfit(text: str, schema: Mapping[str, Any] | None) -> str:
 
 
 def _finding(value: Any, schema: object, place: str, depth: int) -> str:
-    """Why a value does not match a schema. Supports only keywords that replies need; others never match."""
+    """Why a value does not match a schema. Unsupported keywords never match."""
     if not isinstance(schema, Mapping) or depth == 0:
         return f"the schema of {place} is not supported"
     if unknown := sorted(str(name) for name in schema.keys() - _CHECKED - _ABOUT):
@@ -113,7 +112,7 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """An object with one verdict and texts; None if a field has another meaning or the verdict is missing."""
+    """None if a field has another meaning, or there is not exactly one verdict."""
     row: dict[str, Any] = {}
     fields, verdicts = schema.get("properties"), 0
     for name, field in fields.items() if isinstance(fields, Mapping) else ():
@@ -130,7 +129,6 @@ def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dic
 
 
 def _verdict(task: JudgeTask, result: JudgeResult, field: Mapping[str, Any]) -> Any:
-    """The verdict as a choice or a grade; None if the field is neither."""
     choices = field.get("enum")
     if task.kind == "pair" and isinstance(choices, list):
         names = _winners(choices)
@@ -146,7 +144,6 @@ def _verdict(task: JudgeTask, result: JudgeResult, field: Mapping[str, Any]) -> 
 
 
 def _winners(choices: Sequence[object]) -> dict[Winner, object] | None:
-    """The choice for each winner; None if a choice is unclear or missing."""
     names: dict[Winner, object] = {}
     for choice in choices:
         winner = _NAMES.get(_NOUN.sub(" ", str(choice).casefold().replace("_", " ")).strip(" []()"))

@@ -1,11 +1,8 @@
 """Split prompts into the texts between the fixed texts (anchors) of a client's template.
 
-An answer may imitate an anchor, so several splits may be possible. `Pattern.split` then takes the earliest first
-anchors
-and the latest last anchors, and marks the split as ambiguous. Its time is linear in the length of the text.
-
-`resolve_split` searches for a better split: texts that a client shows twice must be equal, and texts should have as few
-unmatched block starts and ends as possible. The search is limited, so that hostile prompts cannot block a server.
+An answer may imitate an anchor, so several splits may be possible. `Pattern.split` takes the earliest first anchors and
+the latest last anchors, in linear time. `resolve_split` searches for the split with equal texts where a client repeats
+one, and with the fewest unmatched block marks. The search is limited, so that hostile prompts cannot block a server.
 """
 
 import re
@@ -32,12 +29,9 @@ class TemplateSplit:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A client's template.
+    """A client's template with a `{slot}` for each text; slots never touch. `{{word}}` is a literal `{word}`.
 
-    Args:
-        template: text with `{slot}` for each text of the client; slots never touch. `{{word}}` is a literal `{word}`;
-            other braces are literal too.
-        anywhere: allow text before the first anchor and after the last.
+    `anywhere` allows text before the first anchor and after the last.
     """
 
     template: str
@@ -45,7 +39,7 @@ class Pattern:
 
     @cached_property
     def anchors(self) -> tuple[str, ...]:
-        """Fixed texts, one more than slots."""
+        """Fixed texts."""
         return tuple(_LITERAL.sub(r"\1", part) for part in _SLOT.split(self.template)[::2])
 
     @cached_property
@@ -68,7 +62,7 @@ class Pattern:
         return self._between(text, begin + len(first), end, repeated)
 
     def _between(self, text: str, begin: int, end: int, repeated: bool) -> TemplateSplit | None:
-        """The split is unique if the earliest and the latest positions of all anchors are the same."""
+        """The split is unique if the earliest and latest positions are the same."""
         inner = self.anchors[1:-1]
         early = _earliest(text, inner, begin, end)
         if early is None:
@@ -111,7 +105,6 @@ def occurrences(text: str, anchor: str, begin: int, end: int, most: int) -> list
 
 
 def _earliest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int] | None:
-    """The earliest position of each anchor in order; None if there is none."""
     positions: list[int] = []
     for anchor in anchors:
         position = text.find(anchor, begin, end)
@@ -123,7 +116,6 @@ def _earliest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[i
 
 
 def _latest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int]:
-    """The latest position of each anchor, for texts in which `_earliest` finds all."""
     positions: list[int] = []
     for anchor in reversed(anchors):
         end = text.rfind(anchor, begin, end)
@@ -152,13 +144,13 @@ Way = tuple[tuple[int, int], ...]
 def resolve_split(
     pattern: Pattern, text: str, *, same: Mapping[str, str] | None = None, blocks: Blocks = ()
 ) -> TemplateSplit | None:
-    """Return the most likely split, or None if the text does not match.
+    """Return the most likely split, or None if the text does not match. The pattern must not be `anywhere`.
 
     Args:
-        pattern: not `anywhere`.
+        pattern: the template.
         text: the prompt.
         same: slots whose text equals that of an earlier slot, as `{later: earlier}`.
-        blocks: starts and ends that occur in pairs in texts which imitate the template.
+        blocks: starts and ends that occur in pairs.
     """
     outermost = pattern.split(text)
     if outermost is None or not (outermost.ambiguous or same):
@@ -188,7 +180,7 @@ class _Search:
     positions: dict[str, list[int]] = field(default_factory=dict)
 
     def ways(self, index: int, start: int) -> Iterator[Way]:
-        """Yield all ways to fill the slots from `index` on, starting at `start`."""
+        """Yield all ways to fill the slots from `index` on."""
         if index == len(self.pattern.slots):
             yield tuple(self.known[slot] for slot in self.pattern.slots)
             return
@@ -238,8 +230,6 @@ def _way(pattern: Pattern, split: TemplateSplit) -> Way:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Start or end of a block."""
-
     begin: int
     end: int
     opens: bool
@@ -251,7 +241,6 @@ def _marks(text: str, start: str, end: str) -> list[_Mark]:
 
 
 def _unmatched(way: Way, marks: Sequence[Sequence[_Mark]]) -> int:
-    """Number of unmatched block starts and ends within the texts."""
     return sum(_unmatched_in(begin, end, kind) for begin, end in way for kind in marks)
 
 
@@ -270,10 +259,7 @@ def _unmatched_in(begin: int, end: int, marks: Sequence[_Mark]) -> int:
 
 
 def latest_split(pattern: Pattern, text: str) -> TemplateSplit | None:
-    """Split as `Pattern.split`, but with all borders as late as possible.
-
-    For templates whose first inner anchor starts an answer: a question that quotes such a prompt contains the anchor.
-    """
+    """Split with all borders as late as possible: a question may quote a prompt, with its first inner anchor."""
     split = pattern.split(text)
     if split is None or not split.ambiguous:
         return split

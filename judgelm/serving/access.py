@@ -22,7 +22,7 @@ _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]@/?#,]+))(?::\d*)?")
 
 
 class ApiKeys:
-    """API keys of clients. All digests are compared in constant time, so that timing does not leak a key."""
+    """API keys of clients, compared in constant time."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         self._digests = [_digest(key.encode()) for key in keys]
@@ -54,18 +54,10 @@ def _digest(key: bytes) -> bytes:
 
 
 class KnownHosts:
-    """Host names of a server without a key or password: local names, its address and allowed names.
+    """Host names of a server without a key or password: local names, its address and `allowed` names.
 
-    This stops DNS rebinding, in which a web page maps its own name to the server's address, and forms posted by other
-    sites. Browsers send the page's name as `Host` and `Origin`.
-
-    Args:
-        host: served address. 0.0.0.0 and :: allow all IP addresses, which a page cannot rebind, and the machine's name.
-        allowed: further names; `*` allows all as `Host`.
-        way_out: how to set a key or a password, for the error.
-
-    Raises:
-        ConfigError: an allowed name is invalid.
+    This stops DNS rebinding, in which a web page maps its own name to the server's address, and forms of other sites.
+    0.0.0.0 and :: allow all IP addresses, which a page cannot rebind. `*` allows all names as `Host`.
     """
 
     def __init__(self, host: str, allowed: Iterable[str] = (), *, way_out: str = "set a key (--api-key-file)") -> None:
@@ -106,7 +98,6 @@ class KnownHosts:
 
 
 def _name_in(authority: str) -> str | None:
-    """The name or address in `name`, `name:port` or `[address]:port`; None for other forms."""
     match = _AUTHORITY.fullmatch(authority)
     return None if match is None else _plain(match[1] or match[2])
 

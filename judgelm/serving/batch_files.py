@@ -62,10 +62,8 @@ class _Store:
     """Files and batches of one API key.
 
     Attributes:
-        max_bytes: limit on `bytes`.
         bytes: in files, in uploads in progress, and in inputs and results of running batches.
         running: number of running batches; each creates up to two files.
-        slots: for requests in the engine's queue.
     """
 
     max_bytes: int
@@ -222,7 +220,6 @@ class BatchFiles:
         return json_response(batch)
 
     async def _run(self, store: _Store, batch: Row, rows: list[Row], find: Find, input_bytes: int) -> None:
-        """Successes and errors go to separate files, as in OpenAI's API."""
         results: dict[bool, list[bytes]] = {True: [], False: []}
         counts = batch["request_counts"]
 
@@ -304,7 +301,6 @@ def _fail(batch: Row, code: str, message: str) -> None:
 
 
 def _keep_results(store: _Store, batch: Row, results: Mapping[bool, Sequence[bytes]]) -> None:
-    """The store has already counted the bytes of the results."""
     for is_good, kind in ((True, "output"), (False, "error")):
         if results[is_good]:
             content = b"".join(results[is_good])

@@ -30,8 +30,6 @@ _SHUTDOWN = "the server is shutting down; try again later"
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """A flow, and the futures that wait for its result."""
-
     begin: Callable[[], RequestFlow[Any]]
     key: Hashable | None
     listener: Listener | None
@@ -40,8 +38,6 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The result or error of a job's flow."""
-
     job: _Job
     result: Any = None
     error: Exception | None = None
@@ -53,10 +49,8 @@ class WorkerCounts:
 
     Attributes:
         submitted: all flows, including joined ones.
-        joined: flows that waited for the result of an equal flow.
+        joined: flows that waited for an equal flow.
         refused: flows rejected because the queue was full.
-        answered: flows that returned a result.
-        failed: flows that raised an error, or were in flight when the engine failed.
         dropped: flows whose futures were all cancelled.
     """
 
@@ -167,7 +161,6 @@ class EngineWorker:
         return self._fail_all(ShutdownError(_SHUTDOWN))
 
     def _leave(self, job: _Job, future: Future[Any]) -> None:
-        """Remove a cancelled future, and drop its flow if no other future waits for it."""
         with self._lock:
             if future in job.waiting:
                 job.waiting.remove(future)
@@ -194,7 +187,7 @@ class EngineWorker:
             self._fail_all(EngineError(self._broken))
 
     def _new_jobs(self) -> Iterator[_Job | None]:
-        """Submitted jobs; None if there is no new one. Blocks only while the engine is idle."""
+        """Yields None if no job is new. Blocks only while the engine is idle."""
         while not (self._closing and not self._in_flight):
             try:
                 job = self._arrived.get_nowait() if self._driven else self._arrived.get(timeout=_IDLE_S)
@@ -206,7 +199,6 @@ class EngineWorker:
                 yield job
 
     def _flow(self, job: _Job) -> Generator[Any, Any, _Outcome]:
-        """An error of a flow does not affect other jobs."""
         try:
             return _Outcome(job, result=(yield from job.begin()))
         except Exception as error:
@@ -261,13 +253,7 @@ _UPDATE_INTERVAL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class PartialReply:
-    """A partial reply.
-
-    Attributes:
-        line: the score line that a reason continues, else empty.
-        text: generated after `line`.
-        reason: whether this is a reason rather than a score line.
-    """
+    """A partial reply: `text` after `line`, the score line that a `reason` continues (else empty)."""
 
     line: str
     text: str
@@ -284,10 +270,7 @@ class Finished(Generic[Result]):
 async def stream_flow(
     worker: EngineWorker, begin: Callable[[], RequestFlow[Result]], *, key: Hashable | None = None
 ) -> AsyncGenerator[tuple[PartialReply, ...] | Finished[Result], None]:
-    """Yield the partial replies whenever they change, then the result. Closing the generator drops the flow.
-
-    Flows with the same `key` may wait for this flow, which itself does not wait for others. Errors are as in `submit`.
-    """
+    """Yield partial replies when they change, then the result. Closing the generator drops the flow."""
     latest: dict[str, PartialReply] = {}
 
     def update(request: Request, text: str) -> None:

@@ -42,9 +42,8 @@ class HandlerOptions:
     """Options of a `JudgeHandler`.
 
     Attributes:
-        chat: answer prompts that no dialect recognises as ordinary chats, unless they ask for a verdict.
-        both_orders: judge pairs in both orders, and three or more answers once per position of each answer. Most
-            clients send the other order as a second request.
+        chat: answer unrecognised prompts as ordinary chats, unless they ask for a verdict.
+        both_orders: judge pairs in both orders, and three or more answers once per position of each answer.
         reasons: generate the judge's reason for replies that have room for it.
         prompts: custom dialects, tried before the built-in ones.
         learn: called with each unrecognised request.
@@ -134,7 +133,6 @@ class JudgeHandler:
         return await asyncio.to_thread(self._recognise, request)
 
     def _recognise(self, request: ChatRequest) -> _Recognised | None:
-        """None means an ordinary chat."""
         custom = self.options.prompts
         recognised = (recognise(request, custom) if custom else None) or recognise(request)
         if recognised is None:
@@ -183,7 +181,6 @@ class JudgeHandler:
         return [replace(judgment, sample_id=task.sample.id) for judgment, task in zip(judgments, tasks, strict=True)]
 
     async def _run_all(self, flows: Sequence[tuple[Callable[[], RequestFlow[Result]], Hashable]]) -> list[Result]:
-        """Run flows concurrently. If one fails, or on cancellation, drop the others."""
         futures: list[Future[Result]] = []
         async with self._counted():
             try:
@@ -207,7 +204,7 @@ class JudgeHandler:
         return begin if self.adapter is None else partial(with_adapter, begin, self.adapter)
 
     def _key(self, *parts: object) -> str:
-        """Return equal keys for equal results: same mode fields, sample texts and adapter."""
+        """Equal keys mean equal results."""
         parts_repr = repr((self.adapter, *parts)).encode(errors="surrogatepass")
         return hashlib.blake2b(parts_repr, digest_size=16).hexdigest()
 
@@ -216,7 +213,7 @@ class JudgeHandler:
 
 
 def _shareable(sample: Sample, mode: BatchMode) -> Sample:
-    """Drop the id if it has no effect, so that equal samples are judged once."""
+    """Drop an id without effect, so that equal samples are judged once."""
     greedy = mode.ignores_id and getattr(mode, "temperature", None) == 0
     return replace(sample, id="-") if greedy else sample
 

@@ -97,7 +97,6 @@ def from_routing_error(status: int, path: str, headers: Mapping[str, str] | None
 
 
 def _field(message: str) -> str | None:
-    """Name of the body's field at the start of a message."""
     match = _FIELD.match(message)
     return match[1] if match else None
 

@@ -23,9 +23,6 @@ class _PromptScores:
 
     Attributes:
         lines: score lines with their probabilities, which need not sum to 1.
-        expected: expected score of each answer.
-        first_better: P(the first is better), ties counted half; for a pair.
-        tie: P(both have the same score); for a pair.
         note: why there is only a score line; empty for a distribution.
     """
 
@@ -37,7 +34,7 @@ class _PromptScores:
 
 
 def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, float], draws: int) -> JudgeResult:
-    """Compute the result of a task from a judgment with a verdict."""
+    """Compute the result of a task from a judgment with a verdict; `sample_id` seeds the draws."""
     prompts = [_of_words(judgment, scale)] if judgment.reads_words else []
     prompts = prompts or [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
     notes = [task.doubt, *(scores.note for scores in prompts)]
@@ -64,7 +61,7 @@ def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
 
 
 def _of_words(judgment: Judgment, scale: tuple[float, float]) -> _PromptScores:
-    """For a pair judged by verdict words, the scores are the ends of the scale, weighted by P(first better)."""
+    """Pairs judged by verdict words get the ends of the scale, weighted by P(first better)."""
     assert judgment.scores is not None, "checked before"
     if judgment.probability is None:
         return _PromptScores(lines=((judgment.scores, 1.0),), expected=judgment.scores)
@@ -166,6 +163,5 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _drawn(lines: Sequence[Line], seed: str, count: int) -> tuple[tuple[float, ...], ...]:
-    """The first draws do not depend on `count`."""
     draw = random.Random(f"draws {seed}")
     return tuple(draw.choices([scores for scores, _ in lines], [share for _, share in lines], k=count))

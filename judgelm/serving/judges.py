@@ -1,4 +1,4 @@
-"""The judges of one server by name: the one that it was started with, and LoRA adapters on its model."""
+"""Judges of one server by name: the judge it was started with, and LoRA adapters on its model."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -21,15 +21,15 @@ from judgelm.serving.settings import ServerSettings
 
 _IDLE_CHECK_S = 0.05
 _MAX_LOADED = 64
-"""Adapters that the clients of one key may have loaded at the same time."""
+"""Maximum adapters that clients of one key may have loaded."""
 
 
 class ServedJudges:
-    """Finds the judge that a request names; loads and unloads adapters while the server runs.
+    """Finds the judge that a request names, and loads and unloads adapters while the server runs.
 
-    An adapter that a client loads is of the client's key alone: others neither see nor unload it, and may use its name
-    for their own. Its methods belong to the server's event loop. The engine is shared: requests of all judges are
-    batched together.
+    A loaded adapter belongs to the client's key: other keys cannot see, use or unload it. All judges share the engine
+    and
+    its batches. Call the methods from the server's event loop.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class ServedJudges:
 
     @property
     def worker(self) -> EngineWorker:
-        """Drives the engine of all of them."""
+        """The worker that drives the shared engine."""
         return self.base.worker
 
     def listed(self, owner: str = EVERYONE) -> tuple[str, ...]:
-        """Names at `/v1/models` for a client, the one of requests that name none first."""
+        """Return the names at `/v1/models` for a client; the first is the default."""
         base = self._settings.listed if self._serves_base else ()
         return (*base, *self._shared, *self._loaded.get(owner, ()))
 
     def find(self, name: str | None, owner: str = EVERYONE) -> tuple[str, JudgeHandler]:
-        """A judge's own name and its handler."""
+        """Return a judge's own name and its handler; 404 if no judge has the name. None is the default judge."""
         listed = self.listed(owner)
         if name is None and listed:
             name = listed[0]
@@ -68,10 +68,7 @@ class ServedJudges:
         return self._settings.model, self.base
 
     def card(self, name: str, owner: str = EVERYONE) -> dict[str, Any]:
-        """The prompting of the judge of that name: its template, its scale and the mode that judges its pairs.
-
-        An adapter's has the name of the judge whose model it shares as `base`.
-        """
+        """Return the template, scale and mode of a judge. For an adapter, `base` is the judge whose model it shares."""
         _, handler = self.find(name, owner)
         judge = handler.judge
         form = judge.format
@@ -85,13 +82,13 @@ class ServedJudges:
         return card | {"base": self._settings.model} if handler is not self.base else card
 
     async def load(self, name: str, path: str, owner: str = EVERYONE) -> None:
-        """Load an adapter as a judge of that name; requests in flight wait while it is read."""
+        """Load an adapter from the server's folder under a name. Requests in flight wait while it is read."""
         folder = self._folder(path)
         if name in self.listed(owner) or (owner, name) in self._loading:
             raise HttpError(409, "model_exists", f"model {name[:100]!r} exists; unload it first", param="lora_name")
-        own = self._loaded.setdefault(owner, {})
-        if len(own) + sum(loading[0] == owner for loading in self._loading) >= _MAX_LOADED:
-            raise HttpError(429, "too_many_adapters", f"{_MAX_LOADED} adapters are loaded; unload some")
+        adapters = self._loaded.setdefault(owner, {})
+        if len(adapters) + sum(loading[0] == owner for loading in self._loading) >= _MAX_LOADED:
+            raise HttpError(429, "too_many_adapters", f"{_MAX_LOADED} adapters are loaded; unload one")
         self._loading.add((owner, name))
         try:
             judge = await asyncio.to_thread(self.base.judge.with_adapter, str(folder))
@@ -104,10 +101,10 @@ class ServedJudges:
             raise HttpError(400, "adapter_not_loaded", str(error), param="lora_path") from error
         finally:
             self._loading.discard((owner, name))
-        own[name] = handler
+        adapters[name] = handler
 
     async def unload(self, name: str, owner: str = EVERYONE) -> None:
-        """Refuse new requests for an adapter at once, and free it when those in flight are answered."""
+        """Reject new requests for an adapter immediately, and free it after those in flight."""
         self._check_allowed()
         adapters = self._loaded.get(owner, {})
         if name in self._shared:
@@ -117,22 +114,21 @@ class ServedJudges:
             adapters = self._shared
         if name not in adapters:
             others = ", ".join((*self._shared, *adapters))
-            message = f"model {name[:100]!r} is no adapter of this server; available: {others}"
+            message = f"model {name[:100]!r} is not an adapter of this server; available: {others}"
             raise HttpError(404, "model_not_found", message, param="lora_name")
         handler = adapters.pop(name)
         if self._is_used(handler):
-            return  # the same adapter under another name
+            return  # the adapter has another name too
         engine = cast(HoldsAdapters, self.base.judge.engine)
         is_freed = False
         while not is_freed:
             await asyncio.sleep(_IDLE_CHECK_S)
             if self._is_used(handler):
-                return  # loaded again meanwhile
+                return  # it was loaded again
             if handler.in_flight == 0:
                 is_freed = await self._in_engine_thread(lambda: engine.unload_adapter(str(handler.adapter)))
 
     def _is_used(self, handler: JudgeHandler) -> bool:
-        """True where a judge has this handler's adapter."""
         holders = (self._shared, *self._loaded.values())
         return any(other.adapter == handler.adapter for adapters in holders for other in adapters.values())
 
@@ -144,21 +140,20 @@ class ServedJudges:
             raise HttpError(403, "loading_not_allowed", "start the server with --adapters-folder FOLDER to allow this")
 
     def _folder(self, path: str) -> Path:
-        """The adapter's folder, inside the one that the server's owner named."""
         self._check_allowed()
         root = Path(str(self._settings.adapters_folder)).resolve()
         try:
             folder = (root / path).resolve()
             is_folder = folder.is_relative_to(root) and folder.is_dir()
-        except (OSError, ValueError, RuntimeError):  # too long a name, a NUL, a loop of links
+        except (OSError, ValueError, RuntimeError):  # name too long, NUL character, symlink loop
             is_folder = False
         if not is_folder:
-            message = f"{path[:200]}: no folder within the server's --adapters-folder"
+            message = f"{path[:200]}: not a folder in the server's --adapters-folder"
             raise HttpError(400, "adapter_not_loaded", message, param="lora_path")
         return folder
 
     async def _in_engine_thread(self, work: Callable[[], Any]) -> Any:
-        """The result of work on the engine, done between two of its passes."""
+        """Run work on the engine between two passes."""
 
         def flow() -> RequestFlow[Any]:
             return work()
@@ -168,24 +163,16 @@ class ServedJudges:
 
 
 def adapter_handlers(base: JudgeHandler, adapters: Mapping[str, str]) -> dict[str, JudgeHandler]:
-    """The handlers of adapters that the base's engine holds from its start, by name.
-
-    Args:
-        base: handler of the judge whose model they share.
-        adapters: folders or hub ids by name.
-
-    Raises:
-        ModelError, ConfigError: as `Judge.with_adapter`.
-    """
+    """Return handlers of adapters (folders or hub ids by name) that share the base's engine."""
     judges: dict[str, Judge] = {name: base.judge.with_adapter(adapter) for name, adapter in adapters.items()}
     return {name: JudgeHandler(judge, base.worker, base.options) for name, judge in judges.items()}
 
 
 def read_adapters(options: list[str]) -> dict[str, str]:
-    """Adapters by name, of options `NAME=ADAPTER`.
+    """Read options of the form `NAME=ADAPTER`.
 
     Raises:
-        ConfigError: an option has another form, or a name comes twice.
+        ConfigError: an option has another form, or a name is repeated.
     """
     adapters: dict[str, str] = {}
     for option in options:
@@ -193,22 +180,22 @@ def read_adapters(options: list[str]) -> dict[str, str]:
         if not (name and equals and adapter):
             raise ConfigError(f"--judge {option}: expected NAME=ADAPTER, such as helpfulness=my-adapter")
         if name in adapters:
-            raise ConfigError(f"--judge {option}: the name {name} comes twice; choose another one")
+            raise ConfigError(f"--judge {option}: the name {name} is repeated; choose another")
         adapters[name] = adapter
     return adapters
 
 
-_LONGEST_NAME = 256
+_MAX_NAME = 256
 
 
 def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
-    """The routes; each answers when its work is done."""
+    """Return the routes to load and unload adapters."""
     router = APIRouter()
 
     async def load(request: Request) -> Response:
         name, path = await _texts(request, settings, "lora_name", "lora_path")
-        if len(name) > _LONGEST_NAME or not name.isprintable():
-            message = f'"lora_name": expected a printable text of at most {_LONGEST_NAME} characters'
+        if len(name) > _MAX_NAME or not name.isprintable():
+            message = f'"lora_name": expected a printable string of at most {_MAX_NAME} characters'
             raise HttpError(400, "invalid_value", message, param="lora_name")
         await judges.load(name, path, request.state.owner)
         return json_response({"id": name, "object": "model", "loaded": True})
@@ -220,13 +207,13 @@ def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
 
     router.post(
         "/v1/load_lora_adapter",
-        summary="Load a LoRA adapter as a judge, from the server's folder of adapters",
+        summary="Load a LoRA adapter from the server's folder as a judge",
         responses=replies("Loaded"),
         openapi_extra=request_body("LoadBody"),
     )(load)
     router.post(
         "/v1/unload_lora_adapter",
-        summary="Unload a judge that is an adapter, when its requests in flight are answered",
+        summary="Unload a LoRA adapter after its requests in flight",
         responses=replies("Loaded"),
         openapi_extra=request_body("UnloadBody"),
     )(unload)

@@ -50,8 +50,6 @@ class Metrics:
 
 
 class _WorkerCollector:
-    """The worker's counts, read on demand."""
-
     def __init__(self, worker: EngineWorker) -> None:
         self._worker = worker
 

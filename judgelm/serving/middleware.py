@@ -22,13 +22,7 @@ PROBES = ("/health", "/healthz", "/livez", "/readyz")
 
 @dataclass(slots=True)
 class Traffic:
-    """Requests in a server.
-
-    Attributes:
-        in_flight: unfinished requests.
-        batches: unfinished batches.
-        closing: the server is shutting down and rejects new requests.
-    """
+    """Unfinished requests and batches of a server, and whether it is shutting down."""
 
     in_flight: int = 0
     batches: int = 0
@@ -151,7 +145,6 @@ class _Exchange:
 
     @property
     def bodies(self) -> tuple[bytes, bytes] | None:
-        """Bodies of request and reply, if kept."""
         return None if self._kept is None else (bytes(self._kept[0]), bytes(self._kept[1]))
 
     def record(self, scope: Scope, duration_s: float) -> RequestRecord:

@@ -152,7 +152,7 @@ def _reward(judgment: Judgment, scale: tuple[float, float] | None) -> float:
 
 
 def _with_options(row: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge all options into `options`; the sample's override shared ones, and flags override `options`."""
+    """A sample's options override shared ones, and flags override `options`."""
     options: dict[str, Any] = {}
     for source in (shared, row):
         own = source.get("options")

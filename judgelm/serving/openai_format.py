@@ -94,7 +94,6 @@ class StreamEncoder:
         return self._chunk(_choice(index, {**empty, "logprobs": None}, _finish(index, response, self._envelope)))
 
     def _thinking(self, index: int, response: ChatResponse) -> Iterator[bytes]:
-        """Plain completions have no field for thinking."""
         if (thinking := _thinking(index, response)) and not self._envelope.plain:
             yield self._delta(index, thinking)
 
@@ -197,12 +196,11 @@ def _call_in_pieces(response: ChatResponse, envelope: Envelope) -> Iterator[dict
 
 
 def _tokens(response: ChatResponse, index: int) -> Sequence[TokenLogprobs]:
-    """Dialects return log-probabilities only for the first text."""
     return response.reply.logprobs if index == 0 else ()
 
 
 def _logprobs(tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int = 0) -> dict[str, Any] | None:
-    """Format log-probabilities for chats or plain completions; offsets of the latter count characters of the reply."""
+    """`offset` counts characters of a plain completion."""
     if not tokens:
         return None
     if not envelope.plain:

@@ -151,7 +151,7 @@ class CompletionHandler:
     async def _stream(
         self, request: Request, handler: JudgeHandler, chat_request: ChatRequest, envelope: Envelope
     ) -> Response:
-        """Stream an ordinary chat during generation; send a verdict as one body."""
+        """A verdict is sent as one body."""
         until = time.monotonic() + self._settings.request_timeout_s
         updates = handler.stream(chat_request)
         first = await wait_for_answer(anext(updates), request, self._settings)
@@ -190,7 +190,6 @@ class CompletionHandler:
         return http_error
 
     def _count(self, request: Request, response: ChatResponse) -> dict[str, str]:
-        """Record a response for the metrics; return its headers."""
         request.state.tokens = (response.prompt_tokens, response.completion_tokens)
         request.state.dialect = response.dialect or "none"
         return note_headers(response.dialect, response.notes)
@@ -202,7 +201,7 @@ class CompletionHandler:
 
 
 class _EventStream(StreamingResponse):
-    """A stream of events that drops its flow when the connection ends."""
+    """Drops its flow when the connection ends."""
 
     def __init__(self, events: AsyncIterator[bytes], updates: Updates, headers: Mapping[str, str]) -> None:
         super().__init__(events, 200, headers, _EVENTS)

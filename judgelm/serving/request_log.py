@@ -22,13 +22,11 @@ class RequestRecord:
         id: the reply's `X-Request-Id`.
         route: path template, without texts of the client.
         status: of the reply; 0 if none was sent.
-        judge: the judge's name; empty for routes without one.
-        dialect: empty for routes without one; `none` for unrecognised prompts.
-        error: error code of the reply; empty for success.
+        dialect: `none` for unrecognised prompts.
+        error: error code; empty for success.
         duration_s: from the request's headers to the end of the reply.
-        prompt_tokens: read by the judge; None if nothing was judged.
-        completion_tokens: written by the judge.
-        failures: codes of judgments without a verdict, as in `records.Unparsed`.
+        prompt_tokens: None if nothing was judged.
+        failures: codes of judgments without a verdict.
     """
 
     id: str
@@ -45,24 +43,15 @@ class RequestRecord:
 
 
 class _LogFile(WatchedFileHandler):
-    """A log file whose errors are reported on stderr, one line each."""
-
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
         """Report the error that is being handled."""
         log.error("the request log %s: %s", self.baseFilename, sys.exception())
 
 
 class RequestLog:
-    """Appends a JSON line per request to a file and reopens the file after rotation.
+    """Appends a JSON line per request to a file, and reopens the file after rotation.
 
-    A failed write, such as on a full disk, is reported on stderr; the request succeeds and the line is retried later.
-
-    Args:
-        path: of the file.
-        texts: also log bodies of requests and replies.
-
-    Raises:
-        RunError: the file cannot be opened.
+    A failed write is reported on stderr and retried later; the request succeeds. `texts` also logs bodies.
     """
 
     def __init__(self, path: Path, *, texts: bool = False) -> None:

@@ -37,7 +37,6 @@ def _one_of(schemas: list[Schema]) -> Schema:
 
 
 def _inlined(node: Any, definitions: Schema) -> Any:
-    """Replace references by their definitions."""
     if isinstance(node, list):
         return [_inlined(each, definitions) for each in node]
     if not isinstance(node, dict):

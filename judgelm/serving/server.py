@@ -1,9 +1,7 @@
 """Uvicorn servers of the app and the page, with graceful shutdown and limits on what clients send.
 
-uvicorn has no option to limit the time or size of headers, trailers, chunk extensions or pipelined requests, and none
-of
-these needs a key. `HeaderLimitProtocol` counts the bytes that uvicorn's parser gets, and closes the connection at a
-limit. `http_errors` limits bodies.
+uvicorn does not limit the time or size of headers, trailers, chunk extensions or pipelined requests, for which clients
+need no key. `HeaderLimitProtocol` does; `http_errors` limits bodies.
 """
 
 import asyncio
@@ -34,12 +32,12 @@ _LIMIT_LOG_INTERVAL_S = 60
 
 
 class WatchedServer(uvicorn.Server):
-    """A server that logs when it reaches its limit of open files; uvicorn drops new connections silently."""
+    """Logs when the limit of open files is reached; uvicorn drops new connections silently."""
 
     _logged_at = -math.inf
 
     async def on_tick(self, counter: int) -> bool:
-        """Called by uvicorn ten times a second."""
+        """Check the limit; uvicorn calls this ten times a second."""
         try:
             os.close(os.dup(2))
         except OSError as error:
@@ -59,13 +57,11 @@ class WatchedServer(uvicorn.Server):
 class Server(WatchedServer):
     """A server that finishes requests in flight on SIGTERM or SIGINT; a second signal stops it immediately.
 
-    Requests that are cut off get 503.
-
     Args:
         config: uvicorn's.
         traffic: of the app.
         worker: of the app's handler.
-        finish_s: time limit for requests in flight; new ones get 503.
+        finish_s: time limit for requests in flight, after which they get 503.
         on_listening: called once clients can connect.
 
     Attributes:
@@ -90,7 +86,7 @@ class Server(WatchedServer):
         self._on_listening = on_listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening, and call `on_listening`."""
+        """Start listening, and call `on_listening`. ConfigError: another program took the port."""
         try:
             await super().startup(sockets)
         except OSError as error:
@@ -109,7 +105,7 @@ class Server(WatchedServer):
         log.warning("shutting down: finishing %d requests, rejecting new ones%s", self._traffic.in_flight, batches)
 
     async def on_tick(self, counter: int) -> bool:
-        """Called by uvicorn ten times a second."""
+        """Stop when all requests are answered or the time is up."""
         if self._traffic.closing and not self.should_exit:
             if self._traffic.in_flight == 0:
                 self.should_exit = True
@@ -130,12 +126,7 @@ def uvicorn_config(
 ) -> uvicorn.Config:
     """Return uvicorn's configuration: no websockets, no trust in proxy headers, only errors are logged.
 
-    Args:
-        app: to serve.
-        access_log: log each request.
-        head_timeout_s: for a client to send a request's headers.
-        lifespan: whether the app gets lifespan events.
-        flush_s: for clients to read their replies before the server stops.
+    `head_timeout_s` is for a client to send headers, `flush_s` for clients to read replies before the server stops.
     """
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
@@ -170,17 +161,10 @@ _FRAME = 16
 
 
 class HeaderLimitProtocol(HttpToolsProtocol):
-    """Closes a connection if a client sends too much outside bodies, or sends too slowly.
+    """Closes a connection if a client sends too much outside bodies, or sends headers too slowly.
 
-    `head_timeout_s` is for all headers of a request, from the connection or from their first byte, and for the rest of
-    a
-    body whose request is answered.
-
-    Measured with a timeout of 3 s, against uvicorn's own protocols: a silent client and one that stops within the
-    headers
-    stay connected (here they are closed after 3 s), and 50 MB of one header take 46 MB and 5 s of CPU time in
-    `httptools`
-    (here the connection is closed after 64 KiB). `h11` limits the sizes, but not the time.
+    Measured with a timeout of 3 s: with uvicorn's protocols, clients that stop within the headers stay connected. In
+    `httptools`, 50 MB of one header take 5 s of CPU time; `h11` limits sizes, but not time.
     """
 
     head_timeout_s = 30.0
@@ -211,13 +195,13 @@ class HeaderLimitProtocol(HttpToolsProtocol):
             self._count(len(piece))
 
     def on_message_begin(self) -> None:
-        """Called at the first byte of the headers."""
+        """Reset the counts at the first byte of the headers."""
         super().on_message_begin()
         self._in_head = True
         self._head_bytes = self._head_lines = self._unread = self._outside = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called after each header line, also for trailers; raises HttpError if they are too many or trailers."""
+        """Count a header line. Trailers and too many lines raise HttpError."""
         self._head_lines += 1
         if not self._in_head:
             self._refusal = HttpError(400, "invalid_request", "trailers are not supported")
@@ -228,7 +212,7 @@ class HeaderLimitProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Called after the last header. The host in an absolute URL overrides the header (RFC 9112, 3.2.2)."""
+        """Let the host in an absolute URL override the header (RFC 9112, 3.2.2)."""
         _, is_absolute, rest = self.url.partition(b"://")
         if is_absolute and not self.url.startswith(b"/"):
             host = rest.partition(b"/")[0]
@@ -238,22 +222,21 @@ class HeaderLimitProtocol(HttpToolsProtocol):
         self._stop_timer()
 
     def on_body(self, body: bytes) -> None:
-        """Called with each part of a body."""
+        """Count a part of a body."""
         self._body_bytes += len(body)
         super().on_body(body)
 
     def send_400_response(self, msg: str) -> None:
-        """Called if the parser fails. Do not break into a reply that is being written."""
+        """Refuse without breaking into a reply that is being written."""
         self._refuse(self._refusal or HttpError(400, "invalid_request", "not a valid HTTP/1.1 request"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called when the connection ends."""
+        """Stop the timer."""
         self._stop_timer()
         super().connection_lost(exc)
 
     @property
     def _idle(self) -> bool:
-        """No request is in flight, so a reply may be written."""
         return self.cycle is None or self.cycle.response_complete
 
     def _count(self, size: int) -> None:

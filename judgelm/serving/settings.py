@@ -83,14 +83,7 @@ def read_keys(options: list[str], file: Path | None) -> tuple[str, ...]:
 def check_exposure(
     host: str, secret: object, *, no_auth: bool, way_out: str, allowed_hosts: Sequence[str] = ()
 ) -> None:
-    """Require a key or a password, or an explicit opt-out, for an address that other machines can reach.
-
-    Args:
-        host: address to serve.
-        secret: the keys or the password; empty or None without.
-        no_auth: the explicit opt-out.
-        way_out: how to set a secret, for the error.
-        allowed_hosts: host names of a server without a secret.
+    """Require a key or a password (`secret`), or `no_auth`, for an address that other machines can reach.
 
     Raises:
         ConfigError: the address is exposed without a secret, or options conflict.
@@ -113,11 +106,7 @@ def _is_local(host: str) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Bind a socket before the model is loaded. It does not listen yet.
-
-    Raises:
-        ConfigError: the address is not available.
-    """
+    """Bind a socket before the model is loaded, without listening. ConfigError: the address is not available."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

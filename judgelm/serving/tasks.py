@@ -144,7 +144,6 @@ def _mode_task(task: JudgeTask, sample: Sample, reasons: Mapping[str, Any], *, b
 
 
 def _judge_sample(sample: Sample) -> Sample:
-    """The sample for the judge; its id is a hash of all texts."""
     question = headed_question(sample)
     turns = [
         {"question": turn["question"], "answers": list(turn["answers"]), "reference": turn.get("reference")}

@@ -157,7 +157,7 @@ def test_an_adapter_is_unloaded_when_its_requests_are_answered(tiny_judge, adapt
 
 @pytest.mark.parametrize(
     ("path", "words"),
-    [("../..", "no folder within"), ("/", "no folder within"), ("none", "no folder within"), ("bare", "no judge.json")],
+    [("../..", "not a folder in"), ("/", "not a folder in"), ("none", "not a folder in"), ("bare", "no judge.json")],
 )
 def test_only_adapters_of_the_folder_are_loaded(tiny_judge, adapters, tiny_adapters, path, words):
     if not (adapters / "bare").exists():

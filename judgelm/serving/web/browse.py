@@ -95,7 +95,6 @@ class _Opened(NamedTuple):
 
 
 def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], _Opened]:
-    """Return the function that opens files, and the elements that it uses."""
     by_name = {run.name: run for run in runs}
     names = [(name, name) for name in by_name]
     with gr.Accordion("Files", open=not runs, elem_id="browse-files"):
@@ -168,7 +167,6 @@ def _other_name(path: str, first: OpenRun) -> str:
 
 
 def _filter_part() -> list[Any]:
-    """Return a field for each attribute of `Filter`, in order."""
     names = {"verdict": "Verdict", "category": "Category", "failure": "Failure", "orders": "Orders"}
     names |= {"other": "Other judge", "label": "Your label"}
     with gr.Accordion("Filters", open=True, elem_id="browse-filters"), gr.Row(elem_classes="jl-filters"):

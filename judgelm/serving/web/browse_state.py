@@ -20,13 +20,10 @@ class Filter:
     """Conditions for listed items; all must hold.
 
     Attributes:
-        verdict: as from `verdict_word`.
-        category: of the sample.
-        failure: code of the judgment's failure.
         orders: `agree`, `disagree` (the verdict flips with the order), or `one` if that is unknown.
         other: `same` or `different` verdicts of the two judges.
         label: `labelled`, `not labelled`, or `against the judge`.
-        text: substring of the id, question, an answer, the reference, a reply or a reason; case-insensitive.
+        text: case-insensitive substring of the id, a text of the sample, a reply or a reason.
     """
 
     verdict: str = ANY

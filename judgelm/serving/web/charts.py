@@ -130,7 +130,6 @@ def _drawing(width_in: float, height_in: float) -> Iterator[tuple[Figure, Axes]]
 
 
 def _ticks(values: Sequence[float]) -> tuple[list[int], list[str]]:
-    """Return positions and labels of at most `_MAX_TICKS` ticks."""
     ticked = range(0, len(values), -(-len(values) // _MAX_TICKS))
     return list(ticked), [f"{values[position]:g}" for position in ticked]
 

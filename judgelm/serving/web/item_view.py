@@ -57,7 +57,6 @@ def run_overview(browsing: BrowseState) -> str:
 
 
 def _line(browsing: BrowseState, key: str, *, blind: bool) -> str:
-    """Verdict and marks on the first line, the start of the question on the second."""
     judgment = browsing.run.judgments[key]
     marks = []
     if not blind or key in browsing.labels:
@@ -91,7 +90,6 @@ def _texts(sample: Sample) -> str:
 
 
 def _earlier_turns(turns: list[object]) -> str:
-    """Texts of all turns but the last, which is the sample's question and answers."""
     blocks = []
     for index, turn in enumerate(turns, 1):
         if not isinstance(turn, dict):

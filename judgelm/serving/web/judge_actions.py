@@ -165,7 +165,6 @@ def _all_or_none(explain: bool) -> str:
 
 
 def _distribution(judge: Judge) -> dict[str, bool]:
-    """Request the distribution if the judge's scale allows one."""
     try:
         score_lines(judge.format.scale, judge.format.step)
     except ConfigError:
@@ -257,10 +256,7 @@ def judge_controls(
 
 
 def _talk_controls(worker: EngineWorker, name: str, state: gr.State) -> list[Any]:
-    """Return a hidden column, and in it the log of the conversation.
-
-    The state has no `change` event: Gradio would hash the state at every event.
-    """
+    """The state has no `change` event: Gradio would hash it at every event."""
     with gr.Column(visible=False, elem_id=f"{name}-talk") as group:
         log = html(f"{name}-log")
         question = gr.Textbox(

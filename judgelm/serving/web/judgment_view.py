@@ -131,7 +131,6 @@ def _shown_panel(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
 
 
 def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
-    """Chart and main numbers of the distribution; for yes or no only P(yes)."""
     if shown.distribution is None and shown.grades is None:
         return ""
     if shown.grades is not None and shown.log_odds is not None and len(shown.order) == 1:
@@ -220,7 +219,6 @@ def _of_orders(judgment: Judgment, *, pair: bool) -> Iterator[str]:
 
 
 def _of_cuts(judgment: Judgment) -> Iterator[str]:
-    """A sentence for each truncated answer, with the shortest part that the judge read."""
     read: dict[int, tuple[int, int]] = {}
     for shown in judgment.shown:
         for cut in shown.truncations:

@@ -82,7 +82,6 @@ def _kappa(browsing: BrowseState, keys: list[str]) -> list[str]:
 
 
 def _clusters(browsing: BrowseState, keys: list[str]) -> list[str] | None:
-    """Pairs of one question are resampled together."""
     questions = browsing.run.questions
     return [questions.get(key, key) for key in keys] if questions else None
 

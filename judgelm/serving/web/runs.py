@@ -23,11 +23,9 @@ FAILED = "failed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRun:
-    """Judgments of one run file.
+    """Judgments of one run file: the latest of each sample, in file order.
 
     Attributes:
-        name: of the file.
-        judgments: by sample id, in file order, the latest of each.
         samples: the judged texts by id, where known.
         notes: on the files.
         label_file: for labels of its pairs; None does not save labels.
@@ -116,7 +114,6 @@ def open_runs(paths: Sequence[Path], texts: Path | None = None, reading: Reading
 def _samples(
     path: str | Path, judgments: Mapping[str, Judgment], notes: list[str], reading: Reading
 ) -> dict[str, Sample]:
-    """Judged samples by id; adds a note on judgments without one."""
     rejected = 0
 
     def count(reject: object) -> None:

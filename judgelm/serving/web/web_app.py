@@ -76,7 +76,6 @@ def web_app(page: gr.Blocks, *, password: str | None = None, hosts: KnownHosts |
 
 
 def _theme() -> gr.themes.Base:
-    """Theme with system fonts, blue, and higher contrast for small print and checkboxes."""
     fonts = ["system-ui", "-apple-system", "'Segoe UI'", "Roboto", "sans-serif"]
     mono = ["ui-monospace", "Menlo", "Consolas", "monospace"]
     theme: gr.themes.Base = gr.themes.Default(primary_hue=gr.themes.colors.blue, font=fonts, font_mono=mono)
