@@ -269,5 +269,5 @@ def test_files_may_be_paths_and_one_must_be_named(tmp_path):
         stats = judge.judge_file(tmp_path / "pairs.jsonl", out=tmp_path / "out.jsonl")
         assert (stats.judged, stats.winners) == (1, {"1": 1})
         assert (tmp_path / "out.run.json").exists()
-        with pytest.raises(ConfigError, match="no input; give a file"):
+        with pytest.raises(ConfigError, match="no input is named"):
             judge.judge_file(out="out.jsonl")

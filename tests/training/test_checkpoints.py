@@ -183,9 +183,7 @@ def test_a_given_checkpoint_of_another_tool_is_taken_as_it_is(tmp_path):
 
 @pytest.mark.parametrize("given", ["false", "runs/checkpoint-7"])
 def test_a_given_folder_that_is_no_checkpoint_is_refused_with_the_ways_out(tmp_path, given):
-    with pytest.raises(
-        ConfigError, match=rf"{given}: not a checkpoint folder; leave it out"
-    ):
+    with pytest.raises(ConfigError, match=rf"{given}: not a checkpoint folder; leave it out"):
         start(tmp_path, given=given)
 
 
