@@ -18,7 +18,7 @@ from benchmarks.injection.attacks import AttackCheck, check_attacks, measure_att
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine
 from judgelm.judge import Judge
-from judgelm.judges.released import DEFAULT_TEMPLATE
+from judgelm.judges.resolve import DEFAULT_TEMPLATE
 from judgelm.metrics.resampling import Estimate
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
