@@ -32,7 +32,7 @@ from judgelm.prompts.conversation import (
     turn_view,
     whole_view,
 )
-from judgelm.records import PairDistribution, Prompt, Request, Sample, Shown
+from judgelm.records import Judgment, PairDistribution, Prompt, Request, Sample, Shown
 
 Turns = Literal["each", "last", "whole"]
 
@@ -78,11 +78,7 @@ class Conversation(Pairwise):
         if reading_of(self).reads_words:
             return (yield from self._read_words(sample, views))
         parts = yield from interleave([(self._grade if single else self._compare)(sample, view) for view in views])
-        shown = tuple(
-            replace(reply, part=view.part, referenced=view.referenced)
-            for view, part in zip(views, parts, strict=True)
-            for reply in part.shown
-        )
+        shown = _of_parts(views, parts)
         merged = per_order(shown)
         judgment = graded(self, sample, merged[0]) if single else self._conclude(sample, merged)
         return replace(judgment, shown=shown)
@@ -91,11 +87,7 @@ class Conversation(Pairwise):
         if len(sample.answers) == 1 and reading_of(self).reading == "letters":
             raise InputError(f"sample {sample.id}: reading letters compares dialogues; use --reading yes-no for one")
         readouts = yield from interleave([self._read_view(sample, view) for view in views])
-        shown = tuple(
-            replace(reply, part=view.part, referenced=view.referenced)
-            for view, readout in zip(views, readouts, strict=True)
-            for reply in readout.shown
-        )
+        shown = _of_parts(views, readouts)
         strengths = [readout.strengths for readout in readouts if readout.strengths is not None]
         means = tuple(map(fmean, zip(*strengths, strict=True))) if len(strengths) == len(views) else None
         merged, prompts = per_order(shown), tuple(prompt for readout in readouts for prompt in readout.prompts)
@@ -145,24 +137,29 @@ class Conversation(Pairwise):
         return dialogue_prompt(template, view, order, scale=self.scale)
 
     def _compare(self, sample: Sample, view: DialogueView) -> Flow:
-        return self.ask(_seeded(sample, view), [self._prompt(view, order) for order in self.orders])
+        seeded = replace(sample, id=f"{sample.id} {view.part}")
+        return self.ask(seeded, [self._prompt(view, order) for order in self.orders])
 
     def _grade(self, sample: Sample, view: DialogueView) -> Flow:
-        seeded, prompt = _seeded(sample, view), self._prompt(view, (0,))
-        sampling = sampling_for(self, seeded.id, self.max_tokens, stop=("\n",))
-        lines = self._grade_lines(prompt) if self.distribution else {}
-        [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling, candidates=tuple(lines))]
+        seed, prompt = f"{sample.id} {view.part}", self._prompt(view, (0,))
+        sampling = sampling_for(self, seed, self.max_tokens, stop=("\n",))
+        blank = " " if prompt.prefill else ""  # after the references' score
+        values = score_lines(self.scale, self.step).values if self.distribution else ()
+        candidates = tuple(f"{blank}{value:g}" for value in values)
+        [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling, candidates=candidates)]
         shown = read_reply(completion, partial(parse_scores, count=1, scale=self.scale), max_tokens=self.max_tokens)
-        judgment = graded(self, sample, replace(shown, grades=grades_of(tuple(lines.values()), completion)))
-        sampling = sampling_for(self, seeded.id, self.reason_tokens, reserve=self.max_tokens)
-        return (
-            yield from explain(judgment, to_explain(judgment, self.reasons, self.close_threshold), [prompt], sampling)
-        )
+        judgment = graded(self, sample, replace(shown, grades=grades_of(values, completion)))
+        sampling = sampling_for(self, seed, self.reason_tokens, reserve=self.max_tokens)
+        indices = to_explain(judgment, self.reasons, self.close_threshold)
+        return (yield from explain(judgment, indices, [prompt], sampling))
 
-    def _grade_lines(self, prompt: Prompt) -> dict[str, float]:
-        """Return every reply that is a grade, with the grade. After the references' score it begins with a space."""
-        blank = " " if prompt.prefill else ""
-        return {f"{blank}{value:g}": value for value in score_lines(self.scale, self.step).values}
+
+def _of_parts(views: Sequence[DialogueView], parts: Sequence[Judgment | Readout]) -> tuple[Shown, ...]:
+    return tuple(
+        replace(reply, part=view.part, referenced=view.referenced)
+        for view, part in zip(views, parts, strict=True)
+        for reply in part.shown
+    )
 
 
 def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
@@ -210,7 +207,3 @@ def _mean_distribution(turns: Sequence[PairDistribution]) -> PairDistribution:
         likeliest=(),
         approximation="; ".join(dict.fromkeys(turn.approximation for turn in turns if turn.approximation)),
     )
-
-
-def _seeded(sample: Sample, view: DialogueView) -> Sample:
-    return replace(sample, id=f"{sample.id} {view.part}")

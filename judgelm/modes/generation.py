@@ -173,9 +173,6 @@ class AnswerMode:
         return final_answer(text, self.task, letters=question_of(sample).letters, finished=finished)
 
 
-_ORDER = (0, 1)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherMode(BatchMode):
     """Ask a teacher about a pair once, in the given order, with its reference if it has one.
@@ -219,20 +216,14 @@ class TeacherMode(BatchMode):
 
     def request(self, sample: Sample) -> Request:
         """Return the request to the teacher."""
-        sampling = sampling_for(self, sample.id, self.reason_tokens)
-        prompt = get_template(self.template).render(sample, _ORDER, sample.reference)
-        return Request(key="0", prompt=prompt, sampling=sampling)
+        prompt = get_template(self.template).render(sample, (0, 1), sample.reference)
+        return Request(key="0", prompt=prompt, sampling=sampling_for(self, sample.id, self.reason_tokens))
 
     def _read(self, completion: Completion) -> Shown:
         """Parse scores and reason; a missing or incomplete reason is only a `reason_failure`."""
         line, reason = split_score_line("".join(completion.texts), self.scale)
-        shown = read_reply(
-            completion,
-            partial(parse_pair, scale=self.scale),
-            max_tokens=self.reason_tokens,
-            order=_ORDER,
-            needs_end=not line.endswith(("\n", "\r")),
-        )
+        parse, needs_end = partial(parse_pair, scale=self.scale), not line.endswith(("\n", "\r"))
+        shown = read_reply(completion, parse, max_tokens=self.reason_tokens, order=(0, 1), needs_end=needs_end)
         if shown.failure is not None:
             return shown
         lacks = cut_off(completion, self.reason_tokens)

@@ -9,35 +9,21 @@ from judgelm.modes.flow import Flow, RequestFlow, requests_of
 from judgelm.modes.mode import BatchMode, pair_orders, sampling_for
 from judgelm.parsing.scores import MIN_ASSIGNED
 from judgelm.parsing.verdicts import StatedVerdict
-from judgelm.records import (
-    Completion,
-    Judgment,
-    PairVerdict,
-    Prompt,
-    Request,
-    Sample,
-    Sampling,
-    Shown,
-    Unparsed,
-    Winner,
-)
+from judgelm.records import Judgment, PairVerdict, Prompt, Request, Sample, Sampling, Shown, Unparsed, Winner
 
 PLACES: Mapping[str, str] = {"1": "1", "2": "2"}
 """Labels of a pair: the position, in the order shown, of the better answer."""
 
 
-def winner_shown(shown: Shown) -> Winner | None:
-    """Return the winner that the label names, in sample order; None without a label."""
-    if shown.label is None:
-        return None
-    if shown.label == "tie":
+def _winner(label: str, order: tuple[int, ...]) -> Winner:
+    if label == "tie":
         return "tie"
-    return 1 if shown.order[int(shown.label) - 1] == 0 else 2
+    return 1 if order[int(label) - 1] == 0 else 2
 
 
 def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_one_order: bool) -> Judgment:
     """Return the judgment of a pair by the label of each order; orders that disagree make a tie."""
-    winners = [winner for reply in shown if (winner := winner_shown(reply)) is not None]
+    winners = [_winner(reply.label, reply.order) for reply in shown if reply.label is not None]
     failure = None if winners and accept_one_order else first_failure(shown)
     return Judgment(
         sample_id=sample.id,
@@ -113,7 +99,9 @@ def ask_probabilities(
         _request(index, shown[index].text, prompts[index], labels, read, max_tokens) for index in indices
     ]
     for index, completion in zip(indices, completions, strict=True):
-        values[index] = _share_of_first(completion)
+        if completion.candidate_logprobs is not None:
+            first, second = map(math.exp, completion.candidate_logprobs)
+            values[index] = first / (first + second) if first + second >= MIN_ASSIGNED else None
     return values
 
 
@@ -131,12 +119,11 @@ def ask_missing_labels(
     decided nothing. The failure therefore stays in `repaired`. `form` is the text before and after the word in a
     verdict.
     """
-    replies = list(shown)
+    replies, (before, after) = list(shown), form
     codes = ("off_grammar", "truncated")
     failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in codes]
     if not failed:
         return replies
-    before, after = form
     openings = {index: f"{shown[index].text.rstrip()}\n\n{before}".lstrip() for index in failed}
     sampling = Sampling(max_tokens=1, reserve=max_tokens)
     completions = yield [
@@ -188,10 +175,3 @@ def _request(
         sampling=Sampling(max_tokens=1, reserve=max_tokens),
         candidates=tuple(change(word) for word in labels.values()),
     )
-
-
-def _share_of_first(completion: Completion) -> float | None:
-    if completion.candidate_logprobs is None:
-        return None
-    first, second = (math.exp(logprob) for logprob in completion.candidate_logprobs)
-    return first / (first + second) if first + second >= MIN_ASSIGNED else None

@@ -131,15 +131,13 @@ class Multi(ReadingMode):
         return (yield from explain_word(self, judgment, readout.prompts))
 
     def _kept_enough(self, shown: Shown) -> Shown:
-        least_kept = self.min_answer_tokens
-        short = [cut for cut in shown.truncations if cut.tokens_after < min(cut.tokens_before, least_kept)]
+        minimum = self.min_answer_tokens
+        short = [cut for cut in shown.truncations if cut.tokens_after < min(cut.tokens_before, minimum)]
         if not short or (shown.failure is not None and shown.failure.code == "engine"):
             return shown
-        least = min(short, key=lambda cut: cut.tokens_after)
-        why = (
-            f"the answer shown at place {least.answer + 1} would keep {least.tokens_after} of {least.tokens_before} "
-            f"tokens, fewer than {self.min_answer_tokens}"
-        )
+        cut = min(short, key=lambda cut: cut.tokens_after)
+        kept = f"{cut.tokens_after} of {cut.tokens_before} tokens"
+        why = f"the answer shown at place {cut.answer + 1} would keep {kept}, fewer than {minimum}"
         return replace(shown, scores=None, failure=Unparsed("too_long", shown.text, why))
 
     def _conclude(self, sample: Sample, shown: list[Shown]) -> Judgment:

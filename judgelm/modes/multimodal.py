@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
-from judgelm.errors import InputError, not_found
+from judgelm.errors import InputError
 from judgelm.modes.completions import graded, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for, unreferenced
@@ -35,25 +35,15 @@ _KINDS: Mapping[str, SpanKind] = {
 _OR, _AND = "<OR>", "<AND>"
 
 
-class Gold(NamedTuple):
-    """A gold answer of MM-Vet: any alternative is correct, and all parts of an alternative are needed."""
-
-    alternatives: tuple[tuple[str, ...], ...]
-
-    def words(self) -> str:
-        """Return the text as in the paper's figures: `0.75, or 3/4`; `oven, and dishwasher`."""
-        return ", or ".join(", and ".join(parts) for parts in self.alternatives)
-
-
-def read_gold(text: str) -> Gold:
-    """Parse `<OR>` and `<AND>`; `<AND>` binds more tightly. A text without tags is returned unchanged.
+def read_gold(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the alternatives of a gold answer, each with the parts that it needs. A text without tags is one part.
 
     Source: MM-Vet (Yu et al. 2023), section 3.2.
     """
     if _OR not in text and _AND not in text:
-        return Gold(((text,),))
+        return ((text,),)
     alternatives = (tuple(part.strip() for part in answer.split(_AND) if part.strip()) for answer in text.split(_OR))
-    return Gold(tuple(parts for parts in alternatives if parts))
+    return tuple(parts for parts in alternatives if parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +85,11 @@ class MultimodalTemplate:
             images: whether to show the sample's images before the question.
         """
         gold = read_gold(sample.reference or "")
+        in_words = ", or ".join(", and ".join(parts) for parts in gold)
         values = {
             "question": sample.question,
-            "reference": sample.reference if self.tagged else gold.words(),
-            "accepted": self.joined.join(gold.alternatives[0]),
+            "reference": sample.reference if self.tagged else in_words,
+            "accepted": self.joined.join(gold[0]),
             "answer": sample.answers[0],
         }
         slots = {slot: [Span(text or "", _KINDS[slot])] for slot, text in values.items()}
@@ -115,18 +106,9 @@ class MultimodalTemplate:
         )
 
 
-_TEMPLATES = {
-    wording: MultimodalTemplate(**fields)
-    for wording, fields in read_texts(Path(__file__).with_name("multimodal.toml")).items()
+MULTIMODAL_TEMPLATES = {
+    wording: MultimodalTemplate(**fields) for wording, fields in read_texts(Path(__file__).with_suffix(".toml")).items()
 }
-
-
-def multimodal_template(wording: Wording) -> MultimodalTemplate:
-    """Return the template of that wording."""
-    if wording not in _TEMPLATES:
-        raise not_found("wording", wording, _TEMPLATES)
-    return _TEMPLATES[wording]
-
 
 Images = Literal["ignore", "auto", "use"]
 
@@ -159,13 +141,12 @@ class Multimodal(BatchMode):
     max_tokens: int = 24
 
     def __post_init__(self) -> None:
-        multimodal_template(self.wording)
         check_above_zero(self, "max_tokens", "reason_tokens")
 
     @property
     def prompt(self) -> MultimodalTemplate:
         """The prompt of this wording."""
-        return multimodal_template(self.wording)
+        return MULTIMODAL_TEMPLATES[self.wording]
 
     @property
     def template(self) -> str:
@@ -179,7 +160,7 @@ class Multimodal(BatchMode):
 
     def check(self, sample: Sample) -> None:
         """Check that a sample has one answer, a reference and, if required, images."""
-        if len(sample.answers) != 1 or sample.reference is None or not read_gold(sample.reference).alternatives:
+        if len(sample.answers) != 1 or sample.reference is None or not read_gold(sample.reference):
             raise unreferenced(sample)
         if self.images == "use" and not sample.images:
             raise InputError(f"sample {sample.id}: no image; give each row `image`, or use images=ignore")
@@ -188,18 +169,14 @@ class Multimodal(BatchMode):
     def __call__(self, sample: Sample) -> Flow:
         """Ask for the score line, then for the reason."""
         self.check(sample)
-        prompt = self.prompt_of(sample)
+        full_score = self.scale[1] if self.anchored else None
+        prompt = self.prompt.render(sample, full_score=full_score, images=self.images != "ignore")
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
         judgment = graded(self, sample, self._read(prompt, completion))
         begun = replace(prompt, prefill="")  # it is part of the text
         sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
         return (yield from explain(judgment, to_explain(judgment, self.reasons), [begun], sampling))
-
-    def prompt_of(self, sample: Sample) -> Prompt:
-        """Return the judge's prompt."""
-        full_score = self.scale[1] if self.anchored else None
-        return self.prompt.render(sample, full_score=full_score, images=self.images != "ignore")
 
     def _read(self, prompt: Prompt, completion: Completion) -> Shown:
         whole = replace(completion, texts=tuple(prompt.prefill + text for text in completion.texts))

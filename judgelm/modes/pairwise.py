@@ -147,16 +147,13 @@ class Pairwise(ReadingMode):
         lines = score_lines(self.scale, self.step) if self.distribution or self.retry_unparseable else None
         candidates = lines.texts if lines is not None and self.distribution else ()
         completions = yield requests_of(prompts, sampling, candidates)
-        shown = [
-            self._read(order, completion, lines) for order, completion in zip(self.orders, completions, strict=True)
-        ]
+        shown = [self._read(order, reply, lines) for order, reply in zip(self.orders, completions, strict=True)]
         if lines is not None and self.retry_unparseable:
             shown = yield from self._retry(shown, prompts, score_grammar(lines))
         judgment = self._conclude(sample, shown)
         sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
-        return (
-            yield from explain(judgment, to_explain(judgment, self.reasons, self.close_threshold), prompts, sampling)
-        )
+        indices = to_explain(judgment, self.reasons, self.close_threshold)
+        return (yield from explain(judgment, indices, prompts, sampling))
 
     def _read(self, order: tuple[int, ...], completion: Completion, lines: ScoreLines | None) -> Shown:
         shown = read_reply(completion, partial(parse_pair, scale=self.scale), max_tokens=self.max_tokens, order=order)
@@ -175,10 +172,9 @@ class Pairwise(ReadingMode):
             return shown
         sampling = Sampling(max_tokens=self.max_tokens, stop=("\n",), grammar=grammar)
         retries = yield [Request(key=str(index), prompt=prompts[index], sampling=sampling) for index in failed]
-        repaired = list(shown)
         for index, retry in zip(failed, retries, strict=True):
-            repaired[index] = _repaired(shown[index], self._read(shown[index].order, retry, None))
-        return repaired
+            shown[index] = _repaired(shown[index], self._read(shown[index].order, retry, None))
+        return shown
 
     def _conclude(self, sample: Sample, shown: Sequence[Shown]) -> Judgment:
         deciding = shown[:1] if self.order_rule == "given" else shown
@@ -188,7 +184,9 @@ class Pairwise(ReadingMode):
         if self.order_rule == "probability":  # the probabilities of all score lines decide, whatever the judge wrote
             failure = None if probability is not None else failure or _no_probability(shown)
             read = read or [
-                _expected(reply) for reply in deciding if reply.distribution and is_assigned(reply.distribution)
+                pair_in_sample_order(reply.order, distribution.expected)
+                for reply in deciding
+                if (distribution := reply.distribution) and is_assigned(distribution)
             ]
         scores = None if failure else mean_scores(read)
         winners = [winner_of(pair) for reply in shown if (pair := in_sample_order(reply)) is not None]
@@ -210,9 +208,7 @@ class Pairwise(ReadingMode):
             if reply.distribution is not None and (reply.failure is None or self.order_rule == "probability")
         ]
         if self.accept_one_order:
-            return antisymmetrised(
-                [(order, distribution) for order, distribution in known if is_assigned(distribution)]
-            )
+            return antisymmetrised([entry for entry in known if is_assigned(entry[1])])
         return antisymmetrised(known) if len(known) == len(shown) else None
 
     def _winner(self, scores: tuple[float, float], winners: list[Winner], probability: float | None) -> Winner:
@@ -237,13 +233,7 @@ def _no_probability(shown: Sequence[Shown]) -> Unparsed:
     if len(unassigned) < len(read):
         return Unparsed("engine", "", "the engine gives no probabilities, which order rule probability needs")
     share, text = max(unassigned)
-    why = f"the score lines have only {1 - share:.3g} of the probability together, less than half"
-    return Unparsed("off_grammar", text, why)
-
-
-def _expected(shown: Shown) -> tuple[float, float]:
-    assert shown.distribution is not None, "only orders with a distribution have expected scores"
-    return pair_in_sample_order(shown.order, shown.distribution.expected)
+    return Unparsed("off_grammar", text, f"only {1 - share:.3g} of the probability is on score lines, less than half")
 
 
 def mean_scores(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -10,21 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
-from judgelm.errors import ConfigError, InputError, not_found
+from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, labelled, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.labels import ask_probabilities
 from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for, unreferenced
-from judgelm.parsing.short_answers import QaRules, check_rules, exact_match, golds_of
+from judgelm.parsing.short_answers import QaRules, exact_match, golds_of
 from judgelm.parsing.verdicts import QaLabelRule, label_by, read_label
 from judgelm.prompts.catalog import PromptText, read_texts, sha_of
 from judgelm.records import (
     Completion,
     Judgment,
     LabelVerdict,
-    Prompt,
     Request,
     Sample,
     Shown,
@@ -73,12 +72,7 @@ def _template(template_id: str, text: str, *, after: str = "\n* Label:", delimit
     )
 
 
-QA_ANSWERING = _template(
-    "qa-answering",
-    _TEXTS["answering"]["text"],
-    after="\n* Answer:",
-    delimiters=_TEXTS["answering"]["delimiters"],
-)
+QA_ANSWERING = _template("qa-answering", **_TEXTS["answering"], after="\n* Answer:")
 """Prompt for a model whose answers are judged (QA-Judge, Table 8)."""
 
 
@@ -89,12 +83,12 @@ def qa_template(shots: Shots, with_context: bool, wording: QaWording = "paper") 
     Source: QA-Judge, Table 9 and section 6.3; Alab-NII/llm-judge-extract-qa at 65ba47b,
     `prompts/judge_prompt_template.py` (`released`).
     """
-    if shots not in EXAMPLES:
-        raise not_found("shots", shots, EXAMPLES)
-    if wording not in get_args(QaWording):
-        raise not_found("wording", wording, get_args(QaWording))
     if wording == "released":
-        return _released(shots, with_context)
+        if shots != 6 or not with_context:
+            raise ConfigError("wording released has 6 shots with context; set shots=6 and with_context=true")
+        released = _TEXTS["released"]
+        examples = "\n".join(_examples(released["example"], shots))
+        return _template("qa-6-shot-released", released["text"].replace("{examples}", examples))
     texts = _TEXTS[wording]
     examples = "".join(_examples(_TEXTS["example"], shots))
     text = (
@@ -105,14 +99,6 @@ def qa_template(shots: Shots, with_context: bool, wording: QaWording = "paper") 
     )
     template_id = f"qa-{shots}-shot{'' if with_context else '-no-context'}{'' if wording == 'paper' else f'-{wording}'}"
     return _template(template_id, text + ("\n* Context: {context}" if with_context else ""))
-
-
-def _released(shots: Shots, with_context: bool) -> QaTemplate:
-    if shots != 6 or not with_context:
-        raise ConfigError("wording released has 6 shots with context; set shots=6 and with_context=true")
-    released = _TEXTS["released"]
-    examples = "\n".join(_examples(released["example"], shots))
-    return _template("qa-6-shot-released", released["text"].replace("{examples}", examples))
 
 
 def _examples(form: str, shots: Shots) -> Iterator[str]:
@@ -159,8 +145,7 @@ class QaCorrectness(BatchMode):
     max_tokens: int = 1024
 
     def __post_init__(self) -> None:
-        qa_template(self.shots, self.with_context, self.wording)
-        check_rules(self.exact)
+        qa_template(self.shots, self.with_context, self.wording)  # raises where its options do not fit
         if self.distribution and self.labels != "strict":
             raise ConfigError(f"distribution needs labels strict, not {self.labels}; leave one of them out")
         check_above_zero(self, "max_tokens")
@@ -196,7 +181,10 @@ class QaCorrectness(BatchMode):
             return self._without_asking(sample, "correct", "exact_match")
         if not sample.answers[0].strip():
             return self._without_asking(sample, "incorrect", "blank_answer")
-        prompt = self._prompt(sample)
+        values = {"question": sample.question, "gold": sample.reference or "", "predicted": sample.answers[0]}
+        if self.with_context:
+            values["context"] = context_of(sample)
+        prompt = self.prompt.render(values, chat=self.chat)
         sampling = sampling_for(self, sample.id, self.max_tokens)
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
         shown = self._read(completion)
@@ -218,16 +206,6 @@ class QaCorrectness(BatchMode):
         shown = read_reply(completion, parse, max_tokens=self.max_tokens, referenced=True, needs_end=needs_end)
         neither = self.labels != "strict" and shown.failure is not None and failure_of(completion) is None
         return replace(shown, label="incorrect") if neither else shown
-
-    def _prompt(self, sample: Sample) -> Prompt:
-        values = {
-            "question": sample.question,
-            "gold": sample.reference or "",
-            "predicted": sample.answers[0],
-        }
-        if self.with_context:
-            values["context"] = context_of(sample)
-        return self.prompt.render(values, chat=self.chat)
 
 
 def context_of(sample: Sample) -> str:

@@ -36,7 +36,6 @@ from judgelm.records import (
     Judgment,
     PairVerdict,
     Prompt,
-    Request,
     Sample,
     Sampling,
     Shown,
@@ -141,16 +140,11 @@ def check_reading(mode: ReadingMode) -> str:
                 raise ConfigError(f"{name}: only for --reading score-line, not {template.reading}; leave it out")
     if template.reading == "grade":
         score_lines(mode.scale, mode.step)  # raises where the scale has too many
-    if template.reading == "reward":
-        _check_rewarding(mode)
-    return template.id
-
-
-def _check_rewarding(mode: ReadingMode) -> None:
-    if not mode.takes_rewards:
+    if template.reading == "reward" and not mode.takes_rewards:
         raise ConfigError(f"mode {mode.name}: a reward model writes no text; use mode reward, pair, single or multi")
-    if mode.reasons != "none":
+    if template.reading == "reward" and mode.reasons != "none":
         raise ConfigError(f"reasons is {mode.reasons}, but a reward model cannot explain; leave it out")
+    return template.id
 
 
 def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ...]]) -> RequestFlow[Readout]:
@@ -170,7 +164,7 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
     for order, completion in zip(orders, completions, strict=True):
         logprobs = _word_logprobs(completion, words, template)
         shown.append(_shown(order, completion, logprobs, words, mode, referenced=reference is not None))
-        strengths.append(() if isinstance(logprobs, Unparsed) else _strengths(order, logprobs.values, words))
+        strengths.append(() if isinstance(logprobs, Unparsed) else _strengths(logprobs.values, words))
     by_answer = _by_answer(orders, strengths) if all(strengths) else None
     return Readout(shown=tuple(shown), prompts=tuple(prompts), strengths=by_answer)
 
@@ -181,11 +175,7 @@ def read_rewards(sample: Sample) -> RequestFlow[Readout]:
     Different answers that were cut to the same text have the same number, which is a failure.
     """
     prompts = tuple(reward_prompt(sample, index) for index in range(len(sample.answers)))
-    requests = [
-        Request(key=str(index), prompt=prompt, sampling=Sampling(max_tokens=1), reward=True)
-        for index, prompt in enumerate(prompts)
-    ]
-    completions = yield requests
+    completions = yield [replace(each, reward=True) for each in requests_of(prompts, Sampling(max_tokens=1))]
     shown = [_rewarded(index, completion) for index, completion in enumerate(completions)]
     for first, second in combinations(range(len(shown)), 2):
         cut = shown[first].truncations and shown[second].truncations and shown[first].scores is not None
@@ -269,7 +259,7 @@ def _shown(
     return replace(shown, scores=distribution.expected, distribution=distribution, log_odds=values[0] - values[1])
 
 
-def _strengths(order: tuple[int, ...], values: tuple[float, ...], words: Words) -> tuple[float, ...]:
+def _strengths(values: tuple[float, ...], words: Words) -> tuple[float, ...]:
     if words.reading == "letters":
         whole = math.log(math.fsum(map(math.exp, values)))
         return tuple(value - whole for value in values)
@@ -316,9 +306,11 @@ def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt
     if indices and template.reads_alone:
         indices = list(range(len(judgment.shown)))
     sampling = sampling_for(mode, judgment.sample_id, mode.reason_tokens, reserve=1)
-    return explain(
-        judgment, indices, prompts, sampling, lambda prompt, text: follow_up_prompt(template, prompt, [text, _WHY])
-    )
+
+    def ask(prompt: Prompt, reply: str) -> Prompt:
+        return follow_up_prompt(template, prompt, [reply, _WHY])
+
+    return explain(judgment, indices, prompts, sampling, ask)
 
 
 def conclude_pair(mode: ReadingMode, sample: Sample, readout: Readout) -> Judgment:

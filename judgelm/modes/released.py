@@ -90,14 +90,9 @@ class MarkedReply:
         plain = text.replace("：", ":")
         marked = self._matched(plain) if self.patterns else list(self._marked(plain))
         if not marked:
-            return Unparsed("off_grammar", text, f"no verdict marked by {self._marks}")
+            marks = "the format of the judge's card" if self.patterns else f"{self.before!r} and {self.after!r}"
+            return Unparsed("off_grammar", text, f"no verdict marked by {marks}")
         return self._label(marked, text) if self.labels else self._scores(marked, text)
-
-    @property
-    def _marks(self) -> str:
-        if self.patterns:
-            return "the format of the judge's card"
-        return f"{self.before!r} and {self.after!r}" if self.before else "nothing, as the whole reply"
 
     def _matched(self, text: str) -> list[_Marked]:
         for pattern in self.patterns:
@@ -226,10 +221,8 @@ class ReleasedPrompt:
     @cached_property
     def sha(self) -> str:
         """sha256 (hex) over id, all texts, the wrapper and the format of the reply."""
-        wrapper = [self.before, self.after]
-        system = self.system or ""
-        prompt = sha_of({"id": self.id, "texts": dict(self.texts), "system": system, "wrapper": wrapper})
-        return sha_of([prompt, repr(self.reply)])
+        prompt = {"id": self.id, "texts": dict(self.texts), "system": self.system or ""}
+        return sha_of([sha_of(prompt | {"wrapper": [self.before, self.after]}), repr(self.reply)])
 
     def takes(self, *slots: str) -> bool:
         """Return True if it has any of these slots."""
@@ -373,13 +366,11 @@ class ReleasedMode(BatchMode):
     def _read(self, order: tuple[int, ...], completion: Completion) -> Shown:
         """A reply that was cut off is a failure, unless its first line is the verdict."""
         line_ended = bool(self.prompt.stop) and "\n" in "".join(completion.texts).lstrip()
-        shown = read_reply(
-            completion, self.prompt.reply, max_tokens=self.max_tokens, order=order, needs_end=not line_ended
-        )
+        parse, needs_end = self.prompt.reply, not line_ended
+        shown = read_reply(completion, parse, max_tokens=self.max_tokens, order=order, needs_end=needs_end)
         if shown.scores is None or len(shown.scores) < 2:
             return shown
-        winner = winner_of((shown.scores[0], shown.scores[1]))
-        return replace(shown, label=str(winner))
+        return replace(shown, label=str(winner_of((shown.scores[0], shown.scores[1]))))
 
 
 def _rubric_slots(rubric: str) -> dict[str, str]:

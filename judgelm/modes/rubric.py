@@ -12,6 +12,7 @@ maximum as its authors do.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -24,13 +25,10 @@ from judgelm.modes.labels import ask_missing_labels
 from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
 from judgelm.parsing.verdicts import parse_level
 from judgelm.prompts.catalog import ONE_ANSWER, PromptText, read_texts, sha_of
-from judgelm.records import GradeVerdict, Judgment, Prompt, Request, Sample, Shown, Unparsed
+from judgelm.records import GradeVerdict, Judgment, Request, Sample, Shown, Unparsed
 
 FORM = "Explanation: [Explanation], Answer: [Answer]"
 """End of every reply."""
-
-DELIMITERS = ("Candidate Response:", "Instruction:", FORM)
-"""Delimiters that end the answer's block."""
 
 _SLOTS = ("{question}", "{answer_1}")
 
@@ -95,14 +93,6 @@ class Scale:
         """The highest score, which divides the others."""
         return max(score for score in self.levels.values() if score is not None)
 
-    def prompt(self, sample: Sample, *, chat: bool) -> Prompt:
-        """Return the prompt for the sample's first answer."""
-        return self.text.render({"question": sample.question, "answer_1": sample.answers[0]}, chat=chat)
-
-    def read(self, reply: str) -> str | Unparsed:
-        """Parse the level that a reply ends in."""
-        return parse_level(reply, list(self.levels))
-
 
 def scale_of(name: str, dimension: Dimension) -> Scale:
     """Return a user's dimension with a prompt in the paper's form; the words around the user's are ours."""
@@ -119,10 +109,12 @@ def scale_of(name: str, dimension: Dimension) -> Scale:
         f"First explain your reasoning, then provide your final answer. Use the following format:\n\n{FORM}\n\n"
         "where [Answer] is one of:\n\n" + "\n".join(name for name, _ in ordered)
     )
-    return Scale(
-        name=name,
-        text=PromptText(text=text, kinds=ONE_ANSWER, delimiters=DELIMITERS, after="\n\n"),
-        levels={name: level.score for name, level in ordered},
+    return Scale(name=name, text=_prompt_text(text), levels={name: level.score for name, level in ordered})
+
+
+def _prompt_text(text: str) -> PromptText:
+    return PromptText(
+        text=text, kinds=ONE_ANSWER, delimiters=("Candidate Response:", "Instruction:", FORM), after="\n\n"
     )
 
 
@@ -134,11 +126,8 @@ def scales_sha(scales: Sequence[Scale]) -> str:
 def _papers(name: str, fields: Mapping[str, Any]) -> Scale:
     levels = fields["levels"]
     worst_first = levels[::-1] if fields.get("best_first") else levels
-    return Scale(
-        name=name,
-        text=PromptText(text=fields["text"], kinds=ONE_ANSWER, delimiters=DELIMITERS, after="\n\n"),
-        levels={level: float(worst_first.index(level) + 1) for level in levels},
-    )
+    scores = {level: float(worst_first.index(level) + 1) for level in levels}
+    return Scale(name=name, text=_prompt_text(fields["text"]), levels=scores)
 
 
 PLAY_FAVORITES = {
@@ -211,23 +200,22 @@ class Rubric(BatchMode):
         self.check(sample)
         scales = self.scales()
         sampling = sampling_for(self, sample.id, self.max_tokens)
-        prompts = [scale.prompt(sample, chat=self.chat) for scale in scales]
+        values = {"question": sample.question, "answer_1": sample.answers[0]}
+        prompts = [scale.text.render(values, chat=self.chat) for scale in scales]
         completions = yield [
             Request(key=scale.name, prompt=prompt, sampling=sampling)
             for scale, prompt in zip(scales, prompts, strict=True)
         ]
-        shown = [
-            replace(read_reply(completion, scale.read, max_tokens=self.max_tokens), part=scale.name)
-            for scale, completion in zip(scales, completions, strict=True)
-        ]
+        shown = []
+        for scale, completion in zip(scales, completions, strict=True):
+            parse = partial(parse_level, levels=list(scale.levels))
+            shown.append(replace(read_reply(completion, parse, max_tokens=self.max_tokens), part=scale.name))
         if self.retry_unparseable:
             words = [{level: level for level in scale.levels} for scale in scales]
-            shown = yield from ask_missing_labels(
-                shown, prompts, words, max_tokens=self.max_tokens, form=("Answer: ", "")
-            )
-        return self._conclude(
-            sample, scales, [_scored(scale, reply) for scale, reply in zip(scales, shown, strict=True)]
-        )
+            form = ("Answer: ", "")
+            shown = yield from ask_missing_labels(shown, prompts, words, max_tokens=self.max_tokens, form=form)
+        shown = [_scored(scale, reply) for scale, reply in zip(scales, shown, strict=True)]
+        return self._conclude(sample, scales, shown)
 
     def _conclude(self, sample: Sample, scales: Sequence[Scale], shown: Sequence[Shown]) -> Judgment:
         shares = [

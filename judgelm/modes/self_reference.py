@@ -33,7 +33,7 @@ _NEXT_QUESTION = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Questio
 """A base model does not end its reply, but begins another question."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Solver:
     """Ask the judge the question itself, `count` times in one request (k in the papers)."""
 
@@ -45,10 +45,6 @@ class Solver:
     chat: bool = True
 
     def __post_init__(self) -> None:
-        if self.count < 1 or self.max_tokens < 1:
-            raise ConfigError(f"{self.count} solves of {self.max_tokens} tokens; both must be 1 or more")
-        if not self.temperature >= 0:
-            raise ConfigError(f"solve temperature is {self.temperature}; it must be 0 or above")
         if self.count > 1 and self.temperature == 0:
             raise ConfigError(f"{self.count} solves at temperature 0 are all the same; set a temperature above 0")
 
@@ -156,8 +152,7 @@ class Correctness(BatchMode):
     solve_tokens: int = 1024
 
     def __post_init__(self) -> None:
-        check_above_zero(self, "max_tokens")
-        self._solver()  # raises where its options do not fit
+        check_above_zero(self, "max_tokens", "solve_tokens")
 
     @classmethod
     def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
@@ -189,14 +184,7 @@ class Correctness(BatchMode):
         self._solver().request(sample)
 
     def _solver(self) -> Solver:
-        return Solver(
-            task=self.task,
-            count=1,
-            temperature=self.temperature,
-            max_tokens=self.solve_tokens,
-            seed=self.seed,
-            chat=self.chat,
-        )
+        return Solver(self.task, 1, self.temperature, self.solve_tokens, self.seed, self.chat)
 
 
 When = Literal["selective", "always", "never"]
@@ -253,7 +241,7 @@ class SelectiveSelfReference(LabelPairMode):
             raise ConfigError("task preference has no final answers to compare; use choice or number")
         if not 0 <= self.tau <= 1:
             raise ConfigError(f"tau is {self.tau}; it must be from 0 to 1")
-        check_above_zero(self, "max_tokens")
+        check_above_zero(self, "max_tokens", "solves", "solve_tokens")
         self._solver()  # raises where its options do not fit
 
     @classmethod
@@ -290,11 +278,4 @@ class SelectiveSelfReference(LabelPairMode):
         return common.answer if self.when == "always" or common.passes(self.tau) else None
 
     def _solver(self) -> Solver:
-        return Solver(
-            task=self.task,
-            count=self.solves,
-            temperature=self.solve_temperature,
-            max_tokens=self.solve_tokens,
-            seed=self.seed,
-            chat=self.chat,
-        )
+        return Solver(self.task, self.solves, self.solve_temperature, self.solve_tokens, self.seed, self.chat)

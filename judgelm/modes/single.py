@@ -20,12 +20,6 @@ from judgelm.records import Completion, Prompt, Request, Sample, Shown
 
 Against = Literal["auto", "reference", "anchor", "nothing"]
 
-_POLICIES: dict[Against, Literal["auto", "use", "ignore"]] = {
-    "auto": "auto",
-    "reference": "use",
-    "anchor": "auto",
-    "nothing": "ignore",
-}
 _ANCHOR = "anchor"
 
 
@@ -77,7 +71,9 @@ class Single(ReadingMode):
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
         """Policy for references, from `against`."""
-        return _POLICIES[self.against]
+        if self.against == "reference":
+            return "use"
+        return "ignore" if self.against == "nothing" else "auto"
 
     @property
     def template_sha(self) -> str:
@@ -85,11 +81,7 @@ class Single(ReadingMode):
         template = get_template(self.template)
         if template.reads_words:
             return template.sha
-        shas = {
-            "reference": template.sha_for(1),
-            "anchor": template.sha,
-            "nothing": grading_family(self.scale).sha,
-        }
+        shas = {"reference": template.sha_for(1), "anchor": template.sha, "nothing": grading_family(self.scale).sha}
         if self.against != "auto":
             return shas[self.against]
         return hashlib.sha256(" ".join(shas.values()).encode()).hexdigest()
@@ -118,7 +110,7 @@ class Single(ReadingMode):
             return (yield from self._read_word(sample))
         block = self._ask(sample)
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
-        lines = self._candidates(block) if self.distribution else {}
+        lines = self._candidates(block.against) if self.distribution else {}
         [completion] = yield [Request(key="0", prompt=block.prompt, sampling=sampling, candidates=tuple(lines))]
         judgment = graded(self, sample, self._read(block, completion, lines))
         sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
@@ -128,9 +120,8 @@ class Single(ReadingMode):
         if reading_of(self).reads_alone:
             readout = yield from read_words(self, sample, ())
             return (yield from explain_word(self, graded(self, sample, readout.shown[0]), readout.prompts))
-        pair = Sample(
-            id=sample.id, question=sample.question, answers=(str(self._compared_with(sample)), sample.answers[0])
-        )
+        answers = (str(self._compared_with(sample)), sample.answers[0])
+        pair = Sample(id=sample.id, question=sample.question, answers=answers)
         readout = yield from read_words(self, pair, pair_orders(True))
         scores = answer_scores(self, readout)
         shown, *others = (replace(reply, order=(0,), scores=None, distribution=None) for reply in readout.shown)
@@ -150,20 +141,19 @@ class Single(ReadingMode):
         template = get_template(self.template)
         anchor = sample.metadata.get(_ANCHOR)
         if self.against in ("auto", "reference") and sample.reference is not None:
-            prompt = template.render(sample, (0,), sample.reference, scale=self.scale)
-            return _Asked("reference", prompt)
+            return _Asked("reference", template.render(sample, (0,), sample.reference, scale=self.scale))
         if self.against == "anchor" or (self.against == "auto" and isinstance(anchor, str)):
             first = anchor if isinstance(anchor, str) else sample.reference or ""
             pair = Sample(id=sample.id, question=sample.question, answers=(first, *sample.answers))
             return _Asked("anchor", template.render(pair, (0, 1), None))
         return _Asked("nothing", grading_prompt(sample, self.scale, chat=template.chat))
 
-    def _candidates(self, block: _Asked) -> dict[str, float]:
+    def _candidates(self, against: str) -> dict[str, float]:
         """Return every reply that is a score line, with the answer's score."""
         lines = score_lines(self.scale, self.step)
-        if block.against == "anchor":
+        if against == "anchor":
             return {text: second for text, (_, second) in zip(lines.texts, lines.pairs, strict=True)}
-        blank = " " if block.against == "reference" else ""
+        blank = " " if against == "reference" else ""
         return {f"{blank}{value:g}": value for value in lines.values}
 
     def _read(self, block: _Asked, completion: Completion, lines: dict[str, float]) -> Shown:

@@ -4,13 +4,12 @@ A flow only sees replies; the thinking is in `Completion.thinking`. With `Thinki
 each prompt; reasons, retries and label probabilities reuse that thinking.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from judgelm.modes.flow import RequestFlow, Result, Round, interleave, map_rounds
 from judgelm.parsing.thinking import CLOSE, OPEN, Separated, Thinking, separate
-from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
+from judgelm.records import Completion, FinishReason, Request, Sampling, Span
 
 _AFTER_THINKING = "\n\n"
 """Separator of Qwen's, DeepSeek's and GLM's models between thinking and reply."""
@@ -31,7 +30,12 @@ def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestF
     """Return the flow with thinking separated from the replies that it is sent."""
     if thinking.mode == "on":
         blocks: _Blocks = {}
-        return map_rounds(flow, lambda requests: _thought(requests, thinking, blocks))
+        return map_rounds(
+            flow,
+            lambda requests: interleave(
+                [_answered(_step(each, thinking, blocks), thinking, blocks) for each in requests]
+            ),
+        )
 
     def ask(requests: list[Request]) -> Round:
         return [separated(completion, thinking) for completion in (yield requests)]
@@ -68,14 +72,9 @@ def _says_nothing(reply: Separated, thinking: Thinking) -> bool:
 def _endless(thinking: Thinking) -> str:
     if thinking.mode == "on":
         return (
-            f"the judge's thinking has no end within {thinking.max_tokens} tokens; allow more with "
-            "--thinking-tokens, or use --thinking off"
+            f"no end of the thinking within {thinking.max_tokens} tokens; use more --thinking-tokens or --thinking off"
         )
     return "the judge thinks before it replies but has no tokens for it; use --thinking on, or off if it supports that"
-
-
-def _thought(requests: Sequence[Request], thinking: Thinking, blocks: _Blocks) -> Round:
-    return interleave([_answered(_step(request, thinking, blocks), thinking, blocks) for request in requests])
 
 
 def _answered(step: _Step, thinking: Thinking, blocks: _Blocks) -> RequestFlow[Completion]:
@@ -102,7 +101,7 @@ def _answered(step: _Step, thinking: Thinking, blocks: _Blocks) -> RequestFlow[C
         separation = _thoughts(text)
     if not separation.closed:
         return separated(replace(received, texts=(separation.block,)), thinking)
-    _keep(blocks, step.request.prompt, separation.block)
+    blocks[step.request.prompt.spans, step.request.prompt.chat] = separation.block
     [reply] = yield [_resumed(step.request, thinking, separation.block)]
     return _joined(received, separation, separated(reply, thinking))
 
@@ -133,12 +132,8 @@ def _step(request: Request, thinking: Thinking, blocks: _Blocks) -> _Step:
             return _Step(replace(request, prompt=opened, sampling=first, candidates=()), request, thinks_first=True)
     elif prompt.prefill:  # a continued reply needs no more thinking
         return _Step(request, request)
-    room = replace(
-        sampling,
-        max_tokens=sampling.max_tokens + thinking.max_tokens,
-        stop=(),
-        reserve=_reserve(sampling, thinking),
-    )
+    max_tokens = sampling.max_tokens + thinking.max_tokens
+    room = replace(sampling, max_tokens=max_tokens, stop=(), reserve=_reserve(sampling, thinking))
     return _Step(replace(request, sampling=room), request)
 
 
@@ -152,22 +147,14 @@ def _thoughts(text: str) -> Separated:
 def _at_once(step: _Step, completion: Completion, thinking: Thinking, blocks: _Blocks) -> Completion:
     first = separate(completion.texts[0], bare=False) if completion.texts and not step.sent.prompt.prefill else None
     if first is not None and first.closed:
-        _keep(blocks, step.request.prompt, first.block)
+        blocks[step.request.prompt.spans, step.request.prompt.chat] = first.block
     reply = separated(completion, thinking)
-    if step.sent.sampling.stop == step.request.sampling.stop:
+    if not reply.texts or step.sent.sampling.stop == step.request.sampling.stop:
         return reply
     ended = [step.request.sampling.cut_at_stop(text) for text in reply.texts]
-    reasons = (
-        ["stop" if cut is not None else reason for cut, reason in zip(ended, reply.finish_reasons, strict=True)]
-        if reply.texts
-        else list(reply.finish_reasons)
-    )
+    reasons = ["stop" if cut is not None else why for cut, why in zip(ended, reply.finish_reasons, strict=True)]
     texts = [text if cut is None else cut for cut, text in zip(ended, reply.texts, strict=True)]
     return replace(reply, texts=tuple(texts), finish_reasons=tuple(reasons))
-
-
-def _keep(blocks: _Blocks, prompt: Prompt, block: str) -> None:
-    blocks[prompt.spans, prompt.chat] = block
 
 
 def _resumed(request: Request, thinking: Thinking, block: str) -> Request:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from judgelm.errors import ConfigError
 from judgelm.modes.qa import EXAMPLES, QaCorrectness, qa_template
 from judgelm.records import LabelVerdict, Sample
 from tests.support.flows import drive, reply, text_of
@@ -157,10 +156,3 @@ def test_no_answer_can_label_itself():
 def test_what_has_no_value_is_refused():
     with pytest.raises(KeyError, match="context"):
         qa_template(0, True).render({name: text for name, text in VALUES.items() if name != "context"}, chat=True)
-
-
-def test_unknown_variants_are_refused():
-    with pytest.raises(ConfigError, match="shots 3 does not exist; available: 0, 2, 6"):
-        qa_template(3, True)
-    with pytest.raises(ConfigError, match="wording 'mine' does not exist"):
-        qa_template(0, True, "mine")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.modes.multimodal import multimodal_template
+from judgelm.modes.multimodal import MULTIMODAL_TEMPLATES
 from judgelm.modes.qa import QA_ANSWERING, qa_template
 from judgelm.modes.rubric import PLAY_FAVORITES, scales_sha
 from judgelm.prompts.catalog import TEMPLATES, get_template, grading_family, grading_prompt
@@ -27,7 +27,7 @@ SHAS = {
     "dialogues": {name: dialogue_sha(get_template(name)) for name in SCORED},
     "talk": {name: talk_sha(get_template(name)) for name in SCORED},
     "qa": {template.id: template.sha for template in (*QA, qa_template(6, True, "released"), QA_ANSWERING)},
-    "multimodal": {words: multimodal_template(words).sha for words in ("code", "paper", "chat")},
+    "multimodal": {wording: template.sha for wording, template in MULTIMODAL_TEMPLATES.items()},
     "rubric": {name: scales_sha([scale]) for name, scale in PLAY_FAVORITES.items()},
     "others": {family.id: family.sha for family in (grading_family((1, 10)), SELF_REFERENCE, SSR)},
 }
@@ -68,8 +68,8 @@ PROMPTS = {
     "judgelm-v1-three-with-reference": sky("judgelm-v1", (0, 1, 2), "Rayleigh scattering."),
     "judgelm-v1-four": sky("judgelm-v1", (0, 1, 2, 3)),
     "judgelm-grade": grading_prompt(SKY, (1, 10), chat=False),
-    "multimodal-v1": multimodal_template("code").render(ROOTS),
-    "multimodal-paper": multimodal_template("paper").render(EQUATION),
+    "multimodal-v1": MULTIMODAL_TEMPLATES["code"].render(ROOTS),
+    "multimodal-paper": MULTIMODAL_TEMPLATES["paper"].render(EQUATION),
     "qa-6-shot": qa_template(6, True).render(DIRECTOR, chat=True),
     "qa-0-shot-no-context": qa_template(0, False).render(DIRECTOR, chat=True),
     "qa-answering": QA_ANSWERING.render(DIRECTOR, chat=True),

@@ -103,7 +103,7 @@ def _answered(
 
 def _plain(row: Row) -> dict[str, object]:
     gold = row.text("answer", _NEEDS)
-    if not read_gold(gold).alternatives:
+    if not read_gold(gold):
         raise row.field_error("answer", f"expected an answer, got only tags: {describe(gold)}")
     question, inside = _without_images(row.text("question", _NEEDS))
     images = [*([str(row.data["imagename"])] if row.data.get("imagename") else []), *inside]
