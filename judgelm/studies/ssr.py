@@ -4,42 +4,23 @@ Source: SSR-Judge.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
 
 from judgelm.data.judged_texts import check_same_texts
 from judgelm.errors import ConfigError
-from judgelm.metrics.correctness import accuracies
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
-from judgelm.studies.result import (
-    Bars,
-    Cell,
-    Figure,
-    Layouts,
-    Lines,
-    Row,
-    Series,
-    StudyResult,
-    Table,
-    Value,
-    bars,
-    forest,
-)
+from judgelm.studies.result import Figure, Forest, Layouts, Lines, Series, StudyResult, Table, Value, forest, point
 from judgelm.studies.ssr_items import (
     CONDITIONS,
-    SLICES,
     SplitRule,
     SsrItems,
     all_taus,
-    by_category,
     calibration_table,
     category_table,
     comparison_table,
     cost_table,
-    credit,
     join_items,
     pair_outcome,
     slice_table,
@@ -57,24 +38,16 @@ class SsrOptions:
     Attributes:
         tau: gate of the headline, in [0, 1]; at 0 the gate is on for every item with an answer.
         split: treatment of a 1-1 split over two orders, except in Table 1, which has all three.
-        calibration_share: share of each category's questions on which tau is chosen, in (0, 1).
-        resampling: number of resamples, and seed (also of the calibration part).
-
-    Raises:
-        ConfigError: tau or the share is out of range.
     """
 
     tau: float = 0.8
     split: SplitRule = "wrong"
-    calibration_share: float = 0.5
     resampling: Resampling = field(default_factory=Resampling)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         if not 0 <= self.tau <= 1:
             raise ConfigError(f"tau: expected a share of self-solves from 0 to 1, got {self.tau}")
-        if not 0 < self.calibration_share < 1:
-            raise ConfigError(f"calibration_share: expected a number between 0 and 1, got {self.calibration_share}")
 
 
 def ssr_study(
@@ -87,12 +60,7 @@ def ssr_study(
 ) -> StudyResult:
     """Compare never, always and selective self-reference on the same self-solves.
 
-    Args:
-        never: run without reference.
-        always: run with the majority answer as reference.
-        truths: by sample id.
-        options: see `SsrOptions`.
-        selective: a run with its own gate, checked against the result of the other two at `tau`.
+    `selective` is a run with its own gate, checked against the result of the other two at `tau`.
 
     Raises:
         InputError: nothing joins, different texts under one id, or no pairs with self-solves.
@@ -113,7 +81,7 @@ def ssr_study(
         findings=_findings(items, options, tables["categories"]),
         counts=counts,
         tables=tuple(tables.values()),
-        figures=tuple(_figures(items, options, tables)),
+        figures=tuple(_figures(options, tables)),
         warnings=_warnings(counts),
     )
 
@@ -130,9 +98,6 @@ def _tables(
         category_table(items, tau, rule, resampling),
         cost_table(items, never, always, tau),
     ]
-    chosen = choose_taus(items, rule, resampling.seed, options.calibration_share)
-    if chosen is not None:
-        tables += [chosen_table(chosen), held_out_table(chosen, tau, rule, resampling)]
     return {table.name: table for table in tables}
 
 
@@ -226,9 +191,9 @@ def _percent(estimate: Estimate | None, *, points: bool = False) -> str:
     )
 
 
-def _figures(items: SsrItems, options: SsrOptions, tables: Mapping[str, Table]) -> Iterator[Figure]:
+def _figures(options: SsrOptions, tables: Mapping[str, Table]) -> Iterator[Figure]:
     yield _calibration(tables["calibration"])
-    yield from _over_tau(tables["every-tau"], items, options.split)
+    yield from _over_tau(tables["every-tau"], tables["comparison"], options.split)
     yield _slices(tables["four-slices"], options.tau)
     gains = zip(*(tables["categories"].column(key) for key in ("category", "gain")), strict=True)
     by_category = forest([(str(name), gain) for name, gain in gains], **LAYOUTS.figure("category-gains"))
@@ -237,163 +202,43 @@ def _figures(items: SsrItems, options: SsrOptions, tables: Mapping[str, Table]) 
 
 
 def _calibration(table: Table) -> Lines:
-    return Lines(
-        name="agreement-calibration",
-        title="Share of right majority answers",
-        x_label="agreement: share of self-solves with the most common answer",
-        y_label="share of right majority answers",
-        series=(Series(name="majority answer", x=_numbers(table, "agreement"), y=_values(table, "right")),),
-        diagonal=True,
-    )
+    right = Series(name="majority answer", x=_numbers(table, "agreement"), y=_values(table, "right"))
+    return Lines(**LAYOUTS.figure("agreement-calibration"), series=(right,), diagonal=True)
 
 
-def _over_tau(table: Table, items: SsrItems, rule: SplitRule) -> tuple[Lines, Lines]:
+def _over_tau(table: Table, comparison: Table, rule: SplitRule) -> tuple[Lines, Lines]:
     taus = _numbers(table, "tau")
-    labels = tuple(f"tau = {tau:g}" for tau in taus)
-    trade = Lines(
-        name="precision-and-coverage",
-        title="Gate precision and gate-on rate over tau",
-        x_label="gate-on rate: share of items with a reference",
-        y_label="gate precision: share of right references",
-        series=(
-            Series(name="gate", x=_numbers(table, "gate_on_rate"), y=_values(table, "gate_precision"), labels=labels),
-        ),
+    gate = Series(
+        name="gate",
+        x=_numbers(table, "gate_on_rate"),
+        y=_values(table, "gate_precision"),
+        labels=tuple(f"tau = {tau:g}" for tau in taus),
     )
-    never, always = (_mean(items, rule, index) for index in (0, 1))
-    accuracy = Lines(
-        name="accuracy-over-tau",
-        title="PreferenceAcc over tau",
-        x_label="tau: minimum agreement for a reference",
-        y_label="PreferenceAcc",
-        series=(
-            Series(name=CONDITIONS[2], x=taus, y=_values(table, "accuracy")),
-            Series(name=CONDITIONS[0], x=taus, y=(never,) * len(taus)),
-            Series(name=CONDITIONS[1], x=taus, y=(always,) * len(taus)),
-        ),
+    accuracies = zip(comparison.column("split"), _values(comparison, "accuracy"), strict=True)
+    never, always, _ = (point(accuracy) for split, accuracy in accuracies if split == rule)
+    series = (
+        Series(name=CONDITIONS[2], x=taus, y=_values(table, "accuracy")),
+        Series(name=CONDITIONS[0], x=taus, y=(never,) * len(taus)),
+        Series(name=CONDITIONS[1], x=taus, y=(always,) * len(taus)),
     )
-    return trade, accuracy
-
-
-def _slices(table: Table, tau: float) -> Bars:
-    of_tau = replace(table, rows=tuple(row for row in table.rows if row[0] == tau))
-    return bars(
-        {name: _values(of_tau, key) for name, key in zip(CONDITIONS, ("never", "always", "selective"), strict=True)},
-        [f"{name} (n = {n})" for name, n in zip(SLICES, of_tau.column("n"), strict=True)],
-        name="four-slices-accuracy",
-        title=f"Accuracy by gate and majority answer, tau = {tau:g}",
-        x_label="gate and majority answer",
-        y_label="PreferenceAcc",
+    return (
+        Lines(**LAYOUTS.figure("precision-and-coverage"), series=(gate,)),
+        Lines(**LAYOUTS.figure("accuracy-over-tau"), series=series),
     )
 
 
-def _mean(items: SsrItems, rule: SplitRule, condition: int) -> float | None:
-    column = items.credits(rule, 1.0)[:, condition]
-    counted = column[column == column]  # without NaN
-    return float(counted.mean()) if counted.size else None
+def _slices(table: Table, tau: float) -> Forest:
+    rows = [row for row in table.records() if row["tau"] == tau]
+    keys = zip(("never", "always", "selective"), CONDITIONS, strict=True)
+    return forest(
+        [(f"{row['slice']} (n = {row['n']})", row[key], condition) for key, condition in keys for row in rows],
+        **LAYOUTS.figure("four-slices-accuracy", tau=tau),
+    )
 
 
 def _numbers(table: Table, key: str) -> tuple[float, ...]:
-    return tuple(_value(cell) for cell in table.column(key))
+    return tuple(number for value in _values(table, key) if (number := point(value)) is not None)
 
 
 def _values(table: Table, key: str) -> tuple[Value, ...]:
     return tuple(cell if isinstance(cell, float | Estimate) else None for cell in table.column(key))
-
-
-def _value(cell: Cell) -> float:
-    if isinstance(cell, Estimate):
-        return cell.value
-    assert isinstance(cell, int | float)
-    return float(cell)
-
-
-NEVER = 2.0
-"""A tau above every agreement: no reference."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TauChoice:
-    tau: float
-    accuracy: float
-    n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ChosenTaus:
-    """Categories without calibration items use the common choice."""
-
-    common: _TauChoice
-    by_category: Mapping[str, _TauChoice]
-    held_out: SsrItems
-
-    def tau_of(self, category: str) -> float:
-        return self.by_category.get(category, self.common).tau
-
-
-def split_items(items: SsrItems, seed: int, share: float = 0.5) -> tuple[SsrItems, SsrItems]:
-    """Split into a calibration part and a held-out part by question, within each category.
-
-    Args:
-        items: all of them.
-        seed: of the split.
-        share: share of each category's questions for calibration, rounded down.
-    """
-    rng = np.random.default_rng(seed)
-    chosen: set[str] = set()
-    taken: set[str] = set()
-    for category in sorted({item.category for item in items.items}):
-        questions = sorted({item.question for item in items.items if item.category == category} - taken)
-        taken.update(questions)
-        drawn = rng.permutation(len(questions))[: int(share * len(questions))]
-        chosen.update(questions[index] for index in drawn)
-    inside = np.array([key in chosen for key in items.questions], dtype=np.bool_)
-    return items.where(inside), items.where(~inside)
-
-
-def choose_tau(items: SsrItems, taus: tuple[float, ...], rule: SplitRule) -> _TauChoice | None:
-    """Return the best of these taus and of never showing a reference; None if no item counts."""
-    best: _TauChoice | None = None
-    for tau in (NEVER, *sorted(taus, reverse=True)):
-        column = items.credits(rule, tau)[:, 2]
-        counted = column[~np.isnan(column)]
-        if counted.size and (best is None or counted.mean() > best.accuracy + 1e-12):
-            best = _TauChoice(tau=tau, accuracy=float(counted.mean()), n=counted.size)
-    return best
-
-
-def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5) -> _ChosenTaus | None:
-    """Choose on the calibration part; None if a part is empty."""
-    calibration, held_out = split_items(items, seed, share)
-    taus = all_taus(items)
-    common = choose_tau(calibration, taus, rule)
-    if common is None or not held_out.items:
-        return None
-    choices = {}
-    for category, part in by_category(calibration).items():
-        if (choice := choose_tau(part, taus, rule)) is not None:
-            choices[category] = choice
-    return _ChosenTaus(common=common, by_category=choices, held_out=held_out)
-
-
-def chosen_table(chosen: _ChosenTaus) -> Table:
-    """Return the chosen tau of each category and its number of items."""
-    rows: list[Row] = [("all", chosen.common.n, _shown(chosen.common.tau), chosen.common.accuracy)]
-    rows += [(name, choice.n, _shown(choice.tau), choice.accuracy) for name, choice in chosen.by_category.items()]
-    return LAYOUTS.table("chosen-tau", rows)
-
-
-def held_out_table(chosen: _ChosenTaus, fixed: float, rule: SplitRule, resampling: Resampling) -> Table:
-    """Return the held-out accuracy of every way to set tau, and its gain over the fixed tau."""
-    items = chosen.held_out
-    names = ("no reference", "always", f"tau = {fixed:g}", "one tau, chosen", "a tau per category, chosen")
-    common = [credit(item.selective(chosen.common.tau), rule) for item in items.items]
-    own = [credit(item.selective(chosen.tau_of(item.category)), rule) for item in items.items]
-    credits = np.column_stack([items.credits(rule, fixed), common, own])
-    pairs = [(index, 2) for index in range(len(names))]
-    shares, gains = accuracies(credits, pairs, items.questions, resampling)
-    gains[2] = None
-    return LAYOUTS.table("held-out-tau", zip(names, shares, gains, strict=True), rule=rule)
-
-
-def _shown(tau: float) -> str:
-    return "never" if tau == NEVER else f"{tau:g}"
