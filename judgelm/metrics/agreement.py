@@ -1,7 +1,7 @@
 """Agreement of a judge with labels, annotators and other judges, and between two orders.
 
 Labels are +1 (first answer better), 0 (tie) and -1 (second better), in arrays of shape (n,). Functions raise
-`ValueError` for other labels, different shapes and n = 0. `clusters` are as in `resampling.bootstrap_sums`.
+`ValueError` for other labels, different shapes and n = 0.
 """
 
 import warnings
@@ -39,7 +39,7 @@ LABELS = (1, 0, -1)
 
 
 def confusion(truth: Ints, predicted: Ints) -> Ints:
-    """Count labels by true and predicted label, shape (3, 3): row i is the truth `LABELS[i]`."""
+    """Count pairs, shape (3, 3): row i is the true label `LABELS[i]`, column j the predicted label."""
     _check_labels(truth, predicted)
     return np.asarray(confusion_matrix(truth, predicted, labels=LABELS), dtype=np.int_)
 
@@ -51,13 +51,10 @@ def confusion_cells(truth: Ints, predicted: Ints) -> Floats:
 
 
 def scores_of_confusion(matrices: Floats) -> Floats:
-    """Return accuracy and macro precision, recall and F1 of m confusion matrices, shape (m, 4).
+    """Return accuracy and macro precision, recall and F1 of m confusion matrices of shape (m, 3, 3); shape (m, 4).
 
     Equal to scikit-learn's. Macro means are over the labels that occur in truth or prediction. A label that is never
-    predicted has precision 0; one that never occurs in the truth has recall 0. JudgeLM calls accuracy "agreement".
-
-    Args:
-        matrices: shape (m, 3, 3), rows are the truth; each has at least one count.
+    predicted has precision 0; one that never occurs in the truth has recall 0.
     """
     hits = np.diagonal(matrices, axis1=1, axis2=2)
     in_truth, in_prediction = matrices.sum(axis=2), matrices.sum(axis=1)
@@ -87,9 +84,8 @@ class HumanAgreement:
     """Agreement among annotators, and of the judge with them.
 
     Attributes:
-        human_human: share of annotator pairs that agree, averaged over pairs.
-        judge_human: share of annotators that the judge agrees with, averaged over the same pairs.
-        difference: `judge_human` minus `human_human`, resampled together.
+        human_human: mean share of annotator pairs that agree.
+        judge_human: mean share of annotators that the judge agrees with, on the same pairs.
         fleiss_kappa: None if the number of votes varies or all votes are the same.
         annotators: smallest and largest number of votes on a pair.
     """
@@ -104,10 +100,7 @@ class HumanAgreement:
 def human_agreement(
     judged: Sequence[int], votes: Sequence[Sequence[int]], clusters: Clusters, resampling: Resampling
 ) -> HumanAgreement:
-    """Return mean pairwise agreement among annotators, and of the judge with single annotators.
-
-    `votes` has two or more labels per pair.
-    """
+    """Compare agreement among annotators with the judge's; `votes` has at least two labels per pair."""
     if not votes or min(map(len, votes)) < 2:
         raise ValueError("votes: expected at least one pair, with two or more votes each")
     rows = [
@@ -143,12 +136,9 @@ def _fleiss(votes: Sequence[Sequence[int]]) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McNemar:
-    """Counts of pairs that both, one, or neither of two judges gets right.
+    """Numbers of pairs that both, one, or neither of two judges gets right.
 
-    Attributes:
-        p_value: two-sided exact binomial test of independent pairs; 1 without discordant pairs. If questions repeat,
-            use
-            the clustered interval of the difference.
+    The p-value is the two-sided exact binomial test, which treats pairs as independent.
     """
 
     both: int
@@ -159,9 +149,9 @@ class McNemar:
 
 
 def paired_difference(first: Flags, second: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
-    """Return the share of hits of the first judge minus the second's, in [-1, 1].
+    """Return the first judge's share of hits minus the second's.
 
-    If all pairs have the same difference, the interval has the width of Wilson's interval for 0 discordant pairs.
+    If all pairs have the same difference, the interval has the width of Wilson's for 0 discordant pairs.
     """
     _check_shapes("judges", first, second)
     values = first.astype(np.float64) - second
@@ -187,7 +177,7 @@ def mcnemar(first: Flags, second: Flags) -> McNemar:
 
 
 def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resampling) -> Estimate | None:
-    """Return unweighted agreement beyond chance, in [-1, 1]; None if all labels are the same.
+    """Return unweighted agreement beyond chance; None if all labels are the same.
 
     The interval excludes resamples where all labels are the same, and is NaN if they exceed 5 %.
 
@@ -206,37 +196,29 @@ def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resa
 def position_cells(given: Ints, swapped: Ints) -> Floats:
     """One-hot encode each pair as consistent, toward first or toward second, shape (n, 3).
 
-    A pair leans toward the first position if its answer does better when shown first; tie to win counts like loss to
-    win.
-    `swapped` is in sample order: an unbiased judge has `given == swapped`.
+    Both arguments are in sample order: an unbiased judge has `given == swapped`. A pair leans toward the first position
+    if its answer does better when shown first.
 
-    Source: JudgeLM, section 3.2 and Table 4. The original code compares in the reversed order's frame, r = -swapped
-    with e = -given: its `perfer_before_rate` = mean(r > e) = mean(swapped < given) is the mean of column 1.
+    Source: JudgeLM, section 3.2 and Table 4. The original code's `perfer_before_rate` is the mean of column 1.
     """
     _check_shapes("orders", given, swapped)
     return np.stack([swapped == given, swapped < given, swapped > given], axis=1).astype(np.float64)
 
 
 def first_place_leads(leads: Floats) -> Floats:
-    """Return the score advantage of the first position, averaged over both orders, shape (n,).
-
-    Args:
-        leads: shape (n, 2), score of the answer shown first minus the other's, one column per order.
-    """
+    """Average the score advantage of the first position over both orders; shape (n, 2) to (n,)."""
     return np.asarray(leads.mean(axis=1), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoOrders:
-    """Counts over both orders of n pairs; an unreadable order is wrong in the first four shares.
+    """Counts over both orders of n pairs; an unreadable order is wrong in the first three shares.
 
     Attributes:
         unreadable: orders without a verdict, of 2 n.
-        given_right: share of pairs judged right as given; likewise `swapped_right` and `both_right`.
         equal: LLMBar's count of agreeing orders; two unreadable orders agree.
-        agree: agreement on pairs readable in both orders; None without any.
-        kappa: Cohen's kappa between the orders on these pairs; None if undefined.
-        given_kappa: Cohen's kappa with the labels; likewise `swapped_kappa`.
+        agree: agreement on pairs readable in both orders.
+        kappa: Cohen's kappa between the orders on these pairs; the other kappas are with the labels.
     """
 
     n: int
@@ -260,11 +242,8 @@ def two_orders(
 ) -> TwoOrders:
     """Return LLMBar's counts over both orders, and kappas over readable verdicts.
 
-    `given` and `swapped` are in sample order, None if unreadable. LLMBar's published `kappa_False` and `kappa_True`
-    code a
-    winner of 2 and an unreadable reply as 0, so a correct 2 never agrees; its `kappa_agreement` is right if all replies
-    are
-    readable.
+    Verdicts are in sample order, None if unreadable. LLMBar's published `kappa_False` and `kappa_True` code a winner of
+    2 and an unreadable reply as 0, so a correct 2 never agrees.
 
     Source: Zeng et al. 2024, LLMBar, LLMEvaluator/evaluate.py.
     """

@@ -17,10 +17,7 @@ _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
 
 
 def right_by_vote(labels: Sequence[int | None], truth: int) -> bool:
-    """Apply JudgeBench's rule: each order votes +1 for the right answer, -1 for the wrong one, otherwise 0.
-
-    `labels` of each order are in sample order, None for a failure; `truth` is +1 or -1.
-    """
+    """Apply JudgeBench's rule: each order votes +1 if right, -1 if wrong, 0 for a tie or failure (None)."""
     return sum((label == truth) - (label == -truth) for label in labels if label is not None) > 0
 
 
@@ -41,15 +38,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionScores:
-    """Weighted means; empty subsets and sections are omitted.
-
-    If a resample lacks a small subset, the subset's interval excludes the resample.
-
-    Attributes:
-        subsets: mean credit of each subset.
-        sections: weighted mean of each section's subsets.
-        overall: unweighted mean of the sections.
-    """
+    """Weighted means; empty subsets and sections are omitted. `overall` is the unweighted mean of the sections."""
 
     subsets: Mapping[str, Estimate]
     sections: Mapping[str, Estimate]
@@ -98,10 +87,9 @@ def section_scores(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiesPrompt:
-    """Scores of a question's right and wrong answers (at least one each); None without scores.
+    """Scores of a question's right and wrong answers; None without scores.
 
-    Attributes:
-        key: shared by a tied prompt (several right answers) and its reference prompt (one).
+    A tied prompt (several right answers) and its reference prompt (one) share a key.
     """
 
     key: str
@@ -111,7 +99,7 @@ class TiesPrompt:
 
 
 def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimate:
-    """Score RewardBench 2's subset Ties: right answers above wrong ones, and by margins; n is the number of keys.
+    """Score RewardBench 2's subset Ties; n is the number of keys.
 
     The gap is the worst right score minus the best wrong score; the spread is the range of the right scores. The score
     sums, with weights:
@@ -121,8 +109,7 @@ def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimat
     - 0.2: the same with the smaller gap of both prompts;
     - 0.01: mean of tanh(smaller gap / spread - 1).
 
-    A prompt without scores counts 0 in each term. The score can exceed 1, as published. Of duplicate prompts the last
-    counts. Prompts of one key are resampled together.
+    A prompt without scores counts 0 in each term. The score can exceed 1, as published.
 
     Raises:
         ValueError: no prompt.
@@ -143,7 +130,7 @@ def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimat
 
 
 def _ties_row(tied: TiesPrompt | None, reference: TiesPrompt | None) -> list[float]:
-    """Hits (tied, reference, margin kept, kept with reference, margin size), then counts (tied, reference, both)."""
+    """Five hits as weighted in `_TIE_WEIGHTS`, then counts (tied, reference, both)."""
     both = tied is not None and reference is not None
     gap, spread = _gap(tied), _spread(tied)
     least = None if gap is None or (other := _gap(reference)) is None else min(gap, other)

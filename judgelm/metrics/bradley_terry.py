@@ -1,15 +1,14 @@
 """Bradley-Terry ratings from soft verdicts on pairs, with an effect of the first position.
 
 P(i, shown first, beats j) = expit(strength_i - strength_j + position). A tie (0.5) is half a win for each. The fit is
-an unpenalised logistic regression on counts of equal matches, so resampling is fast.
+an unpenalised logistic regression.
 
-If the likelihood has no finite maximum (a model never lost, or the first answer always won), the fit is regularised:
-each model gets one more tie against a virtual player at strength 0, and the position one tie between equal players.
-Ratings that only this prior bounds have an open interval.
+If the likelihood has no finite maximum (a model never lost, or the first answer always won), each model gets one more
+tie against a virtual player at strength 0, and the position one tie between equal players. Ratings that only this prior
+bounds have an open interval.
 
 Source: Bradley and Terry (1952); Ford (1957) for when strengths are finite; Chiang et al. (2024), Chatbot Arena,
-section 4. Elo scale: 400 points are odds of 10 to 1. The prior is Jeffreys' for a single proportion, as in Firth
-(1993).
+section 4. The prior is Jeffreys' for a single proportion, as in Firth (1993).
 """
 
 import warnings
@@ -40,10 +39,9 @@ class Match:
     """A verdict on answers of two models.
 
     Attributes:
-        first: model whose answer was shown first, if `ordered`.
-        preference: P(first model's answer is better); 0.5 for a tie.
+        preference: P(first model's answer is better).
         question: cluster key.
-        ordered: False if the order is unknown or both orders were averaged.
+        ordered: False if the order shown is unknown or both orders were averaged.
     """
 
     first: str
@@ -55,12 +53,10 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """Rating of a model.
+    """Rating of a model; rank 1 is the strongest or unbeaten.
 
     Attributes:
-        elo: Elo points; 1000 is the mean of all rated models. `low` is -inf or `high` inf if the matches do not bound
-            it.
-        rank: 1 is the strongest or unbeaten.
+        elo: `low` is -inf or `high` inf if the matches do not bound it.
         best_rank: 95 % interval of the rank, with `worst_rank`.
         record: `unbeaten` or `winless` if the model never lost or never won, not even in part.
     """
@@ -79,7 +75,7 @@ class Ratings:
 
     Attributes:
         rated: strongest first.
-        unrated: models not connected to the rated ones, with the reason.
+        unrated: reason for each model that is not connected to the rated ones.
         position: advantage of the first position in Elo points, or the reason for no estimate.
         regularised: the likelihood has no finite maximum, so all fits are regularised.
         separable_resamples: number of regularised resamples.
@@ -134,11 +130,7 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
 def comparable_models(verdicts: Sequence[tuple[str, str, float]]) -> tuple[list[str], dict[str, str]]:
     """Return the largest set of models in which each beat every other through some chain (Ford's condition).
 
-    Args:
-        verdicts: (model, other model, preference for the former); at least one.
-
-    Returns:
-        The models by name, and the reason for each excluded model.
+    Verdicts are (model, other model, preference for the former). Each excluded model has a reason.
     """
     names = sorted({name for first, second, _ in verdicts for name in (first, second)})
     labels = connected_components(coo_array(_wins_over(verdicts, names)), directed=True, connection="strong")[1]
@@ -173,7 +165,7 @@ class _Data:
     """Matches grouped by kind: first model, second model, ordered.
 
     Attributes:
-        design: shape (kinds, models and perhaps the position): 1 for the first model, -1 for the second, 1 if ordered.
+        design: shape (kinds, models and perhaps the position): 1 first, -1 second model, 1 if ordered.
         sums: shape (questions, kinds, 2): wins of the first model, and matches.
     """
 
@@ -202,10 +194,7 @@ def _data(matches: Sequence[Match], models: Sequence[str]) -> tuple[_Data, str |
 
 
 def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str | None]:
-    """One row per kind, one column per model, and the position's if it is identified.
-
-    It is identified if some two models met in both orders.
-    """
+    """The position has a column if some two models met in both orders."""
     index = {name: column for column, name in enumerate(models)}
     design = np.zeros((len(kinds), len(models) + 1))
     shown: dict[frozenset[str], set[int]] = defaultdict(set)
@@ -279,9 +268,8 @@ def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
 def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: Floats) -> Floats:
     """Intervals, open for models without a bound relative to the largest group whose models beat each other.
 
-    Resamples of matches that were all won show no spread, so the finite bound is at least so far away that the model
-    would
-    win (or lose) all of these matches with probability 2.5 %. A question counts once.
+    The finite bound is at least so far away that the model would win (or lose) all these matches with probability 2.5
+    %; a question counts once.
     """
     reaches = np.isfinite(shortest_path(wins.astype(float), unweighted=True))
     together = reaches & reaches.T

@@ -1,10 +1,9 @@
 """Calibration of probabilities, and temperature scaling.
 
-`outcome` and `probability` (of the outcome, in [0, 1]) have shape (n,). Functions raise `ValueError` for other shapes,
-n = 0 and other probabilities. Calibration is not accuracy: always predicting the base rate is calibrated.
+`outcome` and `probability` (of the outcome) have shape (n,). Functions raise `ValueError` for other shapes, n = 0 and
+values outside [0, 1].
 
-Source: Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks (expected calibration error,
-temperature).
+Source: Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -29,9 +28,7 @@ _CHANCE_DRAWS = 200
 class Bin:
     """Pairs with a probability in (low, high]; the first bin includes 0, as in scikit-learn.
 
-    Attributes:
-        mean: mean probability.
-        hits: share of positive outcomes.
+    `mean` is of the probabilities, `hits` the share of positive outcomes.
     """
 
     low: float
@@ -42,13 +39,9 @@ class Bin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationError:
-    """Expected calibration error, in [0, 1].
+    """Expected calibration error: mean distance of a bin's mean probability from its share of hits, weighted by pairs.
 
-    Attributes:
-        error: mean distance of a bin's mean probability from its share of hits, weighted by pairs. Chance raises it,
-            and
-            its interval even more.
-        by_chance: expected error of a perfectly calibrated judge with the same probabilities.
+    `by_chance` is the expected error of a perfectly calibrated judge with the same probabilities.
     """
 
     error: Estimate
@@ -56,7 +49,7 @@ class CalibrationError:
 
 
 def scale(probability: Floats, temperature: float) -> Floats:
-    """Scaled probabilities, shape (n,): sigmoid(logit(p) / temperature)."""
+    """Return sigmoid(logit(p) / temperature)."""
     return np.asarray(expit(log_odds(probability) / temperature), dtype=np.float64)
 
 
@@ -68,10 +61,7 @@ def bin_edges(bins: int) -> Floats:
 def reliability(
     outcome: Flags, probability: Floats, edges: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> tuple[Bin, ...]:
-    """Compute the reliability curve with n and an interval per non-empty bin, lowest first.
-
-    Same values as scikit-learn's `calibration_curve`.
-    """
+    """Compute the reliability curve over non-empty bins, lowest first; same values as scikit-learn's."""
     _check(outcome, probability)
     indices = _bin_indices(probability, edges)
     filled = []
@@ -130,9 +120,7 @@ def fit_temperature(
 ) -> Estimate | None:
     """Fit the temperature with the lowest log loss; above 1 the judge is overconfident.
 
-    None without an optimum inside `TEMPERATURES`: the probabilities are all on the right side, or no better than
-    chance.
-    Resamples without an optimum count as the end of the range.
+    None without an optimum inside `TEMPERATURES`; resamples without one count as the end of the range.
     """
     _check(outcome, probability)
     lead = np.where(outcome, 1.0, -1.0) * log_odds(probability)

@@ -1,8 +1,7 @@
 """Metrics of correctness judgments, split by whether the judge can answer the question; gate metrics.
 
-Arrays have shape (n,); different shapes raise `ValueError`. `clusters` and `questions` are n keys; rows of one key are
-resampled together. Failed judgments must be excluded. All values depend only on counts of eight cells (own answer right
-or wrong, agent's answer right or wrong, judged right or wrong), and equal scikit-learn's.
+Arrays have shape (n,); different shapes raise `ValueError`. Rows of one cluster are resampled together. Failed
+judgments must be excluded. All values equal scikit-learn's.
 """
 
 from collections.abc import Hashable, Sequence
@@ -15,23 +14,14 @@ from judgelm.metrics.resampling import Basis, Clusters, Estimate, Flags, Floats,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateScores:
-    """Scores of the gate, in [0, 1]; None if undefined.
-
-    Attributes:
-        rate: share of items with the gate on (Gate-On Rate).
-        precision: share of these whose majority answer is right (Gate Precision).
-    """
+    """Share of items with the gate on, and share of these whose majority answer is right; None if undefined."""
 
     rate: Estimate | None
     precision: Estimate | None
 
 
 def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resampling: Resampling) -> GateScores:
-    """Compute gate-on rate and gate precision.
-
-    The gate is `on` if the agreement of the self-solves is at least tau. `right` tells whether the majority answer is
-    right;
-    it is ignored unless `known`.
+    """Compute gate-on rate and gate precision; `right` is ignored unless `known`.
 
     Source: SSR-Judge, section 4.1 (metrics) and Table 1.
     """
@@ -46,13 +36,9 @@ def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resam
 def accuracies(
     credits: Floats, differences: Sequence[tuple[int, int]], clusters: Clusters, resampling: Resampling
 ) -> tuple[list[Estimate | None], list[Estimate | None]]:
-    """Compute PreferenceAcc of c conditions and their differences, resampled together; None if no item counts.
+    """Compute PreferenceAcc of c conditions and differences of condition pairs; None if no item counts.
 
-    Args:
-        credits: shape (n, c), in [0, 1]; NaN excludes the item.
-        differences: pairs of conditions; (2, 0) is condition 2 minus condition 0.
-        clusters: n keys.
-        resampling: seed and number of resamples.
+    `credits` has shape (n, c); NaN excludes the item.
     """
     counted = ~np.isnan(credits)
     width = credits.shape[1]
@@ -98,7 +84,7 @@ def calibration_curve(
 
 
 def thresholds(ks: Sequence[int]) -> tuple[float, ...]:
-    """Values of tau at which the gate changes: m / k for m from 1 to k and every k, lowest first."""
+    """Return every tau at which the gate changes: m / k for m from 1 to k and every k."""
     return tuple(sorted({round(votes / k, 9) for k in set(ks) for votes in range(1, k + 1)}))
 
 
@@ -112,14 +98,9 @@ FOUR_WAYS = ((True, True), (True, False), (False, True), (False, False))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectnessScores:
-    """Equations 7-9 for the class `correct`, in [0, 1]; None if undefined.
+    """Equations 7-9 for the class `correct`; None if undefined.
 
-    Attributes:
-        precision: None if no answer was judged correct.
-        recall: None if no answer is correct.
-        f1: None if no answer is correct; 0 if none of the correct answers was found.
-        accuracy: share judged right; the mean of J_i, equation 11.
-        f1_incorrect: F1 of the class `incorrect`.
+    Precision is undefined if no answer was judged correct, recall and F1 if no answer is correct.
     """
 
     precision: Estimate | None
@@ -132,11 +113,7 @@ class CorrectnessScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitQuality:
-    """F1 (equation 9) on questions that the judge answers right (D_J+) and wrong (D_J-).
-
-    Attributes:
-        gap: `right` minus `wrong`; None if either is None.
-    """
+    """F1 on questions that the judge answers right (D_J+) and wrong (D_J-), and the gap."""
 
     right: Estimate | None
     wrong: Estimate | None
@@ -147,11 +124,7 @@ class SplitQuality:
 class FourWayCell:
     """A cell of the four-way split, whose answers have one true label.
 
-    Attributes:
-        accuracy: share judged right.
-        own_class_f1: F1 of the cell's true label, 2a / (1 + a) for accuracy a since precision is 1. Equation 9 gives 0
-            or
-            0/0 for incorrect answers.
+    `own_class_f1` is F1 of that label, 2a / (1 + a) for accuracy a, since precision is 1.
     """
 
     n: int
@@ -161,14 +134,7 @@ class FourWayCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitChange:
-    """Second method minus first, on the same answers; None if either is undefined.
-
-    Attributes:
-        f1: on all answers.
-        f1_right: on D_J+.
-        f1_wrong: on D_J-.
-        accuracies: in each of `FOUR_WAYS`.
-    """
+    """Second method minus first, on the same answers: F1 on all, D_J+ and D_J-; accuracies in each of `FOUR_WAYS`."""
 
     f1: Estimate | None
     f1_right: Estimate | None
@@ -178,8 +144,6 @@ class SplitChange:
 
 def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> CorrectnessScores:
     """Compute precision, recall and F1 of `correct`, accuracy, and F1 of `incorrect`.
-
-    `truth` is whether the agent's answer is correct (A_i, equation 12), `judged` whether it was judged correct.
 
     Source: Self-Reference, equations 7-9.
     """
@@ -198,7 +162,7 @@ def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampl
 
 
 def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> SplitQuality:
-    """Compute F1 on D_J+ and D_J-, and their gap; `own` is whether the judge's own answer is right (G_i, equation 10).
+    """Compute F1 on D_J+ and D_J-; `own` is whether the judge's own answer is right (G_i, equation 10).
 
     Source: Self-Reference, Table 1.
     """
@@ -216,7 +180,7 @@ def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, r
 def four_way(
     own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling
 ) -> tuple[FourWayCell, ...]:
-    """Compute accuracy and own-class F1 in each of `FOUR_WAYS`; arguments as in `split_quality`.
+    """Compute accuracy and own-class F1 in each of `FOUR_WAYS`.
 
     Source: Self-Reference, section 4.2 and Figure 2.
     """
@@ -238,9 +202,7 @@ def _own_class_f1(accuracy: Estimate) -> Estimate:
 def split_change(
     own: Flags, truth: Flags, judged: tuple[Flags, Flags], clusters: Clusters, resampling: Resampling
 ) -> SplitChange:
-    """Compute the change of F1 and of the four accuracies by a second method on the same answers.
-
-    `judged` has the labels by the first and the second method; other arguments are as in `split_quality`.
+    """Compute the change of F1 and accuracies by a second method; `judged` has the labels of both.
 
     Source: Self-Reference, appendix C.5 and Figures 15-17.
     """
@@ -274,9 +236,7 @@ def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: 
 
 
 def generation_accuracy(own: Flags, questions: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
-    """Compute the share of questions that the judge answers right; None without questions.
-
-    `own` (G_i) has a row per agent; a question counts once, by the mean of its rows.
+    """Compute the share of questions that the judge answers right; a question counts once, by the mean of its rows.
 
     Source: Self-Reference, equation 3.
     """
@@ -313,7 +273,7 @@ def _quality_of_counts(sums: Floats) -> Floats:
 
 
 def _f1(sums: Floats) -> Floats:
-    """2 TP / (2 TP + FN + FP), equivalent to equation 9; NaN without positives, where recall is 0/0."""
+    """2 TP / (2 TP + FN + FP), equivalent to equation 9; NaN without positives."""
     hit, missed, false, _ = sums.T
     return np.where(hit + missed > 0, ratio(2 * hit, 2 * hit + missed + false), np.nan)
 

@@ -1,10 +1,7 @@
 """Correlations of generation with judgment, of labels with annotators', and of grades with reference grades.
 
-Arrays have shape (n,); different shapes raise `ValueError`. A correlation with a constant is undefined: it is None,
-with
-the reason in the result (Self-Reference prints 0.0000, QA-Judge NaN). For binary variables Pearson's correlation is
-phi.
-Point estimates equal scipy's and scikit-learn's; resamples are tables of counts or sums of moments, for speed.
+A correlation with a constant is undefined: it is None, with the reason in the result (Self-Reference prints 0.0000,
+QA-Judge NaN). Point estimates equal scipy's and scikit-learn's.
 
 Source: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7 and 10.
 """
@@ -43,12 +40,11 @@ _EXACT = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correlation:
-    """A correlation in [-1, 1] with two intervals.
+    """A correlation with two intervals; None if undefined.
 
     Attributes:
-        estimate: with the bootstrap percentile interval, of zero width at 1 and -1; None if undefined.
-        fisher: with Fisher's interval, which assumes independent rows; None if undefined, n is too small, or at 1 and
-            -1.
+        estimate: with the bootstrap percentile interval.
+        fisher: with Fisher's interval, which treats rows as independent; also None at 1 and -1 or if n is too small.
         why: reason if undefined, else empty.
         undefined_resamples: share of resamples excluded from the interval.
     """
@@ -83,11 +79,7 @@ def band(value: float) -> Band:
 def fisher_interval(value: float, n: int, controlled: int = 0, variance: float = 1.0) -> Estimate | None:
     """Return a correlation with Fisher's z interval; None if n - 3 - controlled is below 1, or at 1 and -1.
 
-    Args:
-        value: in [-1, 1].
-        n: rows.
-        controlled: number of controlled variables.
-        variance: of z, times n - 3 - controlled; 1.06 for Spearman's (Fieller, Hartley and Pearson, 1957).
+    `variance` is that of z times n - 3 - controlled; 1.06 for Spearman's (Fieller, Hartley and Pearson, 1957).
 
     Source: Fisher (1924), The distribution of the partial correlation coefficient.
     """
@@ -101,14 +93,7 @@ def fisher_interval(value: float, n: int, controlled: int = 0, variance: float =
 def generation_judgment(
     g: Floats, j: Floats, a: Floats, clusters: Clusters, resampling: Resampling
 ) -> GenerationJudgment:
-    """Compute the three pairwise correlations, and that of G and J given A.
-
-    Args:
-        g: 1 if the judge's own answer is right, else 0.
-        j: 1 if the judgment is right.
-        a: 1 if the agent's answer is right.
-        clusters: n keys (questions); rows of one key are resampled together.
-        resampling: seed and number of resamples.
+    """Compute the three pairwise correlations, and that of G and J given A; all are 0 or 1, shape (n,).
 
     Source: Self-Reference, equations 13 and 14.
     """
@@ -139,8 +124,6 @@ def partial_change(
     resampling: Resampling,
 ) -> Estimate | None:
     """Return the increase of r_GJ|A by a second method on the same answers; None if either is undefined.
-
-    `first` and `second` are G, J and A by method.
 
     Source: Self-Reference, Table 4.
     """
@@ -195,7 +178,7 @@ def _pearson(n: Floats, x: Floats, y: Floats, xy: Floats, xx: Floats, yy: Floats
 
 
 def _partial(r_gj: Floats, r_ga: Floats, r_ja: Floats) -> Floats:
-    """Equation 14; NaN if A determines G or J, which gives 0/0."""
+    """Equation 14; NaN if A determines G or J."""
     left = (1 - r_ga**2) * (1 - r_ja**2)
     return np.clip(ratio(r_gj - r_ga * r_ja, np.sqrt(np.where(left > _EXACT, left, 0))), -1.0, 1.0)
 
@@ -206,13 +189,7 @@ F1_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rated:
-    """Labels of the same answers by annotators and by a judge or metric.
-
-    Attributes:
-        human: whether annotators call the answer correct.
-        judged: whether the judge or metric does.
-        questions: n keys; answers to one question are resampled together.
-    """
+    """Labels of the same answers by annotators and by a judge or metric; True for correct."""
 
     human: Flags
     judged: Flags
@@ -226,13 +203,7 @@ class Rated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanCorrelation:
-    """Mean of several correlations.
-
-    Attributes:
-        mean: None if all are undefined.
-        defined: number of correlations in the mean.
-        undefined: names of the others.
-    """
+    """Mean of the `defined` correlations, and names of the undefined ones."""
 
     mean: Estimate | None
     defined: int
@@ -250,7 +221,7 @@ def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
 
 
 def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
-    """Return Pearson's correlation with its interval, which excludes undefined resamples; None if undefined."""
+    """Return Pearson's correlation; the interval excludes undefined resamples."""
     observed = pearson(rated.human, rated.judged)
     if observed is None:
         return None
@@ -259,7 +230,7 @@ def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
 
 
 def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> MeanCorrelation:
-    """Return the mean of the correlations of groups (answering models), equally weighted, as in Table 7.
+    """Return the unweighted mean of the correlations of groups (answering models), as in Table 7.
 
     Undefined correlations are excluded, as in Table 2. Questions are resampled with all groups' answers.
     """
@@ -291,11 +262,8 @@ class GradeCorrelation:
     """Correlations and agreement of two sets of grades; None if undefined.
 
     Attributes:
-        n: number of answers.
         kendall: tau-b.
-        spearman: ties have their mean rank.
-        kappa: Cohen's, unweighted; also None if a grade is not an integer.
-        weighted_kappa: with quadratic weights.
+        kappa: Cohen's; None if a grade is not an integer. `weighted_kappa` has quadratic weights.
         why: reason if all are undefined, else empty.
     """
 
@@ -315,14 +283,10 @@ def grade_correlation(
     clusters: Clusters,
     resampling: Resampling,
 ) -> GradeCorrelation:
-    """Correlate grades with reference grades, and compute kappa with reference categories.
+    """Correlate n grades with reference grades, and compute kappa with reference categories.
 
-    Args:
-        grades: n grades.
-        reference: n numbers, such as the mean of several gradings.
-        categories: n integer grades for kappa, because a mean is not a category; `reference` if None.
-        clusters: n keys; answers of one key are resampled together. None resamples single answers.
-        resampling: intervals exclude undefined resamples, and are NaN if these exceed 5 %.
+    `categories` are integer grades for kappa, since a mean is not a category; None for `reference`. Intervals exclude
+    undefined resamples, and are NaN if these exceed 5 %.
 
     Source: prometheus-eval, eval/utils.py (Pearson, Kendall, Spearman of mean scores); Cohen (1960, 1968) for kappa.
     """

@@ -1,8 +1,7 @@
 """Ordered (cumulative) logit by maximum likelihood with exact Newton steps.
 
-statsmodels' `OrderedModel` omits the thresholds from its gradient, and its optimisers stop up to 0.008 log-odds from
-the
-maximum. With untransformed thresholds the log-likelihood is concave, so Newton steps reach its only maximum.
+statsmodels' `OrderedModel` omits the thresholds from its gradient and stops up to 0.008 log-odds from the maximum. With
+untransformed thresholds the log-likelihood is concave, so Newton steps reach its only maximum.
 """
 
 from typing import NamedTuple
@@ -20,14 +19,10 @@ class OrderedLogit(NamedTuple):
     """A fitted ordered logit.
 
     Attributes:
-        coefficients: shape (columns,), log-odds of a higher level per unit.
-        errors: shape (columns,), standard errors from the inverse observed information; NaN if undefined.
+        coefficients: log-odds of a higher level per unit of each column.
+        errors: standard errors from the inverse observed information; NaN if undefined.
         thresholds: shape (levels - 1,), ascending.
-        log_likelihood: at the estimates.
-        converged: the last step moved no parameter by more than 1e-8. If False (too few steps, or a column separates
-            the
-            levels), do not use the estimates.
-        steps: Newton steps taken.
+        converged: if False (too few steps, or a column separates the levels), do not use the estimates.
     """
 
     coefficients: Floats
@@ -44,14 +39,10 @@ def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int 
     Args:
         levels: shape (rows,), 0 to the highest level; each occurs.
         matrix: shape (rows, columns), without a constant.
-        counts: shape (rows,), occurrences of each row, at least 1.
+        counts: shape (rows,), occurrences of each row.
         max_steps: maximum number of Newton steps.
 
-    Raises:
-        ValueError: fewer than two levels, or an empty level between them.
-
-    Source: McCullagh (1980), Regression models for ordinal data (the likelihood); Pratt (1981), Concavity of the log
-    likelihood (its one maximum).
+    Source: McCullagh (1980), Regression models for ordinal data; Pratt (1981), Concavity of the log likelihood.
     """
     often = np.bincount(levels, weights=counts)
     if len(often) < 2 or not often.all():

@@ -1,8 +1,7 @@
 """Metrics of short answers: exact match, F1, and self-preference of judges.
 
 F1 is HotpotQA's over tokens, or DROP's over spans (also for Quoref). Self-preference is the share of answers without an
-exact match that a judge calls correct while at least a threshold of the other judges (100 %, 83 %, 67 %) calls them
-incorrect.
+exact match that a judge calls correct while most other judges call them incorrect.
 
 Source: QA-Judge, sections 3, 5.2 and 6.2, Tables 6 and 13; the metrics follow its authors' code.
 """
@@ -23,14 +22,14 @@ _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 
 
 class AnswerMatch(NamedTuple):
-    """Exact match and F1 of a predicted answer; F1 is in [0, 1]."""
+    """Exact match and F1 of a predicted answer."""
 
     exact: bool
     f1: float
 
 
 class TokenF1(NamedTuple):
-    """Token overlap of a prediction and a gold answer, in [0, 1]."""
+    """Token overlap of a prediction and a gold answer."""
 
     f1: float
     precision: float
@@ -43,12 +42,7 @@ _NOTHING_IN_COMMON = TokenF1(0.0, 0.0, 0.0)
 def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
     """Return the best exact match and the best F1 over the gold answers, independently.
 
-    DROP's and Quoref's rules skip gold answers whose first span is blank; if none is left, both scores are 0, as in the
-    original code. `strict` uses HotpotQA's F1.
-
-    Raises:
-        ValueError: no gold answer, or one without a span.
-        ConfigError: unknown rules.
+    DROP's and Quoref's rules skip gold answers whose first span is blank. `strict` uses HotpotQA's F1.
 
     Example:
         >>> match("Barack H. Obama", [("Barack Obama",), ("Barack H Obama",)], "strict")
@@ -67,8 +61,7 @@ def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
 def token_f1(predicted: str, gold: str) -> TokenF1:
     """Compute F1, precision and recall over multisets of normalised tokens.
 
-    All are 0 without a common token (also if both sides are empty), and if one side is `yes`, `no` or `noanswer` and
-    the other differs.
+    All are 0 if only one side is `yes`, `no` or `noanswer`.
 
     Source: HotpotQA (Yang et al. 2018), official evaluation script.
     """
@@ -84,13 +77,10 @@ def token_f1(predicted: str, gold: str) -> TokenF1:
 
 
 def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
-    """Compute F1 of two answers as spans, in [0, 1], rounded to two decimals like the official script.
+    """Compute F1 of two answers as spans, rounded to two decimals like the official script.
 
-    Spans are matched one to one to maximise the sum of F1 over token *sets*; the sum is divided by the larger number of
+    Spans are matched one to one to maximise the sum of F1 over token *sets*, which is divided by the larger number of
     spans. F1 is 0 if the gold span has numbers and the prediction has none of them.
-
-    Raises:
-        ValueError: a side has no span.
 
     Source: DROP (Dua et al. 2019), section 5 and official evaluation script.
     """
@@ -120,13 +110,9 @@ PREFERENCE_THRESHOLDS = (1.0, 5 / 6, 4 / 6)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preference:
-    """Share of answers that only one judge calls correct.
+    """Share of answers without an exact match that only one judge calls correct.
 
-    Attributes:
-        threshold: minimum share of the other judges that say incorrect, in (0, 1].
-        needed: the same as a number of judges.
-        others: number of other judges.
-        share: of the answers without an exact match; None without such answers.
+    `threshold` is the minimum share of the `others` that say incorrect, `needed` the same as a number of judges.
     """
 
     threshold: float
@@ -142,17 +128,9 @@ def preferences(
     resampling: Resampling,
     thresholds: Sequence[float] = PREFERENCE_THRESHOLDS,
 ) -> tuple[Preference, ...]:
-    """Compute the share of answers that only the own judge calls correct, at each threshold in (0, 1].
+    """Compute the share of answers that only the own judge calls correct, at each threshold.
 
-    Args:
-        own: shape (n,), whether the own judge calls the answer correct; only answers without an exact match.
-        others: shape (n, k), the same for k other judges.
-        questions: n keys; answers to one question are resampled together.
-        resampling: seed and number of resamples.
-        thresholds: minimum shares of the other judges that say incorrect.
-
-    Raises:
-        ValueError: shapes do not fit, there is no other judge, or a threshold is out of range.
+    `own` has shape (n,), `others` (n, k): whether a judge calls the answer correct.
     """
     if own.ndim != 1 or others.ndim != 2 or len(own) != len(others):
         raise ValueError(f"preference: expected shapes (n,) and (n, k), got {own.shape} and {others.shape}")

@@ -1,7 +1,4 @@
-"""Judges' ratings joined with reference scores, their quality, and panels of judges.
-
-The robustness checks change the rows: another reference, weak models removed, one slice at a time.
-"""
+"""Judges' ratings joined with reference scores, their quality, and panels of judges."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -46,13 +43,10 @@ class PairedRatings:
     """One row per judge's score with a reference.
 
     Attributes:
-        frame: columns `item`, `dimension`, `task`, `judge`, `model`, `length`; `rating` and `reference`, normalised,
-            and
-            as given with suffix `_raw`; `own`, the judge's name if it rates itself, else empty; `family`, the family's
-            name
-            if the judge rates another model of its family, else empty; extra columns.
+        frame: columns `item`, `dimension`, `task`, `judge`, `model`, `length`, extra columns; `rating` and `reference`,
+            normalised, and as given with suffix `_raw`; `own`, the judge's name if it rates itself, and `family`, its
+            family's name if it rates a relative, else empty.
         scales: per dimension.
-        families: of every judge and model with a known family.
         unreferenced: scored rows without a reference.
         unscored: number of judges' rows without a score.
     """
@@ -64,22 +58,22 @@ class PairedRatings:
     unscored: int = 0
 
     def keep(self, rows: "pd.Series[bool]") -> "PairedRatings":
-        """Keep some rows; scales are unchanged."""
+        """Keep some rows and the scales."""
         return replace(self, frame=self.frame[rows].reset_index(drop=True))
 
     @property
     def judges(self) -> list[str]:
-        """Judges, sorted by name."""
+        """Sorted names."""
         return sorted(self.frame["judge"].unique())
 
     @property
     def models(self) -> list[str]:
-        """Rated models, sorted by name."""
+        """Sorted names."""
         return sorted(self.frame["model"].unique())
 
     @property
     def dimensions(self) -> list[str]:
-        """Dimensions, sorted by name; effects are relative to the first."""
+        """Sorted names; effects are relative to the first."""
         return sorted(self.frame["dimension"].unique())
 
 
@@ -88,8 +82,8 @@ def pair_with_reference(
 ) -> PairedRatings:
     """Join each judge's score with the completion's mean reference score, and normalise both.
 
-    Excludes attention checks (`check` not empty), and rows of judge `gold` unless it is the reference. The range of the
-    scaling covers judges' and reference scores.
+    Excludes attention checks, and rows of judge `gold` unless it is the reference. The scaling covers judges' and
+    reference scores.
 
     Raises:
         ValueError: no judge's score has a reference.
@@ -119,10 +113,9 @@ def pair_with_reference(
 
 
 def with_length(paired: PairedRatings, over: Literal["prompt", "overall"]) -> PairedRatings:
-    """Add `length_feature`, tanh((L - mean) / sd) in (-1, 1), and drop rows where it is undefined.
+    """Add `length_feature`, tanh((L - mean) / sd), and drop rows where it is undefined.
 
-    Mean and sd (ddof 1) are over a prompt's rows, as in the authors' code, or over all rows. The feature is undefined
-    without a length, or if all lengths are equal.
+    Mean and sd (ddof 1) are over a prompt's rows, as in the authors' code, or over all rows.
 
     Source: Play Favorites, section 6.2; Dubois et al., Length-Controlled AlpacaEval.
     """
@@ -165,7 +158,7 @@ def _with_flags(frame: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFram
 
 
 def family_by_name(name: str) -> str | None:
-    """Family of a model by patterns over its name, or None.
+    """Return a model's family by patterns over its name, or None.
 
     The first five families come from the paper's data and HELM-Instruct; the others are ours.
     """
@@ -173,7 +166,7 @@ def family_by_name(name: str) -> str | None:
 
 
 def families_given(families: Mapping[str, Sequence[str]]) -> FamilyOf:
-    """Families listed by the user, `family -> names`; None for other models.
+    """Return a lookup of families listed by the user, `family -> names`.
 
     Raises:
         ValueError: a model is in two families.
@@ -197,9 +190,7 @@ def without_models(paired: PairedRatings, models: Collection[str], *, judges_too
 def family_as_reference(paired: PairedRatings, family: str, *, completions_too: bool = True) -> PairedRatings:
     """Use the mean score by one family's judges as the reference, and drop those judges.
 
-    `completions_too` also drops the family's completions, as in section 6.2. The authors' code keeps them, which biases
-    the
-    reference.
+    `completions_too` also drops the family's completions, as in section 6.2; the authors' code keeps them.
 
     Raises:
         ValueError: no judge is in the family.
@@ -216,7 +207,7 @@ def family_as_reference(paired: PairedRatings, family: str, *, completions_too: 
 
 
 def slices(paired: PairedRatings, column: str) -> Iterator[tuple[str, PairedRatings]]:
-    """Rows of each value of a column, sorted by value.
+    """Yield the rows of each value of a column, sorted by value.
 
     Raises:
         ValueError: the column does not exist.
@@ -236,12 +227,7 @@ Measurement = Literal["nominal", "ordinal", "interval"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotatorAgreement:
-    """Agreement of several annotators on one dimension.
-
-    Attributes:
-        alpha: Krippendorff's, at most 1; None if all ratings are equal.
-        observed: share of completions on which all annotators agree.
-    """
+    """Krippendorff's alpha (None if all ratings are equal), and the share of unanimous completions."""
 
     alpha: Estimate | None
     observed: Estimate
@@ -250,16 +236,10 @@ class AnnotatorAgreement:
 def annotator_agreement(
     ratings: Floats, resampling: Resampling, *, measurement: Measurement = "ordinal"
 ) -> AnnotatorAgreement:
-    """Compute Krippendorff's alpha, and the share of completions on which all annotators agree.
+    """Compute Krippendorff's alpha with ordinal distances, and the share of completions on which all agree.
 
-    The paper does not state its distance between levels; its scales are ordinal. The package `krippendorff` gives the
-    same
-    values; since it is GPL, only the tests use it.
-
-    Args:
-        ratings: shape (completions, annotators), NaN if missing; rows with fewer than two ratings are excluded.
-        resampling: completions are resampled for both intervals.
-        measurement: distance between levels.
+    `ratings` has shape (completions, annotators), NaN if missing; completions with fewer than two ratings are excluded.
+    The package `krippendorff` gives the same values; it is GPL, so only the tests use it.
 
     Raises:
         ValueError: no completion has two ratings.
@@ -306,9 +286,7 @@ def _alphas(coincidences: Floats, values: Floats, measurement: Measurement) -> F
 
 
 def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampling) -> Estimate | None:
-    """Compute the share of ratings within the range of gold scores of their completion; None without any.
-
-    Both frames are in long format; rows of one item are resampled together.
+    """Compute the share of ratings within the range of gold scores of their completion.
 
     Source: Play Favorites, appendix B (human agreement on the gold dataset).
     """
@@ -320,9 +298,9 @@ def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampl
 
 
 def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampling) -> Estimate | None:
-    """Compute the share of scored attention checks rated below the middle of the scale; None without any.
+    """Compute the share of attention checks rated below the middle of the scale.
 
-    The threshold is ours: the paper does not state which ratings pass. Checks of one item are resampled together.
+    The threshold is ours: the paper does not state which ratings pass.
     """
     scored = checks[checks["score"].notna()]
     if scored.empty:
@@ -331,9 +309,9 @@ def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampli
 
 
 def rank_correlation(judged: Floats, reference: Floats) -> Estimate | None:
-    """Compute Spearman's correlation, ties at their mean rank; None with fewer than four rows or a constant side.
+    """Compute Spearman's correlation; None with fewer than four rows or a constant side.
 
-    The 95 % interval uses Fisher's z with Bonett and Wright's standard error sqrt((1 + r^2 / 2) / (n - 3)).
+    The interval uses Fisher's z with Bonett and Wright's standard error sqrt((1 + r^2 / 2) / (n - 3)).
 
     Source: Play Favorites, Figure 5; Bonett and Wright, Sample size requirements for correlations (2000).
     """
@@ -358,10 +336,8 @@ class JudgePanel:
     Attributes:
         families: number of families; a judge of unknown family is a family.
         completions: completions rated by every member.
-        correlation: Spearman's, with the reference; None if undefined.
-        unevenness: root mean square over models of the centred difference between mean panel and reference score. 0
-            favours
-            no model; noise only increases it.
+        correlation: Spearman's, with the reference.
+        unevenness: root mean square over models of the centred difference between mean panel and reference score.
         favour: mean centred difference of models of the members' families minus the others; None without either.
     """
 
@@ -374,7 +350,7 @@ class JudgePanel:
 
 
 def assess_panel(paired: PairedRatings, judges: Sequence[str], resampling: Resampling) -> JudgePanel | None:
-    """Compare the mean score of `judges` with the reference, on completions that all rated; None without any."""
+    """Compare the mean score of `judges` with the reference, on completions that all rated."""
     of_members = paired.frame[paired.frame["judge"].isin(judges)]
     groups = of_members.groupby(COMPLETION, sort=False)
     both = groups.agg(rating=("rating", "mean"), reference=("reference", "first"), n=("judge", "nunique"))
@@ -398,7 +374,7 @@ def assess_panel(paired: PairedRatings, judges: Sequence[str], resampling: Resam
 
 
 def usual_panels(paired: PairedRatings) -> list[tuple[str, ...]]:
-    """Return each judge, the judges of each family, one judge per family (up to 64 combinations), and all judges."""
+    """Return each judge, each family, one judge per family (up to 64 combinations), and all judges."""
     by_family: dict[str, list[str]] = {}
     for judge in paired.judges:
         by_family.setdefault(_kin(paired, judge), []).append(judge)

@@ -1,7 +1,7 @@
 """Bootstrap intervals for statistics that are functions of sums over pairs.
 
-Clusters with equal sums are interchangeable, so a resample is one multinomial draw of how often each kind occurs: 2,000
-resamples of 1,000 pairs take milliseconds. `scipy.stats.bootstrap` does not support clusters.
+Clusters with equal sums are interchangeable, so a resample is one multinomial draw of how often each kind occurs.
+`scipy.stats.bootstrap` does not support clusters.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -40,11 +40,9 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling:
-    """Settings of the bootstrap; the same seed gives the same intervals.
+    """Settings of the bootstrap.
 
-    Attributes:
-        seed: seeds a new generator per call, so that intervals do not depend on each other.
-        resamples: bootstrap samples per interval.
+    The seed starts a new generator per call, so intervals do not depend on each other.
     """
 
     seed: int = 0
@@ -52,12 +50,7 @@ class Resampling:
 
 
 def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -> Floats:
-    """Return column sums of `values` over bootstrap samples, shape (resamples, k).
-
-    Args:
-        values: shape (n, k), one row per pair.
-        clusters: n keys; rows of one key are drawn together. None draws single rows.
-        resampling: seed and number of resamples.
+    """Return column sums of `values`, shape (n, k), over bootstrap samples; shape (resamples, k).
 
     Raises:
         ValueError: n is 0, or `clusters` has another length.
@@ -83,9 +76,9 @@ def interval(samples: Floats, level: float = LEVEL) -> tuple[float, float]:
 
 
 def estimate_of(value: float, samples: Floats, n: int, max_undefined: float = 1.0) -> Estimate:
-    """Return a number with the interval of its resamples, without undefined (NaN) ones.
+    """Return a number with the interval of its defined resamples.
 
-    The bounds are NaN if the share of undefined resamples exceeds `max_undefined`.
+    The bounds are NaN if the share of undefined (NaN) resamples exceeds `max_undefined`.
     """
     defined = samples[~np.isnan(samples)]
     enough = defined.size and np.isnan(samples).mean() <= max_undefined
@@ -114,9 +107,6 @@ def normal_estimate(value: float, error: float, n: int, level: float = LEVEL) ->
 def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
     """Return the share of hits; Wilson's interval over the clusters if it is 0 or 1.
 
-    Raises:
-        ValueError: n is 0.
-
     Example:
         >>> share(np.array([True, True, False, True]), None, Resampling(seed=0))
         Estimate(value=0.75, low=0.25, high=1.0, n=4, level=0.95)
@@ -125,11 +115,7 @@ def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
 
 
 def mean(values: Floats, clusters: Clusters, resampling: Resampling) -> Estimate:
-    """Mean of values, shape (n,), with its interval.
-
-    Raises:
-        ValueError: n is 0.
-    """
+    """Return the mean of values, shape (n,)."""
     counted = np.column_stack([values, np.ones(len(values))])
     [result] = estimate(counted, lambda sums: sums[:, :1] / sums[:, 1:], clusters, resampling)
     return result
@@ -164,8 +150,8 @@ class Basis:
 
     Attributes:
         rows: shape (n,), the rows counted in the estimate's n.
-        kind: a `share` or `f1` of exactly 0 or 1 gets Wilson's interval; `other` keeps zero width.
-        decided: shape (n,), for an `f1`: rows that are of its class or named so; else None.
+        kind: a `share` or `f1` of exactly 0 or 1 gets Wilson's interval.
+        decided: for an `f1`: rows that are of its class or named so.
     """
 
     rows: Flags
@@ -174,7 +160,7 @@ class Basis:
 
 
 def ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Numerator by denominator; NaN if the denominator is 0."""
+    """Divide; NaN if the denominator is 0."""
     out = np.full(np.shape(numerator), np.nan)
     np.divide(numerator, denominator, out=out, where=denominator != 0)
     return out
@@ -187,9 +173,9 @@ def defined_estimates(
     clusters: Clusters,
     resampling: Resampling,
 ) -> list[Estimate | None]:
-    """As `estimate`, for statistics that can be undefined (NaN): those are None.
+    """Return `estimate`'s numbers, one per basis, or None if undefined (NaN).
 
-    Intervals are over the resamples in which the statistic is defined. `bases` has an entry per statistic.
+    Intervals are over the resamples in which the statistic is defined.
     """
     if len(values) == 0:
         return [None] * len(bases)
@@ -213,10 +199,7 @@ def _defined_estimate(value: float, samples: Floats, basis: Basis, keys: Sequenc
 
 
 def _wilson(value: float, basis: Basis, keys: Sequence[Hashable]) -> tuple[float, float]:
-    """Wilson's interval over clusters.
-
-    F1 = 2 J / (1 + J) with J = TP / (TP + FP + FN), a share of the `decided` rows; the interval of J is transformed.
-    """
+    """F1 = 2 J / (1 + J) with J = TP / (TP + FP + FN), a share of the `decided` rows."""
     mask = basis.rows if basis.decided is None else basis.decided
     units = len({keys[index] for index in np.flatnonzero(mask)})
     low, high = proportion_confint(value * units, units, alpha=1 - LEVEL, method="wilson")

@@ -1,8 +1,8 @@
 """Self- and family-bias: higher ratings of own completions than their quality explains.
 
 Equation 1 by statsmodels: `rating ~ judge + reference:judge + own + family + dimension - 1`. Each judge has an
-intercept, a slope and a self-bias; each *family* has one family-bias (for other models of the judge's family).
-Dimensions are relative to the alphabetically first. `fit_ordinal` fits the same terms by ordinal logit.
+intercept, a slope and a self-bias; each family one family-bias, for other models of the judge's family. Dimensions are
+relative to the alphabetically first. `fit_ordinal` fits the same terms by ordinal logit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,11 +33,8 @@ class BiasModel:
     """Terms of the regression; the defaults are the authors' formula.
 
     Attributes:
-        reference: `line` is one slope per judge; `spline` an unpenalised cubic spline per judge with four even knots.
+        reference: one slope, or an unpenalised cubic spline with four even knots, per judge.
         length: slope on `length_feature`.
-        dimensions: effects of dimensions, if there are several.
-        self_bias: one per judge.
-        family_bias: one per family.
         indicator: another column of 0 and 1, with one coefficient per judge (section 7).
         errors: HC1 (authors' Python), HC0 (White's, authors' R), or clustered by item (ours).
         level: of the Wald intervals; the paper's is 90 %.
@@ -55,12 +52,7 @@ class BiasModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """Columns of the regression.
-
-    Attributes:
-        terms: kind and level of each column.
-        matrix: shape (rows, columns).
-    """
+    """Columns of the regression, with the kind and level of each."""
 
     terms: tuple[tuple[TermKind, str], ...]
     matrix: Floats
@@ -74,7 +66,7 @@ class Design:
 def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True) -> Design:
     """Build the columns of `model`.
 
-    `intercepts` is one per judge; False omits the first judge's, for models with thresholds.
+    `intercepts=False` omits the first judge's intercept, for models with thresholds.
 
     Raises:
         ValueError: no rows, a column is missing, or an indicator is not 0 or 1.
@@ -102,7 +94,7 @@ def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True)
 
 
 def unidentified(matrix: Floats) -> Flags:
-    """Mark columns of a matrix that are zero or linearly dependent on others."""
+    """Mark columns that are zero or linearly dependent on others."""
     lengths = np.linalg.norm(matrix, axis=0)
     scaled = matrix / np.where(lengths > 0, lengths, 1.0)
     _, sizes, directions = np.linalg.svd(np.linalg.qr(scaled, mode="r"))
@@ -113,10 +105,7 @@ def unidentified(matrix: Floats) -> Flags:
 
 
 def redundant(matrix: Floats, *, constant: bool = False) -> Flags:
-    """Mark columns to omit so that the others are independent (also of a constant, if `constant`).
-
-    Identified coefficients do not change.
-    """
+    """Mark columns to omit so that the others are independent (also of a constant, if `constant`)."""
     lengths = np.linalg.norm(matrix, axis=0)
     rest = matrix - matrix.mean(axis=0) if constant else matrix
     scaled = rest / np.where(lengths > 0, lengths, 1.0)
@@ -186,14 +175,14 @@ class TooFewRatings(ValueError):  # noqa: N818 - a finding that callers report, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One coefficient.
+    """One coefficient; without estimates if not identified.
 
     Attributes:
         kind: `judge` and `slope` are delta and beta of equation 1, `self` gamma, `family` lambda, `dimension` eta.
         level: the judge, family or dimension.
-        estimate: None if not identified; its n is the number of rows where the term is not zero.
-        error: standard error; None without an estimate.
-        p: two-sided Wald test that the coefficient is 0; None without an estimate.
+        estimate: its n is the number of rows where the term is not zero.
+        error: standard error.
+        p: two-sided Wald test that the coefficient is 0.
     """
 
     kind: TermKind
@@ -210,11 +199,9 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasFit:
-    """A fitted regression.
+    """A fitted regression of n rows.
 
     Attributes:
-        terms: in the order of the design.
-        n: rows.
         unit: `normalised score` or `log-odds`.
         errors: kind of standard errors, in words.
         converged: do not use the estimates if False.
@@ -229,11 +216,11 @@ class BiasFit:
     left_out: str = ""
 
     def of(self, kind: TermKind) -> Iterator[Term]:
-        """Terms of one kind."""
+        """Return the terms of one kind."""
         return (term for term in self.terms if term.kind == kind)
 
     def value(self, kind: TermKind, level: str) -> float:
-        """A coefficient; 0 if the fit has no estimate of it."""
+        """Return a coefficient; 0 without an estimate."""
         estimates = (term.estimate for term in self.of(kind) if term.level == level)
         return next((estimate.value for estimate in estimates if estimate is not None), 0.0)
 
@@ -241,9 +228,7 @@ class BiasFit:
 def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
     """Fit ordinary least squares with robust standard errors and Wald intervals (normal quantiles).
 
-    Coefficients that are not identified (a judge that never rates itself, a constant reference) have no estimate. The
-    others
-    equal statsmodels' for the authors' formula.
+    Coefficients that are not identified (a judge that never rates itself, a constant reference) have no estimate.
 
     Raises:
         TooFewRatings: not more rows than coefficients.
@@ -271,7 +256,6 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
 
 
 def _wald_terms(design: Design, coefficients: Floats, errors: Floats, unknown: Flags, level: float) -> tuple[Term, ...]:
-    """Wald intervals and two-sided p-values; `unknown` marks coefficients that are not identified."""
     rows = (design.matrix != 0).sum(axis=0)
     terms: list[Term] = []
     for i, (kind, name) in enumerate(design.terms):
@@ -296,9 +280,7 @@ def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
 def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
     """Add `bias`, `debiased` (both normalised) and `debiased_raw` (on the dimension's scale).
 
-    The bias is the judge's self-bias for its own completions, the family-bias for its relatives', else 0; missing
-    estimates
-    count as 0. Debiased scores can leave the scale, because clipping would bias their means.
+    Missing estimates count as 0. Debiased scores can leave the scale, because clipping would bias their means.
 
     Raises:
         ValueError: the fit is in log-odds.
@@ -326,14 +308,13 @@ _MAX_STEPS = 100
 
 
 def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
-    """Ordered logit of the raw rating on the same terms; logistic regression for two levels.
+    """Fit an ordered logit of the raw rating on the same terms; logistic regression for two levels.
 
-    The thresholds absorb the first judge's intercept. A bias whose rows all have the highest or all the lowest rating
-    is infinite: it gets no estimate, and its rows are left out. Standard errors come from the likelihood, as in the
-    authors' R code.
+    A bias whose rows all have the highest or all the lowest rating is infinite: it gets no estimate, and its rows are
+    left out. Standard errors come from the likelihood, as in the authors' R code.
 
     Raises:
-        TooFewRatings: one level of rating only, not more rows than coefficients, or no term but an intercept.
+        TooFewRatings: one level of rating, not more rows than coefficients, or no term but an intercept.
         ValueError: several dimensions.
 
     Source: Play Favorites, section 6.2 (varying the model specification) and Figure 8.
@@ -370,7 +351,7 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
 
 
 def _maximised(design: Design, levels: NDArray[np.intp]) -> OrderedLogit:
-    """Fit over distinct rows with their counts: same likelihood, and tens of thousands of rows become a few hundred."""
+    """Fit over distinct rows with their counts: same likelihood, far fewer rows."""
     present = np.unique(levels, return_inverse=True)[1]
     different, counts = np.unique(np.column_stack([design.matrix, present]), axis=0, return_counts=True)
     return ordered_logit(different[:, -1].astype(int), different[:, :-1], counts, max_steps=_MAX_STEPS)

@@ -1,8 +1,8 @@
 """True win rate of a model from many judged pairs and few labels.
 
-The estimates are the judge's own rate, the labels alone, Rogan-Gladen and PPI++. Intervals use the mean of
-linearised values (delta method), with questions as clusters. The PPI++ estimate equals that of `ppi-python`, whose
-intervals have neither clusters nor Student quantiles and are too short for 20 labels.
+The estimates are the judge's own rate, the labels alone, Rogan-Gladen and PPI++. Intervals use the mean of linearised
+values (delta method), with questions as clusters. The intervals of `ppi-python` have neither clusters nor Student
+quantiles and are too short for 20 labels.
 
 Source: Rogan and Gladen (1978), Estimating prevalence from the results of a screening test; Angelopoulos, Duchi and
 Zrnic (2023), PPI++, section 6 (power tuning).
@@ -49,8 +49,7 @@ class TooFewLabels(ValueError):  # noqa: N818 - a finding that callers report, n
 def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True) -> Estimate:
     """Estimate the mean human score of all completions; n is the number of labels.
 
-    Strata are weighted by their share of the completions. Labels must be a random draw within each stratum. If not
-    `powered`, only the labels are used (the classical estimate).
+    Labels must be a random draw within each stratum. If not `powered`, only the labels are used.
 
     Raises:
         TooFewLabels: a stratum has fewer than two labels.
@@ -84,8 +83,6 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
 def _power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> float:
     """Return the weight of the judge's ratings with the lowest variance of the estimate, clipped to [0, 1].
 
-    `labels` and `rated` have shape (n,); `rated_only`, shape (m,), is not empty, and ratings must vary.
-
     Source: PPI++ (2023), section 6, in the form of the package `ppi-python` 0.2.3: the covariance divides by n, and the
     variance is over all ratings and divides by n + m - 1.
     """
@@ -101,13 +98,13 @@ _STEP = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPairs:
-    """Judged pairs, some with a label, from the side of one model.
+    """Judged pairs, some with a label, from the side of one model; arrays have shape (n,).
 
     Attributes:
-        verdicts: shape (n,), 1 win, 0.5 tie, 0 loss, by the judge.
-        proxy: shape (n,), the judge's prediction of the label: its verdicts, or P(win).
-        labels: shape (n,), by annotators, NaN without a label.
-        clusters: n keys; pairs of one question are not independent.
+        verdicts: the judge's: 1 win, 0.5 tie, 0 loss.
+        proxy: the judge's prediction of the label: its verdicts, or P(win).
+        labels: by annotators, NaN without a label.
+        clusters: n keys, such as questions.
     """
 
     verdicts: Floats
@@ -122,18 +119,13 @@ class JudgedPairs:
 
     @property
     def labelled(self) -> Flags:
-        """Shape (n,), True if a pair has a label."""
+        """True for pairs with a label."""
         return ~np.isnan(self.labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeError:
-    """The judge's errors on the labelled pairs for the outcome `win` or `loss`.
-
-    Attributes:
-        sensitivity: share of pairs with the outcome that the judge assigns it; None without such pairs.
-        specificity: share of the other pairs that the judge does not assign it; None without such pairs.
-    """
+    """The judge's sensitivity and specificity for the outcome `win` or `loss` on the labelled pairs."""
 
     outcome: str
     sensitivity: Estimate | None
@@ -146,10 +138,10 @@ class TrueWinRate:
 
     Attributes:
         verdicts: rate of the judge's verdicts.
-        judge: rate of `proxy`. Both intervals are for the judge's rate and need not contain the true one.
+        judge: rate of `proxy`; need not contain the true rate.
         labels: from the labels alone.
-        weight: of the judge's values in PPI++, in [0, 1]; None without an estimate.
-        drift: p-value of a difference between the judge's values on labelled and unlabelled pairs; None without either.
+        weight: of the judge's values in PPI++; None without an estimate.
+        drift: p-value of a difference between the judge's values on labelled and unlabelled pairs.
     """
 
     verdicts: Estimate | str
@@ -197,11 +189,7 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
 
 
 def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
-    """Estimate the number of labels for a PPI++ interval of at most `width`; None if all pairs are not enough.
-
-    Raises:
-        ValueError: fewer than `MIN_LABELS` labels, or the width is not positive.
-    """
+    """Estimate the number of labels for a PPI++ interval of at most `width`; None if all pairs are not enough."""
     known = pairs.labelled
     if known.sum() < MIN_LABELS or width <= 0:
         raise ValueError(f"labels needed: expected {MIN_LABELS} labels and a width above 0")
@@ -288,8 +276,7 @@ def _interval(
 ) -> Estimate | str:
     """Interval, within [0, 1], of an estimate whose error is the mean of linearised values (of mean 0).
 
-    `counted` are the pairs that determine the precision: those with a label if labels carry most of the error. Their
-    clusters give the degrees of freedom, minus `lost`.
+    Clusters of the `counted` pairs give the degrees of freedom, minus `lost`.
     """
     if not linear.any():
         return "all values are equal, so their spread is unknown"

@@ -1,7 +1,7 @@
 """Win rates against a baseline, and preferences controlled for length and Markdown.
 
 Style control is a logistic regression of preferences on differences in style, with a strength per model if models are
-known. It then removes the fitted effect of style from each preference:
+known. It removes the fitted effect of style from each preference:
 
     adjusted = preference - (P(at its difference in style) - P(at no difference))
 
@@ -67,12 +67,7 @@ _TIE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinRate:
-    """A mean of preferences.
-
-    Attributes:
-        rate: with its bootstrap interval.
-        standard_error: of the mean, as AlpacaEval prints it; NaN for a single comparison.
-    """
+    """A mean of preferences, with the standard error of the mean as AlpacaEval prints it."""
 
     rate: Estimate
     standard_error: float
@@ -80,13 +75,10 @@ class WinRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthControlled:
-    """Win rate at equal length.
+    """Win rate at equal length, with its standard error by the delta method.
 
-    Attributes:
-        rate: mean probability that the model's answer is preferred at equal length.
-        standard_error: by the delta method from the robust covariance.
-        length: coefficient of tanh of the standardised difference in length, baseline minus model; negative if longer
-            answers are preferred.
+    `length` is the coefficient of the difference in length, baseline minus model; negative if longer answers are
+    preferred.
     """
 
     rate: Estimate
@@ -95,11 +87,7 @@ class LengthControlled:
 
 
 def weighted(preferences: Floats, clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
-    """Return the mean of the preferences (P(the model wins), in [0, 1]); instructions are resampled.
-
-    Raises:
-        ValueError: n is 0.
-    """
+    """Return the mean of the preferences, P(the model wins)."""
     rate = mean(preferences, clusters, resampling)
     n = len(preferences)
     error = float(np.std(preferences, ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
@@ -107,7 +95,7 @@ def weighted(preferences: Floats, clusters: Sequence[Hashable], resampling: Resa
 
 
 def discrete(preferences: Floats, clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
-    """Share of wins plus half the ties; a preference other than 0.5 is a win or a loss. Arguments as in `weighted`."""
+    """Return the share of wins plus half the ties."""
     return weighted(np.sign(preferences - _TIE) / 2 + _TIE, clusters, resampling)
 
 
@@ -117,15 +105,10 @@ def length_controlled(
     """Estimate the win rate at equal length by a logistic regression, or return the reason for none.
 
     The terms are AlpacaEval's: tanh of the standardised difference in length, a constant, and optionally the
-    instruction's difficulty. AlpacaEval's fit is L1-penalised by five-fold cross-validation and drawn to verbose and
-    concise versions of its baseline. This fit has no penalty, so the figures differ. The 95 % interval is on the logit
-    scale.
+    instruction's difficulty. AlpacaEval's fit is L1-penalised and drawn to verbose and concise versions of its
+    baseline. This fit has no penalty, so the figures differ.
 
-    Args:
-        preferences: shape (n,), in [0, 1].
-        lengths: shape (n, 2), of the baseline's and the model's answers.
-        clusters: n instructions; comparisons of one are not independent.
-        difficulty: shape (n,); None leaves the term out.
+    `lengths` has shape (n, 2): the baseline's and the model's answers.
     """
     n = len(preferences)
     if n < MIN_PAIRS:
@@ -191,10 +174,10 @@ class StyleControl:
     """Preferences without the effect of style.
 
     Attributes:
-        terms: coefficients with 95 % intervals, positive if more of the feature is preferred.
-        adjusted: shape (n,), preferences without the effect of style; can leave [0, 1].
+        terms: coefficients, positive if more of the feature is preferred.
+        adjusted: shape (n,), can leave [0, 1].
         neutral: shape (n,), fitted P(first better) at no difference in style; NaN if not fitted.
-        unadjusted: number of unchanged pairs, of models that always or never win (infinite strength).
+        unadjusted: number of unchanged pairs, of models that always or never win.
     """
 
     terms: Mapping[str, Estimate]
@@ -204,11 +187,7 @@ class StyleControl:
 
 
 def style_differences(answers: Sequence[tuple[str, str]], control: Control) -> StyleDifferences:
-    """Compute the terms of a control for pairs of answers.
-
-    Raises:
-        ValueError: fewer than two pairs.
-    """
+    """Compute the terms of a control for at least two pairs of answers."""
     if len(answers) < 2:
         raise ValueError(f"style differences: expected at least 2 pairs, got {len(answers)}")
     deltas = {
@@ -233,8 +212,7 @@ def control_style(
 ) -> StyleControl | str:
     """Remove the effect of style from preferences; return the reason if that is impossible.
 
-    `preferences` are P(first answer is better); pairs of one cluster are not independent. Without `models` one constant
-    replaces their strengths.
+    Without `models` one constant replaces their strengths.
     """
     if not differences.terms:
         return f"no pair differs in {', '.join(differences.constant)}, or all differ by the same amount"
@@ -263,7 +241,7 @@ def control_style(
 def _strengths(preferences: Floats, models: Sequence[tuple[str, str]] | None) -> tuple[Flags, Floats]:
     """Pairs that can be fitted, and columns for the models' strengths and the first answer.
 
-    The first answer's constant is left out if the models determine it, such as when one of two is always first.
+    The first answer's constant is left out if the models determine it.
     """
     n = len(preferences)
     if models is None:

@@ -29,10 +29,8 @@ class CellTexts:
 
     Attributes:
         unwanted: characters that the format cannot hold; each becomes U+FFFD.
-        max_units: maximum UTF-16 units of a cell; None for no limit.
+        max_units: maximum UTF-16 units of a cell.
         escape_formulas: put an apostrophe before formulas.
-        replaced: cells with replaced characters.
-        cut: truncated cells.
         formulas: cells that a spreadsheet may evaluate, escaped or not.
     """
 

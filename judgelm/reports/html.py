@@ -62,13 +62,13 @@ def render_report(
 
     Args:
         evaluation: of these judgments and labels.
-        judgments: by sample id, for the raw replies.
-        samples: by id; without them the list has only replies and labels.
+        judgments: for the raw replies.
+        samples: without them the list has only replies and labels.
         labels: by sample id.
-        manifest: the run's `OUT.run.json`; missing keys are shown as not recorded.
+        manifest: the run's `OUT.run.json`; any key can be missing.
         title: plain text.
         control: agreement controlled for style.
-        claim: win rate of two models, or the reason for none; None without model names.
+        claim: win rate of two models, or the reason for none.
         comparison: `compare_judges` of this run and another judge's.
         judges: its first table, from `judgelm.reports.study.page_table`.
     """
@@ -103,11 +103,7 @@ def render_report(
 def render_page(name: str, *, script: str = "", styles: Sequence[str] = ("report.css",), **content: object) -> str:
     """Render a template of this package as a self-contained page.
 
-    Args:
-        name: template; receives `policy`, `style`, `script` and the content.
-        script: file of the only script allowed to run.
-        styles: CSS files.
-        content: autoescaped.
+    `script` is the file of the only script allowed to run; the content is autoescaped.
     """
     code = _own_text(script) if script else Markup("")
     page = (
@@ -218,13 +214,7 @@ def render_verdicts(
 ) -> str:
     """Render verdicts as one self-contained HTML document; deterministic.
 
-    Args:
-        judgments: of pairs, by sample id.
-        samples: by id; missing ones are shown without question and answers.
-        labels: by sample id; can be empty.
-        manifest: the run's `OUT.run.json`; any key can be missing.
-        title: plain text.
-        summary: sentences on the run.
+    Samples, labels and keys of the manifest can be missing; `summary` are sentences on the run.
     """
     return render_page(
         "verdicts.html.j2",

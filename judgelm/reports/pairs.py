@@ -20,14 +20,7 @@ KINDS = ("disagreement", "order flip", "failure")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPair:
-    """A listed pair; texts are untrusted and escaped by the template.
-
-    Attributes:
-        judged: the judge's verdict in words.
-        scores: in sample order; None without scores.
-        label: None if the pair has none.
-        sample: None if not given.
-    """
+    """A listed pair; texts are untrusted and escaped by the template."""
 
     kinds: tuple[str, ...]
     judged: str
@@ -68,7 +61,7 @@ def list_pairs(
     labels: Mapping[str, Label],
     cap: int = MAX_LISTED,
 ) -> PairList:
-    """List at most `cap` pairs per kind, most confident disagreements first; a pair of two kinds is listed once."""
+    """List at most `cap` pairs per kind, most confident disagreements first."""
     wrong = [pair.sample_id for pair in evaluation.disagreements]
     members: dict[str, Sequence[str]] = {
         "disagreement": sorted(wrong, key=lambda key: -_sureness(judgments[key])),
@@ -175,10 +168,7 @@ def failure_examples(
 
 
 def reply_words(shown: Shown) -> dict[str, str | None]:
-    """Describe a raw reply: order shown, text, scores, failures.
-
-    `distribution` and `repaired` can be empty; `reason` is None if missing or contained in the text.
-    """
+    """Describe a raw reply; `reason` is None if missing or contained in the text."""
     order = ", then ".join(f"answer {index + 1}" for index in shown.order)
     repaired = f"parsed after a constrained retry; before, {_failure_text(shown.repaired)}"
     return {

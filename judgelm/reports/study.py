@@ -39,11 +39,7 @@ def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -
     """Write a study into a folder; other files in it are kept.
 
     Files are written to a draft folder and then moved, `study.json` last, so a folder with that file is complete.
-
-    Args:
-        result: what to write.
-        folder: created if missing.
-        overwrite: replace the study in the folder, including its other tables and figures.
+    `overwrite` replaces the study in the folder, including its other tables and figures.
 
     Returns:
         The files written, page and `study.json` first.
@@ -72,11 +68,7 @@ def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -
 
 
 def study_files(result: StudyResult) -> dict[str, bytes]:
-    """Return the files of a study by path in its folder, page and `study.json` first.
-
-    Raises:
-        ValueError: as `write_study`.
-    """
+    """Return the files of a study by path in its folder, page and `study.json` first."""
     for name in (part.name for part in (*result.tables, *result.figures)):
         if not _NAME.fullmatch(name):
             raise ValueError(f"study {result.study}: {name!r} cannot name a file; use lower case, digits and hyphens")
@@ -186,9 +178,8 @@ class _ShownCell:
 def table_csv(table: Table, texts: CellTexts | None = None) -> str:
     """Return a table as CSV; `texts` counts formulas.
 
-    A column with estimates becomes five: its key, and `_low`, `_high`, `_n`, `_level` (of the interval, for example
-    0.95).
-    Shares are in [0, 1]; undefined cells are empty.
+    A column with estimates becomes five: its key, and `_low`, `_high`, `_n`, `_level`. Shares are in [0, 1]; undefined
+    cells are empty.
     """
     estimated = [any(isinstance(row[index], Estimate) for row in table.rows) for index in range(len(table.columns))]
     out = io.StringIO()
