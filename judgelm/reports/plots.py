@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.pair_metrics import ScoreHistogram
-from judgelm.studies.result import Bars, Figure, Forest, HeatMap, Lines, Series, Value
+from judgelm.studies.result import Figure, Forest, HeatMap, Lines, Series, Value
 from judgelm.studies.sentences import format_bounds
 
 BLUE, ORANGE, GREEN, INK, GRID = "#0072B2", "#E69F00", "#009E73", "#1d2430", "#dfe3e8"
@@ -100,11 +100,11 @@ def inline_svg(document: str, description: str) -> str:
 
 VERMILION, PURPLE, SKY = "#D55E00", "#CC79A7", "#56B4E9"
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK)
-"""Okabe and Ito's without yellow, which is faint on white; markers, dashes and hatches extend the palette."""
+"""Okabe and Ito's without yellow, which is faint on white; markers and dashes extend the palette."""
 
 DOTS_PER_INCH = 150
 MAX_DRAWN_ROWS = 80
-"""Maximum rows of a forest plot or heat map and categories of bars; the figure states how many are omitted."""
+"""Maximum rows of a forest plot or heat map; the figure states how many are omitted."""
 
 _MAX_LABELS = 60
 _MAX_NAME = 38
@@ -113,20 +113,13 @@ _SOFT = "#566072"
 _LUMINANCE = (0.2126, 0.7152, 0.0722)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _DASHES = ("-", "--", "-.", ":")
-_HATCHES = ("", "//", "..", "xx")
 _BLUES = LinearSegmentedColormap.from_list("white-blue", ["#ffffff", BLUE])
 _DIVERGING = LinearSegmentedColormap.from_list("orange-white-blue", [VERMILION, "#ffffff", BLUE])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A rendered figure.
-
-    Attributes:
-        svg: a document.
-        inline: the same as an HTML element.
-        wide: needs the whole width of the page.
-    """
+    """A figure as an SVG document, the same as an HTML element, and PNG; `wide` needs the whole width of the page."""
 
     svg: str
     inline: str
@@ -140,8 +133,6 @@ def draw(figure: Figure) -> Drawn:
         match figure:
             case Lines():
                 canvas = _lines(figure)
-            case Bars():
-                canvas = _bars(figure)
             case Forest():
                 canvas = _forest(figure)
             case HeatMap():
@@ -161,7 +152,6 @@ def draw(figure: Figure) -> Drawn:
 
 @contextmanager
 def _without_glyph_warnings() -> Iterator[None]:
-    """Ignore warnings for characters missing in the PNG's font; SVG and tables have the text."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support", category=UserWarning)
@@ -193,55 +183,6 @@ def _point_labels(axes: Axes, series: Series, y: NDArray[np.float64]) -> None:
     for index, (x, height, label) in enumerate(zip(series.x, y, series.labels, strict=False)):
         if index < _MAX_LABELS and np.isfinite(height):
             axes.annotate(_short(label), (x, float(height)), xytext=(5, 4), textcoords="offset points", fontsize=7.5)
-
-
-def _bars(figure: Bars) -> Canvas:
-    names, left_out = _drawn(figure.categories)
-    flat = len(names) > 6 or max((len(name) for name in names), default=0) > 12
-    each = max(1, len(figure.groups))
-    length = 1.6 + len(names) * (0.22 * each + 0.16)
-    canvas, axes = _canvas(figure.title, 6.8 if flat else max(5.2, length + 1), max(2.8, length) if flat else 3.8)
-    positions = np.arange(len(names), dtype=np.float64)
-    for index, group in enumerate(figure.groups):
-        look: _Look = {
-            "color": COLOURS[index % len(COLOURS)],
-            "hatch": _HATCHES[index // len(COLOURS) % len(_HATCHES)],
-            "label": _named(group.name, group.values),
-        }
-        at = positions + (index - (each - 1) / 2) * 0.8 / each
-        _draw_bars(axes, at, group.values[: len(names)], look, 0.8 / each, flat=flat)
-    category = _clean(figure.x_label) + left_out
-    value = _with_level(figure.y_label, [value for group in figure.groups for value in group.values])
-    if flat:
-        axes.set_yticks(positions, names)
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.axvline(0, color=INK, linewidth=0.8)
-    else:
-        axes.set_xticks(positions, names)
-        axes.axhline(0, color=INK, linewidth=0.8)
-    axes.set(xlabel=value if flat else category, ylabel=_wrapped(category if flat else value, axes))
-    axes.grid(axis="x" if flat else "y", color=GRID)
-    _legend(canvas, axes)
-    return canvas
-
-
-def _draw_bars(
-    axes: Axes, at: NDArray[np.float64], values: Sequence[Value], look: _Look, width: float, *, flat: bool
-) -> None:
-    """An undefined value is marked by a word: a missing bar looks like 0."""
-    heights, errors = _with_errors(values)
-    lengths = np.nan_to_num(heights)
-    whiskers: _Look = {"fmt": "none", "ecolor": INK, "capsize": 2.5, "elinewidth": 1}
-    if flat:
-        axes.barh(at, lengths, width, edgecolor="white", **look)
-        axes.errorbar(heights, at, xerr=errors, **whiskers)
-    else:
-        axes.bar(at, lengths, width, edgecolor="white", **look)
-        axes.errorbar(at, heights, yerr=errors, **whiskers)
-    for position in at[~np.isfinite(heights)]:
-        placement: _Look = {"ha": "left", "va": "center"} if flat else {"ha": "center", "va": "bottom", "rotation": 90}
-        xy, shift = ((0.0, position), (3, 0)) if flat else ((position, 0.0), (0, 3))
-        axes.annotate("undefined", xy, xytext=shift, textcoords="offset points", fontsize=7.5, color=_SOFT, **placement)
 
 
 def _forest(figure: Forest) -> Canvas:

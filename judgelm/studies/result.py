@@ -79,12 +79,10 @@ def table(
 
 
 class Layouts:
-    """Columns and texts of a study's tables and figures, from a YAML file next to its module.
+    """Columns and texts of a study's tables and figures, from a YAML file.
 
-    Texts may have fields of `str.format`.
-
-    Args:
-        path: of the file: `tables` and `figures` by name, columns as a list of {kind: {key: heading}}.
+    The file has `tables` and `figures` by name, with columns as a list of {kind: {key: heading}}. Texts may have fields
+    of `str.format`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,14 +94,14 @@ class Layouts:
         return content
 
     def table(self, name: str, rows: Iterable[Row], /, *computed: Column, **words: object) -> Table:
-        """Build the table of a layout, with `computed` columns last; `words` fill the fields of its texts."""
+        """Build a table, with `computed` columns last; `words` fill the fields of its texts."""
         layout = {"name": name} | self._file["tables"][name]
         groups = (
             columns(kind, [(key, heading.format(**words)) for key, heading in headings.items()])
             for group in layout.pop("columns")
             for kind, headings in group.items()
         )
-        return table(rows, *groups, computed, **{key: text.format(**words) for key, text in layout.items()})
+        return table(rows, *groups, computed, **{key: text.format(**words).strip() for key, text in layout.items()})
 
     def figure(self, name: str, /, **words: object) -> dict[str, Any]:
         """Return name, title and labels of a figure."""
@@ -122,13 +120,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Points over a numeric axis.
-
-    Attributes:
-        x_label: name and unit of the axis, as is `y_label`.
-        diagonal: draw y = x, for example for calibration curves.
-        joined: draw a line through each series.
-    """
+    """Points over a numeric axis; `diagonal` draws y = x, `joined` a line through each series."""
 
     name: str
     title: str
@@ -137,46 +129,6 @@ class Lines:
     series: tuple[Series, ...]
     diagonal: bool = False
     joined: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Bars of one colour, one value per category."""
-
-    name: str
-    values: tuple[Value, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    """Grouped bars."""
-
-    name: str
-    title: str
-    x_label: str
-    y_label: str
-    categories: tuple[str, ...]
-    groups: tuple[Group, ...]
-
-
-def bars(
-    groups: Mapping[str, Iterable[Value]],
-    categories: Iterable[str],
-    *,
-    name: str,
-    title: str,
-    x_label: str,
-    y_label: str,
-) -> Bars:
-    """Build bars from the values of each group, one per category."""
-    return Bars(
-        name=name,
-        title=title,
-        x_label=x_label,
-        y_label=y_label,
-        categories=tuple(categories),
-        groups=tuple(Group(name=group, values=tuple(values)) for group, values in groups.items()),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +175,7 @@ class HeatMap:
     Attributes:
         values: shape (rows, columns); None is drawn as empty.
         marked: (row, column) of framed cells.
-        centred: colours diverge from 0 instead of running from the lowest to the highest value.
+        centred: colours diverge from 0.
     """
 
     name: str
@@ -238,7 +190,7 @@ class HeatMap:
     centred: bool = False
 
 
-Figure = Lines | Bars | Forest | HeatMap
+Figure = Lines | Forest | HeatMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +224,7 @@ class StudyResult:
         return [row for each in self.tables if each.name == name for row in each.records()]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values ready for `json.dumps`; rows of tables are by column key."""
+        """Return plain values; rows of tables are by column key."""
         plain_result = asdict(self)
         for table, plain in zip(self.tables, plain_result["tables"], strict=True):
             keys = [column.key for column in table.columns]

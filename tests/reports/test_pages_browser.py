@@ -12,7 +12,7 @@ from judgelm.metrics.resampling import Estimate
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
 from judgelm.reports.html import render_report
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
-from judgelm.studies.result import Bars, Column, Forest, ForestRow, Group, HeatMap, StudyResult, Table
+from judgelm.studies.result import Column, Forest, ForestRow, HeatMap, StudyResult, Table
 from tests.support.headless import CHROMIUM
 from tests.support.studies import render_study
 
@@ -88,7 +88,7 @@ def run_page():
 
 @pytest.fixture(scope="module")
 def study_page():
-    """A table longer than a page of it, a wide one, and figures of three kinds."""
+    """A table longer than a page of it, a wide one, and figures of two kinds."""
     columns = (
         Column(key="judge", heading=f"Judge {HOSTILE}"),
         Column(key="share", heading="Share", kind="share"),
@@ -108,10 +108,6 @@ def study_page():
         HeatMap(
             name="heat", title="Heat", x_label="model", y_label="judge", value_label="score", rows=("a", HOSTILE),
             columns=("a", "b"), values=((0.1, 0.2), (0.3, None)), marked=frozenset({(0, 0)}),
-        ),
-        Bars(
-            name="bars", title="Bars", x_label="judge", y_label="share", categories=("a", HOSTILE),
-            groups=(Group(name="g", values=(found, None)),),
         ),
     )  # fmt: skip
     return render_study(

@@ -5,7 +5,7 @@ import pytest
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.plots import MAX_DRAWN_ROWS, draw
-from judgelm.studies.result import Bars, Forest, ForestRow, Group, HeatMap, Lines, Series
+from judgelm.studies.result import Forest, ForestRow, HeatMap, Lines, Series
 
 NASTY = '<script>alert(1)</script> "&" $x^2$ \x00\ud800 模型'
 
@@ -21,10 +21,6 @@ LINES = Lines(
         Series(name="second", x=(0.1, 0.9), y=(0.3, 0.4), labels=("a", "b")),
     ),
 )  # fmt: skip
-BARS = Bars(
-    name="bars", title="Bars", x_label="Category", y_label="Agreement (share)", categories=("math", "code"),
-    groups=(Group(name="a", values=(about(0.5), None)), Group(name="b", values=(0.4, about(0.6)))),
-)  # fmt: skip
 FOREST = Forest(
     name="forest", title="Forest", x_label="Coefficient",
     rows=(
@@ -36,7 +32,7 @@ HEAT = HeatMap(
     name="heat", title="Map", x_label="Model", y_label="Judge", value_label="Mean score", rows=("a", "b"),
     columns=("c", "d"), values=((0.25, None), (-0.75, 1500.0)), marked=frozenset({(0, 0)}), centred=True,
 )  # fmt: skip
-ALL = (LINES, BARS, FOREST, HEAT)
+ALL = (LINES, FOREST, HEAT)
 
 
 def texts(svg):
@@ -66,10 +62,8 @@ def test_the_same_data_gives_the_same_bytes(figure):
 def test_n_stands_in_the_figure():
     assert rests(LINES, "first") == "first (n = 30 to 1,200 each)"
     assert rests(LINES, "second") == "second"  # plain numbers have none
-    assert rests(BARS, "a (") == "a (n = 100)"
     forest = texts(draw(FOREST).svg)
     assert {"0.123 (0.023 to 0.223), n = 63,222", "whiskers: 90 % and 95 % interval"} <= set(forest)
-    assert texts(draw(BARS).svg).count("undefined") == 1  # no bar of height 0, and no cell of 0
     assert {"–", "0.25", "-0.75", "1,500"} <= set(texts(draw(HEAT).svg))
 
 
@@ -77,7 +71,6 @@ def test_n_stands_in_the_figure():
     "figure",
     [
         replace(LINES, series=(replace(LINES.series[1], name=NASTY, labels=(NASTY, NASTY)),), title=NASTY),
-        replace(BARS, categories=(NASTY, "b"), x_label=NASTY),
         replace(FOREST, rows=(replace(FOREST.rows[0], label=NASTY, group=NASTY), FOREST.rows[1])),
         replace(HEAT, rows=(NASTY, "b"), value_label=NASTY),
     ],
@@ -103,7 +96,6 @@ def test_long_lists_are_cut_and_that_is_said():
     [
         replace(LINES, series=()),
         replace(LINES, series=(Series(name="a", x=(1.0,), y=(None,)),)),
-        replace(BARS, categories=(), groups=()),
         replace(FOREST, rows=()),
         replace(HEAT, values=((None, None), (None, None))),
         replace(HEAT, rows=(), columns=(), values=(), marked=frozenset()),

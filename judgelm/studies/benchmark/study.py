@@ -25,7 +25,7 @@ from judgelm.studies.benchmark.scoring_rules import (
     ties_prompt,
 )
 from judgelm.studies.pair_labels import by_id
-from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, bars
+from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, forest
 from judgelm.studies.sentences import format_share
 
 _REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], Report]] = {
@@ -38,13 +38,7 @@ _REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], 
 def benchmark_study(
     name: str, judgments: Mapping[str, Judgment], labelled: LabelledSet, resampling: Resampling = DEFAULT_RESAMPLING
 ) -> StudyResult:
-    """Score a benchmark's subsets, sections and overall, by its own rules.
-
-    Args:
-        name: of the benchmark, as in `judgelm data import`.
-        judgments: by sample id.
-        labelled: the imported rows; a row's category is its subset.
-        resampling: seed and number of resamples.
+    """Score a benchmark's subsets, sections and overall, by its own rules; a row's category is its subset.
 
     Raises:
         ConfigError: unknown benchmark, or one for `judgelm eval`.
@@ -91,7 +85,7 @@ def _scored_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampli
     tables = [_score_table(overall, sections if rule.sections else tied, consistency(joined, resampling))]
     tables += [] if scores is None else [_subset_table(rule, scores)]
     subsets = {**(scores.subsets if scores else {}), **tied}
-    figure = bars({"score": subsets.values()}, subsets, **LAYOUTS.figure("by-subset"))
+    figure = forest(subsets.items(), **LAYOUTS.figure("by-subset"))
     findings = [*_findings(benchmark.name, overall, sections), *more.findings]
     return Report(findings, [*tables, *more.tables], [figure])
 
