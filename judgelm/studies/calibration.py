@@ -39,12 +39,11 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationOptions:
-    """Options of the study.
+    """Options of the study; the seed also splits the questions.
 
     Attributes:
         bins: of the reliability curve and the calibration error.
         fit_share: share of the questions for fitting the temperature, in [0, 1); 0 fits none.
-        resampling: number of resamples, and seed (also of the split).
     """
 
     bins: int = 10
@@ -60,10 +59,7 @@ class CalibrationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Slice:
-    """Pairs with a probability and a label with a winner.
-
-    `outcome` (first answer is better) and `probability` have shape (n,).
-    """
+    """Pairs with a probability and a label with a winner; `outcome`: the first answer is better."""
 
     outcome: NDArray[np.bool_]
     probability: NDArray[np.float64]
@@ -106,11 +102,6 @@ def calibration_study(
     judgments: Mapping[str, Judgment], labelled: LabelledSet, options: CalibrationOptions | None = None
 ) -> StudyResult:
     """Measure reliability, calibration error and proper scores, and the effect of a temperature.
-
-    Args:
-        judgments: by sample id, with `probability`.
-        labelled: labels of pairs; pairs of one question are split and resampled together.
-        options: see `CalibrationOptions`.
 
     Raises:
         InputError: nothing joins, different texts under one id, or no pair has a probability and a label with a winner.
@@ -172,7 +163,7 @@ def _quality(name: str, pairs: _Slice, options: CalibrationOptions) -> _Calibrat
 def values(pairs: _Slice) -> NDArray[np.float64]:
     """Return per pair: squared error, log loss, winner's probability minus being right, 1; shape (n, 4).
 
-    A probability of exactly 0.5 names no winner and is half right.
+    A probability of exactly 0.5 is half right.
     """
     sure = np.maximum(pairs.probability, 1 - pairs.probability)
     right = np.where(pairs.probability == 0.5, 0.5, (pairs.probability > 0.5) == pairs.outcome)
@@ -212,7 +203,7 @@ FEW_PAIRS = 200
 
 
 def _split(pairs: _Slice, options: CalibrationOptions) -> tuple[_Slice | None, _Slice]:
-    """Split by question into the pairs to fit on and the rest; None and all of them if nothing is fitted."""
+    """The first part is None if nothing is fitted."""
     if int(options.fit_share * len(set(pairs.clusters))) < 1:
         return None, pairs
     split = GroupShuffleSplit(n_splits=1, train_size=options.fit_share, random_state=options.resampling.seed)

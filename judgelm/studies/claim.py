@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from judgelm.metrics.win_rate import Control, StyleControl, control_style
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.leaderboard import leaderboard_study, matches_of_run
 from judgelm.studies.pair_labels import first_better, label_of, pair_winner
-from judgelm.studies.result import DEFAULT_RESAMPLING, Row, StudyResult, Table, columns, forest, table
+from judgelm.studies.result import DEFAULT_RESAMPLING, Layouts, Row, StudyResult, Table, forest
 from judgelm.studies.sentences import format_number, format_share
 from judgelm.studies.style_control import pair_styles
+
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 _SHOWN = 10
 
@@ -47,9 +50,7 @@ class _ModelPair:
 class _Sides:
     """Pairs of a model, including failures; `opponent` is None for several.
 
-    `unnamed` counts judgments without model names in a run where others have them; `soft` is True if all verdicts have
-    a
-    probability.
+    `unnamed` judgments lack model names in a run where others have them; `soft`: all verdicts have a probability.
     """
 
     model: str
@@ -110,7 +111,7 @@ class ClaimOptions:
 
     Attributes:
         model: whose wins are counted; None for the model of the first answer, if there are at most two models.
-        against: only pairs against this model; None for all.
+        against: only pairs against this model.
         control: style features to control the judge's verdicts for.
         width: target width of the interval, in [0, 1], for the number of labels needed.
     """
@@ -126,12 +127,7 @@ DEFAULT_OPTIONS = ClaimOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCounts:
-    """Numbers of judgments by outcome.
-
-    `unnamed` pairs lack model names in a run where others have them; `other_models` pairs are not between the model and
-    its
-    opponent.
-    """
+    """Numbers of judgments; `other_models` pairs are not between the model and its opponent."""
 
     judgments: int
     unnamed: int
@@ -152,8 +148,8 @@ class WinRateClaim:
         soft: whether the judge's P(better) is used instead of its verdicts.
         estimates: if controlled, `judge` is the controlled rate.
         uncontrolled: the judge's rate without control; None without a control.
-        control: the fit, or the reason for none; None without a control.
-        labels_needed: for the target width, or the reason for none; None without a target.
+        control: the fit, or the reason for none.
+        labels_needed: for the target width, or the reason for none.
     """
 
     model: str
@@ -168,7 +164,7 @@ class WinRateClaim:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Return plain values ready for `json.dumps`, without the per-pair values of the control."""
+        """Return plain values, without the per-pair values of the control."""
         plain = asdict(self)
         if isinstance(self.control, StyleControl):
             del plain["control"]["adjusted"], plain["control"]["neutral"]
@@ -203,13 +199,8 @@ def claim_win_rate(
 ) -> WinRateClaim:
     """Estimate how often a model beats another; a tie is half a win.
 
-    Failed judgments are left out and counted, so the estimate is for pairs with a verdict.
-
-    Args:
-        judgments: of pairs, by sample id.
-        labels: by sample id, of a random subset.
-        samples: by id, for model names, questions (clusters) and, with a control, answers.
-        options: see `ClaimOptions`.
+    Failed judgments are left out and counted, so the estimate is for pairs with a verdict. Labels must be of a random
+    subset.
 
     Raises:
         InputError: no verdict, more than two models and none is selected, or a control without answers.
@@ -340,9 +331,6 @@ class ModelComparison:
 
     Attributes:
         models: the first wrote the first answer of each pair; its wins are counted.
-        judge: its name.
-        judgments: by sample id.
-        samples: the pairs.
         labels: by annotators, of some pairs; can be empty.
         questions: number of questions, answered or not.
         stages: name of each stage -> manifest of its run; empty without one.
@@ -359,18 +347,8 @@ class ModelComparison:
     warnings: tuple[str, ...] = ()
 
 
-_CLAIM_COLUMNS = (
-    *columns("text", estimate="Estimate"), *columns("share", rate="Rate"), *columns("text", reason="Reason for none"),
-)  # fmt: skip
-_CLAIM_NOTE = "PPI++ and Rogan-Gladen correct the judge by the labels, which must be a random sample of the pairs."
-
-
 def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
-    """Compare two models: win rates, also at equal length and corrected by labels, Elo, cost and time.
-
-    Raises:
-        InputError: there is no verdict.
-    """
+    """Compare two models: win rates, also at equal length and corrected by labels, Elo, cost and time."""
     model, opponent = comparison.models
     judgments, samples = comparison.judgments, comparison.samples
     claim = claim_win_rate(judgments, comparison.labels, samples, ClaimOptions(model=model, against=opponent))
@@ -395,19 +373,17 @@ def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAU
             "labels_without_pair": claim.counts.labels_without_judgment,
         },
         tables=(
-            table(rows, _CLAIM_COLUMNS, name="claim", title=f"Wins of {claim.name}", note=_CLAIM_NOTE),
+            LAYOUTS.table("claim", rows, name=claim.name),
             _stage_table(comparison.stages),
             *board.tables,
         ),
-        figures=(
-            forest([row[:2] for row in rows[:-1]], name="wins", title=claim.name, x_label="Win rate", no_effect=0.5),
-        ),
+        figures=(forest([row[:2] for row in rows[:-1]], **LAYOUTS.figure("wins", name=claim.name), no_effect=0.5),),
         warnings=(*comparison.warnings, *claim.warnings, *board.warnings),
     )
 
 
 def _reads_alone(comparison: ModelComparison) -> bool:
-    """True if the judge grades each answer alone, so there are no orders."""
+    """True if the judge grades each answer alone."""
     return any(judgment.reads_words and not judgment.compared for judgment in comparison.judgments.values())
 
 
@@ -440,15 +416,8 @@ def _stage_table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
         seconds = total("collect_s", "judge_s", "load_s")
         return (name, total("prompt_tokens"), total("completion_tokens"), seconds, total("cost_usd"))
 
-    return table(
-        [cells(name, manifest.get("sessions", ())) for name, manifest in stages.items()],
-        columns("text", stage="Stage"),
-        columns("count", prompt_tokens="Prompt tokens", reply_tokens="Reply tokens", seconds="Seconds"),
-        columns("number", cost_usd="Cost, USD"),
-        name="stages",
-        title="Cost and time",
-        note="Of all sessions. Empty: not recorded.",
-    )
+    rows = [cells(name, manifest.get("sessions", ())) for name, manifest in stages.items()]
+    return LAYOUTS.table("stages", rows)
 
 
 def _comparison_findings(claim: WinRateClaim, judge: str) -> Iterator[str]:

@@ -31,7 +31,7 @@ from judgelm.studies.pair_labels import (
     questions_of,
 )
 from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates, pair_metrics
-from judgelm.studies.result import Bars, Figure, Layouts, Row, StudyResult, Table, bars, columns, forest, table
+from judgelm.studies.result import Figure, Layouts, Row, StudyResult, Table, columns, forest, table
 from judgelm.studies.sentences import excerpt, few_pairs_sentence, file_slug, format_number, format_points, format_share
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
@@ -41,11 +41,7 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 class CompareOptions:
     """Options of the comparison.
 
-    Attributes:
-        failures: leave out failed judgments, or count them as ties.
-        order_rule: merges two orders into one label, for all judges.
-        tie_threshold: under order rule `probability`.
-        resampling: seed and number of resamples.
+    `order_rule` merges two orders into one label, for all judges; `tie_threshold` is for rule `probability`.
     """
 
     failures: FailureHandling = "excluded"
@@ -59,7 +55,7 @@ DEFAULT_OPTIONS = CompareOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JudgeAgreement:
-    """Agreement of a judge with the labels; `alone` is on its own pairs, `common` and `kappa` on the common pairs."""
+    """`alone` is on the judge's own pairs, `common` and `kappa` on the common pairs."""
 
     name: str
     judged: int
@@ -74,8 +70,7 @@ class _JudgeAgreement:
 class _PairedComparison:
     """Two judges on the pairs that both labelled.
 
-    `holm` is the p-value of `test` corrected for all tests; rows of `verdicts` are the first judge's, as
-    `agreement.LABELS`.
+    `holm` is the p-value of `test` corrected for all tests; rows of `verdicts` are the first judge's.
     """
 
     first: str
@@ -92,7 +87,7 @@ class _PairedComparison:
 class _AlignedVotes:
     """Labels of every judge by sample id: +1 first better, 0 tie, -1 second better.
 
-    `judged` omits excluded failures; `common` ids have a label from every judge, in the first judge's order.
+    `judged` omits excluded failures; `common` ids have a label from every judge.
     """
 
     rows: Mapping[str, Mapping[str, JoinedPair]]
@@ -125,11 +120,6 @@ def compare_judges(
     judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions = DEFAULT_OPTIONS
 ) -> StudyResult:
     """Compare judges: agreement of each, and paired difference, kappa, flips and McNemar's test of each two.
-
-    Args:
-        judges: name -> judgments by sample id.
-        labels: of the same pairs; pairs of one question are resampled together.
-        options: see `CompareOptions`.
 
     Raises:
         InputError: fewer than two judges, a judge without labelled pairs, no common pair, an order rule that does not
@@ -304,7 +294,6 @@ def _warnings(
     return lines
 
 
-_MAX_BARS = 12
 _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 
 
@@ -371,16 +360,9 @@ def _flip_table(votes: _AlignedVotes, names: Sequence[str], samples: Mapping[str
             verdicts = [_VERDICTS[label] for label in (votes.truth[key], *labels)]
             question = excerpt(samples[key].question) if key in samples else ""
             rows.append((key, *verdicts, labels.count(votes.truth[key]), question))
-    return table(
-        rows,
-        columns("text", id="Pair", label="Label"),
-        columns("text", ((f"judge_{index}", name) for index, name in enumerate(names, 1))),
-        columns("count", right="Judges right"),
-        columns("text", question="Question"),
-        name="flips",
-        title="Pairs with different verdicts",
-        note=f"{len(rows):,} of the {len(votes.common):,} pairs with a verdict from every judge.",
-    )
+    judges = columns("text", ((f"judge_{index}", name) for index, name in enumerate(names, 1)))
+    rest = [*columns("count", right="Judges right"), *columns("text", question="Question")]
+    return LAYOUTS.table("flips", rows, *judges, *rest, differing=len(rows), common=len(votes.common))
 
 
 def _figures(
@@ -401,22 +383,9 @@ def _figures(
     for group, members in groups.items():
         values = list(group_by_value(votes.common, members.get).items())
         if len(values) > 1:
-            yield _group_bars(votes, names, group, values)
-
-
-def _group_bars(
-    votes: _AlignedVotes,
-    names: Sequence[str],
-    group: str,
-    values: Sequence[tuple[str, list[str]]],
-) -> Bars:
-    largest = values[:_MAX_BARS]
-    return bars(
-        {name: [votes.agreement(name, ids) for _, ids in largest] for name in names},
-        [value for value, _ in largest],
-        name=f"agreement-by-{file_slug(group)}",
-        title=f"Agreement by {group}"
-        + (f", the {_MAX_BARS} largest of {len(values)}" if len(values) > _MAX_BARS else ""),
-        x_label=group,
-        y_label="Agreement (share of pairs, 0 to 1)",
-    )
+            yield forest(
+                [(value, votes.agreement(name, ids), name) for value, ids in values for name in names],
+                name=f"agreement-by-{file_slug(group)}",
+                title=f"Agreement by {group}",
+                x_label="Agreement (share of pairs, 0 to 1)",
+            )

@@ -54,9 +54,8 @@ class EvaluationOptions:
         failures: treatment in the headline, groups and lists.
         order_rule: merges two orders into one label; None for `protocol_rule`.
         tie_threshold: maximum distance from 0.5 for a tie, under order rule `probability`.
-        run_rule: order rule of the run, for the protocol sentence; None if unknown.
+        run_rule: order rule of the run, for the protocol sentence.
         scale: accepted scores in words (`1-10`, `any`); None if unknown.
-        resampling: seed and number of resamples.
     """
 
     failures: FailureHandling = "excluded"
@@ -75,8 +74,6 @@ class Counts:
     """Numbers of rows by outcome.
 
     Of the `judged` rows, `repaired` needed a constrained retry and `read_anywhere` have scores outside the first line.
-    Rows
-    with a written reason are `reasons`; rows with thinking are `thinking`.
     """
 
     judgments: int
@@ -95,7 +92,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """One value of a grouping; `accuracy` and `majority_share` are None if every judgment failed."""
+    """One value of a grouping; without shares if every judgment failed."""
 
     value: str
     n: int
@@ -106,7 +103,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """A pair with different winners by judge and label; scores are in sample order."""
+    """A pair with different winners by judge and label."""
 
     sample_id: str
     judged: Winner
@@ -117,7 +114,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleAgreement:
-    """Agreement under another order rule, in [0, 1]; `excluded` is None if every judgment failed."""
+    """Agreement under another order rule."""
 
     failed: int
     excluded: Estimate | None
@@ -133,14 +130,12 @@ class Evaluation:
         order_rule: rule of all figures except `other_rules` and `probabilities`.
         other_rules: agreement by the given order and by the mean, for pairs scored in both orders.
         excluded: None if every judgment failed.
-        probabilities: scores of P(first better); None without probabilities.
         flips: ids judged differently in the two orders.
         failure_codes: number of pairs by failure code, including `half_failed`.
-        failed: ids without a verdict.
         half_failed: ids with a verdict although one order failed; their consistency is unknown.
         notes: on the join of judgments and labels.
-        mean_prompt_tokens: per joined judgment, as is `mean_completion_tokens`.
-        mean_thinking_characters: per prompt with thinking; None without thinking.
+        mean_prompt_tokens: per joined judgment.
+        mean_thinking_characters: per prompt with thinking.
     """
 
     protocol: str
@@ -175,7 +170,7 @@ class Evaluation:
         return "agreement" if self.as_tie.position is None else f"agreement, {RULE_NAMES[self.order_rule]}"
 
     def to_json(self) -> dict[str, object]:
-        """Return plain values with finite numbers or None, ready for `json.dumps`."""
+        """Return plain values with finite numbers or None."""
         return dict(json_ready(self))
 
 
@@ -194,11 +189,11 @@ def evaluate(
     Args:
         judgments: one per sample, in one order or both.
         labels: by sample id.
-        reverse: judgments of the swapped answers from a separate run, for position bias. They affect the label only
-            if `options.order_rule` combines orders.
-        groups: name of a grouping -> sample id -> value; ids without a value are grouped as `not given`.
+        reverse: judgments of the swapped answers from a separate run. They affect the label only if
+            `options.order_rule` combines orders.
+        groups: name of a grouping -> sample id -> value.
         clusters: sample id -> key; pairs of one key (one question) are resampled together.
-        split: votes by sample id for samples without a majority, used only for annotator agreement.
+        split: votes of samples without a majority, used only for annotator agreement.
         options: the protocol.
 
     Raises:

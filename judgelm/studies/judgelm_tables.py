@@ -8,6 +8,7 @@ Source: JudgeLM, section 6; baaivision/JudgeLM, `judgelm/llm_judge/eval_model_ju
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from judgelm.metrics.resampling import Estimate
@@ -17,8 +18,10 @@ from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import grouped
 from judgelm.studies.pair_metrics import PairMetrics
-from judgelm.studies.result import Lines, Row, Series, StudyResult, Table, columns, table
+from judgelm.studies.result import Layouts, Lines, Row, Series, StudyResult, Table, columns, table
 from judgelm.studies.sentences import format_share
+
+_LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +29,11 @@ class Timing:
     """Times and tokens of a run over all sessions; None if not recorded.
 
     Attributes:
-        pairs: judged pairs.
         metrics_s: time to compare with the labels, measured now.
         reasons: whether the judge wrote reasons.
         workers: what judged in parallel, in words.
         gpus: GPUs held for the whole run; None if the user does not say.
-        prompt_tokens: of all judgments by the judge's tokenizer, as is `reply_tokens`.
+        prompt_tokens: by the judge's tokenizer, as is `reply_tokens`.
     """
 
     pairs: int
@@ -54,12 +56,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPrices:
-    """Prices in USD for Table 3; None leaves a cost out.
-
-    Attributes:
-        gpu_hour: one GPU for one hour.
-        api: tokens of an alternative API judge.
-    """
+    """Prices in USD for Table 3: one GPU for one hour, and tokens of an alternative API judge."""
 
     gpu_hour: float | None = None
     api: Prices | None = None
@@ -73,7 +70,7 @@ class TableRun:
         heads: texts of the leading columns.
         evaluation: replies parsed by judgelm.
         authors: replies parsed by `read_as_authors`; in Table 2 the same as `evaluation`.
-        unpaired: judged and labelled pairs that are missing in the file of reversed judgments.
+        unpaired: labelled pairs that are missing in the file of reversed judgments.
     """
 
     heads: Mapping[str, str]
@@ -140,8 +137,7 @@ LAYOUTS: Mapping[int, _TableLayout] = {
 def read_as_authors(judgments: Mapping[str, Judgment]) -> dict[str, Judgment]:
     """Parse the same replies with the authors' parser.
 
-    Retries are undone, since their code has none. Judgments without scores keep their verdict: labels, panels,
-    dialogues.
+    Retries are undone, since their code has none. Judgments without scores keep their verdict.
     """
     return {key: _read_as_authors(judgment) for key, judgment in judgments.items()}
 
@@ -170,15 +166,7 @@ def _shown_to_authors(shown: Shown) -> Shown:
 
 
 def paper_tables(runs: Mapping[int, Sequence[TableRun]], prices: CostPrices | None = None) -> StudyResult:
-    """Build the tables that have runs, and a figure for scaling.
-
-    Args:
-        runs: table number -> its rows.
-        prices: for the costs in Table 3.
-
-    Raises:
-        ValueError: no runs.
-    """
+    """Build the tables that have runs (table number -> rows), and a figure for scaling."""
     every = [run for rows in runs.values() for run in rows]
     if not every:
         raise ValueError("expected at least one run")
@@ -303,7 +291,7 @@ class _Cost:
 
     @property
     def ratio(self) -> float | None:
-        """Cost of the GPUs divided by the API; None if one is missing or the API is free."""
+        """Cost of the GPUs divided by the API's."""
         return None if self.gpus is None or not self.api else self.gpus / self.api
 
 
@@ -339,23 +327,7 @@ def _efficiency(rows: Sequence[TableRun], prices: CostPrices) -> Table:
         tokens = [count or None for count in (timing.prompt_tokens, timing.reply_tokens)]
         costs = (timing.gpus, cost.gpus, *tokens, cost.api, cost.ratio)
         cells.append((*heads, timing.workers, "yes" if timing.reasons else "no", timing.pairs, *times, *costs))
-    return table(
-        cells,
-        columns("text", LAYOUTS[3].heads.items()),
-        columns("text", workers="judged on", reasons="reasons?"),
-        columns("count", pairs="pairs"),
-        columns("number", load_s="load, s", judge_s="judge, s", metrics_s="metrics, s", total_s="total, s"),
-        columns("number", per_5000_s="total for 5,000 pairs, s", gpus="GPUs", gpu_usd="GPUs, USD"),
-        columns("count", prompt_tokens="prompt tokens", reply_tokens="reply tokens"),
-        columns("number", api_usd="API, USD"),
-        columns("share", cost_ratio="GPUs / API"),
-        name="table-3",
-        title="Table 3: Efficiency",
-        source="JudgeLM, Table 3 and section 6.1",
-        note="Seconds of wall time over all sessions, from the run's manifest; empty if not recorded. The time for "
-        "5,000 pairs is extrapolated with loading included, so it is too high for small runs. "
-        f"{_prices_note(prices)}",
-    )
+    return _LAYOUTS.table("table-3", cells, prices=_prices_note(prices))
 
 
 def _prices_note(prices: CostPrices) -> str:

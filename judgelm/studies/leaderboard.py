@@ -1,7 +1,6 @@
 """Leaderboard of models by each judge: Elo ratings, and win rates of each two, also at equal length.
 
-Matches are verdicts in each order, or AlpacaEval's annotations; a win rate counts each pair once. Intervals are over
-questions.
+Matches are verdicts in each order, or AlpacaEval's annotations; a win rate counts each pair once.
 
 Source: Chatbot Arena (Chiang et al. 2024); AlpacaEval (Li et al. 2023) and Length-Controlled AlpacaEval (Dubois et al.
 2024).
@@ -25,18 +24,7 @@ from judgelm.modes.conversation import per_order
 from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.studies.pair_labels import first_better, grouped, orders_of
-from judgelm.studies.result import (
-    DEFAULT_RESAMPLING,
-    Cell,
-    Forest,
-    Layouts,
-    Row,
-    StudyResult,
-    Table,
-    columns,
-    forest,
-    table,
-)
+from judgelm.studies.result import DEFAULT_RESAMPLING, Cell, Forest, Layouts, Row, StudyResult, Table, forest
 from judgelm.studies.sentences import file_slug, format_number, format_share
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
@@ -44,11 +32,10 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeMatches:
-    """Matches by one judge.
+    """Matches by one judge, a run or an annotator.
 
     Attributes:
-        judge: name of the run or annotator.
-        matches: two for a pair judged in both orders; they share a question and are resampled together.
+        matches: two for a pair judged in both orders; they are resampled together.
         comparisons: one per pair, without a preference if the judge failed.
     """
 
@@ -84,7 +71,7 @@ def leaderboard_study(
     Args:
         judges: their matches.
         resampling: seed and number of resamples.
-        difficulties: question text or index -> difficulty, for the length control; None leaves the term out.
+        difficulties: question text or index -> difficulty, for the length control.
         notes: on skipped rows of the files.
 
     Raises:
@@ -218,11 +205,6 @@ def _match(verdict: _Verdict, sample: Sample) -> Match:
 
 
 _MIN_COMMON_MODELS = 3
-_NOTE = (
-    "Elo: 400 points are odds of 10 to 1; the mean of all rated models is 1000. Intervals are 95 %, from resamples of "
-    "questions; rank from and to bound the rank in the same resamples. Win rate: mean P(better) over the model's own "
-    "matches with ties as half a win; it depends on the opponents. n: verdicts, two for a pair judged in both orders."
-)
 _PRIOR = (
     "with one added tie of each model against a virtual player of fitted strength, and one between equal players for "
     "the position"
@@ -256,17 +238,7 @@ def _table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
             for row in ratings.rated
         ]
         rows += [(judge.judge, model, None, None, None, None, rates[model], None) for model in ratings.unrated]
-    return table(
-        rows,
-        columns("text", judge="Judge", model="Model"),
-        columns("count", rank="Rank", best_rank="Rank from", worst_rank="Rank to"),
-        columns("number", elo="Elo ↑"),
-        columns("share", win_rate="Win rate ↑"),
-        columns("count", n="n"),
-        name="leaderboard",
-        title="Leaderboard",
-        note=_NOTE + " Empty: no rating; see the warnings.",
-    )
+    return LAYOUTS.table("leaderboard", rows)
 
 
 def _position_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
@@ -342,28 +314,6 @@ _MAX_SENTENCES = 6
 _FAR = 0.1
 """AlpacaEval's threshold for the same warning."""
 _FAR_NOTE = f"changes the win rate by more than {100 * _FAR:g} points: few answers have similar lengths"
-_DUEL_NOTE = (
-    "Win rate: mean probability that the model's answer is preferred to the opponent's; discrete: share of wins plus "
-    "half the ties. SE: standard error of the mean. Intervals are 95 %, from resamples of questions. "
-    "Length-controlled: prediction of an unpenalised logistic regression at equal length, from the standardised "
-    "difference in length (tanh), a constant{difficulty}; interval by the delta method. AlpacaEval's fit is "
-    "L1-penalised by cross-validation and drawn to verbose and concise versions of its baseline, so its figures "
-    "differ. Length slope: negative if longer answers are preferred. Not judged: excluded."
-)
-
-
-_DUEL_COLUMNS = (
-    *columns("text", model="Model", baseline="Opponent", annotator="Judge"),
-    *columns("count", n="n"),
-    *columns("share", win_rate="Win rate ↑", standard_error="SE", discrete_win_rate="Discrete ↑"),
-    *columns("share", discrete_standard_error="SE"),
-    *columns("count", n_wins="Wins", n_draws="Ties", n_wins_base="Losses"),
-    *columns("share", length_controlled_winrate="Length-controlled ↑", lc_standard_error="SE"),
-    *columns("number", length_slope="Length slope"),
-    *columns("text", length_note="Length control"),
-    *columns("number", avg_length="Mean length, characters"),
-    *columns("count", not_judged="Not judged"),
-)
 
 
 def _duels(judges: Iterable[JudgeMatches], resampling: Resampling, difficulties: Mapping[str, float] | None) -> Table:
@@ -377,14 +327,8 @@ def _duels(judges: Iterable[JudgeMatches], resampling: Resampling, difficulties:
         judged = [group for group in groups.values() if any(pair.preference is not None for pair in group)]
         duels = [_duel(judge.judge, group, resampling, difficulties) for group in judged]
         rows += [row for _, row in sorted(duels, key=lambda duel: (duel[1][1], -duel[0]))]
-    return table(
-        rows,
-        _DUEL_COLUMNS,
-        name="win-rates",
-        title="Win rates by pair of models",
-        source="AlpacaEval's leaderboard",
-        note=_DUEL_NOTE.format(difficulty="" if difficulties is None else " and the instruction's difficulty"),
-    )
+    term = "" if difficulties is None else " and the instruction's difficulty"
+    return LAYOUTS.table("win-rates", rows, difficulty=term)
 
 
 def _turned(pair: Comparison) -> Comparison:

@@ -33,11 +33,7 @@ def label_of(winner: Winner) -> int:
 
 
 def first_better(judgment: Judgment, soft: bool = True) -> float:
-    """Return P(first better): the judgment's probability if it has one and `soft`, else 1, 0.5 or 0.
-
-    Raises:
-        ValueError: the judgment failed.
-    """
+    """Return P(first better): the judgment's probability if it has one and `soft`, else 1, 0.5 or 0."""
     if judgment.winner is None:
         raise ValueError(f"judgment {judgment.sample_id}: no verdict")
     if soft and judgment.probability is not None:
@@ -85,7 +81,7 @@ class OrderLabel:
 
     Attributes:
         label: None if this order failed or was not judged because of an earlier failure.
-        lead: score of the sample's first answer minus the second; None if the judge writes no scores.
+        lead: score of the sample's first answer minus the second; None without scores.
     """
 
     label: int | None
@@ -108,10 +104,7 @@ class Orders:
 def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | None:
     """Return the label of each order, or None if a judgment of both orders has no scores per order.
 
-    Args:
-        judgment: one order or both.
-        reverse: the same pair from a separate run on swapped answers, so its first score belongs to the second answer
-            (the original JudgeLM code writes two files).
+    `reverse` is the same pair from a separate run on swapped answers, as the original JudgeLM code writes it.
 
     Raises:
         InputError: `reverse` is given for a judgment of both orders.
@@ -138,9 +131,8 @@ def pair_label(
     """Return the label of a judgment under an order rule: +1, 0, -1, or None for a failure.
 
     Under `mean` and `tie` a failed order is a failure. Under `given` only the given order counts. Under `probability`
-    an
-    order fails if score lines have less than half of the probability, even if its reply was parsed. With a single order
-    `mean`, `given` and `tie` return the verdict.
+    an order fails if score lines have less than half of the probability. A single order has the same label under all
+    other rules.
 
     Raises:
         InputError: the rule compares orders, and the judgment has no label of each.
@@ -169,13 +161,8 @@ def pair_label(
 def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgment]) -> LabelRule:
     """Return `given` (JudgeLM's protocol) for pairs scored in both orders, else `as_judged`.
 
-    A single order has the same label under every rule. For judges that write labels (PandaLM, Auto-J) or are scored by
-    the
-    probability of a verdict word, their own protocols merge both orders.
-
-    Args:
-        judgments: by id, from `by_id`.
-        reverse: the same pairs in reverse from a separate run; can be empty.
+    Judges that write labels (PandaLM, Auto-J) or are scored by the probability of a verdict word merge both orders by
+    their own protocols.
     """
     both = False
     for key, judgment in judgments.items():
@@ -191,10 +178,7 @@ def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgm
 
 
 def scores_behind(judgment: Judgment, rule: LabelRule) -> tuple[float, ...] | None:
-    """Return the scores that gave a judgment's label, in sample order; None without scores.
-
-    Under `given` they are those of the given order, else the mean over orders.
-    """
+    """Return the scores that gave a judgment's label, in sample order; under `given` those of that order."""
     if rule != "given":
         return judgment.scores
     return next((shown.scores for shown in per_order(judgment.shown) if shown.order == (0, 1)), judgment.scores)
@@ -313,13 +297,7 @@ def join(
 ) -> list[JoinedPair]:
     """Join judgments and labels of the same samples, in the order of the judgments.
 
-    Args:
-        judgments: by sample id.
-        labels: by sample id.
-        reverse: judgments of swapped answers by sample id; can be empty.
-        clusters: key by sample id; samples without one are resampled alone.
-        rule: see `pair_label`.
-        tie_threshold: see `pair_label`.
+    Samples without a key in `clusters` are resampled alone; `rule` and `tie_threshold` are as in `pair_label`.
 
     Raises:
         InputError: nothing joins, or the order rule does not apply to a judgment.
@@ -368,7 +346,7 @@ def failed_orders(row: JoinedPair) -> int:
 def failure_code(judgment: Judgment) -> str:
     """Return the failure code; `reversed_order` if only the judgment in the second file failed.
 
-    As in runs, `off_grammar` covers score lines with less than half of the probability under order rule `probability`.
+    `off_grammar` includes score lines with less than half of the probability.
     """
     if judgment.failure is not None:
         return judgment.failure.code

@@ -1,8 +1,5 @@
 """Metrics of labelled pairs with intervals: agreement, position bias, probabilities, and a histogram of scores.
 
-Scores of probabilities exclude labels that are ties. Always answering 0.5 has a Brier score of 0.25 and a log loss of
-ln 2 = 0.693.
-
 Source: Gneiting and Raftery (2007), Strictly Proper Scoring Rules, Prediction, and Estimation.
 """
 
@@ -38,7 +35,7 @@ class PairMetrics:
         gain: accuracy minus `majority`, resampled together.
         confusion: counts; row i is the label `LABELS[i]`, column j the judge's answer `LABELS[j]`.
         position: None unless pairs were judged in both orders.
-        decided: accuracy on pairs whose label has a winner; None if all labels are ties.
+        decided: accuracy on pairs whose label has a winner.
     """
 
     n: int
@@ -59,12 +56,7 @@ def pair_metrics(
 ) -> PairMetrics | None:
     """Compute all metrics; None without pairs.
 
-    Intervals are bootstrap percentiles over clusters; a share of exactly 0 or 1 gets Wilson's (`resampling.widened`).
-
-    Args:
-        pairs: with labels.
-        resampling: seed and number of resamples.
-        failure: replaces a missing label of the judge or of an order; None excludes such pairs.
+    `failure` replaces a missing label of the judge or of an order; None excludes such pairs.
     """
     pairs = [pair for pair in pairs if pair.judged is not None or failure is not None]
     if not pairs:
@@ -105,7 +97,7 @@ def pair_metrics(
 def position_estimates(
     given: NDArray[np.int_], swapped: NDArray[np.int_], clusters: Sequence[Hashable], resampling: Resampling
 ) -> PositionEstimates:
-    """Estimate position bias; arguments and errors as in `position_cells`, clusters as in `pair_metrics`."""
+    """Estimate position bias from labels in sample order, as `position_cells` takes them."""
     cells = position_cells(given, swapped)
     steady, first, second = (share(column > 0, clusters, resampling) for column in cells.T)
 
@@ -132,14 +124,9 @@ def _position(pairs: Sequence[JoinedPair], resampling: Resampling, failure: int 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbabilityScores:
-    """Brier score and log loss; lower is better.
+    """Brier score and log loss of `n` pairs with a probability and a label with a winner; lower is better.
 
-    Attributes:
-        n: pairs with a probability and a label with a winner; if 0, both scores are None.
-        tied_labels: pairs excluded since their label is a tie.
-        without: pairs without a probability.
-        brier: mean of (p - outcome)^2, in [0, 1].
-        log_loss: mean of -ln of the probability of the outcome.
+    `tied_labels` pairs are excluded since their label is a tie; pairs `without` have no probability.
     """
 
     n: int
@@ -170,15 +157,9 @@ def score_probabilities(rows: Sequence[JoinedPair], resampling: Resampling) -> P
 
 
 def proper_losses(first_better: NDArray[np.bool_], probability: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return squared error and log loss per pair, whose means equal scikit-learn's scores.
+    """Return squared error and log loss per pair, shape (n, 2), whose means equal scikit-learn's scores.
 
-    Args:
-        first_better: shape (n,), from the labels.
-        probability: shape (n,), P(first better).
-
-    Returns:
-        shape (n, 2). As in scikit-learn, the log loss clips probabilities by one float64 epsilon, so a certain mistake
-        costs 36 instead of infinity.
+    As in scikit-learn, the log loss clips probabilities by one float64 epsilon, so a certain mistake costs 36.
     """
     of_outcome = np.where(first_better, probability, 1 - probability)
     epsilon = np.finfo(np.float64).eps
@@ -189,8 +170,7 @@ def proper_losses(first_better: NDArray[np.bool_], probability: NDArray[np.float
 class ScoreHistogram:
     """Histogram of scores by position of the answer.
 
-    `edges` are k + 1 bin edges on the judge's scale; `first` and `second` are k counts each. `not_finite` orders with a
-    non-finite score (`inf 5` in the original parser) are excluded.
+    `not_finite` orders with a non-finite score (`inf 5` in the original parser) are excluded.
     """
 
     edges: tuple[float, ...]

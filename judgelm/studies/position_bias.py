@@ -17,28 +17,12 @@ from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import by_id, orders_of
 from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
-from judgelm.studies.result import (
-    DEFAULT_RESAMPLING,
-    Cell,
-    Forest,
-    Layouts,
-    StudyResult,
-    Table,
-    columns,
-    forest,
-    table,
-)
+from judgelm.studies.result import DEFAULT_RESAMPLING, Cell, Forest, Layouts, StudyResult, Table, forest
 from judgelm.studies.sentences import format_number, format_share
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 _ALL = "all"
-_NOTE = (
-    "Consistent: both orders name the same winner, or both a tie. The other pairs favour the first or the second "
-    "position; delta is the absolute difference. First position's lead: score of the answer shown first minus the "
-    "score of the answer shown second, averaged over both orders; 0 without position bias. Pairs that failed in an "
-    "order are excluded and counted. Empty: no pair was judged in both orders, or no scores."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +32,7 @@ class TwiceJudged:
     Attributes:
         given: winner in the given order: +1, 0, -1; None if this order failed.
         swapped: winner in the other order, in the frame of the given order.
-        leads: of the first position in each order, in score points; None if the judge wrote no scores.
+        leads: of the first position in each order, in score points; None without scores.
         cluster: pairs of one key, such as a question, are resampled together.
     """
 
@@ -60,12 +44,9 @@ class TwiceJudged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairGroup:
-    """Pairs measured together.
+    """Pairs judged in both orders, including failures.
 
-    Attributes:
-        pairs: judged in both orders, including failures.
-        alone: judgments without the other order.
-        by_hand: judgments whose scores are not at the beginning of the reply.
+    `alone` judgments lack the other order; `by_hand` have scores that are not at the beginning of the reply.
     """
 
     pairs: tuple[TwiceJudged, ...] = ()
@@ -89,10 +70,6 @@ class _Measured:
 
 def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
     """Measure consistency, position bias and the lead of the first position, by group and overall.
-
-    Args:
-        groups: name -> pairs.
-        resampling: seed and number of resamples.
 
     Raises:
         InputError: a group is named `all`, or no pair was judged in both orders.
@@ -147,19 +124,7 @@ def _table(rows: Sequence[_Measured]) -> Table:
         shares = (position.consistency, position.toward_first, position.toward_second, position.delta)
         return (row.name, position.consistency.n, *shares, row.lead, row.failed, row.alone)
 
-    return table(
-        [cells(row) for row in rows],
-        columns("text", group="pairs"),
-        columns("count", n="n"),
-        columns("share", consistency="consistency ↑", toward_first="bias toward 1st ↓"),
-        columns("share", toward_second="bias toward 2nd ↓", delta="delta bias ↓"),
-        columns("number", lead="first position's lead, points"),
-        columns("count", failed="failed", alone="without other order"),
-        name="position-bias",
-        title="Consistency and position bias",
-        source="JudgeLM, Table 4 (consistency and bias columns)",
-        note=_NOTE,
-    )
+    return LAYOUTS.table("position-bias", [cells(row) for row in rows])
 
 
 def _forest(rows: Sequence[_Measured]) -> Forest:

@@ -34,7 +34,7 @@ from judgelm.studies.qa_scores import (
     type_figure,
     type_shares,
 )
-from judgelm.studies.result import Bars, Layouts, Row, StudyResult, Table, columns, table
+from judgelm.studies.result import Forest, Layouts, Row, StudyResult, Table, columns
 from judgelm.studies.sentences import format_number, format_points, format_share
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
@@ -52,7 +52,6 @@ class QaOptions:
         own: answering model -> its own judge, if the names differ.
         sibling_others: whether a sibling's other judges include the answering model's own; the paper does not say.
         types_judge: judge for the answer types; None selects the best by correlation with annotators, or the first.
-        resampling: seed and number of resamples.
     """
 
     failures: QaFailureHandling = "excluded"
@@ -64,14 +63,9 @@ class QaOptions:
 
 
 def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOptions | None = None) -> StudyResult:
-    """Build all tables and figures that the answers and runs allow.
+    """Build all tables and figures that the answers and runs (one per judge and prompt) allow.
 
     Except where prompts are compared, a judge is represented by its first run.
-
-    Args:
-        answers: from `judgelm.studies.qa_scores.qa_answers`.
-        runs: one per judge and prompt.
-        options: see `QaOptions`.
 
     Raises:
         InputError: no answers or runs, two runs of one judge and prompt, or an unknown judge.
@@ -89,15 +83,15 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     if people:
         tables.append(_human_table(answers, main, counting))
         tables += [_threshold_table(answers, counting), _prompt_table(answers, runs, counting)]
-    by_type, type_bars = _types(answers, types, counting, people=people)
+    by_type, type_forest = _types(answers, types, counting, people=people)
     own, siblings = _preferences(answers, main, options, counting)
     tables.append(by_type)
     if own:
-        tables.append(preference_table(own, kind="self", source="QA-Judge, Table 6"))
+        tables.append(preference_table("self-preference", own))
     if siblings:
         included = "includes" if options.sibling_others else "excludes"
         note = f"A sibling is compared with all other judges, which {included} the answering model's own."
-        tables.append(preference_table(siblings, kind="sibling", source="QA-Judge, Table 13", note=note))
+        tables.append(preference_table("sibling-preference", siblings, note))
     tables += [judge_table(answers, runs), _authors_table(answers, runs, counting, people=people)]
     return StudyResult(
         study="qa",
@@ -106,7 +100,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
         findings=_findings(answers, main, counting, own, people=people),
         counts=_counts(answers, runs),
         tables=tuple(table for table in tables if table is not None),
-        figures=(type_bars,),
+        figures=(type_forest,),
         warnings=_warnings(answers, runs, own),
     )
 
@@ -136,7 +130,7 @@ def _types_judge(
     return max(zip(means, main, strict=True), key=lambda pair: -2 if pair[0] is None else pair[0].value)[1]
 
 
-def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Bars]:
+def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Forest]:
     shares = type_shares(answers, run, counting)
     agreed = _type_correlations(answers, run, counting) if people else {}
     types = LAYOUTS.table(
@@ -290,7 +284,6 @@ def _rated(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting
 
 
 def _f1_at(threshold: float) -> Labelling:
-    """By the gate's rules, as in the original code."""
     return lambda answer: answer.gate.f1 >= threshold
 
 
@@ -298,35 +291,22 @@ def _human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: C
     """Table 2."""
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in runs}
     labellings |= {"EM": lambda answer: answer.gate.exact, "F1 of 0.5 and more": _f1_at(0.5)}
-    return _table(
-        {name: _correlations(answers, labelling, counting) for name, labelling in labellings.items()},
-        name="human-correlation",
-        title="Correlation with human labels",
-        source="QA-Judge, Table 2",
-    )
+    by_labelling = {name: _correlations(answers, labelling, counting) for name, labelling in labellings.items()}
+    return _table("human-correlation", by_labelling)
 
 
 def _threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> Table:
     """Table 10."""
     by_threshold = {f"F1 ≥ {cut:g}": _correlations(answers, _f1_at(cut), counting) for cut in F1_THRESHOLDS}
-    title = "Correlation of F1 with human labels"
-    return _table(by_threshold, name="f1-thresholds", title=title, source="QA-Judge, Table 10")
+    return _table("f1-thresholds", by_threshold)
 
 
-def _table(by_labelling: Mapping[str, _Correlations], *, name: str, title: str, source: str) -> Table:
+def _table(name: str, by_labelling: Mapping[str, _Correlations]) -> Table:
     models = list(dict.fromkeys(model for correlation in by_labelling.values() for model in correlation.by_model))
     rows: list[Row] = [(model, *(each.by_model.get(model) for each in by_labelling.values())) for model in models]
     rows.append(("average", *(each.average.mean for each in by_labelling.values())))
-    return table(
-        rows,
-        columns("text", model="answering model"),
-        columns("number", ((slug(key.replace("≥", "from")), key) for key in by_labelling)),
-        name=name,
-        title=title,
-        source=source,
-        note="Pearson's correlation of 0/1 labels. EM and F1 use the rules that decide whether the judge is called, "
-        f"the same for all data sets. {UNDEFINED} An interval without width means perfect agreement.",
-    )
+    computed = columns("number", ((slug(key.replace("≥", "from")), key) for key in by_labelling))
+    return LAYOUTS.table(name, rows, *computed, undefined=UNDEFINED)
 
 
 def _prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
@@ -343,17 +323,9 @@ def _prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: 
         cells = [averages.get((judge, variant)) for variant in variants]
         values = [cell.value for cell in cells if cell is not None]
         rows.append((judge, *cells, *prompt_spread(values)))
-    return table(
-        rows,
-        columns("text", judge="judge"),
-        columns("number", ((f"prompt_{slug(name)}", name) for name in variants)),
-        columns("number", maximum="maximum", mean="mean", variance="variance"),
-        name="prompts",
-        title="Correlation with human labels by prompt",
-        source="QA-Judge, Table 7",
-        note="Averaged over answering models. Maximum, mean and variance (n - 1) are over the judge's prompts with a "
-        f"defined correlation. {UNDEFINED}",
-    )
+    prompts = columns("number", ((f"prompt_{slug(name)}", name) for name in variants))
+    spread = columns("number", maximum="maximum", mean="mean", variance="variance")
+    return LAYOUTS.table("prompts", rows, *prompts, *spread, undefined=UNDEFINED)
 
 
 def prompt_spread(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:

@@ -1,6 +1,6 @@
 """Scores of short answers by exact match, F1 and judges, and self-preference.
 
-Answers and judgments are joined by sample id. Missing judgments and unreadable replies have the label None.
+Missing judgments and unreadable replies have the label None.
 
 Source: QA-Judge, section 5.2, Tables 3 and 11; section 6.1, Figure 2; section 6.2, Tables 6 and 13.
 """
@@ -22,7 +22,7 @@ from judgelm.parsing.short_answers import QaRules, golds_of
 from judgelm.parsing.verdicts import read_label_original
 from judgelm.records import Judgment, Sample, Unparsed, failure_name
 from judgelm.studies.pair_labels import NOT_GIVEN, called_correct, grouped
-from judgelm.studies.result import Bars, Layouts, Row, Table, bars, columns, table
+from judgelm.studies.result import Forest, Layouts, Row, Table, columns, forest
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
@@ -45,7 +45,7 @@ class QaAnswer:
         question: key shared by all answers to the question.
         own: exact match and F1 by the data set's own rules, best over the validated answers.
         gate: exact match and F1 by the rules that decide whether the judge is called, the same for all data sets.
-        human: whether annotators call it correct; None without a label.
+        human: whether annotators call it correct.
     """
 
     id: str
@@ -62,9 +62,7 @@ class QaAnswer:
 class QaRun:
     """A judge's judgments with one prompt.
 
-    Attributes:
-        judge: name; an answering model's name marks its own judge.
-        variant: name of the prompt, such as `6-shot`.
+    An answering model's name marks its own judge; `variant` names the prompt, such as `6-shot`.
     """
 
     judge: str
@@ -77,7 +75,7 @@ class QaRun:
         return self.judge if self.variant == "initial" else f"{self.judge} ({self.variant})"
 
     def label(self, answer: QaAnswer) -> bool | None:
-        """Return the label of the judge or of the rule that decided instead; None without a label."""
+        """Return the label of the judge or of the rule that decided instead."""
         judgment = self.judgments.get(answer.id)
         return None if judgment is None else called_correct(judgment)
 
@@ -89,7 +87,7 @@ class QaRun:
     def authors_reading(self, answer: QaAnswer, rule: AuthorsRule) -> Literal["correct", "incorrect", "neither"] | None:
         """Parse the reply as the authors' code does; `neither` counts as incorrect there. None if not judged.
 
-        A missing reply (prompt too long, server lost) is `neither` too; their code has no such case.
+        A missing reply (prompt too long, server lost) is `neither` too.
         """
         judgment = self.judgments.get(answer.id)
         if judgment is None or not (judgment.shown or judgment.failure):
@@ -98,18 +96,18 @@ class QaRun:
         return "neither" if isinstance(label, Unparsed) else label
 
     def authors_label(self, answer: QaAnswer, rule: AuthorsRule) -> bool | None:
-        """Return True for an exact match or if the authors' code reads CORRECT; None if not judged."""
+        """Return True for an exact match or if the authors' code reads CORRECT."""
         if answer.gate.exact or answer.id not in self.judgments:
             return True if answer.gate.exact else None
         reading = self.authors_reading(answer, rule)
         return self.label(answer) if reading is None else reading == "correct"
 
     def cascade_label(self, answer: QaAnswer) -> bool | None:
-        """Return True for an exact match, else the judge's label, also if the run judged every answer."""
+        """Return True for an exact match, else the judge's label."""
         return True if answer.gate.exact else self.label(answer)
 
     def judged_all(self, answers: Sequence[QaAnswer]) -> bool:
-        """True if there are exact matches and the run judged all of them."""
+        """True if the run judged all of at least one exact match."""
         exact = [answer for answer in answers if answer.gate.exact and answer.id in self.judgments]
         return bool(exact) and not any(self.by_exact_match(answer) for answer in exact)
 
@@ -180,11 +178,7 @@ Labelling = Callable[[QaAnswer], bool | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counting:
-    """Treatment of answers without a label, and resampling.
-
-    Attributes:
-        failures: `excluded`, or `as_incorrect` as in the original code.
-    """
+    """Treatment of answers without a label, and resampling."""
 
     failures: QaFailureHandling = "excluded"
     resampling: Resampling = field(default_factory=Resampling)
@@ -199,7 +193,7 @@ class Counting:
         return [(answer, label) for answer, label in labels if label is not None]
 
     def share(self, answers: Sequence[QaAnswer], labelling: Labelling) -> Estimate | None:
-        """Return the share of correct answers among those that count; None without any."""
+        """Return the share of correct answers among those that count."""
         counted = self.counted(answers, labelling)
         labels, questions = [label for _, label in counted], [answer.question for answer, _ in counted]
         return share(np.array(labels), questions, self.resampling) if counted else None
@@ -223,23 +217,10 @@ def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Co
         f1 = mean(np.array([answer.own.f1 for answer in members]), questions, counting.resampling)
         judged = [counting.share(members, run.cascade_label) for run in runs]
         rows.append((data_set, model, len(members), exact, f1, *judged))
-    return table(
-        rows,
-        columns("text", data_set="data set", model="answering model"),
-        columns("count", answers="answers"),
-        columns("share", em="EM", f1="F1"),
-        columns("share", ((f"judge_{slug(run.name)}", run.name) for run in runs)),
-        name="scores",
-        title="Exact match, F1, and judges called unless the answer matches exactly",
-        source="QA-Judge, Table 3",
-        note="EM and F1 use each data set's own rules, best over the validated answers. A judge's score is the share "
-        "of answers that match exactly or that it calls correct. "
-        + (
-            "It excludes answers whose judgment failed or is missing, so its n can be smaller."
-            if counting.failures == "excluded"
-            else "Failed and missing judgments count as incorrect, as in the original code."
-        ),
-    )
+    excluded = "It excludes answers whose judgment failed or is missing, so its n can be smaller."
+    counted = "Failed and missing judgments count as incorrect, as in the original code."
+    computed = columns("share", ((f"judge_{slug(run.name)}", run.name) for run in runs))
+    return LAYOUTS.table("scores", rows, *computed, failures=excluded if counting.failures == "excluded" else counted)
 
 
 class _Gap(NamedTuple):
@@ -294,15 +275,13 @@ def type_shares(
     return shares
 
 
-def type_figure(run: QaRun, shares: dict[str, tuple[int, int, Estimate | None]]) -> Bars:
+def type_figure(run: QaRun, shares: dict[str, tuple[int, int, Estimate | None]]) -> Forest:
     """Draw the share called correct among EM 0, by answer type (Figure 2)."""
-    return bars(
-        {run.name: [correct for _, _, correct in shares.values()]},
-        shares,
+    return forest(
+        [(name, correct) for name, (_, _, correct) in shares.items()],
         name="types-correct",
         title=f"Answers that do not match exactly, called correct by {run.name}",
-        x_label="answer type",
-        y_label="share called correct",
+        x_label="share called correct",
     )
 
 
@@ -313,19 +292,11 @@ def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
     codes = sorted({code for counts in reasons for code in counts} - set(fixed))
     headings = ("exact match", "blank answer", "judged", "unreadable, counted as incorrect")
     outcomes = [*zip(fixed, headings, strict=True), *((code, failure_name(code)) for code in codes)]
-    return table(
-        [
-            (run.judge, run.variant, len(answers), *(counts[key] for key, _ in outcomes))
-            for run, counts in zip(runs, reasons, strict=True)
-        ],
-        columns("text", judge="judge", prompt="prompt"),
-        columns("count", answers="answers"),
-        columns("count", ((slug(key), heading) for key, heading in outcomes)),
-        name="judges",
-        title="Outcome of every answer",
-        note="Exact matches and blank answers are decided without the judge. The columns after `unreadable` are "
-        "failures: they have no label and count as incorrect only under that treatment.",
-    )
+    rows: list[Row] = [
+        (run.judge, run.variant, len(answers), *(counts[key] for key, _ in outcomes))
+        for run, counts in zip(runs, reasons, strict=True)
+    ]
+    return LAYOUTS.table("judges", rows, *columns("count", ((slug(key), heading) for key, heading in outcomes)))
 
 
 class ModelPreference(NamedTuple):
@@ -348,12 +319,7 @@ def model_preferences(
 ) -> list[ModelPreference]:
     """Return the preference of each answering model's judge for its answers.
 
-    Args:
-        answers: of all models.
-        runs: one per judge.
-        judges: answering model -> the judge that may favour it; missing models and judges are skipped.
-        counting: treatment of answers without a label.
-        without: answering model -> a judge to exclude from the others.
+    `judges` maps an answering model to the judge that may favour it; `without` to a judge to exclude from the others.
     """
     by_judge = {run.judge: run for run in runs}
     rows = []
@@ -373,23 +339,12 @@ def model_preferences(
     return rows
 
 
-def preference_table(rows: Sequence[ModelPreference], *, kind: str, source: str, note: str = "") -> Table:
+def preference_table(name: str, rows: Sequence[ModelPreference], note: str = "") -> Table:
     """Return one row per answering model, one column per threshold."""
     percents = [round(100 * threshold) for threshold in PREFERENCE_THRESHOLDS]
-    cells = [
+    cells: list[Row] = [
         (*(row.model, row.judge, row.shares[0].others, row.n, row.left_out), *(part.share for part in row.shares))
         for row in rows
     ]
-    return table(
-        cells,
-        columns("text", model="answering model", judge="judge"),
-        columns("count", others="other judges", answers="answers with EM 0", left_out="left out"),
-        columns("share", ((f"threshold_{part}", f"≥ {part} % of the others say incorrect") for part in percents)),
-        name=f"{kind}-preference",
-        title=f"{kind.capitalize()}-preference: only one judge says correct",
-        source=source,
-        note="The share of answers without exact match that the judge calls correct while at least the threshold's "
-        "share of the other judges calls them incorrect; thresholds are cumulative. Excludes answers without a label "
-        "from "
-        f"some judge. {note}".strip(),
-    )
+    shares = columns("share", ((f"threshold_{part}", f"≥ {part} % of the others say incorrect") for part in percents))
+    return LAYOUTS.table(name, cells, *shares, siblings=note)

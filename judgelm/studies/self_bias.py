@@ -28,7 +28,7 @@ from judgelm.metrics.ratings import (
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.self_bias import BiasFit, debiased, mean_of
 from judgelm.metrics.true_win_rate import MIN_STRATUM_LABELS, Stratum, TooFewLabels, stratified_mean
-from judgelm.studies.result import Cell, HeatMap, Layouts, Row, StudyResult, Table, columns, table
+from judgelm.studies.result import Cell, HeatMap, Layouts, Row, StudyResult, Table, columns
 from judgelm.studies.self_bias_fits import (
     Fits,
     Progress,
@@ -49,17 +49,11 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 def study_self_bias(
     ratings: RatingTable, options: SelfBiasOptions | None = None, *, progress: Progress = lambda step: None
 ) -> StudyResult:
-    """Estimate self- and family-bias with all checks.
-
-    Args:
-        ratings: of the judges and the reference.
-        options: see `SelfBiasOptions`.
-        progress: called with each step in words, as it begins.
+    """Estimate self- and family-bias with all checks; `progress` is called as each step begins.
 
     Raises:
         InputError: no score has a reference, there are not more ratings than coefficients, or a column named in an
-            option
-            is missing or has the wrong type.
+            option is missing or has the wrong type.
     """
     options = options or SelfBiasOptions()
     paired = _paired_ratings(ratings, options)
@@ -71,7 +65,11 @@ def study_self_bias(
     powered, problems = _few_label_table(paired, options)
     progress("tables and their intervals")
     tables = [
-        *_fit_tables(paired, fits),
+        main_table(fits.main),
+        bias_table("slices", fits.slices),
+        bias_table("checks", fits.checks),
+        bias_table("ordinal", fits.ordinal),
+        length_table(paired, fits),
         _debiased_table(paired, fits.main, options.resampling),
         powered,
         _panel_table(paired, options.resampling),
@@ -95,9 +93,8 @@ def study_self_bias(
 def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = None) -> pd.DataFrame:
     """Return every judge's score with a reference, and the score without the estimated bias.
 
-    Returns:
-        Columns item, dimension, task, judge, model, `score` (as rated), `bias` (normalised), `debiased` (on the
-        dimension's scale, which it can leave) and `reference`.
+    The columns are item, dimension, task, judge, model, `score` (as rated), `bias` (normalised), `debiased` (on the
+    dimension's scale, which it can leave) and `reference`.
 
     Raises:
         InputError: as `study_self_bias`.
@@ -119,32 +116,6 @@ def _paired_ratings(ratings: RatingTable, options: SelfBiasOptions) -> PairedRat
         return pair_with_reference(ratings.frame, family_of, reference=options.reference, scaling=options.scaling)
     except ValueError as error:
         raise InputError(str(error)) from error
-
-
-def _fit_tables(paired: PairedRatings, fits: Fits) -> Iterator[Table | None]:
-    yield main_table(fits.main)
-    yield bias_table(
-        "slices",
-        "Self- and family-bias by dimension, task and other slices",
-        fits.slices,
-        "Play Favorites, Figure 4",
-        "One fit per slice, in normalised score.",
-    )
-    yield bias_table(
-        "checks",
-        "Self- and family-bias under each robustness check",
-        fits.checks,
-        "Play Favorites, section 6.2, Figures 7, 9 and 10",
-        "In normalised score. Each check changes the main regression in one respect; a reference is a family's judges.",
-    )
-    yield bias_table(
-        "ordinal",
-        "Self- and family-bias by ordinal logit, per dimension",
-        fits.ordinal,
-        "Play Favorites, Figure 8",
-        "In log-odds of a higher rating; also empty if all these ratings are the highest or all the lowest.",
-    )
-    yield length_table(paired, fits)
 
 
 def _protocol(fit: BiasFit, options: SelfBiasOptions) -> str:
@@ -231,10 +202,7 @@ def _few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[T
 
 
 def _few_label_means(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> Row:
-    """The cells after the judge in the table of few labels.
-
-    The mean is known if every completion is labelled; widths are means over draws.
-    """
+    """The mean is known if every completion is labelled; widths are means over draws."""
     labelled = paired.frame[paired.frame["judge"] == judge]
     rest = paired.unreferenced[paired.unreferenced["judge"] == judge]
     strata = list(_strata(labelled, rest))
@@ -348,18 +316,12 @@ def _correlation_table(paired: PairedRatings, reference: str) -> Table:
         (judge, dimension): rank_correlation(rows["rating"].to_numpy(), rows["reference"].to_numpy())
         for (judge, dimension), rows in paired.frame.groupby(["judge", "dimension"])
     }
-    return table(
-        [
-            (judge, *(by_judge_and_dimension.get((judge, name)) for name in paired.dimensions))
-            for judge in by_family(paired, paired.judges)
-        ],
-        columns("text", judge="Judge"),
-        columns("number", ((name, name) for name in paired.dimensions)),
-        name="correlations",
-        title=f"Spearman's correlation of each judge with {reference}",
-        source="Play Favorites, Figure 5",
-        note="Ties have their mean rank. Empty: fewer than four ratings, or a constant side.",
-    )
+    rows = [
+        (judge, *(by_judge_and_dimension.get((judge, name)) for name in paired.dimensions))
+        for judge in by_family(paired, paired.judges)
+    ]
+    dimensions = columns("number", [(name, name) for name in paired.dimensions])
+    return LAYOUTS.table("correlations", rows, *dimensions, reference=reference)
 
 
 def _agreement_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:

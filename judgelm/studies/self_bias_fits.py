@@ -18,7 +18,7 @@ from judgelm.metrics.ratings import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.self_bias import BiasFit, BiasModel, Term, TermKind, TooFewRatings, fit_ordinal, fit_self_bias
-from judgelm.studies.result import Forest, Layouts, Row, Table, columns, forest, table
+from judgelm.studies.result import Forest, Layouts, Row, Table, forest
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
@@ -33,17 +33,13 @@ class SelfBiasOptions:
     Attributes:
         families: family -> names; None derives families from model names.
         reference: the judge whose scores are the reference.
-        scaling: how scores are normalised.
         model: terms, standard errors and level of the main regression.
-        length_over: whether lengths are compared within a prompt or over all rows, if `model.length` includes length.
+        length_over: whether lengths are compared within a prompt or over all rows.
         by: columns to fit separately, in addition to dimension and task.
         weak: models to exclude in the check without weak models; None uses the paper's two sets.
         other_reference: the alternative reference of the paper, of the authors' code, or both.
-        checks: run the robustness checks.
-        label_share: share of human labels shown to prediction-powered inference, in (0, 1), if all completions are
-            labelled.
+        label_share: share of human labels shown to prediction-powered inference, if all completions are labelled.
         draws: number of random draws of these labels.
-        resampling: of all bootstrap intervals.
     """
 
     families: Mapping[str, Sequence[str]] | None = None
@@ -81,13 +77,13 @@ class NamedFit:
 
     @property
     def failure(self) -> str:
-        """Reason for missing estimates; empty if there are estimates."""
+        """Reason for missing estimates, or empty."""
         if self.fit is None:
             return self.why
         return "" if self.fit.converged else "the fit did not converge"
 
     def term(self, kind: TermKind, level: str) -> Term | None:
-        """Return the coefficient; None if the fit has no such term."""
+        """Return the coefficient, if the fit has it."""
         terms = self.fit.of(kind) if self.fit else ()
         return next((term for term in terms if term.level == level), None)
 
@@ -119,11 +115,6 @@ LENGTH_SHARED = "length, one slope for all"
 def fit_everything(paired: PairedRatings, options: SelfBiasOptions, progress: Progress = lambda step: None) -> Fits:
     """Fit the main regression, the slices and, if enabled, the checks.
 
-    Args:
-        paired: ratings with reference scores.
-        options: of the study.
-        progress: called with each step in words.
-
     Raises:
         TooFewRatings: the main regression does not have more ratings than coefficients.
         ValueError: a requested column is missing.
@@ -145,12 +136,7 @@ def _counted(stage: str, fits: Iterator[NamedFit], progress: Progress) -> Iterat
 
 
 def fit_main(paired: PairedRatings, options: SelfBiasOptions) -> BiasFit:
-    """Fit the main regression.
-
-    Raises:
-        TooFewRatings: not more ratings than coefficients.
-        ValueError: a requested column is missing.
-    """
+    """Fit the main regression; errors as in `fit_self_bias`."""
     return fit_self_bias(_prepared(paired, options), options.model)
 
 
@@ -234,26 +220,16 @@ _WHAT = {
     "length": "length",
     "indicator": "indicator",
 }
-_TERM_COLUMNS = (
-    *columns("text", term="Term", level="Judge, family or dimension"),
-    *columns("number", estimate="Estimate", standard_error="Standard error", p="p"),
-)
 _UNKNOWN = "Empty: not identified (no such rows, or collinear with other terms). n: number of ratings."
 
 
 def main_table(fit: BiasFit) -> Table:
     """Return every coefficient of the main regression."""
-    return table(
-        [_term_cells(term) for term in fit.terms],
-        _TERM_COLUMNS,
-        name="coefficients",
-        title="Coefficients of the main regression",
-        source="Play Favorites, equation 1 and Figure 3",
-        note=f"In normalised score; {fit.n} ratings; standard errors {fit.errors}. {_UNKNOWN}",
-    )
+    rows = [_term_cells(term) for term in fit.terms]
+    return LAYOUTS.table("coefficients", rows, n=fit.n, errors=fit.errors, unknown=_UNKNOWN)
 
 
-def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, note: str) -> Table:
+def bias_table(name: str, fits: Sequence[NamedFit]) -> Table:
     """Return self- and family-biases of several fits; a failed fit has a row with the reason."""
     rows = [
         ((f"{fit.column}: {fit.name}" if fit.column else fit.name), fit.fit.n if fit.fit else None, *cells)
@@ -261,16 +237,7 @@ def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, not
         for cells in _fit_cells(fit)
     ]
     details = [f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys(fit.detail for fit in fits) if text]
-    return table(
-        rows,
-        columns("text", fit="Fit"),
-        columns("count", ratings="Ratings"),
-        _TERM_COLUMNS,
-        name=name,
-        title=title,
-        source=source,
-        note=" ".join([note, *details, _UNKNOWN]),
-    )
+    return LAYOUTS.table(name, rows, unknown=" ".join([*details, _UNKNOWN]))
 
 
 def length_table(paired: PairedRatings, fits: Fits) -> Table | None:

@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy import stats
@@ -23,21 +22,9 @@ from judgelm.metrics.correlation import (
     partial_change,
 )
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.studies.result import (
-    Figure,
-    HeatMap,
-    Layouts,
-    Lines,
-    Row,
-    Series,
-    StudyResult,
-    Table,
-    columns,
-    forest,
-    point,
-    table,
-)
+from judgelm.studies.result import Figure, HeatMap, Lines, Row, Series, StudyResult, Table, forest, point
 from judgelm.studies.self_reference_answers import (
+    LAYOUTS,
     METHOD_NAMES,
     METHODS,
     WAYS,
@@ -58,14 +45,12 @@ from judgelm.studies.self_reference_answers import (
 )
 from judgelm.studies.truth_file import AnswerTruth
 
-LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
-
 _FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeQuality:
-    """Generation accuracy and F1 of a judge on one data set with one method, in [0, 1]."""
+    """Generation accuracy and F1 of a judge on one data set with one method."""
 
     judge: str
     generation: float
@@ -74,15 +59,13 @@ class JudgeQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Crossover:
-    """Generation accuracy from which self-reference is better than CoT, in [0, 1].
+    """Generation accuracy from which self-reference is better than CoT.
 
     Attributes:
-        n: judges with a generation accuracy and a gain.
-        gaining: number of judges that gain.
-        from_accuracy: lowest accuracy from which every judge gains; None if the most accurate does not.
-        last_without: highest accuracy of a judge that does not gain; None if all do.
-        line: zero of a straight line through the gains; None with fewer than three judges, equal accuracies or a line
-            that does not rise.
+        n: judges with a generation accuracy and a gain, of which `gaining` gain.
+        from_accuracy: lowest accuracy from which every judge gains.
+        last_without: highest accuracy of a judge that does not gain.
+        line: zero of a rising straight line through the gains of three judges or more.
     """
 
     n: int
@@ -95,12 +78,7 @@ class _Crossover:
 def self_reference_study(
     runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling
 ) -> StudyResult:
-    """Build all tables and figures of the paper.
-
-    Args:
-        runs: one entry per judge, with CoT, self-reference or both.
-        truths: by sample id.
-        resampling: seed and number of resamples.
+    """Build all tables and figures of the paper; runs have CoT, self-reference or both.
 
     Raises:
         InputError: a run does not join, different texts under one id, or verdicts other than `correct` and `incorrect`.
@@ -169,7 +147,7 @@ def _crossover_table(answers: JudgedAnswers) -> Table:
 def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
     """Return Spearman's correlation of generation accuracy and F1 over judges, with Fieller's interval.
 
-    None with fewer than five judges, a constant side, or a correlation of 1 or -1 (no width).
+    None with fewer than five judges, a constant side, or a correlation of 1 or -1.
     """
     value = _spearman(results)
     return None if value is None or len(results) < 5 else fisher_interval(value, len(results), variance=_FIELLER)
@@ -189,22 +167,7 @@ def _selection_table(answers: JudgedAnswers) -> Table:
             keys = (dataset, METHOD_NAMES[method], len(results), chosen.judge, best.judge)
             mean = sum(result.f1.value for result in results) / len(results)
             rows.append((*keys, chosen.f1, best.f1, regret, mean, rank, _spearman(results), rank_correlation(results)))
-    return table(
-        rows,
-        columns("text", dataset="data set", method="method"),
-        columns("count", n="judges"),
-        columns("text", chosen="best at answering", best="best at judging"),
-        columns("share", chosen_f1="F1 of the first", best_f1="F1 of the second", regret="loss by the choice"),
-        columns("share", mean_f1="mean F1 of all"),
-        columns("count", [("place", "rank of the first by F1")]),
-        columns("number", spearman="Spearman", spearman_interval="Spearman, interval"),
-        name="judge-selection",
-        title="Choosing the judge that answers best",
-        source="Self-Reference, section 5.3 and Figures 1, 4 and 12",
-        note="The first of equal judges is chosen. Spearman's correlation is over judges; its interval needs five "
-        "judges and a correlation other than 1 and -1. The loss is on the answers that both judged; its interval "
-        "ignores that the second judge was selected by F1.",
-    )
+    return LAYOUTS.table("judge-selection", rows)
 
 
 def _f1_regret(
@@ -389,14 +352,8 @@ def _scatter(answers: JudgedAnswers, dataset: str, index: int) -> Lines:
         x, y = tuple(result.generation for result in results), tuple(result.f1 for result in results)
         return Series(name=METHOD_NAMES[method], x=x, y=y, labels=tuple(result.judge for result in results))
 
-    return Lines(
-        name=f"generation-and-judgment-{index}",
-        title=f"Generation and judgment, {dataset}",
-        x_label="share of questions that the judge answers right",
-        y_label="F1 of its judgments",
-        series=tuple(map(series, answers.methods)),
-        joined=False,
-    )
+    words = LAYOUTS.figure("generation-and-judgment", dataset=dataset, index=index)
+    return Lines(**words, series=tuple(map(series, answers.methods)), joined=False)
 
 
 def _heat_maps(answers: JudgedAnswers, dataset: str, method: Method, index: int) -> list[HeatMap]:
@@ -405,15 +362,6 @@ def _heat_maps(answers: JudgedAnswers, dataset: str, method: Method, index: int)
     if not judges:
         return []
     cells = [four_way_cells(answers, judge, method, dataset) for judge in judges]
-    return [
-        HeatMap(
-            name=f"four-way-accuracy-{method}-{index}",
-            title=f"accuracy, {dataset}, {METHOD_NAMES[method]}",
-            x_label="judge's own answer and agent's answer",
-            y_label="judge",
-            value_label="accuracy",
-            rows=judges,
-            columns=WAYS,
-            values=tuple(tuple(point(cell.accuracy) for cell in row) for row in cells),
-        )
-    ]
+    words = LAYOUTS.figure("four-way-accuracy", dataset=dataset, method=method, name=METHOD_NAMES[method], index=index)
+    values = tuple(tuple(point(cell.accuracy) for cell in row) for row in cells)
+    return [HeatMap(**words, rows=judges, columns=WAYS, values=values)]

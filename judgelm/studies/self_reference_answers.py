@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -24,8 +25,10 @@ from judgelm.metrics.correctness import (
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import called_correct, grouped
-from judgelm.studies.result import Row, Table, columns, table
+from judgelm.studies.result import Layouts, Row, Table, columns, table
 from judgelm.studies.truth_file import AnswerTruth, same_answer
+
+LAYOUTS = Layouts(Path(__file__).with_name("self_reference.yaml"))
 
 Method = Literal["cot", "guided"]
 METHODS: tuple[Method, ...] = ("cot", "guided")
@@ -35,14 +38,14 @@ Source = Literal["truth file", "solves", "unknown", "no answer extracted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRuns:
-    """A judge's judgments of the same answers by sample id: with CoT alone, and guided by its own answer."""
+    """A judge's judgments of the same answers: with CoT alone, and guided by its own answer."""
 
     judge: str
     cot: Mapping[str, Judgment] | None = None
     guided: Mapping[str, Judgment] | None = None
 
     def of(self, method: Method) -> Mapping[str, Judgment] | None:
-        """Return the judgments of one method; None if it was not run."""
+        """Return the judgments of one method."""
         return self.cot if method == "cot" else self.guided
 
 
@@ -50,9 +53,8 @@ class JudgeRuns:
 class JudgedAnswer:
     """An answer with its truth and the judge's verdict.
 
-    Attributes:
-        own: whether the judge's own answer to the question is right; None if unknown.
-        judged: whether it was judged correct; None for a failure.
+    `own`: whether the judge's own answer is right, None if unknown. `judged`: whether it was judged correct, None if
+    failed.
     """
 
     id: str
@@ -64,7 +66,7 @@ class JudgedAnswer:
 
 
 def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerTruth]) -> list[JudgedAnswer]:
-    """Join one method's judgments with the truth, in the order of the run.
+    """Join one method's judgments with the truth.
 
     Raises:
         InputError: nothing joins, or a verdict is not `correct` or `incorrect`.
@@ -91,8 +93,7 @@ def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerT
 def own_correct(runs: JudgeRuns, truth: AnswerTruth) -> tuple[bool | None, Source]:
     """Return whether the judge's own answer is right, and the source of this.
 
-    The truth file takes precedence, then the first self-solve of the guided run, then that of the CoT run. A solve
-    without
+    The truth file takes precedence, then the first self-solve of the guided run, then of the CoT run. A solve without
     an extractable answer is wrong, as in equation 3.
     """
     if (stated := truth.own(runs.judge)) is not None:
@@ -114,13 +115,12 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerArrays:
-    """Judged answers as arrays.
+    """Judged answers as arrays of shape (n,).
 
     Attributes:
-        own: shape (n,), G_i; False if unknown.
-        truth: shape (n,), A_i.
-        judged: one array per method, shape (n,): whether the answer was judged correct.
-        questions: n keys.
+        own: G_i; False if unknown.
+        truth: A_i.
+        judged: one array per method: whether the answer was judged correct.
     """
 
     own: Flags
@@ -159,10 +159,7 @@ def answer_arrays(*ways: Sequence[JudgedAnswer], own_known: bool = True) -> Answ
 class JudgedAnswers:
     """Answers by judge, method and data set.
 
-    Attributes:
-        rows: (judge, method) -> data set -> judged answers.
-        datasets: in the order of the truth file.
-        resampling: seed and number of resamples.
+    `rows` maps (judge, method) to data set to judged answers; data sets are in the order of the truth file.
     """
 
     judges: tuple[str, ...]
@@ -178,11 +175,11 @@ class JudgedAnswers:
         return [row for name in names for row in by_dataset.get(name, ())]
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return (data set, judge) for every data set that the judge judged."""
+        """Return (data set, judge) with judgments."""
         return list(dict.fromkeys((dataset, judge) for dataset, judge, _ in self.runs()))
 
     def runs(self) -> list[tuple[str, str, Method]]:
-        """Return (data set, judge, method) for every data set that the judge judged with the method."""
+        """Return (data set, judge, method) with judgments."""
         every = product(self.datasets, self.judges, self.methods)
         return [(dataset, judge, method) for dataset, judge, method in every if self.of(judge, method, dataset)]
 
@@ -217,7 +214,7 @@ def join_answers(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], r
 def count_answers(
     runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], answers: JudgedAnswers
 ) -> dict[str, int]:
-    """Count judgments and truths by outcome; each judgment is in one of `judged` to `without truth`."""
+    """Count judgments and truths by outcome."""
     counts = Counter({"judgments": 0, "judged": 0, "failed": 0, "without truth": 0, "truths without judgment": 0})
     for judge_runs, method in product(runs, answers.methods):
         judgments, rows = judge_runs.of(method) or {}, answers.of(judge_runs.judge, method)
@@ -238,8 +235,6 @@ def count_answers(
 WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_A")
 """Names of `FOUR_WAYS` in the paper."""
 
-_KEYS = columns("text", dataset="data set", judge="judge", method="method")
-
 
 def quality_table(answers: JudgedAnswers) -> Table:
     """Return precision, recall and F1 of every judge, and its own accuracy (equations 3, 7-9)."""
@@ -252,18 +247,7 @@ def quality_table(answers: JudgedAnswers) -> Table:
         shares = (scores.precision, scores.recall, scores.f1, scores.accuracy, scores.f1_incorrect)
         accuracy = own_accuracy(answers, judge, dataset)
         rows.append((dataset, judge, METHOD_NAMES[method], scores.n, failed, *shares, accuracy))
-    return table(
-        rows,
-        _KEYS,
-        columns("count", n="judged", failed="failed"),
-        columns("share", precision="precision", recall="recall", f1="F1", accuracy="accuracy"),
-        columns("share", f1_incorrect="F1 of incorrect", generation_accuracy="own answers right"),
-        name="judgment-quality",
-        title="Judgment and generation",
-        source="Self-Reference, equations 3 and 7-9",
-        note="Agents are pooled. Precision is undefined if nothing was judged correct, recall and F1 if nothing is "
-        "correct. Failed judgments are excluded. Own answers are counted once per question.",
-    )
+    return LAYOUTS.table("judgment-quality", rows)
 
 
 def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate | None:
@@ -275,7 +259,7 @@ def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate |
 
 
 def split_table(answers: JudgedAnswers) -> Table:
-    """Table 1: F1 on questions that the judge answers right and wrong, and the gap."""
+    """Table 1: F1 on questions that the judge answers right and wrong."""
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         arrays = answer_arrays(answers.of(judge, method, dataset))
@@ -283,49 +267,27 @@ def split_table(answers: JudgedAnswers) -> Table:
         n_right = int(arrays.own.sum())
         keys = (dataset, judge, METHOD_NAMES[method], n_right, arrays.n - n_right)
         rows.append((*keys, split.right, split.wrong, split.gap))
-    return table(
-        rows,
-        _KEYS,
-        columns("count", n_right="n, D_J+", n_wrong="n, D_J-"),
-        columns("share", f1_right="F1, D_J+", f1_wrong="F1, D_J-", gap="gap"),
-        name="f1-by-own-answer",
-        title="F1 on the questions that the judge answers right (D_J+) and wrong (D_J-)",
-        source="Self-Reference, Tables 1, 6 and 7",
-        note="Undefined if a part has no correct answer of an agent; the paper prints 0.00 there (a judge that answers "
-        "everything right has no D_J-). 0 means that no correct answer was judged correct.",
-    )
+    return LAYOUTS.table("f1-by-own-answer", rows)
 
 
 def four_way_cells(answers: JudgedAnswers, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
-    """Return the four cells of a judge, method and data set."""
+    """Return the four cells."""
     arrays = answer_arrays(answers.of(judge, method, dataset))
     return four_way(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
 
 
 def four_way_table(answers: JudgedAnswers) -> Table:
-    """Figures 2 and 13-17 as a table: accuracy and own-class F1 in each cell of the four-way split."""
+    """Figures 2 and 13-17 as a table."""
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         for way, cell in zip(WAYS, four_way_cells(answers, judge, method, dataset), strict=True):
             keys = (dataset, judge, METHOD_NAMES[method], way)
             rows.append((*keys, cell.n, cell.accuracy, cell.own_class_f1))
-    return table(
-        rows,
-        _KEYS,
-        columns("text", part="part"),
-        columns("count", n="n"),
-        columns("share", accuracy="accuracy", own_class_f1="own-class F1"),
-        name="four-way-split",
-        title="Judge right or wrong by agent right or wrong",
-        source="Self-Reference, section 4.2, Figures 2 and 13-17",
-        note="A part has one true label, so equation 9 gives 0 or 0/0 in two of the four. Own-class F1 uses that label "
-        "as the positive class: precision is 1, and F1 is 2a / (1 + a) for an accuracy a. Both are undefined without "
-        "answers.",
-    )
+    return LAYOUTS.table("four-way-split", rows)
 
 
 def overconfidence_table(answers: JudgedAnswers, method: Method) -> Table:
-    """Table 2: share judged correct minus share correct, by judge and data set, and over all answers."""
+    """Table 2: share judged correct minus share correct."""
     rows = []
     for judge in answers.judges:
         cells = [_overconfidence(answers, judge, method, dataset) for dataset in answers.datasets]
@@ -351,7 +313,7 @@ def _overconfidence(answers: JudgedAnswers, judge: str, method: Method, dataset:
 
 
 def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
-    """Return the change by self-reference on the answers that both methods judged; None without any."""
+    """Return n and the change by self-reference on the answers that both methods judged."""
     both = answers.both(judge, dataset)
     if both.n == 0:
         return None
@@ -360,7 +322,7 @@ def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, Sp
 
 
 def change_table(answers: JudgedAnswers) -> Table:
-    """Return the change by self-reference: F1 on D_J+ and D_J-, accuracy in the four cells."""
+    """Return the change by self-reference."""
     rows: list[Row] = []
     for dataset, judge in answers.cells():
         if pair := change_of(answers, judge, dataset):
@@ -370,15 +332,4 @@ def change_table(answers: JudgedAnswers) -> Table:
         (f"accuracy_{'right' if own else 'wrong'}_{'correct' if agent else 'incorrect'}", f"accuracy, {name}")
         for (own, agent), name in zip(FOUR_WAYS, WAYS, strict=True)
     ]
-    return table(
-        rows,
-        _KEYS[:2],
-        columns("count", n="judged by both"),
-        columns("share", f1="F1", f1_right="F1, D_J+", f1_wrong="F1, D_J-"),
-        columns("share", parts),
-        name="change-by-self-reference",
-        title="Change by self-reference: self-reference minus CoT",
-        source="Self-Reference, section C.5 and Figures 15-17",
-        note="On the answers that both methods judged. On D_J- a wrong reference is expected to hurt, most of all if "
-        "the agent is right.",
-    )
+    return LAYOUTS.table("change-by-self-reference", rows, *columns("share", parts))

@@ -1,7 +1,7 @@
-"""SSR-Judge's items: self-solves and verdicts without and with the judge's own answer; and their tables.
+"""Self-reference items: self-solves and verdicts without and with the judge's own answer; and their tables.
 
 Selective self-reference is computed from two runs on the same self-solves: items with the gate on take the verdict of
-the run with the majority answer, the others that of the run without. So every tau has the same cost.
+the run with the majority answer, the others that of the run without.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,10 +38,7 @@ _CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("n
 class SsrItem:
     """A pair judged without and with the majority answer.
 
-    Attributes:
-        majority_right: None if the right answer is unknown.
-        never: outcome without reference (A).
-        always: outcome with the majority answer as reference (B).
+    `majority_right` is None if the right answer is unknown; `never` and `always` are the outcomes (A and B).
     """
 
     id: str
@@ -59,11 +56,7 @@ class SsrItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SsrItems:
-    """Items that both runs judged.
-
-    Attributes:
-        counts: by name; every pair of the truth file is in one of `compared` to `without_solves`.
-    """
+    """Items that both runs judged, and counts of all pairs by outcome."""
 
     items: tuple[SsrItem, ...]
     counts: Mapping[str, int]
@@ -79,15 +72,15 @@ class SsrItems:
         return np.array([[credit(outcome, rule) for outcome in row] for row in rows]).reshape(-1, 3)
 
     def on(self, tau: float) -> NDArray[np.bool_]:
-        """Return whether the gate is on, shape (n,)."""
+        """Return whether the gate is on."""
         return np.array([item.majority.passes(tau) for item in self.items], dtype=np.bool_)
 
     def right(self) -> NDArray[np.bool_]:
-        """Return whether the majority answer is known to be right, shape (n,)."""
+        """Return whether the majority answer is known to be right."""
         return np.array([item.majority_right is True for item in self.items], dtype=np.bool_)
 
     def known(self) -> NDArray[np.bool_]:
-        """Return whether the majority answer is known to be right or wrong, shape (n,)."""
+        """Return whether the majority answer is known to be right or wrong."""
         return np.array([item.majority_right is not None for item in self.items], dtype=np.bool_)
 
     def where(self, mask: Iterable[bool]) -> "SsrItems":
@@ -115,8 +108,6 @@ def join_items(
     never: Mapping[str, Judgment], always: Mapping[str, Judgment], truths: Mapping[str, PairTruth]
 ) -> SsrItems:
     """Join the pairs that both runs judged.
-
-    Without a verdict in both runs there are no items, only counts.
 
     Raises:
         InputError: no pair is in both runs and the truth, no self-solves, or a verdict is not about a pair.
@@ -162,8 +153,7 @@ def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
     """Return the outcome of a judgment in one order or two; None for a failure.
 
     Each order votes for the answer it names; the majority decides (section 3.4). Without a label or scores per order,
-    the
-    verdict decides.
+    the verdict decides.
 
     Raises:
         InputError: the verdict is not about a pair.
@@ -248,7 +238,7 @@ def comparison_table(items: SsrItems, tau: float, resampling: Resampling) -> Tab
 
 
 def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table:
-    """Return precision, coverage and PreferenceAcc of selective self-reference at every tau."""
+    """Return precision, coverage and PreferenceAcc at every tau."""
     rows: list[Row] = []
     for tau in all_taus(items):
         on, gate = items.on(tau), items.gate(tau, resampling)
@@ -260,7 +250,7 @@ def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table
 
 
 def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampling: Resampling) -> Table:
-    """Table 2 at several taus: gate on or off by majority right or wrong, for items with known majority."""
+    """Table 2: gate on or off by majority right or wrong, for items with known majority."""
     right, known = items.right(), items.known()
     rows: list[Row] = []
     for tau in taus:
@@ -274,7 +264,7 @@ def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampl
 
 
 def calibration_table(items: SsrItems, resampling: Resampling) -> Table:
-    """Figure 3 as a table: share of right majority answers by agreement."""
+    """Figure 3 as a table."""
     known = items.where(items.known())
     agreement = np.array([item.majority.agreement for item in known.items])
     curve = calibration_curve(agreement, known.right(), known.questions, resampling)
@@ -314,6 +304,6 @@ def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[s
 
 
 def by_category(items: SsrItems) -> dict[str, SsrItems]:
-    """Group the items by category; the counts stay those of all."""
+    """Group the items by category."""
     groups = grouped(items.items, lambda item: item.category)
     return {name: SsrItems(items=tuple(part), counts=items.counts) for name, part in groups.items()}

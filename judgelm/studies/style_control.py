@@ -16,7 +16,7 @@ from judgelm.studies.pair_labels import by_id, join
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StyleTerm:
-    """A feature's coefficient in verdicts and labels, positive if more is preferred; None without a fit."""
+    """A feature's coefficient in verdicts and labels, positive if more is preferred."""
 
     term: str
     judge: Estimate | None
@@ -30,11 +30,10 @@ class ControlledAgreement:
     Attributes:
         n: labelled pairs with a verdict and both answers; `without_answers` lack answers.
         soft: whether P(first better) is controlled, which needs a probability for every pair, instead of the verdict.
-        plain: agreement before the control, with ties within `tie_threshold` of 0.5.
+        plain: agreement before the control.
         controlled: agreement after the control, or the reason for none.
-        difference: controlled minus plain, paired; None without a fit.
         changed: verdicts changed by the control.
-        unadjusted: pairs that cannot be controlled, of models that always or never win.
+        unadjusted: pairs of models that always or never win, which cannot be controlled.
         constant: features without a term, since all pairs have equal values.
         labels_reason: reason for missing coefficients of the labels.
     """

@@ -42,7 +42,7 @@ class AnswerTruth(SampleTruth):
     judge_correct: bool | Mapping[str, bool] | None = None
 
     def own(self, judge: str) -> bool | None:
-        """Return whether this judge's own answer is right; None if unknown."""
+        """Return `judge_correct` of this judge."""
         return self.judge_correct.get(judge) if isinstance(self.judge_correct, Mapping) else self.judge_correct
 
 
@@ -52,8 +52,7 @@ class PairTruth(SampleTruth):
     Attributes:
         winner: the better answer, 1 or 2, in sample order.
         judge_correct: whether the majority answer is right; if unknown and without `answer`, gate precision,
-            calibration
-            and the four slices exclude the pair.
+            calibration and the four slices exclude the pair.
     """
 
     winner: int = Field(ge=1, le=2)
@@ -65,7 +64,7 @@ Truth = TypeVar("Truth", bound=SampleTruth)
 
 
 def truth_from_row(kind: type[Truth], row: Mapping[str, Any], location: str) -> Truth:
-    """Parse a line; `location` is its file and line.
+    """Parse a line at `location`.
 
     Raises:
         InputError: a field is missing or invalid.

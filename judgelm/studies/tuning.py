@@ -1,8 +1,8 @@
 """Choose the template of an open model by labelled pairs, and fit its calibration temperature and tie threshold.
 
-Each candidate template gives a difference in strength per pair (see `judgelm.modes.readings`). The choice and its fits
-are cross-validated over questions: the best of several candidates looks too good on the pairs that selected it (Cawley
-and Talbot 2010, On Over-fitting in Model Selection). A pair that a candidate could not judge is wrong, never a tie.
+The choice and its fits are cross-validated over questions: the best of several candidates looks too good on the pairs
+that selected it (Cawley and Talbot 2010, On Over-fitting in Model Selection). A pair that a candidate could not judge
+is wrong, never a tie.
 """
 
 import math
@@ -34,20 +34,18 @@ _POWER_REACH = 1.96 + 0.84
 class ReadingFit:
     """Parameters that turn a difference in strength into a verdict.
 
-    Attributes:
-        temperature: divides the difference, within `TEMPERATURES`; 1 if no pair was usable.
-        tie_threshold: maximum distance of P(first better) from 0.5 for a tie.
+    `temperature` divides the difference; `tie_threshold` is the maximum distance of P(first better) from 0.5 for a tie.
     """
 
     temperature: float = 1.0
     tie_threshold: float = 0.0
 
     def lead(self, differences: Floats) -> Floats:
-        """Return P(first better) minus 0.5, shape (n,); NaN for failed pairs."""
+        """Return P(first better) minus 0.5; NaN for failed pairs."""
         return np.asarray(expit(differences / self.temperature) - 0.5, dtype=np.float64)
 
     def verdicts(self, differences: Floats) -> Floats:
-        """Return +1 first better, 0 tie, -1 second better, NaN failed; shape (n,)."""
+        """Return +1 first better, 0 tie, -1 second better, NaN failed."""
         lead = self.lead(differences)
         return np.where(np.abs(lead) <= self.tie_threshold + _SAME, 0.0, np.sign(lead))
 
@@ -57,9 +55,9 @@ class ReadingCandidate:
     """Judgments of n pairs by one template.
 
     Attributes:
-        differences: shape (n,), strength of the first answer minus the second at temperature 1; NaN for failed pairs.
-        orders_agree: share of pairs with the same winner in both orders; None with a single order.
-        seconds: mean time per pair; None if not measured.
+        differences: strength of the first answer minus the second at temperature 1; NaN for failed pairs.
+        orders_agree: share of pairs with the same winner in both orders.
+        seconds: mean time per pair.
     """
 
     differences: Floats
@@ -69,12 +67,12 @@ class ReadingCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningLabels:
-    """Labelled pairs.
+    """Labels of n pairs.
 
     Attributes:
-        truth: shape (n,), +1 first better, 0 tie, -1 second better.
-        questions: n keys; pairs of one question share a fold and are resampled together.
-        longer: shape (n,), +1 if the first answer has more characters, -1 if the second has, 0 if equal.
+        truth: +1 first better, 0 tie, -1 second better.
+        questions: pairs of one question share a fold and are resampled together.
+        longer: +1 if the first answer has more characters, -1 if the second has, 0 if equal.
     """
 
     truth: Ints
@@ -84,12 +82,9 @@ class TuningLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningOptions:
-    """Options of the choice.
+    """Options of the choice; the seed also makes the folds.
 
-    Attributes:
-        default: candidate that is kept unless another is significantly better.
-        folds: of the cross-validation over questions.
-        resampling: number of resamples, and seed (also of the folds).
+    `default` is kept unless another candidate is significantly better.
     """
 
     default: str
@@ -104,11 +99,10 @@ class CandidateScores:
     Attributes:
         accuracy: share of all pairs with the label's verdict.
         difference: accuracy minus the default's on the same pairs; None for the default.
-        log_loss: of P(first better) in nats, over judged pairs whose label has a winner; None without one.
+        log_loss: of P(first better) in nats, over judged pairs whose label has a winner.
         calibration_error: over the same pairs, in ten bins.
         longer: share of verdicts for the longer answer, among pairs with a winner and different lengths.
-        failed: number of failed pairs.
-        fit: on all pairs; use it for judging.
+        fit: use it for judging.
     """
 
     accuracy: Estimate
@@ -131,15 +125,12 @@ class TuningResult:
         best: the best candidate on all pairs.
         chosen: `best` if it is significantly better than the default, else the default.
         nested: accuracy in each fold of the candidate that was best on the other folds.
-        nested_right: shape (n,), whether that candidate was right.
-        gain: `nested` minus the default's accuracy on the same pairs.
+        nested_right: whether that candidate was right, by pair.
+        gain: `nested` minus the default's accuracy.
         selected: candidate selected for each fold.
         pairs_needed: approximate number of pairs that would make `gain` significant (or 5 points, if `gain` is not
-            above
-            0); None if no verdict differs.
-        n: labelled pairs.
+            above 0); None if no verdict differs.
         decided: labelled pairs with a winner.
-        questions: number of questions.
     """
 
     candidates: Mapping[str, CandidateScores]
@@ -156,7 +147,7 @@ class TuningResult:
     questions: int
 
     def sentences(self) -> list[str]:
-        """Summarise the choice, its reason and its accuracy, and warn if the temperature is at its limit."""
+        """Summarise the choice, and warn if the temperature is at its limit."""
         return [self._choice(), self._honest(), *self._limit()]
 
     def _choice(self) -> str:
@@ -193,7 +184,7 @@ class TuningResult:
         return [f"{self.chosen} is no better than chance on these labels: its temperature is at the limit, {most:g}."]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all figures as plain values; shares are in [0, 1]."""
+        """Return all figures as plain values."""
         return {
             "chosen": self.chosen,
             "best": self.best,
@@ -263,11 +254,7 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
 
 
 def check_labels(labels: TuningLabels, folds: int) -> None:
-    """Check that there are enough labels for a choice.
-
-    Raises:
-        InputError: see `tune`.
-    """
+    """Raise the errors of `tune`."""
     decided, questions = int((labels.truth != 0).sum()), len(set(labels.questions))
     if decided < MIN_DECIDED:
         raise InputError(
@@ -285,10 +272,6 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
     """Fit the temperature by maximum likelihood on pairs with a winner, then the tie threshold by accuracy.
 
     The threshold is 0 if no label is a tie, and the smallest of equally good ones.
-
-    Args:
-        differences: shape (n,), NaN for failed pairs.
-        truth: shape (n,), +1, 0 or -1.
     """
     read = ~np.isnan(differences)
     decided = read & (truth != 0)
@@ -306,7 +289,7 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
 
 
 def _temperature(lead: Floats) -> float:
-    """Fit the temperature; `lead` is positive for pairs judged right.
+    """`lead` is positive for pairs judged right.
 
     All probabilities stay `CERTAIN` away from 0 and 1: for a judge that is always right the likelihood has no maximum.
     """
@@ -339,7 +322,7 @@ def strength_difference(judgment: Judgment | None) -> float:
 
 
 def longer_answer(sample: Sample) -> int:
-    """Return +1 if the first of two answers has more characters, -1 if the second has, 0 if equal."""
+    """Return the sign of the difference in characters, first answer minus second."""
     first, second = (len(answer) for answer in sample.answers)
     return (first > second) - (first < second)
 

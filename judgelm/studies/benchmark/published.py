@@ -5,7 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from judgelm.studies.result import Table, columns, table
+from judgelm.studies.benchmark.scoring_rules import LAYOUTS
+from judgelm.studies.result import Table, columns
 from judgelm.yaml_files import read_yaml
 
 _SHOWN = 5
@@ -51,13 +52,6 @@ def published_table(benchmark: str) -> Table | None:
     sections = list(dict.fromkeys(section for judge in judges for section in judge.scores))
     if not sections:
         return None
-    return table(
-        [(judge.judge, *(judge.scores.get(section) for section in sections), judge.source) for judge in judges],
-        columns("text", judge="Judge"),
-        columns("share", [(section, section) for section in sections]),
-        columns("text", published_in="Published in"),
-        name="published",
-        title="Published scores of other judges",
-        note="As published; empty if not. Published protocols differ in prompts and orders from each other and from "
-        "this run, so small differences are not meaningful.",
-    )
+    rows = [(judge.judge, *(judge.scores.get(section) for section in sections), judge.source) for judge in judges]
+    scores = columns("share", [(section, section) for section in sections])
+    return LAYOUTS.table("published", rows, *scores, *columns("text", published_in="Published in"))

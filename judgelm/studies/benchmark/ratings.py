@@ -37,13 +37,7 @@ def _grade(joined: JoinedJudgment, wanted: str) -> float | None:
 
 
 def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Correlate a judge's grades with GPT-4's (Prometheus), and GPT-4's gradings with each other.
-
-    The number of gradings compared is the lowest of all rows.
-
-    Raises:
-        InputError: a judgment is not a grade, or a row lacks GPT-4's scores.
-    """
+    """Correlate a judge's grades with GPT-4's (Prometheus), and GPT-4's gradings with each other."""
     gradings = [_gpt4_scores(member) for member in joined]
     clusters = [member.cluster for member in joined]
     wanted = f"answer; judge with judgelm-batch {protocol_of(benchmark).judge_with}"
@@ -83,7 +77,7 @@ def _gpt4_scores(joined: JoinedJudgment) -> tuple[float, ...]:
 
 
 class _Group(NamedTuple):
-    """Answers of one model to one data set, or all; `lexical` is None for labels without texts."""
+    """`lexical` is None for labels without texts."""
 
     name: str
     n: int
@@ -92,11 +86,7 @@ class _Group(NamedTuple):
 
 
 def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Compute accuracy and F1 by data set and model, and overall (EVOUNA); a failed judgment is wrong.
-
-    Raises:
-        InputError: a judgment is not a verdict on an answer, or a row lacks the label of an annotator.
-    """
+    """Compute accuracy and F1 by data set and model, and overall (EVOUNA); a failed judgment is wrong."""
     everything, *groups = (
         _group(name, members, resampling) for name, members in ({"all": joined} | by_subset(joined)).items()
     )

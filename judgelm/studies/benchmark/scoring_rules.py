@@ -38,7 +38,7 @@ class JoinedJudgment:
 
     @property
     def cluster(self) -> Hashable:
-        """The question: judgments of one question are not independent."""
+        """The question."""
         return self.label.sample_id if self.sample is None else self.sample.question
 
 
@@ -191,7 +191,6 @@ class ScoringRule:
     Attributes:
         credit: of a judgment, in [0, 1].
         sections: name -> subset -> weight; None: one section with subsets weighted by their numbers of prompts.
-        both_orders: whether the protocol judges pairs in both orders.
         ties: whether the subset Ties is scored by margins and is a separate section.
         averaged: whether the benchmark's score is the mean of the sections.
         counts: further table of the benchmark's authors.
