@@ -43,10 +43,6 @@ def _score(judgment: Judgment) -> float | None:
     return judgment.verdict.score if isinstance(judgment.verdict, GradeVerdict) else None
 
 
-def _failure(judgment: Judgment) -> str:
-    return failure_name(judgment.failure.code) if judgment.failure is not None else "no grade"
-
-
 def inspect_scorer(model: str | None = None, *, criterion: str | None = None, **options: Any) -> Any:
     """Return a scorer for inspect_ai with the metrics `mean` and `stderr`; see `Grader`."""
     from inspect_ai.scorer import Score, mean, scorer, stderr
@@ -59,7 +55,8 @@ def inspect_scorer(model: str | None = None, *, criterion: str | None = None, **
             answer = state.output.completion
             judgment = await asyncio.to_thread(grader, state.input_text, answer, target.text)
             if (grade := _score(judgment)) is None:
-                return Score.unscored(reason=_failure(judgment), answer=answer)
+                failure = failure_name(judgment.failure.code) if judgment.failure is not None else "no grade"
+                return Score.unscored(reason=failure, answer=answer)
             return Score(value=grade, answer=answer, explanation=judgment.reason)
 
         return score

@@ -145,8 +145,7 @@ def check_no_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) 
         for written in (output, f"{output}.partial"):
             for key in _file_keys(written, 1):
                 if key in read:
-                    finding = f"{written}: would write over its own input {read[key]}"
-                    raise ConfigError(f"{finding}; choose another path")
+                    raise ConfigError(f"{written}: would write over its own input {read[key]}; choose another path")
 
 
 def _file_keys(path: str | Path, descriptor: int) -> set[object]:
@@ -186,25 +185,18 @@ def repair_tail(path: str | Path) -> int:
         return 0
     with Path(path).open("rb+") as file:
         end = file.seek(0, os.SEEK_END)
-        start, blocks = end, list[bytes]()
-        while start > 0:
-            step = min(_BLOCK, start)
-            file.seek(start - step)
-            block = file.read(step)
-            newline = block.rfind(b"\n")
-            blocks.append(block[newline + 1 :])
-            start -= len(blocks[-1])
-            if newline >= 0:
-                break
-        if start == end:
+        tail = b""
+        while len(tail) < end and b"\n" not in tail:
+            file.seek(-min(end, 2 * len(tail) or _BLOCK), os.SEEK_END)
+            tail = file.read()
+        tail = tail[tail.rfind(b"\n") + 1 :]
+        if not tail:
             return 0
-        tail = b"".join(reversed(blocks))
         if _is_object(tail):
-            file.seek(end)
             file.write(b"\n")
             return 0
-        file.truncate(start)
-        return end - start
+        file.truncate(end - len(tail))
+        return len(tail)
 
 
 def parse_json(text: str) -> Any:
@@ -236,8 +228,7 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, object]]]:
         with Path(path).open("rb") as file:
             for line_number, line in enumerate(iter(partial(file.readline, MAX_ROW_BYTES + 1), b""), 1):
                 if len(line) > MAX_ROW_BYTES:
-                    finding = f"longer than {megabytes(MAX_ROW_BYTES)}, the limit for a row"
-                    raise InputError(f"{path}:{line_number}: {finding}; remove the line")
+                    raise InputError(f"{path}:{line_number}: longer than {megabytes(MAX_ROW_BYTES)}; remove the line")
                 if line.strip():
                     yield line_number, _strict_object(path, line_number, line)
     except OSError as error:
@@ -247,10 +238,8 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, object]]]:
 def _strict_object(path: str | Path, line_number: int, line: bytes) -> dict[str, object]:
     try:
         row = parse_json(line.decode())
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}:{line_number}: not UTF-8 at byte {error.start + 1}; remove the line") from error
     except ValueError as error:
-        raise InputError(f"{path}:{line_number}: not JSON: {error}; remove the line") from error
+        raise InputError(f"{path}:{line_number}: not JSON in UTF-8: {error}; remove the line") from error
     if not isinstance(row, dict):
         raise InputError(f"{path}:{line_number}: expected a JSON object, got {line[:40].strip()!r}; remove the line")
     return row

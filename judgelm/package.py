@@ -121,13 +121,8 @@ def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROO
 
 def _is_clone(root: Path) -> bool:
     """Other packages may leave a pyproject.toml in site-packages."""
-    import tomllib
-
-    try:
-        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    except (OSError, ValueError, KeyError):
-        return False
-    return bool(project.get("name") == "judgelm")
+    project = root / "pyproject.toml"
+    return project.is_file() and 'name = "judgelm"' in project.read_text(encoding="utf-8", errors="replace")
 
 
 def _pip_argument(requirement: "Requirement") -> str:

@@ -235,8 +235,6 @@ NOT_TEXT = [None, ["a", "b"], {"role": "user"}, b"bytes", float("nan"), 7]
         ("answer", lambda judge, value: judge.grade("q", value)),
         ("question", lambda judge, value: judge.rank(value, ["a", "b"])),
         ("answers[1]", lambda judge, value: judge.rank("q", ["a", value, "c"])),
-        ("out", lambda judge, value: judge.judge_file("pairs.jsonl", out=value)),
-        ("input", lambda judge, value: judge.judge_file(value, out="o.jsonl")),
     ],
 )
 def test_an_argument_that_is_not_text_is_named(name, call, value):

@@ -18,7 +18,7 @@ from judgelm.judges.cards import (
     NamedJudge,
     adapter_package,
     card_names,
-    default_card,
+    default_choice,
     find_adapter,
     gpu_bytes,
     installed_judge,
@@ -212,7 +212,7 @@ def install_command(
     Only this command downloads a judge. It resumes interrupted downloads. Exit codes: 0 installed, 1 usage error, or a
     part is not available.
     """
-    card = default_card() if name is None else judge_card(name)
+    card = default_choice().card if name is None else judge_card(name)
     out = PlainConsole(stderr=True, quiet=quiet)
     gguf = path if path is not None and path.suffix.lower() == ".gguf" else None
     adapter = None if gguf is not None else path
@@ -268,7 +268,7 @@ def _row(card: NamedJudge) -> dict[str, Any]:
         "download_megabytes": round(base.gguf_bytes / 1e6),
         "disk_megabytes": base.disk_megabytes,
         "memory_gigabytes": base.memory_gigabytes,
-        "formats": [change.sentence for change in card.changed_verdicts],
+        "formats": list(card.changed_verdicts),
     }
     if card.adapter is not None:
         row |= {"adapter_licence": card.adapter.licence, "adapter_terms": card.adapter.terms}

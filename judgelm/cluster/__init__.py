@@ -39,10 +39,8 @@ def _check_gpus(wanted: int, per_worker: int) -> None:
     if wanted > available:
         raise ConfigError(f"--gpus {wanted}: torch sees {counted(available, 'CUDA device')} on this machine")
     if not per_worker or wanted % per_worker:
-        raise ConfigError(
-            f"--gpus {wanted}: each worker needs {counted(per_worker, 'GPU')} ({' x '.join(GPU_FACTORS)}); use a "
-            "multiple, and an engine that uses GPUs"
-        )
+        needed = f"{counted(per_worker, 'GPU')} ({' x '.join(GPU_FACTORS)})"
+        raise ConfigError(f"--gpus {wanted}: a worker needs {needed}; use a multiple, and an engine that uses GPUs")
 
 
 def _absolute(model: str) -> str:

@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any
 
 from judgelm.cluster.plan import RayCluster
-from judgelm.cluster.pool import StepResult, WorkerLost, WorkerPool, WorkerReady
+from judgelm.cluster.pool import LoadedEngine, StepResult, WorkerLost, WorkerPool
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import gpus_each
 from judgelm.errors import EngineError
@@ -51,7 +51,7 @@ class RayEngine:
         self.thinking = NOT_ASKED
         self._pool = pool
         self._scheduler = Scheduler()
-        self._first_ready: WorkerReady | None = None
+        self._first_loaded: LoadedEngine | None = None
         self._max_in_flight: dict[int, int] = {}
         self._aborted: dict[int, list[str]] = {}
         self._finished: list[Completion] = []
@@ -79,7 +79,7 @@ class RayEngine:
     @property
     def max_in_flight(self) -> int:
         """Twice the workers' capacity, so that requests on a hanging node do not starve others."""
-        return 2 * (sum(self._max_in_flight.values()) or self._loaded.loaded.max_in_flight)
+        return 2 * (sum(self._max_in_flight.values()) or self._loaded.max_in_flight)
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Queue requests."""
@@ -128,7 +128,7 @@ class RayEngine:
 
     def describe(self) -> dict[str, Any]:
         """Return the description that all workers' engines share."""
-        return self._loaded.loaded.described
+        return self._loaded.described
 
     def stats(self) -> dict[str, Any]:
         """Return the workers' statistics and the sums over their engines."""
@@ -148,10 +148,10 @@ class RayEngine:
             self._pool.close()
 
     @property
-    def _loaded(self) -> WorkerReady:
-        if self._first_ready is None:
+    def _loaded(self) -> LoadedEngine:
+        if self._first_loaded is None:
             raise EngineError("no worker has loaded yet")
-        return self._first_ready
+        return self._first_loaded
 
     def _send(self, step_s: float, watched: set[str]) -> None:
         dispatched = self._scheduler.dispatch(time.monotonic())
@@ -173,13 +173,12 @@ class RayEngine:
 
     def _watch(self, timeout_s: float) -> None:
         for worker, event in self._pool.wait(timeout_s):
-            if isinstance(event, WorkerReady):
+            if isinstance(event, LoadedEngine):
                 self._check_alike(event)
-                loaded = event.loaded
-                self.supports_grammar, self.supports_images = loaded.supports_grammar, loaded.supports_images
-                self.thinking = loaded.thinking
-                self._max_in_flight[worker] = loaded.max_in_flight
-                self._scheduler.add_worker(worker, loaded.max_in_flight)
+                self.supports_grammar, self.supports_images = event.supports_grammar, event.supports_images
+                self.thinking = event.thinking
+                self._max_in_flight[worker] = event.max_in_flight
+                self._scheduler.add_worker(worker, event.max_in_flight)
             elif isinstance(event, WorkerLost):
                 log.warning("lost a worker; its requests go to others: %s", event.why)
                 self._max_in_flight.pop(worker, None)
@@ -199,16 +198,14 @@ class RayEngine:
             if (key := self._scheduler.request_key(worker, sent_key)) is not None:
                 self._partial[key] = text
 
-    def _check_alike(self, ready: WorkerReady) -> None:
-        first = self._first_ready = self._first_ready or ready
-        sides = [worker.loaded.described | worker.loaded.versions for worker in (first, ready)]
+    def _check_alike(self, ready: LoadedEngine) -> None:
+        first = self._first_loaded = self._first_loaded or ready
+        sides = [worker.described | worker.versions for worker in (first, ready)]
         for name in sorted((sides[0].keys() | sides[1].keys()) - _BY_DEVICE):
             expected, actual = (side.get(name) for side in sides)
             if expected != actual:
-                raise EngineError(
-                    f"the workers differ: {name} is {expected} on {first.location.node} and {actual} on "
-                    f"{ready.location.node}; give all nodes the same model files and packages"
-                )
+                values = f"{name} is {expected} on {first.node} and {actual} on {ready.node}"
+                raise EngineError(f"the workers differ: {values}; give all nodes the same model files and packages")
 
 
 def total_stats(stats: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -36,10 +36,8 @@ class RayCluster:
         if self.gpus is not None and self.address != "local":
             raise ConfigError("gpus are the GPUs of this machine; with a Ray cluster, give workers instead")
         if self.address.startswith("ray://"):
-            raise ConfigError(
-                f"address {self.address}: Ray Client is not supported; run this on a machine of the cluster, or submit "
-                "it: ray job submit -- judgelm-batch ... --ray auto"
-            )
+            way_out = "run in the cluster: ray job submit -- judgelm-batch ... --ray auto"
+            raise ConfigError(f"address {self.address}: Ray Client is not supported; {way_out}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

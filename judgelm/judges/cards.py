@@ -1,6 +1,5 @@
 """Cards of named judges, YAML files in `judgelm/judges/cards/`, and which judges are installed."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -90,31 +89,6 @@ class BaseWeights:
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class ChangedVerdicts:
-    """Measured effect of a numeric format on verdicts.
-
-    Attributes:
-        format: such as `bfloat16`; `against` is the format it was compared with.
-        pairs: name of the test set, judged in both orders; `n` is its size.
-        changed: pairs with another winner.
-    """
-
-    format: str
-    against: str
-    pairs: str
-    n: int
-    changed: int
-
-    @property
-    def sentence(self) -> str:
-        """The measurement as a sentence."""
-        return (
-            f"{self.format} changes {self.changed} of {self.n:,} verdicts on {self.pairs} "
-            f"({100 * self.changed / self.n:.1f} %) against {self.against}"
-        )
-
-
-@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class NamedJudge:
     """A judge with a card in judgelm.
 
@@ -124,7 +98,7 @@ class NamedJudge:
         adapter: None for a judge without an adapter.
         needs_bfloat16: slow on CPUs without bfloat16 instructions.
         default: the default judge of machines that have room for it.
-        changed_verdicts: effects of numeric formats.
+        changed_verdicts: measured effects of numeric formats on verdicts, a sentence each.
     """
 
     name: str
@@ -136,7 +110,7 @@ class NamedJudge:
     adapter: AdapterPackage | None = None
     needs_bfloat16: bool = False
     default: bool = False
-    changed_verdicts: tuple[ChangedVerdicts, ...] = ()
+    changed_verdicts: tuple[str, ...] = ()
 
 
 _CARD = TypeAdapter(NamedJudge)
@@ -196,40 +170,25 @@ def this_machine() -> Machine:
     )
 
 
-def choose_card(cards: Iterable[NamedJudge], machine: Machine) -> CardChoice:
-    """Return the default judge if the machine has room for it, else the smallest judge."""
-    cards = list(cards)
-    [default] = [card for card in cards if card.default]
-    smallest = min(cards, key=lambda card: card.base.memory_gigabytes)
-    needed = default.base.memory_gigabytes
-    if default is smallest or machine.cuda_bytes >= gpu_bytes(default.base.disk_megabytes * 1e6):
-        return CardChoice(default, "no model is named")
-    if machine.memory_bytes < needed * 1e9:
-        free = machine.memory_bytes / 1e9
-        return CardChoice(
-            smallest,
-            f"no model is named, and {default.name} needs {needed:g} GB of memory but only {free:.1f} GB are free",
-        )
-    if default.needs_bfloat16 and not machine.has_bfloat16:
-        return CardChoice(
-            smallest, f"no model is named, and {default.name} needs bfloat16 instructions, which this CPU lacks"
-        )
-    return CardChoice(default, "no model is named")
-
-
 def gpu_bytes(weight_bytes: float) -> float:
     """Return the GPU memory for these weights, with 20 % more for key-value cache and activations."""
     return 1.2 * weight_bytes
 
 
 def default_choice(machine: Machine | None = None) -> CardChoice:
-    """Return the default judge for a machine (None is this one); see `choose_card`."""
-    return choose_card([judge_card(name) for name in card_names()], machine or this_machine())
-
-
-def default_card() -> NamedJudge:
-    """Return the default judge's card."""
-    return default_choice().card
+    """Return the default judge if the machine (None is this one) has room for it, else the smallest judge."""
+    machine = machine or this_machine()
+    cards = [judge_card(name) for name in card_names()]
+    [default] = [card for card in cards if card.default]
+    needed, free = default.base.memory_gigabytes, machine.memory_bytes / 1e9
+    on_gpu = machine.cuda_bytes >= gpu_bytes(default.base.disk_megabytes * 1e6)
+    obstacle = ""
+    if not on_gpu and free < needed:
+        obstacle = f", and {default.name} needs {needed:g} GB of memory but only {free:.1f} GB are free"
+    elif not on_gpu and default.needs_bfloat16 and not machine.has_bfloat16:
+        obstacle = f", and {default.name} needs bfloat16 instructions, which this CPU lacks"
+    card = min(cards, key=lambda card: card.base.memory_gigabytes) if obstacle else default
+    return CardChoice(card, f"no model is named{obstacle}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +233,7 @@ def named_judge(model: str | None) -> InstalledJudge | None:
         cards = [judge_card(name) for name in card_names()]
         if not any(gguf_folder(card.base.gguf_sha256).is_dir() for card in cards):  # do not load torch for this error
             raise ModelError(f"no judge is installed in {cache_root()}; run: judgelm judges install")
-        return installed_judge(default_card())
+        return installed_judge(default_choice().card)
     if model not in card_names() or Path(model).exists():
         return None
     return installed_judge(judge_card(model))
@@ -291,8 +250,8 @@ def installed_judge(card: NamedJudge) -> InstalledJudge:
     if card.adapter is not None:
         folder = find_adapter(card)
         if folder is None:
-            missing = f"adapter {card.adapter.distribution}"
-            raise ModelError(f"judge {card.name}: {missing} is not installed; {install_command(card)}")
+            missing = f"adapter {card.adapter.distribution} is not installed"
+            raise ModelError(f"judge {card.name}: {missing}; {install_command(card)}")
         check_adapter(card, folder)
     base = gguf_folder(card.base.gguf_sha256)
     if not base.is_dir():
@@ -330,7 +289,5 @@ def check_adapter(card: NamedJudge, folder: Path) -> None:
     own = find_card(str(folder))
     base = own.base.gguf_sha256 if own is not None and own.base is not None else "not stated"
     if base != card.base.gguf_sha256:
-        raise CardError(
-            f"{folder / 'judge.json'}: trained on another base (GGUF sha256 {base[:12]}) than the card of {card.name} "
-            f"states ({card.base.gguf_sha256[:12]}); install {package.distribution} {package.version}"
-        )
+        bases = f"trained on GGUF sha256 {base[:12]}, and {card.name} has {card.base.gguf_sha256[:12]}"
+        raise CardError(f"{folder / 'judge.json'}: {bases}; install {package.distribution} {package.version}")

@@ -7,7 +7,6 @@ import ast
 import hashlib
 import re
 import textwrap
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,7 @@ from judgelm.records import ThinkingMode
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 _TIMEOUT_S = 30
+_BRING = "judgelm judges words NAME --from FILE"
 _GITHUB, _GITHUB_RAW = "https://github.com/", "https://raw.githubusercontent.com/"
 _FOLDER = Path(__file__).parent / "released"
 GOLDEN: Mapping[str, str] = {
@@ -92,10 +92,7 @@ def read_words(file: WordsFile) -> str:
     """Return the text of a file from the cache, or download it."""
     if not file.path.is_file():
         if not file.licence:
-            raise ModelError(
-                f"the prompt is in {file.url}, which has no licence; download it yourself, and run: judgelm judges "
-                "words NAME --from FILE"
-            )
+            raise ModelError(f"the prompt is in {file.url}, which has no licence; download it, and run: {_BRING}")
         keep_words(file, _download(file), origin=file.raw_url)
     return file.path.read_text(encoding="utf-8")
 
@@ -154,12 +151,9 @@ def _download(file: WordsFile) -> bytes:
     try:
         with urllib.request.urlopen(file.raw_url, timeout=_TIMEOUT_S) as answer:
             content: bytes = answer.read()
-    except (urllib.error.URLError, TimeoutError, OSError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise ModelError(
-            f"{file.raw_url}: cannot download the prompt ({file.licence}): {reason}; download it on another machine, "
-            "and run: judgelm judges words NAME --from FILE"
-        ) from error
+    except OSError as error:
+        finding = f"cannot download the prompt ({file.licence}): {getattr(error, 'reason', None) or error}"
+        raise ModelError(f"{file.raw_url}: {finding}; download it on another machine, and run: {_BRING}") from error
     return content
 
 
@@ -388,10 +382,8 @@ def _with_words(prompt_id: str, task: ReleasedTask) -> ReleasedPrompt:
         return prompt
     digest = hashlib.sha256(prompt_bytes(prompt, chat=task.chat)).hexdigest()
     if digest != task.prompt_sha256:
-        raise CardError(
-            f"{prompt_id}: the prompt from {location} has sha256 {digest[:12]}, not {task.prompt_sha256[:12]} of its "
-            "authors' code; reinstall judgelm"
-        )
+        differ = f"the prompt from {location} has sha256 {digest[:12]}, not {task.prompt_sha256[:12]}"
+        raise CardError(f"{prompt_id}: {differ} of its authors' code; reinstall judgelm")
     return prompt
 
 
@@ -432,9 +424,8 @@ def recognise(model: str, card: str | None = None, *, adapter: str | None = None
     if not folder.is_dir():
         return Recognition()
     name = folder.resolve().name.casefold()
-    return Recognition(
-        candidates=tuple(dict.fromkeys(judge.name for hub_id, judge in known.items() if hub_id.split("/")[1] == name))
-    )
+    same_name = dict.fromkeys(judge.name for hub_id, judge in known.items() if hub_id.split("/")[1] == name)
+    return Recognition(candidates=tuple(same_name))
 
 
 def _ids_of(folder: Path) -> list[str]:

@@ -177,10 +177,8 @@ class JudgeSetup:
         card, window = self.card, described.get("window")
         stated = card.window if card is not None and self.judge.engine in MODEL_ENGINES else None
         if stated is not None and self.options.max_model_len == stated and window and window < stated:
-            raise CardError(
-                f"{self.judge.weights}: {CARD_NAME} states a window of {stated:,} tokens, but the model has "
-                f"{window:,}; correct the card, or pass --max-model-len {window}"
-            )
+            finding = f"{CARD_NAME} states a window of {stated:,} tokens, but the model has {window:,}"
+            raise CardError(f"{self.judge.weights}: {finding}; correct the card, or pass --max-model-len {window}")
         if self.judge.tuned is not None and not self.judge.ignore_card:
             check_identity(self.judge.tuned, described["model"], str(self.judge.model))
 
@@ -257,10 +255,8 @@ def judge_format(
     """
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
-    if card is None:
-        return JudgeFormat(template=chosen.id, scale=(1, 10), step=1, source=source)
-    if isinstance(card, ReleasedJudge):
-        return JudgeFormat(template=chosen.id, scale=card.scale, step=1, source=source)
+    if card is None or isinstance(card, ReleasedJudge):
+        return JudgeFormat(template=chosen.id, scale=card.scale if card else (1, 10), step=1, source=source)
     if not ignore_card:
         check_card(card, template=chosen.id, template_sha=chosen.sha, location=location)
     is_own = chosen.id == card.template

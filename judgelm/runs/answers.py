@@ -90,25 +90,17 @@ def _with_weights(options: EngineOptions) -> EngineOptions:
 def _asked(generator: AnswerGenerator) -> dict[str, Any]:
     """The run's fingerprint without decodings, which a later session may add."""
     options = asdict(generator.options)
-    model_options = {
-        name: options[name] for name in ("model", "adapter", "revision", "dtype", "quantization", "max_model_len")
-    }
+    names = ("model", "adapter", "revision", "dtype", "quantization", "max_model_len")
+    model_options = {name: options[name] for name in names}
     if generator.options.thinking is not None:
         model_options["thinking"] = [generator.options.thinking, generator.options.thinking_tokens]
     left_out = {"chat"} | {"question": {"task", "tags"}, "qa": set()}.get(generator.asking.task, {"tags"})
     asking = {name: value for name, value in asdict(generator.asking).items() if name not in left_out}
-    return {
-        "name": generator.name,
-        "engine": generator.engine,
-        "form": generator.form,
-        **asking,
-        "options": model_options,
-    }
+    request = {"name": generator.name, "engine": generator.engine, "form": generator.form}
+    return request | asking | {"options": model_options}
 
 
-def _finished_stats(
-    out: Path, draws: Sequence[AnswerTask], request: dict[str, Any], retry: Retry
-) -> AnswerStats | None:
+def _finished_stats(out: Path, draws: Sequence[AnswerTask], request: object, retry: Retry) -> AnswerStats | None:
     manifest = read_manifest(out)
     if manifest is None or manifest["fingerprint"].get("asked") != request:
         return None
@@ -128,9 +120,8 @@ def _takes_chat(generator: AnswerGenerator, engine: str) -> bool:
         return generator.options.engine_args.get("api") != "completions"
     from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and servers need none
 
-    return (
-        load_tokenizer(generator.options.model, generator.options.adapter, generator.options).chat_template is not None
-    )
+    options = generator.options
+    return load_tokenizer(options.model, options.adapter, options).chat_template is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,17 +186,16 @@ def _is_answer(row: Row) -> bool:
     return "solves" not in row.data and _ANSWER_FIELDS.issubset(row.data)
 
 
+def _has_text(answer: object) -> bool:
+    return isinstance(answer, dict) and isinstance(answer.get("text"), str)
+
+
 def _checked(row: Row) -> Row:
     if _is_answer(row):
         if isinstance(row.data["text"], str) or row.data.get("failure") is not None:
             return row
         raise row.error("this answer has no text; give a file from judgelm data answers")
     solves = row.data.get("solves", [])
-    texts = (
-        [answer.get("text") if isinstance(answer, dict) else None for answer in solves]
-        if isinstance(solves, list)
-        else [None]
-    )
-    if "id" not in row.data or not all(isinstance(text, str) for text in texts):
+    if "id" not in row.data or not isinstance(solves, list) or not all(map(_has_text, solves)):
         raise row.error("expected id, and solves with texts; give a run file")
     return row

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.inputs import all_input_files, input_files, is_stream
 from judgelm.data.readers.rows import Reject
-from judgelm.data.samples import AS_WRITTEN, Reading, ReferencePolicy, SampleStream, no_common_id
+from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, no_common_id
 from judgelm.data.sources.alpaca_eval import are_two_outputs
 from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.errors import InputError
@@ -98,9 +98,8 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         EngineError: the engine broke.
     """
     stats = RunStats(load_s=load_s)
-    check_output_is_no_input(job.out, job.inputs)
     files_read = files_of_job(job)
-    check_output_is_no_input(job.out, files_read)
+    check_output_is_no_input(job.out, [*job.inputs, *files_read])
     if job.out == "-":
         _to_stdout(job, mode, engine, stats, hooks, sys.stdout.buffer)
         return stats
@@ -116,7 +115,6 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         retry=job.retry,
         overwrite=job.overwrite,
     ) as files:
-        files.finished.require_hashes()
         hooks.on_resume(len(files.finished), files.repaired_bytes)
         stats.earlier_failures = files.finished.failures
         record = files.reject
@@ -174,7 +172,6 @@ def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
     if out.is_file() and not job.overwrite:
         Appender(out).close()  # removes the incomplete line of a killed run; raises if another run is writing
         finished = FinishedIds(out, job.retry)
-        finished.require_hashes()
     return pending((part for sample in input_samples(job) for part in job.parts(sample)), finished.holds, stats)
 
 
@@ -204,11 +201,8 @@ def check_joins(job: BatchJob) -> list[str]:
         read += 1
         answered += sample is not None and "solves" in sample.metadata
     counts = ((job.references, stream.references_used), (job.self_answers, answered))
-    return [
-        f"{path} has {count:,} of the {read:,} ids of the input"
-        for path, count in counts
-        if path is not None and count < read
-    ]
+    incomplete = [(path, count) for path, count in counts if path is not None and count < read]
+    return [f"{path} has {count:,} of the {read:,} ids of the input" for path, count in incomplete]
 
 
 def _with_self_answers(samples: Iterable[Sample | None], path: str | None) -> Iterator[Sample | None]:
@@ -257,12 +251,11 @@ def _open_stream(
         record(asdict(reject))
         hooks.on_reject(reject)
 
-    use: ReferencePolicy = mode.reference
     stream = SampleStream(
         job.inputs,
         on_reject=on_reject,
         limit=job.limit,
-        reference=use,
+        reference=mode.reference,
         references=job.references,
         answers=mode.answers,
         check=mode.check,
@@ -279,11 +272,8 @@ def _pending(
 ) -> Iterator[Sample | None]:
     piped = any(map(is_stream, job.inputs))
     source: Iterable[Sample | None] = prefetch(stream, hold=engine.max_in_flight) if piped else stream
-    parts = (
-        part
-        for sample in _with_self_answers(source, job.self_answers)
-        for part in ((None,) if sample is None else job.parts(sample))
-    )
+    samples = _with_self_answers(source, job.self_answers)
+    parts = (part for sample in samples for part in ((None,) if sample is None else job.parts(sample)))
     return takewhile(lambda part: not hooks.stop(), pending(parts, finished.holds, stats))
 
 

@@ -8,7 +8,7 @@ The caller loads the judges. Each run can be resumed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +51,11 @@ class Cascade:
             raise ConfigError(f"cascade band {low:g},{high:g}: expected LOW,HIGH with 0 <= LOW <= 0.5 <= HIGH <= 1")
         if self.job.out == "-":
             raise ConfigError("a cascade needs files; name one with -o instead of standard output")
-        outs = (Path(self.job.out), *self.paths)
-        for out in outs:
-            check_output_is_no_input(out, self.job.inputs)
         files = files_of_job(self.job)
-        for path in files:
-            if is_stream(path):
-                raise ConfigError(f"input {path}: a cascade reads its input twice; save it as a file first")
-        for out in outs:
-            check_output_is_no_input(out, files)
+        if any(map(is_stream, files)):
+            raise ConfigError("input -: a cascade reads its input twice; save it as a file first")
+        for out in (self.job.out, *self.paths):
+            check_output_is_no_input(out, [*self.job.inputs, *files])
 
     @property
     def paths(self) -> tuple[Path, Path]:
@@ -79,16 +75,7 @@ class Cascade:
 
     def unsure(self) -> set[str]:
         """Return the ids that the small judge's finished run passes on."""
-        unsure: set[str] = set()
-        verdicts = with_probabilities = 0
-        for judgment in latest_judgments(self.paths[0]):
-            verdicts += judgment.verdict is not None
-            with_probabilities += has_probabilities(judgment)
-            if self.is_unsure(judgment):
-                unsure.add(judgment.sample_id)
-        if verdicts and not with_probabilities:
-            raise ConfigError(f"{self.paths[0]}: {self.models[0]} gave no probabilities, and {_WAY_OUT}")
-        return unsure
+        return {judgment.sample_id for judgment in latest_judgments(self.paths[0]) if self.is_unsure(judgment)}
 
     def large_job(self, unsure: set[str]) -> BatchJob:
         """Return the large judge's run over these ids."""
@@ -156,8 +143,8 @@ def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
         for _, row in read_jsonl(small_rejects) if small_rejects.is_file() else ():
             files.reject(row)
             stats.rejected += 1
-        described = {"models": list(cascade.models), "band": list(cascade.band)}
-        write_joined(files, _joined(cascade, counts), stats, lambda: {"cascade": {**described, "counts": counts.row()}})
+        entry = {"models": list(cascade.models), "band": list(cascade.band)}
+        write_joined(files, _joined(cascade, counts), stats, lambda: {"cascade": {**entry, "counts": asdict(counts)}})
     return stats, counts
 
 

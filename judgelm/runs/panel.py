@@ -8,10 +8,10 @@ Source: Play Favorites, section 7.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from judgelm.data.judged_texts import check_same_texts
 from judgelm.errors import ConfigError, InputError, RunError
@@ -45,12 +45,8 @@ class Panel:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        if self.rule not in get_args(Rule):
-            raise ConfigError(f"rule {self.rule!r} does not exist; available: {', '.join(get_args(Rule))}")
         if len(self.runs) < 2 or len(set(self.names)) < len(self.runs):
-            raise ConfigError(
-                f"panel of {', '.join(self.names) or 'nothing'}: give at least two differently named runs"
-            )
+            raise ConfigError(f"panel of {', '.join(self.names)}: give at least two differently named runs")
         check_output_is_no_input(self.out, self.runs)
         families = len(set(self.family_of.values()))
         if self.quorum is not None and not 1 <= self.quorum <= families:
@@ -90,8 +86,7 @@ class Panel:
     def comparable(self) -> bool:
         """True if all judges have the same mode and scale."""
         modes = [manifest["fingerprint"].get("mode", {}) for manifest in self.manifests.values()]
-        first = modes[0]
-        return all((mode.get("name"), mode.get("scale")) == (first.get("name"), first.get("scale")) for mode in modes)
+        return len({(mode.get("name"), str(mode.get("scale"))) for mode in modes}) == 1
 
 
 def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
@@ -114,7 +109,7 @@ def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
     with RunFiles(
         panel.out, fingerprint=_fingerprint(panel), provenance=_provenance(panel), inputs=[], overwrite=panel.overwrite
     ) as files:
-        write_joined(files, joined, stats, lambda: {"panel": counts.row()})
+        write_joined(files, joined, stats, lambda: {"panel": asdict(counts)})
     return stats, counts
 
 
@@ -132,12 +127,11 @@ def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
         raise ConfigError(f"panel: {first} and {second} have different kinds of verdicts; join runs of one mode")
     if by_sample and all(len(judgments) == 1 for judgments in by_sample.values()):
         raise InputError(f"panel of {', '.join(panel.names)}: the runs have no id in common; give runs over one input")
-    check_same_texts(
-        {
-            name: {key: judgments[name] for key, judgments in by_sample.items() if name in judgments}
-            for name in panel.names
-        }
-    )
+    by_judge = {
+        name: {key: judgments[name] for key, judgments in by_sample.items() if name in judgments}
+        for name in panel.names
+    }
+    check_same_texts(by_judge)
     _check_rule(panel, next(iter(kinds), None), by_sample)
     return by_sample
 

@@ -66,14 +66,14 @@ def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
     source = recognise_published(files) if options.format is None else get_published(options.format)
     published, expected = runs_of(source), publications().judgments[source.name].files
     result = JudgmentImportResult(source=source, judge="", stats=RunStats())
-    judgments = list(published.read(files, result.rejects.append))
+    rejects = result.rejects
+    judgments = list(published.read(files, rejects.append))
     chosen, result.judge = _of_one_judge(judgments, options.judge)
-    named = list(_unique(_named(chosen, options, result.rejects), result.rejects, source))
+    named = list(_unique(_named(chosen, options, rejects), rejects, source))
     if not named:
-        if not result.rejects:
+        if not rejects:
             raise InputError(f"{', '.join(files)}: no judgments; give {expected}")
-        first = result.rejects[0]
-        raise no_usable_row(", ".join(files), expected, len(result.rejects), first)
+        raise no_usable_row(", ".join(files), expected, len(rejects), rejects[0])
     with RunFiles(
         options.out,
         fingerprint=_fingerprint(source, result.judge, options, files),
@@ -82,7 +82,7 @@ def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
         overwrite=options.overwrite,
     ) as run:
         write_joined(run, map(_with_hashes, named), result.stats, lambda: {})
-        for reject in result.rejects:
+        for reject in rejects:
             run.reject(asdict(reject))
     return result
 

@@ -10,8 +10,8 @@ from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.inputs import input_files, is_stream
 from judgelm.data.readers.rows import Row, row_suffix
 from judgelm.data.samples import Reading
-from judgelm.errors import InputError
-from judgelm.jsonl import parse_json
+from judgelm.errors import InputError, RunError
+from judgelm.runs.run_files import read_manifest
 
 _LOOKED_AT = 100
 """Rows whose fields are collected: JSON rows may lack a field."""
@@ -66,21 +66,18 @@ def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *,
     if given.sheet is not None:
         return given.sheet if strict or _is_workbook(path) else None
     name = Path(path).name
-    sheets = [
-        each["sheet"] for each in prints if "sheet" in each and name in {file["file"] for file in each.get("input", [])}
-    ]
+    prints = [each for each in prints if name in {file["file"] for file in each.get("input", [])}]
+    sheets = [each["sheet"] for each in prints if "sheet" in each]
     return _one_of(path, "--sheet", sheets) if sheets else None
 
 
 def _fingerprint_of(run: Path) -> Mapping[str, Any]:
     """Empty if the manifest cannot be read, which other readers report."""
-    path = run.with_name(f"{run.name.removesuffix('.jsonl')}.run.json")
     try:
-        manifest = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        manifest = read_manifest(run)
+    except RunError:
         return {}
-    fingerprint = manifest.get("fingerprint") if isinstance(manifest, dict) else None
-    return fingerprint if isinstance(fingerprint, dict) else {}
+    return {} if manifest is None else dict(manifest["fingerprint"])
 
 
 def _fingerprints(fingerprint: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -62,9 +62,8 @@ def mode_identity(mode: BatchMode) -> dict[str, Any]:
     """Return template and mode options as JSON values, without a released judge's prompt, which the sha covers."""
     fields = asdict(mode)
     fields |= fields.pop("mode", {})  # a voting mode's inner options
-    options = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in fields.items() if name != "prompt"
-    }
+    fields.pop("prompt", None)
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
     return {"template": {"id": mode.template, "sha": mode.template_sha}, "mode": {"name": mode.name, **options}}
 
 
@@ -105,9 +104,8 @@ def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], input
     changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     if not changed or (changed == ["input"] and _has_grown(before["input"], now["input"], inputs)):
         return
-    sides = "\n".join(
-        f"  {key}: there {brief(old)}, now {brief(new)}" for key, old, new in differences("", before, now)
-    )
+    changes = (f"  {key}: there {brief(old)}, now {brief(new)}" for key, old, new in differences("", before, now))
+    sides = "\n".join(changes)
     raise RunError(f"{out}: holds judgments of another run:\n{sides}\nchoose another -o, or pass --overwrite")
 
 
@@ -311,14 +309,6 @@ class FinishedIds:
         index = int(np.searchsorted(self._ids, key))
         return index if index < len(self._ids) and self._ids[index] == key else None
 
-    def require_hashes(self) -> None:
-        """Check that all rows have hashes of their texts."""
-        if unknown := int((self._digests == 0).sum()):
-            raise RunError(
-                f"{self._out}: {unknown:,} of {len(self):,} judgments have no hashes of their texts, since an older "
-                "judgelm wrote them; choose another -o, or pass --overwrite"
-            )
-
     def holds(self, sample: Sample) -> bool:
         """Return True if the sample was judged; raise RunError if other texts were judged under its id."""
         index = self._index(sample.id)
@@ -339,7 +329,7 @@ class FinishedIds:
 
 
 def _digest_of(path: str, line: int, row: Mapping[str, Any]) -> int:
-    """0 for rows of earlier versions."""
+    """0 for rows without hashes."""
     try:
         hashes = hashes_of_row(row)
         return 0 if hashes is None else digest_of(hashes)

@@ -14,7 +14,6 @@ from judgelm.modes.mode import Mode
 from judgelm.modes.thinking import separate_thinking
 from judgelm.parsing.thinking import reply_so_far
 from judgelm.records import Completion, Judgment, Request, Sample
-from judgelm.runs.serialization import judgment_from_row as judgment_from_row
 
 _POLL_S = 0.5
 

@@ -65,35 +65,31 @@ def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
         ValueError: the row is not a judgment.
     """
     try:
-        return _judgment(row)
+        if not isinstance(row["id"], str):
+            raise TypeError(f"id: expected text, got {row['id']!r}")
+        return Judgment(
+            sample_id=row["id"],
+            mode=row["mode"],
+            verdict=_verdict(row["verdict"]),
+            shown=tuple(map(_shown, row["shown"])),
+            scores=_scores(row["scores"]),
+            consistent=row["consistent"],
+            probability=row["probability"],
+            failure=_failure(row["failure"]),
+            sanitized=row["neutralised"],
+            prompt_tokens=row["prompt_tokens"],
+            completion_tokens=row["completion_tokens"],
+            provenance=row["provenance"],
+            decided_by=row.get("decided_by"),
+            self_answers=tuple(SelfAnswer(**solve) for solve in row.get("solves", ())),
+            own_reference=row.get("own_reference"),
+            votes=dict(row.get("votes", {})),
+            spread=row.get("spread"),
+            matches=tuple(TrajectoryMatch(**match) for match in row.get("matches", ())),
+            hashes=hashes_of_row(row),
+        )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(repr(error)) from error
-
-
-def _judgment(row: Mapping[str, Any]) -> Judgment:
-    if not isinstance(row["id"], str):
-        raise TypeError(f"id: expected text, got {row['id']!r}")
-    return Judgment(
-        sample_id=row["id"],
-        mode=row["mode"],
-        verdict=_verdict(row["verdict"]),
-        shown=tuple(map(_shown, row["shown"])),
-        scores=_scores(row["scores"]),
-        consistent=row["consistent"],
-        probability=row["probability"],
-        failure=_failure(row["failure"]),
-        sanitized=row["neutralised"],
-        prompt_tokens=row["prompt_tokens"],
-        completion_tokens=row["completion_tokens"],
-        provenance=row["provenance"],
-        decided_by=row.get("decided_by"),
-        self_answers=tuple(SelfAnswer(**solve) for solve in row.get("solves", ())),
-        own_reference=row.get("own_reference"),
-        votes=dict(row.get("votes", {})),
-        spread=row.get("spread"),
-        matches=tuple(TrajectoryMatch(**match) for match in row.get("matches", ())),
-        hashes=hashes_of_row(row),
-    )
 
 
 def hashes_of_row(row: Mapping[str, Any]) -> TextHashes | None:

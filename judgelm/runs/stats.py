@@ -10,16 +10,7 @@ from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, R
 
 
 @dataclass(slots=True, kw_only=True)
-class Stats:
-    """Counts that grow during a run."""
-
-    def row(self) -> dict[str, Any]:
-        """Return the counts for the manifest."""
-        return {count.name: getattr(self, count.name) for count in fields(self)}
-
-
-@dataclass(slots=True, kw_only=True)
-class SessionStats(Stats):
+class SessionStats:
     """Counts of one session.
 
     Attributes:
@@ -35,6 +26,10 @@ class SessionStats(Stats):
     completion_tokens: int = 0
     load_s: float = 0.0
     judge_s: float = 0.0
+
+    def row(self) -> dict[str, Any]:
+        """Return the counts for the manifest."""
+        return {count.name: getattr(self, count.name) for count in fields(self)}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -201,7 +196,7 @@ class AnswerStats(SessionStats):
 
 
 @dataclass(slots=True, kw_only=True)
-class CascadeStats(Stats):
+class CascadeStats:
     """Counts of a cascade.
 
     Attributes:
@@ -225,7 +220,7 @@ class CascadeStats(Stats):
 
 
 @dataclass(slots=True, kw_only=True)
-class PanelJudgeStats(Stats):
+class PanelJudgeStats:
     """Counts of one judge of a panel.
 
     Attributes:
@@ -241,7 +236,7 @@ class PanelJudgeStats(Stats):
 
 
 @dataclass(slots=True, kw_only=True)
-class PanelStats(Stats):
+class PanelStats:
     """Counts of a panel.
 
     Attributes:
@@ -252,7 +247,3 @@ class PanelStats(Stats):
     judges: dict[str, PanelJudgeStats]
     unanimous: int = 0
     same_input: bool = True
-
-    def row(self) -> dict[str, Any]:
-        """Return the counts for the manifest."""
-        return Stats.row(self) | {"judges": {name: judge.row() for name, judge in self.judges.items()}}

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from judgelm.data.judged_texts import difference, text_hashes
 from judgelm.data.labelled_pair import pair_fields, score_line
@@ -61,10 +61,8 @@ class CostEstimate:
 
     def usd(self, prices: Prices) -> tuple[float, float]:
         """Return the cost with expected and with maximum replies, each request once."""
-        expected, highest = (
-            prices.usd(self.prompt_tokens, self.requests * each) for each in (self.expected_reply, self.max_reply)
-        )
-        return expected, highest
+        expected, highest = (self.requests * each for each in (self.expected_reply, self.max_reply))
+        return prices.usd(self.prompt_tokens, expected), prices.usd(self.prompt_tokens, highest)
 
 
 def estimate(
@@ -131,23 +129,15 @@ class TeacherPrompts:
     reference: ReferenceUse = "without"
     both_orders: bool = False
 
-    def __post_init__(self) -> None:
-        if self.reference not in get_args(ReferenceUse):
-            raise ConfigError(f"unknown reference {self.reference!r}; available: {', '.join(get_args(ReferenceUse))}")
-
     def readings(self, sample: Sample) -> tuple[bool, ...]:
         """Return False (without reference) and True (with reference), as requested and available."""
         requested = {"without": (False,), "with": (True,), "both": (False, True)}[self.reference]
-        return tuple(
-            with_reference for with_reference in requested if not with_reference or sample.reference is not None
-        )
+        return requested if sample.reference is not None else tuple(each for each in requested if not each)
 
     def __call__(self, sample: Sample) -> Iterator[Sample]:
         """Yield the prompts of a pair as samples."""
         if sample.id.endswith((_REFERENCE, _SWAPPED)):
-            raise InputError(
-                f"id {shown_id(sample.id)}: the suffixes {_REFERENCE} and {_SWAPPED} are reserved; rename it"
-            )
+            raise InputError(f"id {shown_id(sample.id)}: {_REFERENCE} and {_SWAPPED} are reserved; rename it")
         for with_reference in self.readings(sample):
             prompt = replace(
                 sample,
@@ -222,8 +212,8 @@ class RowWriter:
         if judgment is not None and judgment.hashes is not None:
             prompt = replace(pair, answers=pair.answers[::-1]) if swapped else pair
             if part := difference(judgment.hashes, text_hashes(prompt)):
-                finding = f"id {shown_id(name)}: {part} is not what the teacher judged"
-                raise InputError(f"{finding}; give the input of its run, or pass --overwrite")
+                finding = f"{part} is not what the teacher judged; give the input of its run, or pass --overwrite"
+                raise InputError(f"id {shown_id(name)}: {finding}")
         if judgment is None:
             self.counts[f"{reading}: not asked yet"] += 1
         elif judgment.failure is not None:

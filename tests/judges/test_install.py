@@ -19,7 +19,7 @@ from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, find_adapter
 from judgelm.judges.install import find_source, install_adapter
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, GgufBase, find_card, write_card
-from tests.support.named_judges import INFO, MODULE, SMALL, cached_adapter, cached_base, wheel_entries, write_wheel
+from tests.support.named_judges import MODULE, SMALL, cached_adapter, cached_base, wheel_entries, write_wheel
 from tests.support.tiny_judges import TEMPLATE, make_adapter
 
 CONFIG, CARD = (f"{MODULE}/{name}" for name in ("adapter_config.json", "judge.json"))
@@ -56,24 +56,20 @@ def without(entries, name):
 
 
 ENTRIES = f"{MODULE}/{WEIGHTS}"
-RECORD = "does not match the sha256 in RECORD"
 
 
 @pytest.mark.parametrize(
-    ("change", "hashed", "finding"),
+    ("change", "finding"),
     [
-        (lambda old: without(old, ENTRIES), None, r"has no adapter_model\.safetensors; use another version"),
-        (lambda old: old | {CONFIG: b" " * (5 << 20)}, None, r"has 5,242,880 bytes; at most 4,194,304"),
-        (lambda old: old | {ENTRIES: bytes(13_000_000)}, None, "has 13,000,000 bytes; at most 12,000,000"),
-        (lambda old: old | {"other-1.0.dist-info/METADATA": b""}, None, r"2 \*\.dist-info folders"),
-        (lambda old: old | {CARD: b"{}"}, None, r"judge\.json: template: Field required"),
-        (dict, lambda old: old | {CONFIG: b"other"}, RECORD),
-        (dict, lambda old: without(old, CARD), RECORD),
-        (dict, lambda old: {INFO: b""}, RECORD),
+        (lambda old: without(old, ENTRIES), r"has no adapter_model\.safetensors; use another version"),
+        (lambda old: old | {CONFIG: b" " * (5 << 20)}, r"has 5,242,880 bytes; at most 4,194,304"),
+        (lambda old: old | {ENTRIES: bytes(13_000_000)}, "has 13,000,000 bytes; at most 12,000,000"),
+        (lambda old: old | {"other-1.0.dist-info/METADATA": b""}, r"2 \*\.dist-info folders"),
+        (lambda old: old | {CARD: b"{}"}, r"judge\.json: template: Field required"),
     ],
 )
-def test_a_wheel_that_no_judge_is_in_is_refused(entries, judge_cache, tmp_path, change, hashed, finding):
-    wheel = write_wheel(tmp_path, change(entries), hashed=hashed and hashed(entries))
+def test_a_wheel_that_no_judge_is_in_is_refused(entries, judge_cache, tmp_path, change, finding):
+    wheel = write_wheel(tmp_path, change(entries))
     with pytest.raises(ModelError, match=finding):
         install_adapter(SMALL, wheel)
     assert not judge_cache.exists()

@@ -142,8 +142,6 @@ def test_an_engine_without_probabilities_is_refused_at_its_first_verdict(cascade
     hooks = BatchHooks(on_judgment=lambda stats, judgment: look(judgment))
     with pytest.raises(ConfigError, match=r"small: the engine gives no probabilities.*--engine transformers"):
         run_batch(cascade.small_job, Pairwise(distribution=True), MuteEngine({"*": "8 2\n"}), hooks=hooks)
-    with pytest.raises(ConfigError, match="gave no probabilities"):  # and on a rerun, which judges it no second time
-        cascade.unsure()
 
 
 def test_the_output_of_one_judge_is_left_alone(cascade):
@@ -166,6 +164,7 @@ def test_the_output_of_one_judge_is_left_alone(cascade):
 )
 def test_what_cannot_be_a_cascade_is_refused_before_any_model_is_loaded(tmp_path, change, finding):
     [name] = change.get("inputs", ("a.jsonl",))
+    (tmp_path / "out.large.jsonl").touch()
     inputs = (str(tmp_path / name) if name.endswith("jsonl") else name,)
     job = BatchJob(inputs=inputs, out=change.get("out", str(tmp_path / "out.jsonl")))
     with pytest.raises(ConfigError, match=finding):

@@ -128,7 +128,6 @@ def test_what_is_no_panel_is_refused(tmp_path, run):
         ({"runs": (a, b), "out": b}, "would write over"),
         ({"runs": (a, b), "families": {"x": ["nobody"]}}, "no judge is named 'nobody'; available: a, b, script"),
         ({"runs": (a, b), "quorum": 3}, "expected 1 to 2"),
-        ({"runs": (a, b), "rule": "median"}, "available: vote, mean"),
     ):
         with pytest.raises(ConfigError, match=finding):
             Panel(**({"out": tmp_path / "out.jsonl"} | options))

@@ -15,10 +15,9 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, RunError
 from judgelm.modes import Pairwise, make_mode
 from judgelm.records import Judgment, PairVerdict, Sample, Unparsed
-from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
+from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.runs.run_files import FinishedIds, input_identities, latest_judgments, read_judgments
 from judgelm.runs.runner import judge
-from judgelm.runs.stats import RunStats
 from judgelm.runs.stored_judgments import StoredJudgments
 from judgelm.runs.teacher import RowWriter, TeacherPrompts
 from tests.support.batch_runs import BATCH, judged_rows, manifest, write_pairs
@@ -97,12 +96,8 @@ def test_run_files_from_before_are_refused_with_the_way_out(batch, tmp_path):
     batch(pair(), pair("2"))
     out = tmp_path / "out.jsonl"
     without_hashes(out)
-    finding = "2 of 2 judgments have no hashes of their texts.*--overwrite"
-    with pytest.raises(RunError, match=finding):
+    with pytest.raises(RunError, match=r'the text of id "1" is not what was judged; .*--overwrite'):
         batch(pair(), pair("2"))
-    job = BatchJob(inputs=(str(tmp_path / "in.jsonl"),), out=str(out))
-    with pytest.raises(RunError, match="have no hashes of their texts"):
-        pending_samples(job, RunStats())
     assert len(read_judgments(out)) == 2  # they can still be evaluated
 
 
@@ -110,7 +105,6 @@ def test_failures_that_are_judged_again_need_no_hashes(tmp_path):
     failure = Unparsed("engine", "", "down")
     failed = Judgment(sample_id="1", mode="pair", verdict=None, shown=(), failure=failure)
     finished = FinishedIds(write_run(tmp_path / "out.jsonl", [failed]))
-    finished.require_hashes()
     assert not finished.holds(Sample(id="1", question="q", answers=("a", "b")))
 
 

@@ -1,7 +1,5 @@
 """A tiny adapter under the name of a card and a tiny base, as installed in a cache; wheels that hold the adapter."""
 
-import base64
-import hashlib
 import json
 import shutil
 import zipfile
@@ -49,16 +47,11 @@ def wheel_entries(adapter: Path) -> dict[str, bytes]:
     }
 
 
-def write_wheel(folder: Path, entries: Mapping[str, bytes], *, hashed: Mapping[str, bytes] | None = None) -> Path:
-    """Write a wheel whose RECORD has the hashes of its entries, or of `hashed`."""
+def write_wheel(folder: Path, entries: Mapping[str, bytes]) -> Path:
+    """Write a wheel; its RECORD is empty."""
     wheel = folder / f"{MODULE}-9.9-py3-none-any.whl"
-    lines = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in (hashed or entries).items()]
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in entries.items():
             archive.writestr(name, content)
-        archive.writestr(f"{INFO}/RECORD", "\n".join([*lines, f"{INFO}/RECORD,,"]) + "\n")
+        archive.writestr(f"{INFO}/RECORD", "")
     return wheel
-
-
-def _digest(content: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -17,7 +17,7 @@ from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import find_card
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
-from judgelm.runs.runner import judgment_from_row
+from judgelm.runs.serialization import judgment_from_row
 from judgelm.training.dpo import DPOArguments, dpo_facts, find_tuned_card
 from judgelm.training.finished_judge import save_judge
 from judgelm.training.resume import run_settings
