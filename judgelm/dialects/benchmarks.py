@@ -326,19 +326,10 @@ def _judgebench_dialect(
 
 _JUDGEBENCH = (
     _judgebench_dialect(
-        "judgebench-vanilla",
-        "Output (a)",
-        "Output (b)",
-        offers=("Output (a)",),
-        excludes="rules of the evaluation",
+        "judgebench-vanilla", "Output (a)", "Output (b)", offers=("Output (a)",), excludes="rules of the evaluation"
     ),
     _judgebench_dialect(
-        "judgebench-skywork-critic",
-        "[[A]]",
-        "[[B]]",
-        blocks=_AB_BLOCKS,
-        offers=("[[A]]", "[[B]]"),
-        excludes="[[C]]",
+        "judgebench-skywork-critic", "[[A]]", "[[B]]", blocks=_AB_BLOCKS, offers=("[[A]]", "[[B]]"), excludes="[[C]]"
     ),
 )
 

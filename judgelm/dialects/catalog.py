@@ -1,7 +1,7 @@
 """All dialects, and the search for the dialect of a request."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -81,15 +81,17 @@ def _with_instruction_apart(request: ChatRequest, dialects: Sequence[Dialect]) -
 
 def normalised(request: ChatRequest) -> ChatRequest:
     """Return the request without differences that editors and gateways add, such as CRLF."""
-    texts = [message.text.replace("\r\n", "\n").replace("\r", "\n").strip(_STRIPPED) for message in request.messages]
-    messages = [replace(message, text=text) for message, text in zip(request.messages, texts, strict=True) if text]
-    return replace(request, messages=tuple(messages))
+    plain = _with_texts(request, lambda text: text.replace("\r\n", "\n").replace("\r", "\n").strip(_STRIPPED))
+    return replace(plain, messages=tuple(message for message in plain.messages if message.text))
 
 
 def _without_blank_ends(request: ChatRequest) -> ChatRequest:
-    texts = ["\n".join(line.rstrip(" \t") for line in message.text.split("\n")) for message in request.messages]
-    messages = [replace(message, text=text) for message, text in zip(request.messages, texts, strict=True)]
-    return replace(request, messages=tuple(messages))
+    return _with_texts(request, lambda text: "\n".join(line.rstrip(" \t") for line in text.split("\n")))
+
+
+def _with_texts(request: ChatRequest, change: Callable[[str], str]) -> ChatRequest:
+    messages = tuple(replace(message, text=change(message.text)) for message in request.messages)
+    return replace(request, messages=messages)
 
 
 _VERDICT_WANTED = re.compile(

@@ -23,12 +23,13 @@ A file has one prompt or a list. Slots are `question`, `answer` or `answer_1`, `
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from judgelm.dialects.contract import (
     ChatRequest,
@@ -64,38 +65,32 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _STRICT = ConfigDict(extra="forbid")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class PromptMessage:
     """A message of a prompt; `text` has slots in braces."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     text: str
     role: str = "user"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class PairWords:
     """Verdict words for a pair. Without `tie`, a tie goes to the more likely answer."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     first: str
     second: str
     tie: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class LabelWords:
     """Verdict words for a label."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     fulfilled: str
     failed: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class ReplyForm:
     """The reply that a client's parser expects, with one of `pair`, `choice`, `grade` and `label`.
 
@@ -106,8 +101,6 @@ class ReplyForm:
             the answer is correct), `{score_1}` and `{score_2}` (1 to 10).
         json: the same names by JSON field, instead of `text`. A forced function gets them as arguments.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     pair: PairWords | None = None
     choice: tuple[str, ...] | None = None
@@ -131,11 +124,9 @@ class ReplyForm:
         return given[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class CustomPrompt:
     """One prompt of a file."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     name: str
     reply: ReplyForm

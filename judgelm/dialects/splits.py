@@ -70,10 +70,12 @@ class Pattern:
         late = _latest(text, inner, begin, end)
         middle = (len(inner) + 1) // 2
         chosen = early[:middle] + late[middle:]
-        starts = [begin, *(position + len(anchor) for position, anchor in zip(chosen, inner, strict=True))]
-        ends = [*chosen, end]
-        values = [text[start:stop] for start, stop in zip(starts, ends, strict=True)]
-        return TemplateSplit(values=dict(zip(self.slots, values, strict=True)), ambiguous=repeated or early != late)
+        return TemplateSplit(values=self.values(text, begin, chosen, end), ambiguous=repeated or early != late)
+
+    def values(self, text: str, begin: int, inner: Sequence[int], end: int) -> dict[str, str]:
+        """Return the texts between the given positions of the inner anchors."""
+        starts = [begin, *(position + len(anchor) for position, anchor in zip(inner, self.anchors[1:-1], strict=True))]
+        return {slot: text[start:stop] for slot, start, stop in zip(self.slots, starts, [*inner, end], strict=True)}
 
 
 def literal(text: str) -> str:
@@ -92,16 +94,6 @@ def _templates() -> dict[str, Pattern]:
 
 TEMPLATES: dict[str, Pattern] = _templates()
 """Templates of all clients by name."""
-
-
-def occurrences(text: str, anchor: str, begin: int, end: int, most: int) -> list[int]:
-    """Return the first `most` positions of an anchor between `begin` and `end`, including overlaps."""
-    positions: list[int] = []
-    position = text.find(anchor, begin, end)
-    while position >= 0 and len(positions) < most:
-        positions.append(position)
-        position = text.find(anchor, position + 1, end)
-    return positions
 
 
 def _earliest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int] | None:
@@ -161,8 +153,8 @@ def resolve_split(
     ways = list(islice(search.ways(0, len(pattern.anchors[0])), max_ways)) if max_ways > 1 else []
     if not ways:
         return TemplateSplit(values=outermost.values, ambiguous=True) if search.given_up or max_ways < 2 else None
-    outer = _way(pattern, outermost)
-    best = min(ways, key=lambda way: (_unmatched(way, marks), way != outer))
+    outermost_lengths = [len(outermost.values[slot]) for slot in pattern.slots]
+    best = min(ways, key=lambda way: (_unmatched(way, marks), [end - start for start, end in way] != outermost_lengths))
     values = {slot: text[start:end] for slot, (start, end) in zip(pattern.slots, best, strict=True)}
     return TemplateSplit(values=values, ambiguous=len(ways) > 1 or search.given_up)
 
@@ -213,19 +205,14 @@ class _Search:
             self.given_up = self.given_up or len(positions) > _MAX_POSITIONS
 
     def _positions(self, anchor: str) -> list[int]:
+        """The first positions of an anchor, including overlaps."""
         if anchor not in self.positions:
-            self.positions[anchor] = occurrences(self.text, anchor, 0, len(self.text), _MAX_POSITIONS + 1)
+            positions = self.positions[anchor] = []
+            position = self.text.find(anchor)
+            while position >= 0 and len(positions) <= _MAX_POSITIONS:
+                positions.append(position)
+                position = self.text.find(anchor, position + 1)
         return self.positions[anchor]
-
-
-def _way(pattern: Pattern, split: TemplateSplit) -> Way:
-    borders: list[tuple[int, int]] = []
-    end = 0
-    for slot, anchor in zip(pattern.slots, pattern.anchors, strict=False):
-        start = end + len(anchor)
-        end = start + len(split.values[slot])
-        borders.append((start, end))
-    return tuple(borders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +251,5 @@ def latest_split(pattern: Pattern, text: str) -> TemplateSplit | None:
     if split is None or not split.ambiguous:
         return split
     first, *inner, last = pattern.anchors
-    end = len(text) - len(last)
-    values = []
-    for anchor in reversed(inner):
-        begin = text.rfind(anchor, len(first), end)
-        values.append(text[begin + len(anchor) : end])
-        end = begin
-    values.append(text[len(first) : end])
-    return TemplateSplit(values=dict(zip(pattern.slots, reversed(values), strict=True)), ambiguous=True)
+    begin, end = len(first), len(text) - len(last)
+    return TemplateSplit(values=pattern.values(text, begin, _latest(text, inner, begin, end), end), ambiguous=True)

@@ -117,17 +117,14 @@ def _add_operations(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> No
 
 
 def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:
-    def respond(request: Request, error: HttpError) -> Response:
+    async def respond(request: Request, error: HttpError) -> Response:
         request.state.error = error.code
         return error.response()
-
-    async def http(request: Request, error: HttpError) -> Response:
-        return respond(request, error)
 
     async def judgelm(request: Request, error: JudgelmError) -> Response:
         if isinstance(error, UnjudgedError):
             request.state.failures = (error.failure.code,)
-        return respond(request, from_judgelm_error(error, handler.worker.retry_after_s()))
+        return await respond(request, from_judgelm_error(error, handler.worker.retry_after_s()))
 
     async def several(request: Request, error: ExceptionGroup[Exception]) -> Response:
         """The first error of several samples is reported."""
@@ -137,16 +134,16 @@ def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:
         raise error
 
     async def routing(request: Request, error: HTTPException) -> Response:
-        return respond(request, from_routing_error(error.status_code, request.url.path, error.headers))
+        return await respond(request, from_routing_error(error.status_code, request.url.path, error.headers))
 
     async def too_deep(request: Request, error: RecursionError) -> Response:
-        return respond(request, HttpError(400, "invalid_json", "the body is nested too deeply"))
+        return await respond(request, HttpError(400, "invalid_json", "the body is nested too deeply"))
 
     async def gone(request: Request, error: ClientDisconnect) -> Response:
         return Response(status_code=_GONE)  # nobody reads it; it is counted in the metrics
 
     for kind, on_error in (
-        (HttpError, http), (JudgelmError, judgelm), (ExceptionGroup, several), (HTTPException, routing),
+        (HttpError, respond), (JudgelmError, judgelm), (ExceptionGroup, several), (HTTPException, routing),
         (RecursionError, too_deep), (ClientDisconnect, gone),
     ):  # fmt: skip
         app.add_exception_handler(kind, on_error)  # type: ignore[arg-type]

@@ -89,9 +89,8 @@ class _Store:
     def file(self, file_id: str) -> _File:
         """Return a file of this key, or raise HttpError."""
         if file_id not in self.files:
-            raise HttpError(
-                404, "file_not_found", f"file {file_id[:60]!r} not found; files are lost when the server stops"
-            )
+            message = f"file {file_id[:60]!r} not found; files are lost when the server stops"
+            raise HttpError(404, "file_not_found", message)
         return self.files[file_id]
 
     def batch(self, batch_id: str) -> Row:
@@ -104,12 +103,9 @@ class _Store:
     def add_batch(self, batch: Row) -> None:
         """Store a batch. Beyond the limit, forget the oldest finished one."""
         self.batches[batch["id"]] = batch
-        ended = (name for name, each in self.batches.items() if each["status"] not in _RUNNING)
+        ended = (name for name, each in self.batches.items() if each["status"] not in ("in_progress", "cancelling"))
         if len(self.batches) > _MAX_BATCHES and (oldest := next(ended, None)):
             del self.batches[oldest]
-
-
-_RUNNING = ("in_progress", "cancelling")
 
 
 class BatchFiles:
@@ -172,8 +168,7 @@ class BatchFiles:
                     raise HttpError(400, "invalid_value", 'expected "file", and "purpose" batch', param="file")
                 content = await sent.read()
         except HTTPException as error:
-            finding = f"the form cannot be read: {error.detail}"
-            raise HttpError(400, "invalid_form", finding, headers=CLOSE) from error
+            raise HttpError(400, "invalid_form", f"the form cannot be read: {error.detail}", headers=CLOSE) from error
         except UnicodeError as error:  # of the charset in the form
             raise HttpError(400, "invalid_form", "the form cannot be read: expected UTF-8", headers=CLOSE) from error
         except OSError as error:  # of the temporary file
@@ -263,21 +258,21 @@ class BatchFiles:
 def _new_batch(body: Mapping[str, Any], store: _Store) -> tuple[Row, _File]:
     file, endpoint = store.file(str(body.get("input_file_id"))), body.get("endpoint")
     if endpoint not in ROUTES:
-        raise HttpError(400, "invalid_value", f'"endpoint": expected one of {", ".join(ROUTES)}', param="endpoint")
-    window = typed_field(body, "completion_window", str, "24h") or "24h"
-    if window != "24h":
-        raise HttpError(400, "invalid_value", '"completion_window": expected 24h', param="completion_window")
+        raise InputError(f'"endpoint": expected one of {", ".join(ROUTES)}')
+    if body.get("completion_window") not in (None, "24h"):
+        raise InputError('"completion_window": expected 24h')
     metadata = typed_field(body, "metadata", dict, "an object") or {}
     if len(metadata) > _MAX_METADATA or not all(
         isinstance(value, str) and len(name) <= _MAX_METADATA_KEY and len(value) <= _MAX_METADATA_VALUE
         for name, value in metadata.items()
     ):
-        finding = f'"metadata": expected at most {_MAX_METADATA} strings of at most {_MAX_METADATA_VALUE} characters'
-        raise HttpError(400, "invalid_value", finding, param="metadata")
+        raise InputError(
+            f'"metadata": expected at most {_MAX_METADATA} strings of at most {_MAX_METADATA_VALUE} characters'
+        )
     now = int(time.time())
     batch: Row = {
         "id": f"batch_{secrets.token_hex(12)}", "object": "batch", "endpoint": endpoint, "errors": None,
-        "input_file_id": file.id, "completion_window": window, "status": "in_progress",
+        "input_file_id": file.id, "completion_window": "24h", "status": "in_progress",
         "output_file_id": None, "error_file_id": None, "created_at": now, "in_progress_at": now,
         "completed_at": None, "metadata": body.get("metadata"),
         "request_counts": {"total": 0, "completed": 0, "failed": 0},

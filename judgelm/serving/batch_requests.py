@@ -7,20 +7,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from judgelm.dialects.contract import ChatRequest
 from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import BusyError, InputError, JudgelmError
 from judgelm.serving.chat_response import ChatResponse
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, from_judgelm_error, strict_json
 from judgelm.serving.openai_format import Envelope, completion_body
-from judgelm.serving.openai_routes import CHAT, PLAIN, model_name
+from judgelm.serving.openai_routes import CHAT, PLAIN, Reader, Writer, model_name
 from judgelm.serving.responses_and_messages import (
     MESSAGES,
     RESPONSES,
-    chat_of_message,
-    chat_of_response,
     message_row,
+    read_message,
+    read_response,
     response_row,
 )
 
@@ -37,13 +36,11 @@ def _completion_row(plain: bool, response: ChatResponse, body: Mapping[str, Any]
     return row
 
 
-Reader = Callable[[Mapping[str, Any]], ChatRequest]
-Writer = Callable[[ChatResponse, Mapping[str, Any], str], Row]
 ROUTES: dict[str, tuple[Reader, Writer]] = {
     CHAT: (read_chat, partial(_completion_row, False)),
     PLAIN: (read_completion, partial(_completion_row, True)),
-    RESPONSES: (lambda body: read_chat(chat_of_response(body)), response_row),
-    MESSAGES: (lambda body: read_chat(chat_of_message(body)), message_row),
+    RESPONSES: (read_response, response_row),
+    MESSAGES: (read_message, message_row),
 }
 """Reader of the request and writer of the reply for each route."""
 

@@ -1,7 +1,6 @@
 """Ordinary chats: the model answers a prompt that no dialect recognises."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from judgelm.dialects.contract import ChatRequest, Message, Reply, digest
 from judgelm.engines.base import Engine
@@ -16,20 +15,14 @@ _INCOMPLETE = "\ufffd"  # decoded from a character whose last bytes are missing
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatFlow:
-    """Flow of one request that returns its completion."""
-
-    request: Request
-
-    def __call__(self) -> RequestFlow[Completion]:
-        """Yield the request and return its completion."""
-        [completion] = yield [self.request]
-        return completion
+def ask(request: Request) -> RequestFlow[Completion]:
+    """Yield one request and return its completion."""
+    [completion] = yield [request]
+    return completion
 
 
-def chat_flow(request: ChatRequest) -> ChatFlow:
-    """Return the flow of a chat request.
+def model_request(request: ChatRequest) -> Request:
+    """Return the engine's request for an ordinary chat.
 
     The default seed is a hash of the messages, so that the same request gives the same reply.
     """
@@ -47,7 +40,7 @@ def chat_flow(request: ChatRequest) -> ChatFlow:
         n=request.n,
         seed=0 if temperature == 0 else (int(message_hash[:8], 16) if request.seed is None else request.seed % 2**32),
     )
-    return ChatFlow(request=Request(key="chat", prompt=_prompt(request), sampling=sampling))
+    return Request(key="chat", prompt=_prompt(request), sampling=sampling)
 
 
 def chat_response(completion: Completion, request: ChatRequest) -> ChatResponse:
@@ -82,7 +75,7 @@ def check_chat(engine: Engine) -> None:
     Raises:
         ConfigError: the engine does not support chats.
     """
-    hello = chat_flow(ChatRequest(messages=(Message(role="user", text="Hello"),), max_tokens=1)).request
+    hello = model_request(ChatRequest(messages=(Message(role="user", text="Hello"),), max_tokens=1))
     try:
         engine.submit([hello])
     except EngineError as error:

@@ -68,6 +68,9 @@ class EngineWorker:
     Args:
         engine: loaded. The caller closes the worker, then the engine.
         max_queue: maximum flows in flight, including the engine's batch.
+
+    Attributes:
+        broken: why the engine failed; None while it works.
     """
 
     def __init__(self, engine: Engine, *, max_queue: int = 4096) -> None:
@@ -82,16 +85,12 @@ class EngineWorker:
         self._driven: set[_Job] = set()
         self._finished: deque[float] = deque(maxlen=_RATE_WINDOW)
         self._closing = False
-        self._broken: str | None = None
+        self.broken: str | None = None
         self._thread = threading.Thread(target=self._run, name="judgelm-engine", daemon=True)
         self._thread.start()
 
     def submit(
-        self,
-        begin: Callable[[], RequestFlow[Result]],
-        *,
-        key: Hashable | None = None,
-        listener: Listener | None = None,
+        self, begin: Callable[[], RequestFlow[Result]], *, key: Hashable | None = None, listener: Listener | None = None
     ) -> "Future[Result]":
         """Start a flow and return a future for its result. Cancelling the future drops the flow.
 
@@ -107,8 +106,8 @@ class EngineWorker:
         """
         future: Future[Result] = Future()
         with self._lock:
-            if self._broken is not None:
-                raise EngineError(self._broken)
+            if self.broken is not None:
+                raise EngineError(self.broken)
             if self._closing:
                 raise ShutdownError(_SHUTDOWN)
             self.counts.submitted += 1
@@ -132,11 +131,6 @@ class EngineWorker:
     def in_flight(self) -> int:
         """Number of flows in flight, including those in the engine."""
         return len(self._in_flight)
-
-    @property
-    def broken(self) -> str | None:
-        """Why the engine failed; None while it works."""
-        return self._broken
 
     def retry_after_s(self) -> int:
         """Estimate the seconds until the queue is empty from the recent rate; at least 1."""
@@ -183,8 +177,8 @@ class EngineWorker:
                 self._driven.discard(outcome.job)
                 self._finish(outcome)
         except Exception as error:  # whatever the engine raises: every future must end
-            self._broken = f"the engine failed: {error}"
-            self._fail_all(EngineError(self._broken))
+            self.broken = f"the engine failed: {error}"
+            self._fail_all(EngineError(self.broken))
 
     def _new_jobs(self) -> Iterator[_Job | None]:
         """Yields None if no job is new. Blocks only while the engine is idle."""

@@ -22,7 +22,7 @@ from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow, with_adapter
 from judgelm.modes.mode import BatchMode
 from judgelm.records import Judgment, Sample
-from judgelm.serving.chat import chat_flow, chat_response, stable_text
+from judgelm.serving.chat import ask, chat_response, model_request, stable_text
 from judgelm.serving.chat_response import ChatResponse, UnjudgedError, UnrecognisedError
 from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
 from judgelm.serving.judge_result import judge_result
@@ -93,8 +93,8 @@ class JudgeHandler:
         """
         recognised = await self._recognise_async(request)
         if recognised is None:
-            flow = chat_flow(request)
-            [completion] = await self._run_all([(flow, self._key(flow))])
+            asked = model_request(request)
+            [completion] = await self._run_all([(partial(ask, asked), self._key(asked))])
             return chat_response(completion, request)
         return await self._judged_response(recognised, request)
 
@@ -107,10 +107,10 @@ class JudgeHandler:
         if recognised is not None:
             yield await self._judged_response(recognised, request)
             return
-        flow = chat_flow(request)
+        asked = model_request(request)
         written = ""
-        begin = self._for_adapter(flow)
-        async with self._counted(), aclosing(stream_flow(self.worker, begin, key=self._key(flow))) as steps:
+        begin = self._for_adapter(partial(ask, asked))
+        async with self._counted(), aclosing(stream_flow(self.worker, begin, key=self._key(asked))) as steps:
             async for step in steps:
                 if isinstance(step, Finished):
                     response = chat_response(step.result, request)

@@ -72,7 +72,8 @@ def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
             log.error("the engine: %s", error)
             return HttpError(503, "engine_unavailable", "the judge's engine is not available; try again later")
         case InputError():
-            return HttpError(400, "invalid_value", str(error), param=_field(str(error)))
+            field = _FIELD.match(str(error))
+            return HttpError(400, "invalid_value", str(error), param=field[1] if field else None)
         case ConfigError():
             return HttpError(400, "invalid_option", str(error))
     log.error("%s: %s", type(error).__name__, error)
@@ -94,11 +95,6 @@ def from_routing_error(status: int, path: str, headers: Mapping[str, str] | None
     return HttpError(
         status, _CODES.get(status, "invalid_request"), f"{path[:200]}: {finding}; see /openapi.json", headers=headers
     )
-
-
-def _field(message: str) -> str | None:
-    match = _FIELD.match(message)
-    return match[1] if match else None
 
 
 Result = TypeVar("Result")
@@ -149,11 +145,11 @@ def strict_json(text: str) -> Any:
 
 
 def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected: str) -> Field | None:
-    """Return a field of a body; None if it is missing or null."""
+    """Return a field of a body; None if it is missing or null. InputError: it has another type."""
     value = body.get(name)
     if value is None or isinstance(value, kind):
         return value
-    raise HttpError(400, "invalid_value", f'"{name}": expected {expected}', param=name)
+    raise InputError(f'"{name}": expected {expected}')
 
 
 def json_response(row: Mapping[str, Any]) -> Response:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from judgelm.engines.base import HoldsAdapters
-from judgelm.errors import ConfigError, EngineError, ModelError, ShutdownError
+from judgelm.errors import ConfigError, EngineError, InputError, ModelError, ShutdownError
 from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow
 from judgelm.serving.access import EVERYONE
@@ -50,8 +50,7 @@ class ServedJudges:
 
     def listed(self, owner: str = EVERYONE) -> tuple[str, ...]:
         """Return the names at `/v1/models` for a client; the first is the default."""
-        base = self._settings.listed if self._serves_base else ()
-        return (*base, *self._shared, *self._loaded.get(owner, ()))
+        return (*self._base_names(), *self._shared, *self._loaded.get(owner, ()))
 
     def find(self, name: str | None, owner: str = EVERYONE) -> tuple[str, JudgeHandler]:
         """Return a judge's own name and its handler; 404 if no judge has the name. None is the default judge."""
@@ -61,7 +60,8 @@ class ServedJudges:
         adapter = self._shared.get(str(name)) or self._loaded.get(owner, {}).get(str(name))
         if adapter is not None:
             return str(name), adapter
-        if name is None or not (self._settings.accepts(name) if self._is_single else self._is_base(name)):
+        is_base = self._settings.accepts(str(name)) if self._is_single else name in self._base_names()
+        if name is None or not is_base:
             message = f"model {str(name)[:100]!r} not found; available: {', '.join(listed) or 'none'}"
             message += "; a server started without --name takes every name" if self._is_single else ""
             raise HttpError(404, "model_not_found", message, param="model")
@@ -132,8 +132,8 @@ class ServedJudges:
         holders = (self._shared, *self._loaded.values())
         return any(other.adapter == handler.adapter for adapters in holders for other in adapters.values())
 
-    def _is_base(self, name: str) -> bool:
-        return self._serves_base and name in self._settings.listed
+    def _base_names(self) -> tuple[str, ...]:
+        return self._settings.listed if self._serves_base else ()
 
     def _check_allowed(self) -> None:
         if self._settings.adapters_folder is None:
@@ -195,8 +195,7 @@ def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
     async def load(request: Request) -> Response:
         name, path = await _texts(request, settings, "lora_name", "lora_path")
         if len(name) > _MAX_NAME or not name.isprintable():
-            message = f'"lora_name": expected a printable string of at most {_MAX_NAME} characters'
-            raise HttpError(400, "invalid_value", message, param="lora_name")
+            raise InputError(f'"lora_name": expected a printable string of at most {_MAX_NAME} characters')
         await judges.load(name, path, request.state.owner)
         return json_response({"id": name, "object": "model", "loaded": True})
 
@@ -225,5 +224,5 @@ async def _texts(request: Request, settings: ServerSettings, *names: str) -> lis
     texts = [body.get(name) for name in names]
     for name, text in zip(names, texts, strict=True):
         if not isinstance(text, str) or not text:
-            raise HttpError(400, "invalid_value", f'"{name}": expected a text', param=name)
+            raise InputError(f'"{name}": expected a text')
     return [str(text) for text in texts]

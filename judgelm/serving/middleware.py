@@ -29,58 +29,49 @@ class Traffic:
     closing: bool = False
 
 
+@dataclass(frozen=True, slots=True)
 class RequestMiddleware:
     """Counts and logs every request, rejects requests without access or during shutdown, and handles unexpected errors.
 
     It sets `owner` in a request's state.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        keys: ApiKeys,
-        hosts: KnownHosts,
-        metrics: Metrics,
-        traffic: Traffic,
-        request_log: RequestLog | None,
-    ) -> None:
-        self._app = app
-        self._keys = keys
-        self._hosts = hosts
-        self._metrics = metrics
-        self._traffic = traffic
-        self._log = request_log
+    app: ASGIApp
+    keys: ApiKeys
+    hosts: KnownHosts
+    metrics: Metrics
+    traffic: Traffic
+    request_log: RequestLog | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or reject it."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         started = time.perf_counter()
         scope.setdefault("state", {})
 
         def count() -> None:
-            self._metrics.count(exchange.record(scope, time.perf_counter() - started))
+            self.metrics.count(exchange.record(scope, time.perf_counter() - started))
 
-        exchange = _Exchange(receive, send, count, keep=self._log is not None and self._log.texts)
-        self._traffic.in_flight += 1
+        exchange = _Exchange(receive, send, count, keep=self.request_log is not None and self.request_log.texts)
+        self.traffic.in_flight += 1
         try:
             await self._answer(scope, exchange)
         finally:
-            self._traffic.in_flight -= 1
+            self.traffic.in_flight -= 1
             exchange.end()
-            if self._log is not None and scope["path"] not in PROBES:
-                self._log.write(exchange.record(scope, time.perf_counter() - started), exchange.bodies)
+            if self.request_log is not None and scope["path"] not in PROBES:
+                self.request_log.write(exchange.record(scope, time.perf_counter() - started), exchange.bodies)
 
     async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
         try:
             error = self._refusal(scope)
             if error is None:
-                await self._app(scope, exchange.receive, exchange.send)
+                await self.app(scope, exchange.receive, exchange.send)
                 return
         except asyncio.CancelledError:  # uvicorn is stopping; raising would log a traceback
-            if not self._traffic.closing:
+            if not self.traffic.closing:
                 raise
             if exchange.status:
                 return  # uvicorn closes the connection
@@ -96,14 +87,14 @@ class RequestMiddleware:
     def _refusal(self, scope: Scope) -> HttpError | None:
         if scope["path"] in PROBES:
             return None
-        owner = self._keys.owner(scope["headers"])
+        owner = self.keys.owner(scope["headers"])
         if owner is None:
             headers = {"WWW-Authenticate": "Bearer", **CLOSE}
             return HttpError(401, "invalid_api_key", "missing or invalid API key", headers=headers)
         scope["state"]["owner"] = owner
-        if not self._keys and (refusal := self._hosts.refusal(scope["headers"])) is not None:
+        if not self.keys and (refusal := self.hosts.refusal(scope["headers"])) is not None:
             return refusal
-        return shutdown_error() if self._traffic.closing else None
+        return shutdown_error() if self.traffic.closing else None
 
 
 class _Exchange:

@@ -140,11 +140,6 @@ _MIN_LOGPROB = -9999.0  # OpenAI's value for probability 0; JSON has no infinity
 _DONE = b"data: [DONE]\n\n"
 
 
-def error_event(error: bytes) -> bytes:
-    """Return the last event of a failed stream from the JSON of `{"error": ...}`; OpenAI's clients raise it."""
-    return b"data: " + error + b"\n\n"
-
-
 def usage(response: ChatResponse) -> dict[str, int]:
     """Return the token counts of the prompts and completions."""
     prompt, completion = response.prompt_tokens, response.completion_tokens

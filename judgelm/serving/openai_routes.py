@@ -5,7 +5,6 @@ import hashlib
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -31,7 +30,7 @@ from judgelm.serving.http_errors import (
     wait_for_answer,
 )
 from judgelm.serving.judges import ServedJudges
-from judgelm.serving.openai_format import Envelope, StreamEncoder, completion_body, error_event, stream_events
+from judgelm.serving.openai_format import Envelope, StreamEncoder, completion_body, stream_events
 from judgelm.serving.schemas import replies, request_body
 from judgelm.serving.settings import ServerSettings
 
@@ -47,6 +46,10 @@ _EVENTS = "text/event-stream"
 
 Updates = AsyncGenerator[str | ChatResponse, None]
 """As from `JudgeHandler.stream`."""
+
+Reader = Callable[[Mapping[str, Any]], ChatRequest]
+Writer = Callable[[ChatResponse, Mapping[str, Any], str], dict[str, Any]]
+"""Returns the reply's body from the response, the request's body and the judge's name."""
 
 
 def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> APIRouter:
@@ -88,16 +91,6 @@ def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> API
     return router
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """A request of another API and its answer. `model` is the judge's name as sent by the client."""
-
-    response: ChatResponse
-    body: Mapping[str, Any]
-    model: str
-    headers: dict[str, str]
-
-
 class CompletionHandler:
     """Completes requests of OpenAI's clients."""
 
@@ -107,24 +100,15 @@ class CompletionHandler:
         self._fingerprint = cache(fingerprint)
         self._began = int(time.time())
 
-    async def complete(
-        self,
-        request: Request,
-        read: Callable[[Mapping[str, Any]], ChatRequest],
-        *,
-        plain: bool,
-        model: str | None = None,
-    ) -> Response:
+    async def complete(self, request: Request, read: Reader, *, plain: bool, model: str | None = None) -> Response:
         """Answer a request, whole or streamed.
 
         A stream starts only when its first text is available, so that earlier failures have their own HTTP status.
         """
-        body = await read_json(request, self._settings)
+        body, handler, name = await self._read(request, model)
         streaming = bool_field(body, "stream")
-        name = model_name(body, model)
-        request.state.judge, handler = self._judges.find(name, request.state.owner)
         envelope = Envelope(
-            model=self._judges.listed(request.state.owner)[0] if name is None else name,
+            model=name,
             fingerprint=self._fingerprint(handler),
             plain=plain,
             function=bool(body.get("functions")) and not body.get("tools"),
@@ -138,15 +122,20 @@ class CompletionHandler:
         response = await wait_for_answer(handler.respond(chat_request), request, self._settings)
         return Response(completion_body(response, envelope), 200, self._count(request, response), "application/json")
 
-    async def answer(self, request: Request, read: Callable[[Mapping[str, Any]], ChatRequest]) -> "Answered":
-        """Answer a request of another API, without streaming. The caller formats the answer."""
-        body = await read_json(request, self._settings)
+    async def answer(self, request: Request, read: Reader, write: Writer) -> Response:
+        """Answer a request of another API, without streaming."""
+        body, handler, name = await self._read(request, None)
         bool_field(body, "stream")
-        name = model_name(body, None)
-        request.state.judge, handler = self._judges.find(name, request.state.owner)
         response = await wait_for_answer(handler.respond(read(body)), request, self._settings)
-        model = self._judges.listed(request.state.owner)[0] if name is None else name
-        return Answered(response=response, body=body, model=model, headers=self._count(request, response))
+        content = json.dumps(write(response, body, name)).encode()
+        return Response(content, 200, self._count(request, response), "application/json")
+
+    async def _read(self, request: Request, model: str | None) -> tuple[dict[str, Any], JudgeHandler, str]:
+        """Return the body, the judge's handler and the judge's name for the reply."""
+        body = await read_json(request, self._settings)
+        name = model_name(body, model)
+        request.state.judge, handler = self._judges.find(name, request.state.owner)
+        return body, handler, self._judges.listed(request.state.owner)[0] if name is None else name
 
     async def _stream(
         self, request: Request, handler: JudgeHandler, chat_request: ChatRequest, envelope: Envelope
@@ -173,7 +162,7 @@ class CompletionHandler:
                 yield encoder.more(update)
                 update = await asyncio.wait_for(anext(updates), until - time.monotonic())
         except (JudgelmError, TimeoutError) as error:
-            yield error_event(self._stream_error(error, state).body())
+            yield b"data: " + self._stream_error(error, state).body() + b"\n\n"
             return
         state.tokens = (update.prompt_tokens, update.completion_tokens)
         for event in encoder.ending(update):

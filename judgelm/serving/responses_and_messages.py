@@ -8,12 +8,13 @@ Sources: requests and parsers of openai 3.52 (`responses.create`, `.parse`) and 
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from judgelm.dialects.contract import ChatRequest
 from judgelm.dialects.request_body import read_chat
 from judgelm.errors import InputError
 from judgelm.serving.chat_response import ChatResponse
@@ -33,25 +34,14 @@ def other_routes(completions: CompletionHandler) -> APIRouter:
     router = APIRouter()
 
     async def responses(request: Request) -> Response:
-        return await _answer(request, completions, chat_of_response, response_row)
+        return await completions.answer(request, read_response, response_row)
 
     async def messages(request: Request) -> Response:
-        return await _answer(request, completions, chat_of_message, message_row)
+        return await completions.answer(request, read_message, message_row)
 
     router.post(RESPONSES, summary="Judge a prompt of the Responses API")(responses)
     router.post(MESSAGES, summary="Judge a prompt of Anthropic's Messages API")(messages)
     return router
-
-
-async def _answer(
-    request: Request,
-    completions: CompletionHandler,
-    chat_of: Callable[[Mapping[str, Any]], Row],
-    row_of: Callable[[ChatResponse, Mapping[str, Any], str], Row],
-) -> Response:
-    answered = await completions.answer(request, lambda body: read_chat(chat_of(body)))
-    row = row_of(answered.response, answered.body, answered.model)
-    return Response(json.dumps(row).encode(), 200, answered.headers, "application/json")
 
 
 def _text(content: object, place: str) -> str:
@@ -81,8 +71,8 @@ def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def chat_of_response(body: Mapping[str, Any]) -> Row:
-    """Convert a body of the Responses API to a chat completion body."""
+def read_response(body: Mapping[str, Any]) -> ChatRequest:
+    """Read a body of the Responses API."""
     for name in ("previous_response_id", "conversation", "background", "prompt"):
         if body.get(name):
             raise HttpError(400, "unsupported_value", f'"{name}": not supported; send the whole input', param=name)
@@ -103,11 +93,11 @@ def chat_of_response(body: Mapping[str, Any]) -> Row:
     chat["logprobs"] = bool(body.get("top_logprobs")) or "message.output_text.logprobs" in include
     chat["top_logprobs"] = body.get("top_logprobs")
     chat["tools"] = [{"type": "function", "function": dict(tool)} for tool in _list(body, "tools")]
-    return chat | {"tool_choice": body.get("tool_choice")}
+    return read_chat(chat | {"tool_choice": body.get("tool_choice")})
 
 
-def chat_of_message(body: Mapping[str, Any]) -> Row:
-    """Convert a body of the Messages API to a chat completion body."""
+def read_message(body: Mapping[str, Any]) -> ChatRequest:
+    """Read a body of the Messages API."""
     messages: list[Row] = [
         {"role": turn.get("role"), "content": _text(turn.get("content"), "messages")}
         for turn in _list(body, "messages")
@@ -121,7 +111,7 @@ def chat_of_message(body: Mapping[str, Any]) -> Row:
         for tool in _list(body, "tools")
     ]
     choice = _object(body, "tool_choice")
-    return chat | {"tool_choice": {"name": choice["name"]} if "name" in choice else choice.get("type")}
+    return read_chat(chat | {"tool_choice": {"name": choice["name"]} if "name" in choice else choice.get("type")})
 
 
 def _shared(body: Mapping[str, Any]) -> Row:

@@ -89,7 +89,6 @@ _MIN_WORDS = 20
 """A reason is generated only if this many of its words fit into the reply."""
 
 _NOT_TEXT = ("turns", "batch")
-_HEADINGS = {"criterion": "Evaluation criterion"}
 
 
 def mode_tasks(task: JudgeTask, *, both_orders: bool = False, reasons: bool = False) -> tuple[ModeTask, ...]:
@@ -168,4 +167,4 @@ def _turns(sample: Sample) -> tuple[Mapping[str, Any], ...]:
 
 
 def _heading(name: str) -> str:
-    return _HEADINGS.get(name, name.replace("_", " ").capitalize())
+    return "Evaluation criterion" if name == "criterion" else name.replace("_", " ").capitalize()

@@ -9,7 +9,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.records import Completion
-from judgelm.serving.chat import chat_flow, check_chat, stable_text
+from judgelm.serving.chat import check_chat, model_request, stable_text
 from judgelm.serving.chat_response import UnjudgedError
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
@@ -26,7 +26,7 @@ HELLO = talk(("system", "Be brief."), ("user", "Hello, who are you?"))
 
 
 def sampling(asked):
-    return chat_flow(asked).request.sampling
+    return model_request(asked).sampling
 
 
 def test_the_model_answers_and_no_dialect_is_named():
@@ -54,15 +54,15 @@ def test_what_the_client_leaves_open():
 
 
 def test_messages_keep_their_roles_and_are_the_users_text():
-    prompt = chat_flow(
+    prompt = model_request(
         talk(("system", "s"), ("user", "a"), ("user", "b"), ("assistant", "c"), ("user", "d"))
-    ).request.prompt
+    ).prompt
     assert prompt.chat
     assert [(span.role, span.text) for span in prompt.spans] == [
         ("system", "s"), ("user", "a"), ("user", "\n\n"), ("user", "b"), ("assistant", "c"), ("user", "d"),
     ]  # fmt: skip
     assert {span.kind for span in prompt.spans} == {"question"}  # look-alikes of special tokens are sanitized in it
-    plain = chat_flow(talk(("prompt", "Once upon"), plain=True)).request.prompt
+    plain = model_request(talk(("prompt", "Once upon"), plain=True)).prompt
     assert (plain.chat, [span.text for span in plain.spans]) == (False, ["Once upon"])
 
 

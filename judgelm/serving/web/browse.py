@@ -49,7 +49,7 @@ class _View(NamedTuple):
 
 def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
     """Lay out the tab. `runs` are open from the start; users can upload others."""
-    opening, opened = _opening_part(runs)
+    opening, sources, open_button, open_problem = _opening_part(runs)
     with gr.Column(visible=bool(runs), elem_id="browse-body") as body:
         summary = html("browse-overview")
         fields = _filter_part()
@@ -65,36 +65,30 @@ def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
                 progress = html("browse-progress")
                 shown = html("browse-judgment")
         findings = html("browse-findings")
-        exporting = _export_part()
+        state = gr.State(None)
+        _export_part(state)
     view = _View(
-        state=gr.State(None), items=items, position=position, texts=texts, item=shown, findings=findings,
+        state=state, items=items, position=position, texts=texts, item=shown, findings=findings,
         progress=progress, problem=problem,
     )  # fmt: skip
     _wire_steps(judge, view, blind, buttons, [(earlier, -PAGE), (later, PAGE)])
     _wire_filters(judge, view, blind, fields)
-    _wire_exports(view.state, exporting)
 
-    def on_open(hidden: bool, *sources: Any) -> list[Any]:
+    def on_open(hidden: bool, *values: Any) -> list[Any]:
         try:
-            browsing = opening(*sources)
+            browsing = opening(*values)
         except JudgelmError as error:
             return [alert(error), *[gr.skip()] * (len(view) + len(fields) + 2)]
         reset = _filter_choices(browsing.run)
         return ["", gr.Column(visible=True), run_overview(browsing), *reset, *_shown(judge, browsing, blind=hidden)]
 
-    outputs = [opened.problem, body, summary, *fields, *view]
-    opened.button.click(on_open, [blind, *opened.sources], outputs, **QUIET)
-    if runs:
-        page.load(on_open, [blind, *opened.sources], outputs, **QUIET)
+    outputs = [open_problem, body, summary, *fields, *view]
+    for event in (open_button.click, page.load) if runs else (open_button.click,):
+        event(on_open, [blind, *sources], outputs, **QUIET)
 
 
-class _Opened(NamedTuple):
-    button: gr.Button
-    sources: list[Any]
-    problem: gr.HTML
-
-
-def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], _Opened]:
+def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], list[Any], gr.Button, gr.HTML]:
+    """Return the function that opens files, its inputs, the button and the place for errors."""
     by_name = {run.name: run for run in runs}
     names = [(name, name) for name in by_name]
     with gr.Accordion("Files", open=not runs, elem_id="browse-files"):
@@ -117,9 +111,7 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
             info = "Name or number of the Excel sheet"
             sheet_name = gr.Textbox("", label="Sheet", info=info, lines=1, elem_id="browse-sheet")
         button = gr.Button("Open", variant="primary", elem_id="browse-open")
-    problem = html(
-        "browse-open-problem"
-    )  # outside the accordion, which is closed when runs are given on the command line
+    problem = html("browse-open-problem")  # outside the accordion, which may be closed
 
     def opening(
         name: str | None,
@@ -142,11 +134,7 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
         winners = {} if labels is None else read_winners(labels, first, labels_reading)
         return start_browsing(first, other=second, labels=winners)
 
-    return opening, _Opened(
-        button=button,
-        sources=[run_name, other_run, run_file, texts, other, labels, column_names, sheet_name],
-        problem=problem,
-    )
+    return opening, [run_name, other_run, run_file, texts, other, labels, column_names, sheet_name], button, problem
 
 
 def _readings(columns: str, sheet: str, texts: str | None, labels: str | None) -> tuple[Reading, Reading]:
@@ -155,10 +143,7 @@ def _readings(columns: str, sheet: str, texts: str | None, labels: str | None) -
     given = Reading(columns=parse_columns([part for part in parts if part]), sheet=sheet.strip() or None)
     if texts is None or labels is None:
         return given, given
-    return (
-        recorded_reading(texts, given, [], other=labels)[0],
-        recorded_reading(labels, given, [], other=texts)[0],
-    )
+    return (recorded_reading(texts, given, [], other=labels)[0], recorded_reading(labels, given, [], other=texts)[0])
 
 
 def _other_name(path: str, first: OpenRun) -> str:
@@ -204,15 +189,28 @@ def _label_part() -> tuple[dict[str, gr.Button], gr.Checkbox]:
     return buttons, blind
 
 
-def _export_part() -> list[tuple[gr.Button, gr.File, Callable[[BrowseState], Iterable[bytes]], str]]:
+def _export_part(state: gr.State) -> None:
+    exports = (
+        ("labels", "Export my labels", "Labels, for judgelm eval --labels", label_lines, "labels.jsonl"),
+        ("listed", "Export the items listed", "Items", item_lines, "items.jsonl"),
+    )
     with gr.Row():
-        with gr.Column(min_width=260):
-            labels = gr.Button("Export my labels", size="md", elem_id="export-labels")
-            labels_file = gr.File(label="Labels, for judgelm eval --labels", visible=False, elem_id="labels-file")
-        with gr.Column(min_width=260):
-            listed = gr.Button("Export the items listed", size="md", elem_id="export-listed")
-            listed_file = gr.File(label="Items", visible=False, elem_id="listed-file")
-    return [(labels, labels_file, label_lines, "labels.jsonl"), (listed, listed_file, item_lines, "items.jsonl")]
+        for key, title, contents, lines, name in exports:
+            with gr.Column(min_width=260):
+                button = gr.Button(title, size="md", elem_id=f"export-{key}")
+                file = gr.File(label=contents, visible=False, elem_id=f"{key}-file")
+            button.click(_export(lines, name), state, file, **QUIET)
+
+
+def _export(lines: Callable[[BrowseState], Iterable[bytes]], name: str) -> Callable[[BrowseState | None], gr.File]:
+    def on_export(browsing: BrowseState | None) -> gr.File:
+        if browsing is None:
+            return gr.File(visible=False)
+        target = Path(tempfile.mkdtemp(prefix="judgelm-web-")) / name
+        target.write_bytes(b"".join(lines(browsing)))
+        return gr.File(value=str(target), visible=True)
+
+    return on_export
 
 
 def _shown(judge: Judge, browsing: BrowseState, *, blind: bool, also_findings: bool = True) -> list[Any]:
@@ -267,18 +265,3 @@ def _wire_filters(judge: Judge, view: _View, blind: gr.Checkbox, fields: list[An
 
     changes = [field.submit if isinstance(field, gr.Textbox) else field.input for field in fields]
     gr.on([*changes, fields[-1].blur], on_filter, [view.state, blind, *fields], list(view), **QUIET)
-
-
-def _wire_exports(
-    state: gr.State, exports: list[tuple[gr.Button, gr.File, Callable[[BrowseState], Iterable[bytes]], str]]
-) -> None:
-    for button, file, lines, name in exports:
-
-        def on_export(browsing: BrowseState | None, lines: Any = lines, name: str = name) -> gr.File:
-            if browsing is None:
-                return gr.File(visible=False)
-            target = Path(tempfile.mkdtemp(prefix="judgelm-web-")) / name
-            target.write_bytes(b"".join(lines(browsing)))
-            return gr.File(value=str(target), visible=True)
-
-        button.click(on_export, state, file, **QUIET)

@@ -41,7 +41,6 @@ class BrowseState:
 
     Attributes:
         labels: the user's labels by sample id, including saved ones.
-        notes: on the label file.
         listed: ids of the items that pass the filter, in the run's order.
         position: index of the current item in `listed`.
     """
@@ -49,7 +48,6 @@ class BrowseState:
     run: OpenRun
     other: OpenRun | None = None
     labels: Mapping[str, Winner] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
     filter: Filter = Filter()
     listed: tuple[str, ...] = ()
     position: int = 0
@@ -136,17 +134,8 @@ def start_browsing(
     """
     if other is not None and not run.judgments.keys() & other.judgments.keys():
         raise InputError(f"{other.name} and {run.name} share no id; choose another judge's run on the same items")
-    saved, notes = _saved_labels(run)
-    return BrowseState(run=run, other=other, labels={**(labels or {}), **saved}, notes=notes).filtered(Filter())
-
-
-def _saved_labels(run: OpenRun) -> tuple[Mapping[str, Winner], tuple[str, ...]]:
-    if run.label_file is None:
-        return {}, ()
-    winners, incomplete = run.label_file.read()
-    if not incomplete:
-        return winners, ()
-    return winners, (f"The last line of {run.label_file.path} is incomplete and was skipped. Give that label again.",)
+    saved = {} if run.label_file is None else run.label_file.read()
+    return BrowseState(run=run, other=other, labels={**(labels or {}), **saved}).filtered(Filter())
 
 
 def verdict_counts(browsing: BrowseState) -> dict[str, int]:

@@ -52,8 +52,7 @@ def run_overview(browsing: BrowseState) -> str:
     counts = ", ".join(f"{count:,} {verdict_name(word)}" for word, count in verdict_counts(browsing).items())
     lines = [f"{run.name}: {len(run.judgments):,} judgments: {counts}."]
     failed = [f"{code}: {FAILURE_NAMES[code]}" for code in run.failures]
-    notes = (*run.notes, *browsing.notes)
-    return sentences(lines) + (notice(*notes) if notes else "") + sentences(failed)
+    return sentences(lines) + (notice(*run.notes) if run.notes else "") + sentences(failed)
 
 
 def _line(browsing: BrowseState, key: str, *, blind: bool) -> str:

@@ -200,13 +200,6 @@ def reason_info(judge: Judge) -> str:
     return "Written after the scores; it does not affect them."
 
 
-def text_field(
-    label: str, *, value: str = "", lines: int = 3, info: str | None = None, elem_id: str | None = None
-) -> gr.Textbox:
-    """Return a text field that passes its text on unchanged."""
-    return gr.Textbox(value, label=label, lines=lines, max_lines=14, info=info, elem_id=elem_id)
-
-
 def html(elem_id: str, *, value: str = "", visible: bool = True) -> gr.HTML:
     """Return an element for HTML from `markup`, without Gradio's own script."""
     return gr.HTML(

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from judgelm.data.label_codes import winner_field
 from judgelm.data.readers.rows import Row
@@ -23,40 +22,25 @@ _SUFFIX = ".labels.jsonl"
 _MAX_STEM = 80
 
 
-class StoredLabels(NamedTuple):
-    """Winners by sample id; `incomplete` if an incomplete last line was skipped."""
-
-    winners: dict[str, Winner]
-    incomplete: bool
-
-
 @dataclass(frozen=True, slots=True)
 class LabelFile:
     """The label file of a run. Several pages and servers may write it at once; it need not exist yet."""
 
     path: Path
 
-    def read(self) -> StoredLabels:
-        """Read all labels; the last label of an id counts."""
+    def read(self) -> dict[str, Winner]:
+        """Return winners by sample id; the last label of an id counts."""
         winners: dict[str, Winner] = {}
-        line = 0
-        if not self.path.exists():
-            return StoredLabels(winners, incomplete=False)
-        try:
-            for line, row in read_jsonl(self.path):
-                winners |= _winner(Row(str(self.path), line, row))
-        except InputError:
-            if not self._is_incomplete_after(line):
-                raise
-            return StoredLabels(winners, incomplete=True)
-        return StoredLabels(winners, incomplete=False)
+        for line, row in read_jsonl(self.path) if self.path.exists() else ():
+            winners |= _winner(Row(str(self.path), line, row))
+        return winners
 
     def put(self, key: str, winner: Winner | None) -> dict[str, Winner]:
         """Save a label, or remove it if `winner` is None. The file is synced to disk before this returns."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _locked(self.path):
-                winners = self.read().winners
+                winners = self.read()
                 winners.pop(key, None)
                 if winner is not None:
                     winners[key] = winner
@@ -79,10 +63,6 @@ class LabelFile:
         except OSError:
             draft.unlink(missing_ok=True)
             raise
-
-    def _is_incomplete_after(self, line: int) -> bool:
-        written = self.path.read_bytes()
-        return not written.endswith(b"\n") and written.count(b"\n") == line
 
 
 def label_file_of(run: Path) -> LabelFile:

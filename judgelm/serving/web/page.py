@@ -5,7 +5,7 @@ security policy blocks requests to other servers.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -29,7 +29,6 @@ from judgelm.serving.web.judge_actions import (
     reason_info,
     several_input,
     single_input,
-    text_field,
 )
 from judgelm.serving.web.markup import folded, notice, sentences
 from judgelm.serving.web.runs import OpenRun
@@ -93,7 +92,8 @@ class _Field(NamedTuple):
 
 def _text_fields(name: str, *fields: _Field) -> list[gr.Textbox]:
     return [
-        text_field(field.label, lines=field.lines, info=field.info, elem_id=f"{name}-{field.id}") for field in fields
+        gr.Textbox(label=label, lines=lines, max_lines=14, info=info, elem_id=f"{name}-{key}")
+        for key, label, lines, info in fields
     ]
 
 
@@ -101,18 +101,17 @@ def _reason_box(judge: Judge, name: str, *, value: bool = False) -> gr.Checkbox:
     return gr.Checkbox(value=value, label="Reason", info=reason_info(judge), elem_id=f"{name}-reason")
 
 
-def _more_button(
-    name: str, label: str, first: int, most: int, update: Callable[[int], list[Any]]
-) -> Callable[[list[Any]], Any]:
-    """Add a button that shows one more part of a form. Call the result with the parts."""
+def _more_button(name: str, label: str, first: int, parts: Sequence[Any]) -> None:
+    """Add a button that shows one more part of a form."""
     count = gr.State(first)
     button = gr.Button(label, size="sm", elem_id=f"{name}-more")
 
     def show_more(shown: int) -> list[Any]:
-        now = min(shown + 1, most)
-        return [now, gr.Button(interactive=now < most), *update(now)]
+        now = min(shown + 1, len(parts))
+        updates = [type(part)(visible=index < now) for index, part in enumerate(parts)]
+        return [now, gr.Button(interactive=now < len(parts)), *updates]
 
-    return lambda parts: button.click(show_more, count, [count, button, *parts], **QUIET)
+    button.click(show_more, count, [count, button, *parts], **QUIET)
 
 
 _QUESTION = _Field("question", "Question", 2)
@@ -164,11 +163,7 @@ def _several_tab(judge: Judge, worker: EngineWorker) -> None:
     _filled_in([question, *answers], _SEVERAL_EXAMPLE)
     for field in answers[_ANSWERS_AT_FIRST:]:
         field.visible = False
-    show_more = _more_button(
-        "several", "Add an answer", _ANSWERS_AT_FIRST, _MAX_ANSWERS,
-        lambda now: [gr.Textbox(visible=index < now) for index in range(_MAX_ANSWERS)],
-    )  # fmt: skip
-    show_more(answers)
+    _more_button("several", "Add an answer", _ANSWERS_AT_FIRST, answers)
     [reference] = _text_fields("several", _REFERENCE)
     with gr.Row():
         rotate = gr.Checkbox(
@@ -196,11 +191,7 @@ def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
             fields += _text_fields(name, _Field("reference", f"{title} reference (optional)", 1))
         groups.append(group)
     _filled_in(fields, _DIALOGUE_EXAMPLE)
-    show_more = _more_button(
-        "dialogue", "Add a turn", _TURNS_AT_FIRST, _MAX_TURNS,
-        lambda now: [gr.Group(visible=index < now) for index in range(_MAX_TURNS)],
-    )  # fmt: skip
-    show_more(groups)
+    _more_button("dialogue", "Add a turn", _TURNS_AT_FIRST, groups)
     with gr.Row():
         options = [
             gr.Radio(_VIEWS, value="each", label="Judge", elem_id="dialogue-turns"),

@@ -6,12 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import gradio as gr
+import uvicorn
 from fastapi import FastAPI, Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 from starlette.responses import PlainTextResponse
 
 from judgelm.serving.access import KnownHosts
-from judgelm.serving.server import WatchedServer, uvicorn_config
+from judgelm.serving.server import uvicorn_config
 
 _GRACE_S = 2
 _MAX_UPLOAD = "2gb"
@@ -23,11 +24,7 @@ _POLICY = (
 )
 """Gradio's page needs inline scripts and evaluates its templates. `markup` escapes all texts on it."""
 
-_HEADERS = {
-    "Content-Security-Policy": _POLICY,
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
+_HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
 _LOGIN_HELP = "Enter any user name and the password of `judgelm web`."
 
 
@@ -91,4 +88,4 @@ def serve_page(app: FastAPI, bound: socket.socket) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     config = uvicorn_config(app, lifespan="auto", flush_s=_GRACE_S)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again after a clean shutdown
-        WatchedServer(config).run(sockets=[bound])
+        uvicorn.Server(config).run(sockets=[bound])
