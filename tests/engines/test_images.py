@@ -152,7 +152,7 @@ def test_a_chat_template_of_texts_alone_is_given_texts(judge, pictures, tmp_path
 def test_models_that_need_more_are_named_with_what_they_need(tiny_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "judge")
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen2_vl", "vision_config": {}}))
-    with pytest.raises(ModelError, match=r"qwen2_vl models: .* rows and columns"):
+    with pytest.raises(ModelError, match="qwen2_vl models: it supports images only for"):
         load_engine("transformers", EngineOptions(model=str(folder)))
 
 

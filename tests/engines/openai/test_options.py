@@ -11,7 +11,6 @@ import pytest
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.openai.options import endpoint_options
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of
@@ -87,26 +86,6 @@ def test_without_an_address_none_is_guessed(monkeypatch, arguments):
     monkeypatch.setenv("OPENAI_BASE_URL", "")
     with pytest.raises(ConfigError, match=r"--engine-arg base_url=.* OPENAI_BASE_URL"):
         load_engine("openai", EngineOptions(model="gpt", engine_args=arguments))
-
-
-@pytest.mark.parametrize(
-    "base_url",
-    ["https://api.openai.com/v1", "https://eu.api.openai.com/v1", "https://mine.openai.azure.com/openai/v1",
-     "http://localhost:9/v1,https://OpenRouter.ai/api/v1"],
-)  # fmt: skip
-def test_the_api_of_a_company_is_asked_only_with_a_key(monkeypatch, base_url):
-    monkeypatch.delenv("MY_KEY", raising=False)
-    options = EngineOptions(model="gpt", engine_args={"base_url": base_url, "api_key_env": "MY_KEY"})
-    with pytest.raises(ConfigError, match="needs a key: set the environment variable MY_KEY"):
-        endpoint_options(options)
-    monkeypatch.setenv("MY_KEY", SECRET)
-    assert endpoint_options(options).key == SECRET
-
-
-@pytest.mark.parametrize("host", ["judge.example", "myopenai.com", "openai.com.judge.example", "me.cloudapp.azure.com"])
-def test_other_servers_need_no_key(monkeypatch, host):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert endpoint_options(EngineOptions(model="m", engine_args={"base_url": f"https://{host}/v1"})).key is None
 
 
 def test_numbers_may_come_as_texts_and_passwords_stay_out_of_the_manifest():

@@ -52,7 +52,6 @@ def edit(folder, **values):
     ("break_it", "finding"),
     [
         (lambda folder: edit(folder, r=-1), "`r` should be a positive integer value"),
-        (lambda folder: edit(folder, lora_alpha=float("nan")), r"adapter_config\.json: lora_alpha is NaN"),
         (lambda folder: edit(folder, lora_alpha="x"), "cannot load the adapter: "),
         (lambda folder: edit(folder, peft_type="NOPE"), "cannot load the adapter: 'NOPE'"),
         (lambda folder: edit(folder, target_modules="("), "cannot load the adapter: missing \\)"),
