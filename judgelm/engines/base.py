@@ -8,23 +8,18 @@ from judgelm.parsing.thinking import Thinking
 from judgelm.records import Completion, Request, ThinkingMode
 
 MODEL_ENGINES = ("auto", "transformers", "vllm")
-"""Engines that load a model on this machine or on workers."""
+"""Engines that load a model."""
 
 
 class Engine(Protocol):
-    """Turns requests into completions, in any order. Not thread-safe.
-
-    Attributes:
-        supports_grammar: whether it can constrain a reply to `Sampling.grammar`.
-        thinking: the judge's thinking settings.
-    """
+    """Turns requests into completions, in any order. Not thread-safe."""
 
     supports_grammar: bool
     thinking: Thinking
 
     @property
     def supports_images(self) -> bool:
-        """True if prompts may contain images; else such requests are rejected."""
+        """True if prompts may contain images."""
         ...
 
     @property
@@ -37,15 +32,15 @@ class Engine(Protocol):
         ...
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Work or wait for up to about `timeout_s` seconds and return the finished requests.
+        """Work or wait for at most about `timeout_s` seconds and return the finished requests.
 
         Raises:
-            EngineError: the engine broke. A request that fails alone has `finish_reasons == ("error",)`.
+            EngineError: the engine broke. A failed request has `finish_reasons == ("error",)`.
         """
         ...
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Return the partial text of each request's first reply, by key. May be empty."""
+        """Return each request's partial first reply by key, if known."""
         ...
 
     def abort(self, keys: Iterable[str]) -> None:
@@ -53,14 +48,11 @@ class Engine(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Model, hash, dtype, device and versions, for the manifest."""
+        """Model, hash, dtype, device and versions."""
         ...
 
     def stats(self) -> dict[str, Any]:
-        """Return counters since the engine was loaded, for the manifest.
-
-        The optional key `notes` holds lines for the user.
-        """
+        """Counters since loading. The optional key `notes` holds lines for the user."""
         ...
 
     def close(self) -> None:
@@ -70,18 +62,14 @@ class Engine(Protocol):
 
 @runtime_checkable
 class HoldsAdapters(Protocol):
-    """An engine with several LoRA adapters; `Request.adapter` selects one."""
+    """An engine with LoRA adapters; `Request.adapter` selects one."""
 
     def load_adapter(self, adapter: str) -> None:
-        """Load a LoRA adapter (folder or hub id) if needed.
-
-        Raises:
-            ModelError, EngineError: it cannot be loaded.
-        """
+        """Load a LoRA adapter (folder or hub id) if needed."""
         ...
 
     def unload_adapter(self, adapter: str) -> bool:
-        """Free a LoRA adapter. Return False if requests in flight use it."""
+        """Free an adapter. Return False if requests in flight use it."""
         ...
 
 
@@ -93,16 +81,13 @@ class EngineOptions:
         model: local folder or hub id; for the scripted engine a reply or a JSON file of replies.
         adapter: folder or hub id of a PEFT adapter.
         adapters: folders or hub ids of LoRA adapters that requests can select.
-        revision: hub revision.
         dtype: `auto` (see `judgelm.engines.dtype`), `float32`, `bfloat16` or `float16`.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
         quantization: `4bit` or `8bit` with bitsandbytes.
         max_num_batched_tokens: maximum tokens per forward pass.
-        max_num_seqs: maximum sequences in flight.
-        max_model_len: context window in tokens, if not the config's.
-        trust_remote_code: run Python code from the model's repository.
-        thinking: passed to the chat template; default: the judge card's setting, else `absent`.
-        thinking_tokens: maximum thinking tokens, at most half of the window.
+        max_model_len: context window in tokens; default: the config's.
+        thinking: default: the judge card's, else `absent`.
+        thinking_tokens: at most half of the window.
         engine_args: options of one engine, by its own names.
     """
 

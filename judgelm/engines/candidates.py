@@ -1,7 +1,6 @@
 """Probabilities of given replies, from token ids.
 
-Replies share beginnings (`8 6`, `8 7`), so their tokens form a tree, of which only inner nodes need a forward step. The
-transformers engine evaluates all of them in one pass; vLLM follows the most probable branches.
+Replies share beginnings (`8 6`, `8 7`), so their tokens form a tree. Only inner nodes need a forward step.
 """
 
 import math
@@ -16,12 +15,10 @@ from judgelm.errors import EngineError
 from judgelm.prompts.truncation import Tokenizer
 
 ROOT = -1
-"""The node at the end of the prompt."""
 
 Step = tuple[int, int]
-"""A node and the token id after it."""
+"""A node and the next token id."""
 FOLLOWED_MASS = 0.99
-"""Share of the probability to follow to the end of the replies."""
 _TAIL_CHARACTERS = 32
 
 
@@ -43,12 +40,12 @@ class ScoreTree:
 
     @cached_property
     def node_behind(self) -> dict[Step, int]:
-        """Inner node after each step. Steps that only end replies have none."""
+        """Inner node after each step, if any."""
         return {(self.parents[node], token): node for node, token in enumerate(self.tokens)}
 
     @cached_property
     def children(self) -> dict[int, tuple[int, ...]]:
-        """Token ids after each node that continue a reply."""
+        """Token ids after each node."""
         children: dict[int, dict[int, None]] = {}
         for path in self.paths:
             for node, token in path:
@@ -62,7 +59,7 @@ class ScoreTree:
 
     @cached_property
     def depth_below(self) -> dict[int, int]:
-        """Tokens from each node to the end of the longest reply through it."""
+        """Tokens from each node to the end of the longest reply."""
         depths: dict[int, int] = {}
         for path in self.paths:
             for index, (node, _) in enumerate(path):
@@ -71,18 +68,18 @@ class ScoreTree:
 
     @cached_property
     def visible(self) -> NDArray[np.bool_]:
-        """Attention mask, shape (nodes, nodes): a node (row) attends to itself and its ancestors."""
+        """Attention mask, shape (nodes, nodes): a node attends to itself and its ancestors."""
         visible = np.zeros((len(self.tokens), len(self.tokens)), np.bool_)
         for node in range(len(self.tokens)):
             visible[node, self.ancestors(node)] = True
         return visible
 
     def path_to(self, node: int) -> list[int]:
-        """Token ids from the end of the prompt to the node."""
+        """Token ids from the prompt to the node."""
         return [self.tokens[ancestor] for ancestor in reversed(self.ancestors(node))]
 
     def ancestors(self, node: int) -> list[int]:
-        """The node and its ancestors, upwards."""
+        """The node and its ancestors."""
         ancestors = []
         while node != ROOT:
             ancestors.append(node)
@@ -104,7 +101,7 @@ class ScoreTree:
 
 
 def build_tree(replies: Sequence[Sequence[int]]) -> ScoreTree:
-    """Build the tree of the replies' token ids, at least one each."""
+    """Build the tree of replies of at least one token id."""
     nodes: dict[tuple[int, ...], int] = {(): ROOT}
     for depth in range(1, max(len(reply) for reply in replies)):
         for reply in replies:
@@ -141,7 +138,7 @@ def _without(total: float, longer: list[float]) -> float:
 
 
 class CandidateSearch:
-    """The known part of one prompt's tree; `mass` is the probability at which to stop."""
+    """The known part of one prompt's tree; it ends when the share `mass` of the probability is known."""
 
     def __init__(self, tree: ScoreTree, mass: float = FOLLOWED_MASS) -> None:
         self.tree = tree
@@ -150,10 +147,7 @@ class CandidateSearch:
         self._open: dict[int, float] = {ROOT: 0.0}
 
     def add(self, node: int, reply: Sequence[int], logprobs: Sequence[Mapping[int, float]]) -> None:
-        """Add log-probabilities along a reply that continues from a node.
-
-        `logprobs` has at least the tree's tokens for each position.
-        """
+        """Add the log-probabilities at each token of a reply that continues from a node."""
         for token, alternatives in zip(reply, logprobs, strict=False):
             if node in self._open:
                 self._close(node, alternatives)
@@ -170,7 +164,7 @@ class CandidateSearch:
                 self._open[inner] = above + logprobs[token]
 
     def open_nodes(self) -> list[int]:
-        """Return nodes to continue from, most probable first; empty if enough is known."""
+        """Return nodes to continue from, most probable first."""
         by_mass = sorted(self._open, key=lambda node: self._open[node], reverse=True)
         left_out = 0.0
         while by_mass and (left_out := left_out + math.exp(self._open[by_mass[-1]])) <= self._left_out:
@@ -188,7 +182,7 @@ def longest_candidate(reply: str, candidates: Sequence[str]) -> str | None:
 
 
 class CandidateTokenizer:
-    """Tokenises replies as they would follow a prompt, with a cache."""
+    """Tokenises replies as they would follow a prompt."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer

@@ -17,12 +17,7 @@ GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
-    """Load an engine by name; `auto` uses `choose_engine`.
-
-    Raises:
-        ConfigError: unknown engine.
-        ModelError: the model cannot be loaded.
-    """
+    """Load an engine by name; `auto` uses `choose_engine`."""
     if name == "auto":
         name, _ = choose_engine()
     check_engine(name)
@@ -35,20 +30,17 @@ def load_engine(name: str, options: EngineOptions) -> Engine:
 
 
 def check_engine(name: str) -> None:
-    """Raise a ConfigError if an engine does not exist."""
+    """Raise a ConfigError for an unknown engine."""
     if name != "auto" and name not in ENGINES:
         raise not_found("engine", name, ("auto", *ENGINES))
 
 
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-    """Resolve `dtype: auto` on this machine, so that all workers load the same model. Also return a note, often empty.
-
-    Engines without a local model and unreadable models keep `auto`.
-    """
+    """Resolve `dtype: auto`, so that all workers load the same model. Also return a note, often empty."""
     missing = ""
     if name == "auto":
-        name, _ = choose_engine()
-        missing = missing_vllm_note(visible_gpus()) if name == "transformers" and not _has_vllm() else ""
+        name, reason = choose_engine()
+        missing = reason if name == "transformers" and visible_gpus() else ""  # GPUs, but no vLLM
     if options.dtype != "auto" or name not in ("transformers", "vllm"):
         return options, missing
     from judgelm.engines.model_files import load_config, split_adapter
@@ -74,23 +66,14 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
 
 
 def choose_engine() -> tuple[str, str]:
-    """Return the engine that `auto` uses on this machine, and the reason."""
-    if not _has_vllm():
-        return "transformers", missing_vllm_note(visible_gpus()) or "vllm is not installed"
-    if not (devices := visible_gpus()):
+    """Return the engine of `auto` on this machine, and the reason."""
+    devices = visible_gpus()
+    if importlib.util.find_spec("vllm") is None:
+        finding = f"torch sees {devices} CUDA device(s), but vllm is not installed; run: {install_hint('vllm')}"
+        return "transformers", finding if devices else "vllm is not installed"
+    if not devices:
         return "transformers", "torch sees no CUDA device; on a CPU transformers is as fast and starts immediately"
     return "vllm", f"vllm is installed and torch sees {devices} CUDA device(s)"
-
-
-def missing_vllm_note(cuda_devices: int) -> str:
-    """Advise installing vLLM if there are CUDA devices; otherwise empty."""
-    if not cuda_devices:
-        return ""
-    return f"torch sees {cuda_devices} CUDA device(s), but vllm is not installed; run: {install_hint('vllm')}"
-
-
-def _has_vllm() -> bool:
-    return importlib.util.find_spec("vllm") is not None
 
 
 def visible_gpus() -> int:

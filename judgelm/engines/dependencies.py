@@ -10,17 +10,13 @@ from judgelm.package import install_hint
 
 
 def require(module: str, *, extra: str) -> None:
-    """Check that a module is installed.
-
-    Raises:
-        MissingExtraError: it is not.
-    """
+    """Raise a MissingExtraError if a module is not installed."""
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(f"{module} is not installed; run: {install_hint(extra)}")
 
 
 def require_local() -> None:
-    """Check that torch is installed, which every local model needs."""
+    """Check that torch is installed."""
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError(
             f"torch is not installed; to run models on this machine, run: {install_hint('local')}\n"

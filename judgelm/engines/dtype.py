@@ -1,8 +1,7 @@
 """Resolve `--dtype auto` to a numeric format, by default the checkpoint's.
 
 On a CUDA device, float32 checkpoints run in bfloat16. On a CPU, judgelm measures matrix products and uses float32 if
-16-bit products are clearly slower and the weights fit. Float16 weights whose float32 form does not fit, and quantised
-GGUF weights, are rounded to bfloat16.
+16-bit products are clearly slower and the weights fit. Float16 and quantised GGUF weights may be rounded to bfloat16.
 """
 
 import time
@@ -21,22 +20,21 @@ from judgelm.engines.memory import available_bytes as available_bytes  # for tra
 from judgelm.engines.weights import all_parameters
 
 _FLAGS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
-"""Linux names of the instructions for products in a format, on x86-64 and Arm."""
+"""Linux names of CPU instructions, on x86-64 and Arm."""
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _MIN_SPEEDUP = 1.5
-"""Minimum speed-up of another format."""
 _WEIGHTS_SHARE = 0.8
-"""Share of the free memory for weights; the KV cache and activations need the rest."""
+"""Share of the free memory; the KV cache and activations need the rest."""
 _ROWS, _SIDES, _ROUNDS = 128, (256, 1024), 5
 _WIDE_BYTES = 1 << 30
 
 TORCH_HAS_BFLOAT16: Callable[[], bool] = partial(torch.cuda.is_bf16_supported, including_emulation=False)
-"""True if torch's CUDA device computes in bfloat16. Starts CUDA in this process."""
+"""Starts CUDA in this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DtypeChoice:
-    """The format to load, or `auto` if the checkpoint's is unknown, and a note for the user."""
+    """The format to load, `auto` if unknown, and a note for the user."""
 
     dtype: str
     note: str = ""
@@ -58,8 +56,8 @@ def resolve_dtype(
         config: the model's config.
         options: the engine options.
         device: torch's device name.
-        reserved_bytes: memory for other things than weights.
-        has_bfloat16: whether the CUDA device has it; only called if needed.
+        reserved_bytes: memory that weights cannot use.
+        has_bfloat16: only called if needed.
     """
     stored = stored_dtype(base, config)
     quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None
@@ -92,7 +90,7 @@ def requested_dtype(dtype: str, flags: frozenset[str], measure: Callable[[], Map
 
 
 def choose_gpu_dtype(stored: str | None, has_bfloat16: Callable[[], bool]) -> DtypeChoice:
-    """Return the format on a CUDA device: the checkpoint's, but bfloat16 for float32."""
+    """Return the checkpoint's format, but bfloat16 for float32."""
     if stored != "float32":
         return DtypeChoice(dtype=stored or "auto")
     if not has_bfloat16():
@@ -105,15 +103,7 @@ def choose_gpu_dtype(stored: str | None, has_bfloat16: Callable[[], bool]) -> Dt
 def choose_cpu_dtype(
     stored: str, seconds: Mapping[str, float], flags: frozenset[str], *, weights: int | None, free_bytes: int
 ) -> DtypeChoice:
-    """Choose the format on a CPU for a 16-bit checkpoint.
-
-    Args:
-        stored: `bfloat16` or `float16`.
-        seconds: time of the same product by format.
-        flags: CPU flags, if known.
-        weights: number of weights, if known.
-        free_bytes: memory for the weights.
-    """
+    """Choose the format for a 16-bit checkpoint; `seconds` is the time of the same product by format."""
     measured = slowness(stored, seconds, flags)
     if not measured:
         speed = seconds["float32"] / seconds[stored]
@@ -131,7 +121,7 @@ def choose_cpu_dtype(
 
 
 def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) -> str:
-    """Describe how much slower than float32 a format is; empty if not clearly slower."""
+    """Describe how much slower than float32 a format is, if clearly."""
     slower = seconds[dtype] / seconds["float32"]
     if slower < _MIN_SPEEDUP:
         return ""
@@ -140,7 +130,7 @@ def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) ->
 
 
 def wide_note(half: str | None, weights: int | None) -> str:
-    """Suggest a 16-bit format for a large float32 checkpoint; otherwise empty."""
+    """Suggest a 16-bit format for a large float32 checkpoint."""
     if half is None or weights is None or 4 * weights < _WIDE_BYTES:
         return ""
     return (
@@ -150,12 +140,12 @@ def wide_note(half: str | None, weights: int | None) -> str:
 
 
 def half_format(device: str, flags: frozenset[str]) -> str | None:
-    """Return the 16-bit format that a CPU computes in, or None."""
+    """Return the 16-bit format that a CPU computes in."""
     return "bfloat16" if device == "cpu" and flags & _FLAGS["bfloat16"] else None
 
 
 def stored_dtype(base: str, config: Any) -> str | None:
-    """Return the checkpoint's format from its config or weights. Quantised GGUF weights count as bfloat16."""
+    """Return the checkpoint's format. Quantised GGUF weights count as bfloat16."""
     if (gguf := gguf_record(base)) is not None and gguf.quantised:
         return "bfloat16"
     for part in (config, config.get_text_config()):
@@ -172,7 +162,7 @@ def stored_dtype(base: str, config: Any) -> str | None:
 
 
 def measure_products(config: Any) -> dict[str, float]:
-    """Return the minimum seconds of a product of the model's shape in each format, in one thread."""
+    """Return the minimum seconds of a product of the model's shape by format, in one thread."""
     text = config.get_text_config()
     low, high = _SIDES
     width = min(high, max(low, int(getattr(text, "hidden_size", None) or high)))
@@ -198,7 +188,7 @@ def measure_products(config: Any) -> dict[str, float]:
 
 
 def cpu_flags(cpuinfo: str) -> frozenset[str]:
-    """Return the first processor's flags from the text of /proc/cpuinfo."""
+    """Return the flags in the text of /proc/cpuinfo."""
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("flags", "Features"):
@@ -207,6 +197,6 @@ def cpu_flags(cpuinfo: str) -> frozenset[str]:
 
 
 def this_cpu_flags() -> frozenset[str]:
-    """Return this processor's flags; empty without /proc/cpuinfo."""
+    """Return this processor's flags, if known."""
     path = Path("/proc/cpuinfo")
     return cpu_flags(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else frozenset()

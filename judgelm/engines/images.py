@@ -1,7 +1,4 @@
-"""Read images from files and `data:` URLs, never from the network, and process them.
-
-Source: transformers' `ProcessorMixin`, which writes image tokens into the text before tokenisation.
-"""
+"""Read images from files and `data:` URLs, never from the network, and process them."""
 
 import base64
 import binascii
@@ -20,7 +17,7 @@ from judgelm.errors import ModelError, first_line
 _REMOTE = ("http://", "https://")
 _SHOWN = 60
 _URL_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-"""Formats allowed in `data:` URLs, which may be untrusted: PIL runs external programs for others, such as EPS."""
+"""PIL runs external programs for others, such as EPS; URLs may be untrusted."""
 _MAX_CACHED = 64
 _TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
@@ -44,7 +41,7 @@ def read_image(source: str) -> Any:
 
 
 def image_url(source: str) -> str:
-    """Return the image as a URL for a server; files become `data:` URLs."""
+    """Return the image as a URL; files become `data:` URLs."""
     if source.startswith((*_REMOTE, "data:")):
         return source
     kind = mimetypes.guess_type(source)[0] or ""
@@ -114,7 +111,7 @@ class Vision:
 
     @property
     def token_id(self) -> int:
-        """Token at whose positions the model inserts image features."""
+        """Token at whose positions the model inserts features."""
         return int(self._processor.image_token_id)
 
     def text_of(self, image: str) -> str:

@@ -52,7 +52,7 @@ class LoopThread:
         self._loop.call_soon_threadsafe(end)
 
     def close(self, last: Coroutine[Any, Any, None] | None = None, timeout_s: float | None = None) -> None:
-        """Cancel all coroutines, run one last coroutine and end the thread."""
+        """Cancel all coroutines, run a last one and end the thread."""
 
         async def finish() -> None:
             tasks = asyncio.all_tasks() - {asyncio.current_task()}  # includes tasks started by libraries

@@ -1,4 +1,4 @@
-"""Read and identify model files: tokenizer, config, window and adapter."""
+"""Read and identify model files."""
 
 import hashlib
 import re
@@ -31,7 +31,7 @@ LOAD_ERRORS = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError,
     ImportError, StrictDataclassError, SafetensorError, re.error, struct.error,
 )  # fmt: skip
-"""Errors that transformers raises for damaged or inconsistent model files."""
+"""Errors of transformers for damaged model files."""
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 _REWARD_HEAD = "ForSequenceClassification"
@@ -43,10 +43,7 @@ _PIECES, _PIECE_BYTES = 256, 64 << 10
 def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
     """Return the base model and the adapter. GGUF files are replaced by their checkpoints.
 
-    An adapter's folder names its base, a folder with only a judge card its model.
-
-    Raises:
-        ModelError: there is no usable model.
+    An adapter's folder names its base; a folder with only a judge card names its model.
     """
     options = replace(options, model=weights_of(options.model))
     if is_gguf(options.model):
@@ -78,7 +75,7 @@ def _adapter_card(adapter: str) -> Card | None:
 
 
 def check_gguf_base(base: str, adapter: str | None) -> None:
-    """Reject an adapter of a different GGUF file than its base."""
+    """Reject an adapter of a different GGUF file."""
     record, card = gguf_record(base), None if adapter is None else _adapter_card(adapter)
     if record is None or card is None or card.base is None or card.base.gguf_sha256 == record.sha256:
         return
@@ -145,10 +142,8 @@ def has_reward_head(options: EngineOptions) -> bool:
     own = isinstance(mapped, dict) and "AutoModelForSequenceClassification" in mapped
     if not (own or name.endswith(_REWARD_HEAD) or "Reward" in name):
         return False
-    if not name.endswith(_REWARD_HEAD) or not hasattr(transformers, name):
-        raise ModelError(f"{base}: its head {name} needs code from the hub, which judgelm does not run; {_USE_REWARD}")
-    if not issubclass(getattr(transformers, name), GenericForSequenceClassification):
-        raise ModelError(f"{base}: {name} is not a causal language model with a reward head; {_USE_REWARD}")
+    if not issubclass(getattr(transformers, name, object), GenericForSequenceClassification):
+        raise ModelError(f"{base}: {name} is not a causal language model of transformers with a head; {_USE_REWARD}")
     labels = config.get("id2label")
     if (count := len(labels) if isinstance(labels, dict) else config.get("num_labels", 2)) != 1:
         raise ModelError(f"{base}: its head {name} has {count} outputs instead of one; {_USE_REWARD}")
@@ -156,7 +151,7 @@ def has_reward_head(options: EngineOptions) -> bool:
 
 
 def _json_of(source: str, name: str, revision: str | None) -> dict[str, Any]:
-    """Read a JSON object; empty if it is unreadable, which loading the model reports."""
+    """Read a JSON object; empty if unreadable."""
     try:
         value = parse_json(_file_text(source, name, revision) or "{}")
     except ValueError:
@@ -165,7 +160,7 @@ def _json_of(source: str, name: str, revision: str | None) -> dict[str, Any]:
 
 
 def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> Any:
-    """Load the fast tokenizer of the adapter if it has one, else of the model."""
+    """Load the adapter's fast tokenizer, else the model's."""
     source = adapter if adapter and has_tokenizer(adapter) else base
     if Path(source).is_dir() and not has_tokenizer(source):
         raise ModelError(f"{source}: no tokenizer in this folder; copy tokenizer.json from the base model")
@@ -197,10 +192,7 @@ def load_config(base: str, options: EngineOptions) -> Any:
 
 
 def tokenizer_finding(source: str, error: Exception) -> str:
-    """Describe why transformers cannot load a tokenizer.
-
-    If sentencepiece fails, transformers tries tiktoken and reports only that error.
-    """
+    """Describe why a tokenizer cannot be loaded. If sentencepiece fails, transformers only reports tiktoken's error."""
     path = Path(source) / "tokenizer.model"
     if not path.is_file() or path.with_suffix(".json").is_file():
         return first_line(error)
@@ -213,13 +205,13 @@ def tokenizer_finding(source: str, error: Exception) -> str:
 
 
 def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
-    """Return the smallest context window that config, tokenizer and user state, in tokens."""
+    """Return the smallest stated context window in tokens."""
     positions = getattr(config.get_text_config(), "max_position_embeddings", None)
     return smallest_window(options.model, positions, tokenizer.model_max_length, options.max_model_len)
 
 
 def smallest_window(model: str, *stated: float | None) -> int:
-    """Return the smallest stated window in tokens; tokenizers state 1e30 if they know none."""
+    """Return the smallest window in tokens; tokenizers state 1e30 if they know none."""
     known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
     if not known:
         raise ModelError(f"{model}: unknown context window; pass --max-model-len")
@@ -256,7 +248,7 @@ def adapter_identity(adapter: str) -> dict[str, Any]:
 
 
 def _folder_sha(source: str) -> str | None:
-    """Hash config, tokenizer and weights. Of large files, hash the size and 256 pieces."""
+    """Hash config, tokenizer and weights; of large files, the size and 256 pieces."""
     folder = Path(source)
     if not folder.is_dir():
         return None

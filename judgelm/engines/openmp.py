@@ -7,8 +7,7 @@ import os
 def release_openmp_threads() -> None:
     """End the calling thread's OpenMP threads; its next torch operation starts new ones.
 
-    If a process has more of them than cores, GNU OpenMP lets them sleep between operations, which slows passes by up to
-    30 %.
+    With more threads than cores, GNU OpenMP slows passes by up to 30 %.
     """
     try:
         openmp = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)

@@ -1,4 +1,4 @@
-"""Prepare requests for an engine (check, truncate, tokenise) and decode its replies."""
+"""Prepare requests and decode replies."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,10 +21,10 @@ def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool
 
 
 def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request, TokenizedPrompt] | Completion":
-    """Truncate and tokenise a request, or return a failed completion if it does not fit.
+    """Truncate and tokenise a request, or return a failed completion.
 
     Raises:
-        ConfigError: see `Truncator.truncate`; only for prompts from a template, because all others would fail too.
+        ConfigError: see `Truncator.truncate`; only for prompts from a template, where all requests would fail.
     """
     sampling = request.sampling
     reserve = sampling.max_tokens if sampling.reserve is None else sampling.reserve

@@ -33,9 +33,9 @@ class ScriptedEngine:
 
     Args:
         script: a mapping from `question|answer|answer` (with a reference: `question|reference|answer|answer`) to the
-            reply, with `*` as the default; or a function of the prompt. A prompt without a reply gives finish reason
-            `error`. If `*` is the only key and its reply contains scores (`8 6`), the reply gets as many scores as the
-            candidates have.
+            reply,
+            with `*` as the default; or a function of the prompt. If `*` is the only key and its reply contains scores
+            (`8 6`), the reply gets as many scores as the candidates have.
         max_in_flight: see `Engine`.
         thinking: the thinking settings.
     """
@@ -51,11 +51,7 @@ class ScriptedEngine:
 
     @classmethod
     def load(cls, options: EngineOptions) -> "ScriptedEngine":
-        """Load a JSON file of prompt key to reply, or use `--model` as the reply.
-
-        Raises:
-            ModelError: the file is not a JSON object of strings.
-        """
+        """Load a JSON file of prompt key to reply, or use `--model` as the reply."""
         path, thinking = Path(options.model), thinking_policy(options, window=None, resumes=False)
         if path.suffix != ".json":
             return cls({"*": options.model.replace("\\n", "\n")}, thinking=thinking)

@@ -10,7 +10,7 @@ from judgelm.records import Completion, Request
 
 
 class EngineView:
-    """Forwards everything that both subclasses leave unchanged."""
+    """Forwards to an engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -21,7 +21,7 @@ class EngineView:
 
     @property
     def supports_images(self) -> bool:
-        """See `Engine`. A cluster learns it from its workers."""
+        """See `Engine`."""
         return self._engine.supports_images
 
     @property
@@ -30,11 +30,11 @@ class EngineView:
         return self._engine.max_in_flight
 
     def close(self) -> None:
-        """Do nothing: the engine's owner closes it."""
+        """Do nothing: the owner closes it."""
 
 
 class PerRequestFailures(EngineView):
-    """Turn a rejected request into a failed completion, so that it does not end a server."""
+    """Turns a rejected request into a failed completion."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -42,7 +42,7 @@ class PerRequestFailures(EngineView):
         self._refused: list[Completion] = []
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Submit the requests together, or one by one if that fails."""
+        """Submit all together, or one by one if that fails."""
         try:
             self._engine.submit(requests)
             return
@@ -67,7 +67,7 @@ class PerRequestFailures(EngineView):
 
 
 class AdapterView(EngineView):
-    """Add an adapter's name to all requests. Only one view of an engine may run at a time."""
+    """Adds an adapter's name to all requests. Only one view of an engine may run at a time."""
 
     def __init__(self, engine: Engine, adapter: str) -> None:
         from judgelm.engines.model_files import adapter_identity  # loads transformers

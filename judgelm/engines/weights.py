@@ -1,8 +1,4 @@
-"""Check weight files before a library reads them: finite numbers, tensors only, shards in their folder.
-
-transformers, PEFT and vLLM unpickle only tensors, but their errors do not name the file, and they open any path that an
-index names.
-"""
+"""Check weight files before a library reads them."""
 
 import os
 import pickle
@@ -34,7 +30,7 @@ _KINDS = (("model*.safetensors", "pytorch_model*.bin"), ("adapter_model.safetens
 _IN_ORDER = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
 )  # fmt: skip
-"""transformers reads the first of these. Other indexes may name missing files."""
+"""transformers reads the first of these."""
 _BLOCKED = re.compile(r"GLOBAL (\S+)|function (<.+?>)")
 _POINTER = b"version https://git-lfs"
 _USE_SAFETENSORS = "use a copy of the model in safetensors"
@@ -68,7 +64,7 @@ class AdapterVocabulary:
     """Embeddings in an adapter's weights.
 
     Attributes:
-        rows: number of tokens in training, by layer.
+        rows: vocabulary size in training, by layer.
         saved: layers with full embeddings.
     """
 
@@ -150,11 +146,7 @@ def pickled_files(folder: Path) -> list[Path]:
 
 
 def check_pickled(source: str, revision: str | None = None) -> None:
-    """Reject unsafe pickles and indexes before a library reads them; for a hub id, in the cache.
-
-    Raises:
-        ModelError: a pickle contains more than tensors, or an index names missing or outside files.
-    """
+    """Reject unsafe pickles and indexes of outside files before a library reads them; for a hub id, in the cache."""
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     folder = _folder(source, revision)
     weights = next((folder / name for name in _IN_ORDER if (folder / name).is_file()), None)

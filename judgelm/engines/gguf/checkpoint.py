@@ -1,7 +1,7 @@
 """Checkpoints of GGUF files in the cache.
 
-Quantised weights are stored in bfloat16, which engines map into memory; models below 256 million weights in float16, or
-in float32 if a weight exceeds its range. Unquantised weights keep their format.
+Quantised weights are stored in bfloat16; models below 256 million weights in float16, or in float32 if a weight exceeds
+its range. Unquantised weights keep their format.
 """
 
 import fcntl
@@ -10,12 +10,10 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, field
 from importlib.metadata import version
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass as checked_dataclass
+from pydantic import BaseModel, ValidationError
 
 from judgelm.engines.gguf.header import find_file, read_header
 from judgelm.engines.gguf.tokenizer import check_saved, convert_tokenizer
@@ -28,17 +26,14 @@ _FLOAT16_BELOW = 1 << 28
 """Number of weights."""
 
 
-@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class GgufRecord:
+class GgufRecord(BaseModel, frozen=True, extra="forbid"):
     """`gguf.json` of a checkpoint.
 
     Attributes:
         sha256: of the GGUF file, hex.
         architecture: llama.cpp's name.
         quantised: whether the file's weights are.
-        dtype: of the checkpoint.
         repairs: corrected conversion errors.
-        versions: of the converting libraries.
     """
 
     file: str
@@ -48,19 +43,11 @@ class GgufRecord:
     dtype: str
     weight_bytes: int
     repairs: tuple[str, ...] = ()
-    versions: dict[str, str] = field(default_factory=dict)
-
-
-_RECORD = TypeAdapter(GgufRecord)
+    versions: dict[str, str] = {}
 
 
 def gguf_checkpoint(model: str, revision: str | None = None) -> str:
-    """Return the checkpoint folder of a GGUF file. Converts the file if needed.
-
-    Raises:
-        ModelError: there is no such file, or it cannot be converted.
-        RunError: the cache cannot be written.
-    """
+    """Return the checkpoint folder of a GGUF file. Converts the file if needed."""
     return str(checkpoint_of(find_file(model, revision)))
 
 
@@ -87,7 +74,7 @@ def gguf_record(folder: str | Path) -> GgufRecord | None:
     if not path.is_file():
         return None
     try:
-        return _RECORD.validate_json(path.read_bytes())
+        return GgufRecord.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise ModelError(f"{path}: damaged; remove the folder and load the GGUF file again") from error
 
@@ -99,7 +86,7 @@ def gguf_note(folder: str | Path) -> str:
 
 
 def _sha256_of(file: Path) -> str:
-    """Hash the file. The cached hash is valid until size or modification time change."""
+    """Hash the file. The hash is cached until size or modification time change."""
     path, stat = file.resolve(), file.stat()
     state = [str(path), stat.st_size, stat.st_mtime_ns]
     known = cache_root() / "gguf" / "hashes" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:32]}.json"
@@ -157,7 +144,7 @@ def _write_checkpoint(file: Path, sha256: str, folder: Path, progress: Progress)
             repairs=tuple(repairs),
             versions={name: version(name) for name in ("transformers", "gguf")},
         )
-        (partial / _RECORD_NAME).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
+        (partial / _RECORD_NAME).write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
         if folder.exists():
             shutil.rmtree(folder)  # damaged
         partial.rename(folder)

@@ -91,11 +91,7 @@ def find_file(model: str, revision: str | None = None) -> Path:
 
 
 def read_header(path: Path) -> GgufFile:
-    """Read a file's header and check that all its tensors are present.
-
-    Raises:
-        ModelError: the file is incomplete or unsupported.
-    """
+    """Read a header and check that all tensors are present."""
     if Version(installed := version("transformers")) < Version(_MIN_TRANSFORMERS):
         way_out = f"run: pip install 'transformers>={_MIN_TRANSFORMERS}'"
         raise ConfigError(f"transformers {installed} is too old for GGUF files; {way_out}")
@@ -196,7 +192,6 @@ class _Reader:
         return length
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
-        """Name, shape, kind, and offset in the data."""
         name, count = self.text(), self.number("I")
         if not 1 <= count <= _MAX_DIMENSIONS:
             raise ValueError(f"{name}: {count:,} dimensions")

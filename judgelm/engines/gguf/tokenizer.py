@@ -18,7 +18,7 @@ from judgelm.prompts.chat_rendering import render_chat
 _BEGIN_BY_DEFAULT = frozenset(
     {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken", "chameleon"}
 )
-"""`tokenizer.ggml.pre` values for which llama.cpp adds a begin token by default."""
+"""`tokenizer.ggml.pre` values for which llama.cpp adds a begin token."""
 _SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell"})
 """`tokenizer.ggml.pre` values that split off each digit, then split like GPT-2."""
 _AS_GPT2 = frozenset({"default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "trillion"})
@@ -42,7 +42,7 @@ def convert_tokenizer(file: GgufFile) -> tuple[Any, list[str]]:
 
 
 def adds_begin(file: GgufFile) -> bool:
-    """True if text begins with the begin token, by the file or llama.cpp's default."""
+    """True if text begins with the begin token."""
     stated = file.metadata.get("tokenizer.ggml.add_bos_token")
     if stated is not None:
         return bool(stated)

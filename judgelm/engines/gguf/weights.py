@@ -1,7 +1,7 @@
 """Dequantise GGUF weights into a checkpoint, one shard in memory at a time.
 
-The bytes equal transformers' conversion, which keeps all weights in memory and takes 60 seconds for a large header.
-Models that need more than new names and row orders are left to transformers.
+The bytes equal transformers' conversion, which keeps all weights in memory. Models that need more than new names and
+row orders are left to transformers.
 """
 
 import json
@@ -38,7 +38,7 @@ Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
 SHARD_BYTES = 1 << 30
 _SLICE_WEIGHTS = 1 << 18
-"""Dequantised per thread and step, to stay in the CPU cache."""
+"""Per thread, to stay in the CPU cache."""
 _WAY_OUT = "use the model's safetensors, or a llama.cpp server with --engine openai"
 _TENSOR_BY_TENSOR = frozenset({TensorProcessor, LlamaTensorProcessor, Gemma2TensorProcessor})
 _VOCABULARY = frozenset({"tokenizer.ggml.tokens", "tokenizer.ggml.merges"})
@@ -48,15 +48,11 @@ _CONVERSION_ERRORS = (
 
 
 class _NotFiniteError(Exception):
-    """The named weight is NaN or infinite in the chosen format."""
+    """The named weight is NaN or infinite."""
 
 
 def write_weights(file: GgufFile, target: Path, dtype: str, progress: Progress) -> str:
-    """Write weights and configuration into an empty folder.
-
-    Returns:
-        The dtype: as requested, or float32 if a weight exceeds float16.
-    """
+    """Write weights and configuration into an empty folder. Return the dtype: float32 if a weight exceeds float16."""
     _check_rope(file)
     by_tensor = TENSOR_PROCESSORS.get(file.architecture, TensorProcessor) in _TENSOR_BY_TENSOR
     write = _write_by_tensor if by_tensor else _write_by_transformers
@@ -121,10 +117,7 @@ def _outline_of(file: GgufFile, target: Path, dtype: torch.dtype) -> tuple[Any, 
 
 
 def _names_in(model: Any, processor: Any) -> dict[str, str]:
-    """Map the file's weight names to transformers' names.
-
-    The model is first passed without submodules: a table for each takes 5 seconds for 24 layers and is rarely needed.
-    """
+    """Map weight names. transformers' table for each submodule takes 5 seconds for 24 layers and is rarely needed."""
     whole = SimpleNamespace(config=model.config, state_dict=model.state_dict, named_children=list)
     names: dict[str, str] = get_gguf_hf_weights_map(whole, processor)
     if all(name in names.values() for name, _ in model.named_parameters()):
@@ -133,7 +126,6 @@ def _names_in(model: Any, processor: Any) -> dict[str, str]:
 
 
 def _write_outline(file: GgufFile, path: Path) -> None:
-    """Write the header without vocabulary and weights, for transformers to read."""
     writer = GGUFWriter(path, file.architecture)
     add: dict[type, Any] = {
         bool: writer.add_bool, int: writer.add_int64, float: writer.add_float64, str: writer.add_string,

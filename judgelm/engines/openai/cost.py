@@ -1,6 +1,6 @@
 """Count the billed tokens, and stop before the cost limit.
 
-A request's maximum cost is reserved in flight, and counts if the response does not state its usage.
+A request counts as its maximum cost in flight, and if the response does not state its usage.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class BilledTokens:
 
 
 class OverBudgetError(Exception):
-    """A request was not sent because of the cost limit."""
+    """The cost limit prevents a request."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class CostEntry:
 
 
 class CostTracker:
-    """Counts the tokens of all servers: `billed` as stated, `assumed` the maximum without stated usage."""
+    """Tokens of all servers: `billed` as stated, `assumed` the maximum without stated usage."""
 
     def __init__(self, options: EndpointOptions) -> None:
         self._options = options
@@ -77,7 +77,7 @@ class CostTracker:
         return (input_cost + usage.completion_tokens * (self._options.price_out or 0.0)) / 1e6
 
     def stats(self) -> dict[str, Any]:
-        """Tokens and cost so far, for `Engine.stats`."""
+        """Tokens and cost so far."""
         stats: dict[str, Any] = {
             "prompt_tokens": self.billed.prompt_tokens,
             "completion_tokens": self.billed.completion_tokens,
@@ -106,10 +106,7 @@ class CostTracker:
 
 
 def max_usage(body: Mapping[str, Any]) -> BilledTokens:
-    """Return the maximum tokens that a request can be billed for.
-
-    Text counts one token per UTF-8 byte, an image as in OpenAI's most expensive model.
-    """
+    """Return the maximum billed tokens: one per UTF-8 byte, and per image as in OpenAI's most expensive model."""
     prompt = body["prompt"] if "prompt" in body else body["messages"]
     if isinstance(prompt, str):
         tokens = len(prompt.encode()) + _WRAPPING_TOKENS

@@ -58,12 +58,7 @@ async def discover_servers(
 async def discover_server(
     endpoint: Endpoint, model: str, options: EndpointOptions, hello: list[int] | None
 ) -> ServerCapabilities:
-    """Test the server with a few one-token requests.
-
-    Raises:
-        EngineError: the server is unreachable.
-        ModelError: it cannot serve the model.
-    """
+    """Test the server with a few one-token requests."""
     models = await _models(endpoint, options)
     refused: RefusedError | None = None
     accepts_token_ids = False
@@ -118,7 +113,7 @@ async def _refusal(endpoint: Endpoint, model: str, api: Api, content: object) ->
 
 
 async def _supports_grammar(endpoint: Endpoint, model: str, api: Api) -> bool:
-    """Test by the reply, because most servers ignore unknown parameters."""
+    """Most servers ignore unknown parameters, so the reply decides."""
     content = HELLO if api == "completions" else [{"role": "user", "content": HELLO}]
     body = _smallest(model, api, content) | {"max_tokens": 8, "structured_outputs": {"regex": _GRAMMAR}}
     try:

@@ -11,8 +11,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import openai
 
@@ -33,7 +31,7 @@ from judgelm.errors import ConfigError, EngineError
 
 _LOG = logging.getLogger("judgelm.openai")
 _ANNOUNCED_S = 60.0
-"""Further pauses that end within this time of a logged one are not logged."""
+"""Minimum time between two log messages about pauses."""
 ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
 MAX_BACKOFF_S = 60.0
 _RETRYABLE = (408, 409, 425)
@@ -44,16 +42,16 @@ _MAX_MESSAGE = 400
 
 
 class PatienceError(EngineError):
-    """A server's rate limit lasts longer than `patience_s`."""
+    """A rate limit lasts longer than `patience_s`."""
 
 
 class RetriesExhaustedError(Exception):
-    """All retries of a request failed, while others were answered."""
+    """A request failed too often, while others were answered."""
 
 
 @dataclass(eq=False)
 class TransientError(Exception):
-    """An error that a retry may fix. `unbilled`: the server certainly did not answer."""
+    """A retry may help. `unbilled`: the server certainly did not answer."""
 
     kind: ErrorKind
     message: str
@@ -62,7 +60,7 @@ class TransientError(Exception):
 
 
 class Endpoint:
-    """Sends requests to one server. Several servers can share `cost`."""
+    """Sends requests to one server."""
 
     def __init__(self, options: EndpointOptions, max_concurrency: int, cost: CostTracker) -> None:
         self._options = options
@@ -122,7 +120,7 @@ class Endpoint:
                 return answer
 
     def _announce(self, limit: TransientError, backoff_s: float, *, silent_s: float) -> None:
-        """Log the pause of a rate limit, or raise a PatienceError."""
+        """Log the pause, or raise a PatienceError."""
         pause_s = backoff_s if limit.pause_s is None else limit.pause_s
         words = f"{self._options.address}: {limit.message.rstrip('.')}"
         if silent_s + pause_s > self._options.patience_s:
@@ -216,9 +214,6 @@ class Endpoint:
 def _client(options: EndpointOptions) -> openai.AsyncOpenAI:
     way_out = "fix or unset HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
     try:
-        for name, proxy in getproxies().items():
-            if name != "no":
-                _ = urlsplit(proxy).port  # a ValueError unless it is a number
         return openai.AsyncOpenAI(
             base_url=options.address,
             api_key=options.key or _NO_KEY,
@@ -226,7 +221,7 @@ def _client(options: EndpointOptions) -> openai.AsyncOpenAI:
             timeout=options.timeout_s,
             max_retries=0,
         )
-    except ValueError:  # its text may hold the proxy's password
-        raise ConfigError(f"a proxy in the environment is not an http(s):// or socks5:// address; {way_out}") from None
     except ImportError as error:
         raise ConfigError(f"a proxy in the environment cannot be used: {error}; {way_out}") from error
+    except Exception:  # of the HTTP library; its text may contain the proxy's password
+        raise ConfigError(f"a proxy in the environment is not an http(s):// or socks5:// address; {way_out}") from None

@@ -148,10 +148,7 @@ class OpenAIEngine:
         return described | ({} if window is None else {"window": window}) | self.thinking.described()
 
     def stats(self) -> dict[str, Any]:
-        """Return requests, retries, billed tokens and cost.
-
-        `cost_usd_at_most` adds the maximum of `replies_of_unknown_cost`. Cached tokens count in full.
-        """
+        """Requests, retries, billed tokens and cost. Cached tokens count in full."""
         stats = self._pool.stats()
         notes = [*stats.get("notes", ()), *(self._truncator.notes if self._truncator else ())]
         notes += [
@@ -237,7 +234,6 @@ class OpenAIEngine:
         )
 
     def _reply(self, choice: Choice, rendered: RenderedPrompt, sampling: Sampling) -> tuple[str, FinishReason]:
-        """Remove end tokens and count replies that had some."""
         if head := _ROLE_HEAD.match(choice.text or ""):
             self._left_tokens[head[0].strip()] += 1
             choice = replace(choice, text=(choice.text or "")[head.end() :])

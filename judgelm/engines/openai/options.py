@@ -29,9 +29,8 @@ class EndpointOptions:
     """Arguments of the openai engine (`--engine-arg name=value`).
 
     Attributes:
-        base_url: address of the API, with `/v1`; default: OPENAI_BASE_URL. OpenAI is `https://api.openai.com/v1`.
-            Separate several servers of the same model with commas.
-        api_key_env: environment variable with the key; local servers usually need none.
+        base_url: address of the API, with `/v1`; default: OPENAI_BASE_URL. Separate several servers with commas.
+        api_key_env: environment variable with the key.
         api: `completions`, `chat`, or `auto` to test the server.
         concurrency: maximum requests in flight per server; reduced while it is overloaded.
         timeout_s: per request, until the last byte.
@@ -41,9 +40,9 @@ class EndpointOptions:
         tokenizer: folder or hub id of the model's tokenizer, to truncate prompts.
         price_in: USD per million prompt tokens.
         price_out: USD per million reply tokens.
-        max_cost_usd: cost limit; needs the prices. Requests that may exceed it are not sent.
+        max_cost_usd: cost limit; needs the prices.
         candidate_samples: replies to sample if the server returns no log-probabilities.
-        when_down: if no server answers, `stop` ends the run; `fail` only fails the request, for servers.
+        when_down: if no server answers, `stop` ends the run; `fail` only fails the request.
     """
 
     base_url: str = field(default_factory=lambda: os.environ.get("OPENAI_BASE_URL", "").strip())
@@ -89,7 +88,7 @@ class EndpointOptions:
         return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
     def rejected_key(self, status: int) -> str:
-        """Message for a 401 or 403, without the server's text: some repeat the key."""
+        """Message for a 401 or 403. Servers' own messages may repeat the key."""
         if self.key is None:
             return f"{self.address} needs a key (HTTP {status}): set the environment variable {self.api_key_env}"
         return f"{self.address} rejects the key in {self.api_key_env} (HTTP {status}); set another one"
@@ -105,11 +104,7 @@ _ARGUMENTS = TypeAdapter(EndpointOptions)
 
 
 def endpoint_options(options: EngineOptions) -> EndpointOptions:
-    """Check the engine's arguments.
-
-    Raises:
-        ConfigError: one is wrong, or set by the server.
-    """
+    """Check the engine's arguments."""
     for name, way_out in _SERVER_DECIDES.items():
         if getattr(options, name) not in (None, "auto"):
             raise ConfigError(f"the openai engine has no {name}: {way_out}")

@@ -1,4 +1,4 @@
-"""Several servers of the same model, used as one.
+"""Several servers of the same model.
 
 A request goes to the server with the fewest requests in flight. A server that does not answer is skipped for a while.
 """
@@ -33,7 +33,7 @@ class _Member:
         return self.failures == 0 or (now >= self.down_until and self.in_flight == 0)
 
     def mark_down(self) -> None:
-        """Skip the server for a while. Simultaneous failures count once."""
+        """Simultaneous failures count once."""
         now = time.monotonic()
         if now >= self.down_until:
             self.failures += 1
@@ -65,7 +65,7 @@ class EndpointPool:
         return frozenset().union(*(endpoint.unsupported_params for endpoint in self.endpoints))
 
     def stats(self) -> dict[str, Any]:
-        """Requests, retries, concurrency and cost, for `Engine.stats`."""
+        """Requests, retries, concurrency and cost."""
         retries: Counter[ErrorKind] = sum((endpoint.retries for endpoint in self.endpoints), Counter())
         rerouted = {"moved_to_another_server": self._rerouted} if len(self._members) > 1 else {}
         return {

@@ -1,8 +1,4 @@
-"""Render prompts for a server.
-
-With the model's tokenizer, prompts are truncated, and /completions gets token ids. Without it, common special tokens
-are sanitized.
-"""
+"""Render prompts for a server. Without the model's tokenizer, only common special tokens are sanitized."""
 
 import re
 from dataclasses import dataclass, replace
@@ -72,7 +68,7 @@ class PromptRenderer:
         )
 
     def continue_from(self, rendered: RenderedPrompt, reply: str) -> list[int] | str:
-        """Return the content of a completion request that continues a reply."""
+        """Return the content of a request that continues a reply."""
         if isinstance(rendered.content, str):
             return rendered.content + reply
         assert self._truncator is not None, "token ids need a tokenizer"

@@ -1,8 +1,8 @@
 """Rate limits: read the requested pause, and limit concurrent requests.
 
 OpenAI: "Please try again in 6m0s", `x-ratelimit-reset-requests: 1m2.5s`. Azure: "Please retry after 26 seconds".
-Google: `"retryDelay": "34s"`. Anthropic: `anthropic-ratelimit-requests-reset`, an ISO date. OpenRouter: headers in the
-body, in milliseconds. Cerebras: `x-ratelimit-reset-requests-day`.
+Google: `"retryDelay": "34s"`. Anthropic: an ISO date in `anthropic-ratelimit-requests-reset`. OpenRouter: headers in
+the body, in milliseconds. Cerebras: `x-ratelimit-reset-requests-day`.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ _FIELD = re.compile(r"""["']((?:[\w-]*ratelimit|retry[-_]after)[\w-]*)["']\s*:\s
 _MAX_BODY = 10_000
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MAX_PAUSE_S = 1e9
-"""30 years. A larger number is a time since 1970, in seconds or milliseconds."""
+"""A larger number is a time since 1970, in seconds or milliseconds."""
 
 
 def stated_pause_s(headers: Mapping[str, str], body: str = "", *, limited: bool = True) -> float | None:
     """Return the requested pause in seconds, or None.
 
-    A reset is when the whole limit is free again; it only counts for rate limit errors (`limited`) without a pause.
+    A rate limit error (`limited`) without a pause may state when the whole limit is free again.
     """
     body = body[:_MAX_BODY]
     fields = {name.lower().replace("_", "-"): value for name, value in _FIELD.findall(body)}
@@ -99,10 +99,7 @@ def shown_time(seconds: float) -> str:
 
 
 class AdaptiveLimiter:
-    """Limits concurrent requests, and pauses all of them when the server asks.
-
-    The limit grows with successes and is halved on overload, as in TCP.
-    """
+    """Limits concurrent requests, as in TCP, and pauses all of them when the server asks."""
 
     def __init__(self, max_limit: int) -> None:
         self.max_limit = max_limit
@@ -127,7 +124,7 @@ class AdaptiveLimiter:
                 return time.monotonic()
 
     async def __aexit__(self, *_: object) -> None:
-        """Free the slot. Never awaits, so a cancelled request cannot keep it."""
+        """Never awaits, so that a cancelled request frees its slot."""
         self._in_flight -= 1
         self._room.set()
 

@@ -1,7 +1,4 @@
-"""Build request bodies, and adapt them to what the server rejects.
-
-A server names the unknown field in its 400 response; later requests leave it out.
-"""
+"""Build request bodies, and leave out what the server rejects."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -59,7 +56,7 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
 
 @dataclass(eq=False)
 class RefusedError(Exception):
-    """The server rejected a request for its content; retrying does not help."""
+    """The server rejected a request for its content."""
 
     status: int
     message: str
@@ -68,7 +65,7 @@ class RefusedError(Exception):
 
     @property
     def too_long(self) -> bool:
-        """True if the prompt does not fit the model's window."""
+        """True if the prompt does not fit the window."""
         text = self.code + " " + self.message
         return self.status in (400, 413, 422) and ("context_length" in text or bool(_TOO_LONG.search(text)))
 
@@ -113,7 +110,7 @@ def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | N
 
 
 def without_unsupported(body: Mapping[str, Any], unsupported: Collection[str]) -> dict[str, Any]:
-    """Return the body without unsupported parameters, or with replacements."""
+    """Return the body without unsupported parameters."""
     supported = {name: value for name, value in body.items() if name not in unsupported}
     if "max_tokens" in unsupported:
         supported["max_completion_tokens"] = body["max_tokens"]

@@ -1,7 +1,6 @@
 """Read the responses of OpenAI-compatible servers.
 
-llama.cpp returns log-probabilities in the chat form on /completions, llama-cpp-python the other way round, so both
-forms are read everywhere.
+llama.cpp returns log-probabilities in the chat form on /completions, llama-cpp-python the other way round.
 """
 
 import json
@@ -53,7 +52,7 @@ class Choice:
 
     @property
     def is_in_reasoning(self) -> bool:
-        """True if all of a complete reply is in the reasoning field."""
+        """True if a complete reply is in the reasoning field."""
         return not self.text and bool(self.thinking) and self.finish_reason == "stop"
 
     @property
@@ -80,8 +79,6 @@ class _ChatToken(_TopToken):
 
 
 class _Logprobs(BaseModel):
-    """Either form; `content` is the chat API's."""
-
     content: list[_ChatToken] | None = None
     tokens: list[str] | None = None
     token_logprobs: list[float | None] | None = None
@@ -112,10 +109,7 @@ class _Usage(BaseModel):
 
 
 def reported_error(data: Any) -> RefusedError | None:
-    """Return the error in a response with status 200, or None.
-
-    Gateways put the real status into `code`; other codes count as server errors.
-    """
+    """Return the error in a response with status 200, or None. Gateways put the real status into `code`."""
     if not isinstance(data, dict):
         return None
     choices = data.get("choices")

@@ -125,7 +125,7 @@ class ReplySampler:
 
 
 def without_end_tokens(text: str) -> tuple[str, tuple[str, ...]]:
-    """Remove end tokens from the end of a reply. Also return them."""
+    """Return a reply without the end tokens at its end, and the tokens."""
     tokens: list[str] = []
     while (end := next((token for token in _END_TOKENS if text.rstrip().endswith(token)), None)) is not None:
         rest = text.rstrip().removesuffix(end)

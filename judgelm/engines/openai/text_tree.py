@@ -1,7 +1,7 @@
 r"""Probabilities of candidates from the texts of tokens, which endpoints list instead of ids.
 
-Nodes are beginnings of candidates, however they are tokenised: tokens that lead to the same text add up. A token may go
-beyond a candidate (`6\n` completes `8 6`). A reply with a leading blank does not begin with `8 6`.
+Nodes are beginnings of candidates, however they are tokenised. A token may go beyond a candidate (`6\n` completes
+`8 6`).
 """
 
 import math
@@ -27,7 +27,7 @@ class CandidateShares:
     """Distribution of the probability over the tree.
 
     Attributes:
-        open: nodes to request; each counts for its longest complete candidate.
+        open: nodes to request.
         unlisted: upper bound of the candidates' probability on unlisted tokens.
     """
 
@@ -52,10 +52,7 @@ class TextTree:
         self._borrowed: dict[str, Mapping[str, float]] = {}
 
     def follow(self, node: str, text: str, steps: Sequence[TokenStep]) -> None:
-        """Add the tokens of a reply that continues from a node.
-
-        `text` restores blanks that the detokeniser drops from single tokens.
-        """
+        """Add the tokens of a reply that continues from a node. `text` restores blanks that the detokeniser drops."""
         position, reach = 0, 1.0
         follows: dict[str, float] = {}
         for index, step in enumerate(steps):
@@ -142,7 +139,7 @@ class TextTree:
 
 
 def frequencies(candidates: Sequence[str], replies: Sequence[str]) -> tuple[float, ...]:
-    """Return the log share of replies for each candidate, counting the longest match."""
+    """Return the log share of replies for each candidate."""
     longest = [longest_candidate(reply, candidates) for reply in replies]
     return tuple(_log(longest.count(candidate) / len(replies)) for candidate in candidates)
 

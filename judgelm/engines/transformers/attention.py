@@ -1,7 +1,6 @@
 """Attention over packed sequences, without padding.
 
-All sequences are packed into one row for the model's matrix products; only attention treats them separately.
-transformers calls it as `ATTENTION_NAME`.
+All sequences form one row for the model's matrix products; only attention treats them separately.
 """
 
 import math
@@ -25,9 +24,9 @@ from judgelm.errors import EngineError
 _WIDEST_HEAD = 256
 _AMPERE = 8
 _GROUPED = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
-"""Grouped queries. torch 2.11's kernel has no such option and is only used if each query head has its own keys."""
+"""Grouped queries; torch 2.11's kernel has no such option."""
 VarlenKernel = Callable[..., Tensor]
-"""Same signature as `torch.nn.attention.varlen.varlen_attn`: a sequence's last query sees its last key."""
+"""Signature of `torch.nn.attention.varlen.varlen_attn`."""
 ATTENTION_NAME = "judgelm_packed"
 _CAUSAL_BLOCK = 64
 
@@ -37,7 +36,7 @@ class AttentionOptions:
     """Options of an attention layer.
 
     Attributes:
-        scaling: factor on the scores; default: 1 / sqrt(head size).
+        scaling: default: 1 / sqrt(head size).
         window: number of tokens that a token attends to, including itself.
         softcap: bound of the scores through tanh (Gemma 2).
     """
@@ -109,11 +108,7 @@ def packed_attention(
     softcap: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Compute each segment's attention; called by transformers.
-
-    Raises:
-        EngineError: the model needs attention sinks, dropout or a mask.
-    """
+    """Compute each segment's attention; called by transformers."""
     if segments is None or attention_mask is not None or others.get("s_aux") is not None or others.get("dropout"):
         raise EngineError("this model's attention cannot run packed; use --engine vllm")
     if torch.is_autocast_enabled(device := query.device.type):  # RoPE in float32 leaves query and key in float32
@@ -128,14 +123,14 @@ def packed_attention(
 
 
 def _split(segments: Sequence[Segment], *tensors: Tensor) -> Iterator[Any]:
-    """Split at segments. The gradient of a slice would have the size of all tokens."""
+    """The gradient of a slice would have the size of all tokens."""
     tokens = [segment.tokens for segment in segments]
     return zip(*(torch.split(tensor, tokens, 2) for tensor in tensors), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSegment:
-    """New tokens of a prompt, written to its cache but not counted yet. All layers share `masks`."""
+    """New tokens of a prompt, not counted in its cache yet."""
 
     kv: KVCache
     tokens: int
@@ -154,10 +149,7 @@ class PromptSegment:
         return _attend(query, keys, values, mask, options)
 
     def _by_blocks(self, query: Tensor, keys: Tensor, values: Tensor, options: AttentionOptions) -> Tensor:
-        """Compute blocks of queries, each with the keys up to its end.
-
-        torch's CPU kernel also computes fully masked keys.
-        """
+        """The CPU kernel also computes masked keys, so blocks of queries get only the keys up to their ends."""
         blocks = []
         for start in range(0, self.tokens, _CAUSAL_BLOCK):
             end = min(start + _CAUSAL_BLOCK, self.tokens)
@@ -178,7 +170,7 @@ class PromptSegment:
 
 @dataclass(frozen=True, slots=True)
 class PromptBatch:
-    """All new prompts of a pass, in one call if the device has a kernel for them."""
+    """All new prompts of a pass, in one call if the device has a kernel."""
 
     prompts: Sequence[PromptSegment]
     kernel_for: Callable[[Tensor, Tensor, AttentionOptions], VarlenKernel | None] = varlen_kernel
@@ -227,7 +219,7 @@ def trained_rows(lengths: Sequence[int], kvs: Sequence[TrainedKV] | None = None)
 
 
 def add_segments(_: torch.nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Pre-hook that adds `segments` to rows with TRL's bounds `cu_seq_lens_q`."""
+    """Pre-hook that adds `segments` to rows with TRL's `cu_seq_lens_q`."""
     if "segments" not in options and (bounds := options.get("cu_seq_lens_q")) is not None:
         options["segments"] = [trained_rows([end - begin for begin, end in pairwise(bounds.tolist())])]
     return args, options
@@ -238,7 +230,6 @@ class TreeSegment:
     """Inner nodes of a prompt's candidate tree, in the same pass as the prompt.
 
     Attributes:
-        kv: the prompt's cache; nodes are never counted.
         behind: new prompt tokens in this pass.
         visible: attention mask, shape (nodes, nodes).
     """
@@ -266,12 +257,12 @@ class TreeSegment:
 
 
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert a boolean mask once; torch would do it in every layer."""
+    """A boolean mask would be converted in every layer."""
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -math.inf)
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, options: AttentionOptions) -> Tensor:
-    """Attend with an additive mask, or causally; shape (1, tokens, heads, head size)."""
+    """Use an additive mask, or attend causally."""
     if options.softcap is not None and mask is not None:
         return _capped(query, keys, values, mask, options).transpose(1, 2)
     return F.scaled_dot_product_attention(

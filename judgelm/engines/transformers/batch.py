@@ -1,4 +1,4 @@
-"""A pass: its packed row, image features, and the replies that it begins."""
+"""A pass: its packed row, image features, and new replies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class PackedRow:
     Attributes:
         positions: of each token in its sequence.
         logit_places: indices of tokens whose logits are needed.
-        owners: adapter and number of tokens of each stretch, in order.
+        owners: adapter and number of tokens of each stretch.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -53,7 +53,7 @@ class PackedRow:
 
     @classmethod
     def build(cls, blocks: Sequence[DecodeBlock], fresh: Sequence[NewPrompt], device: torch.device) -> "PackedRow":
-        """Pack the last token of running replies, the new prompts, and their trees' inner nodes."""
+        """Pack the last tokens of running replies, the new prompts, and their trees' inner nodes."""
         row = cls()
         for block in blocks:
             places = [sequence.read_tokens for sequence in block.sequences]
@@ -96,7 +96,7 @@ def begin_replies(
 ) -> list[NewReply]:
     """Begin the replies to new prompts and set their candidates' log-probabilities.
 
-    A reply along the tree needs no further passes. `logits`: each prompt's end, then each tree's nodes.
+    `logits`: each prompt's end, then each tree's nodes.
     """
     nodes = list(accumulate((new.queued.tree_nodes for new in fresh), initial=len(fresh)))
     rows = [[row, *range(*ends)] for row, ends in enumerate(pairwise(nodes))]
@@ -122,10 +122,7 @@ def begin_replies(
 
 
 def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tensor) -> list[tuple[float, ...]]:
-    """Return each tree's `ScoreTree.logprobs`.
-
-    Each tree comes with the rows of its prompt's end and its inner nodes.
-    """
+    """Return each tree's log-probabilities from the rows of its prompt's end and inner nodes."""
     if not trees:
         return []
     steps = [[(node, token) for node, tokens in tree.children.items() for token in tokens] for tree, _ in trees]
@@ -145,10 +142,7 @@ class ImageFeatures:
         self._features = lru_cache(_MAX_CACHED)(self._compute)
 
     def embed(self, ids: Tensor, fresh: Sequence[NewPrompt], start: int) -> Tensor:
-        """Embed a packed row; shape (1, tokens, hidden size).
-
-        The new prompts start at `start`. A cached prefix includes the images.
-        """
+        """Embed a packed row; shape (1, tokens, hidden size). The new prompts start at `start`."""
         row: Tensor = self._model.get_input_embeddings()(ids).clone()
         for new in fresh:
             parent, begun = new.queued, new.kv.length

@@ -1,4 +1,4 @@
-"""Running replies in blocks; one attention call per block is much faster than one per reply."""
+"""Running replies in blocks, because one attention call per block is much faster."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -18,7 +18,7 @@ _Layers = Mapping[int, tuple[Tensor, Tensor]]
 
 
 class DecodeBlock:
-    """A segment of replies with the same capacity: one row of keys and values each."""
+    """A segment of replies with the same capacity."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -45,10 +45,7 @@ class DecodeBlock:
         return {layer: (keys[row], values[row]) for layer, (keys, values) in self._layers.items()}
 
     def insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
-        """Copy a reply's keys and values, shape (kv heads, tokens, head size) per layer, into a new row.
-
-        Copies the first `read` tokens, then those at the offsets `nodes`.
-        """
+        """Copy a reply's keys and values into a new row: the first `read` tokens, then those at the offsets `nodes`."""
         row = len(self.sequences)
         if row == self.rows:
             self._grow(layers)
@@ -61,7 +58,7 @@ class DecodeBlock:
         self.sequences.append(sequence)
 
     def _grow(self, layers: _Layers) -> None:
-        """Double the rows. Unused places are zero because products read whole rows."""
+        """Unused places are zero because products read whole rows."""
         rows = max(_INITIAL_ROWS, 2 * self.rows)
         grown: dict[int, tuple[Tensor, Tensor]] = {}
         for layer, pair in layers.items():
@@ -104,7 +101,7 @@ class DecodeBlock:
         return torch.bmm(shares, values[:count].flatten(0, 1)).view(1, count, -1, value.shape[3])
 
     def _mask(self, window: int | None) -> Tensor:
-        """Additive mask, shape (replies, 1, capacity)."""
+        """Shape (replies, 1, capacity)."""
         assert self._places is not None
         if window not in self._masks:
             last = self._places[1][:, None]
@@ -195,6 +192,6 @@ class DecodeBlocks:
 
 
 def _row_tokens(tokens: int) -> int:
-    """Round up by at most a quarter from 512 tokens on: fewer, fuller blocks are faster."""
+    """Fewer, fuller blocks are faster."""
     step = max(128, 1 << (tokens.bit_length() - 3))
     return -(-tokens // step) * step

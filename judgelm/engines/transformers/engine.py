@@ -1,7 +1,7 @@
 """The transformers engine: continuous batching without padding.
 
 Every pass packs the next token of all running replies and as many new prompts as the token budget allows into one row.
-In float32, a greedy reply does not depend on the rest of the batch. Out of memory halves the budget.
+Out of memory halves the budget.
 """
 
 import gc
@@ -79,7 +79,7 @@ class TransformersEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Twice the running replies, to tokenise the next prompts early."""
+        """Enough to tokenise the next prompts early."""
         return 2 * self.max_num_seqs
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -185,10 +185,7 @@ class TransformersEngine:
         self.__dict__ = {name: value for name, value in vars(self).items() if name not in ("_loaded", "_adapters")}
 
     def _step(self) -> None:
-        """Run one pass; a failed one changes no reply.
-
-        If the model has worked before, a request must have caused the error.
-        """
+        """If the model has worked before, a request caused the error. A failed pass changes no reply."""
         fresh = self._schedule()
         try:
             self._decoding.make_room()
@@ -285,7 +282,6 @@ class TransformersEngine:
             self._finished.append(completion)
 
     def _isolate(self, fresh: list[QueuedRequest], message: str) -> None:
-        """Repeat the requests of a failed pass one by one."""
         running = list({id(sequence.parent): sequence.parent for sequence in self._decoding}.values())
         self._decoding.clear()
         self._prefix_cache.clear()
@@ -299,7 +295,6 @@ class TransformersEngine:
         self._waiting.extendleft(reversed(requests))
 
     def _shrink_batch(self, fresh: list[QueuedRequest], message: str) -> None:
-        """Halve the next pass; a single request fails."""
         self.halvings += 1
         self._decoding.free_idle()
         self._prefix_cache.clear()
@@ -328,7 +323,7 @@ class TransformersEngine:
 class RewardEngine(TransformersEngine):
     """Runs a reward model, whose head turns each prompt's last token into a number.
 
-    Trailing padding tokens are ignored, as in transformers. The head runs in float32 because 16-bit rewards would tie.
+    Ignores trailing padding tokens. The head runs in float32 because 16-bit rewards would tie.
     """
 
     gives_rewards = True

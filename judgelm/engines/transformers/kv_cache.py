@@ -10,9 +10,7 @@ from judgelm.engines.memory import available_bytes
 
 
 class KVCache:
-    """Keys and values of one prompt, per layer.
-
-    Written tokens count only after `advance`, so that a pass can be repeated after running out of memory.
+    """Keys and values of one prompt, per layer. Tokens of a failed pass do not count.
 
     Args:
         expected: initial capacity in tokens.
@@ -29,7 +27,7 @@ class KVCache:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def write(self, layer: int, key: Tensor, value: Tensor, past: int) -> tuple[Tensor, Tensor]:
-        """Write tokens after `past` others. Return all so far, shape (1, kv heads, tokens, head size)."""
+        """Write tokens after `past` others. Return all, shape (1, kv heads, tokens, head size)."""
         if self._prefix is not None and layer not in self._layers:
             keys, values = (tensor[:, :, : self.length] for tensor in self._prefix._layers[layer])
             self._layers[layer] = self._grown(layer, keys, values, 0, self.length)
@@ -82,7 +80,7 @@ _MEMORY_SHARE = 0.5
 
 
 def kv_capacity(model: Any, device: torch.device) -> int:
-    """Number of tokens whose keys and values fit into half of the free memory."""
+    """Tokens whose keys and values fit into half of the free memory."""
     config = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -1,7 +1,6 @@
 """Faster layers for CPUs, and an exact output head.
 
-torch lets oneDNN reorder a linear layer's weight in every call, and its float32 kernels (MKL) use AVX2 on non-Intel
-CPUs. Packed layers reorder the weight once. Only rounding changes.
+torch lets oneDNN reorder a linear layer's weight in every call; packed layers reorder it once. Only rounding changes.
 """
 
 from collections.abc import Collection
@@ -17,7 +16,7 @@ _PRECISION = {torch.bfloat16: 2e-2, torch.float32: 1e-5}
 
 
 class PackedLinear(nn.Module):
-    """A linear layer whose weight is in oneDNN's layout, without gradients."""
+    """A linear layer without gradients, whose weight is in oneDNN's layout."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -44,10 +43,7 @@ class PackedMlp(nn.Module):
         self.gate_proj, self.up_proj, self.down_proj = gate, up, down
 
     def forward(self, row: Tensor) -> Tensor:
-        """Shape (1, tokens, hidden) to the same.
-
-        glibc keeps the chunks' memory; getting more from the system costs as much as a product.
-        """
+        """Shape (1, tokens, hidden). glibc keeps the memory of small chunks."""
         if any(type(layer) is not PackedLinear for layer in self.children()):
             return self._chunk(row)
         size = row.shape[1] * self.gate_proj.out_features * row.itemsize
@@ -68,7 +64,7 @@ class PackedNorm(nn.Module):
         self.epsilon = epsilon
 
     def forward(self, row: Tensor) -> Tensor:
-        """Shape (..., hidden) to the same."""
+        """Shape (..., hidden)."""
         channels = row.reshape(1, -1, row.shape[-1])
         size = torch.linalg.vector_norm(channels[0], dim=1, dtype=torch.float32)
         square = size.square_().div_(row.shape[-1])
@@ -78,10 +74,7 @@ class PackedNorm(nn.Module):
 
 @torch.inference_mode()
 def pack(model: nn.Module) -> None:
-    """Replace layers in place where device, format and torch's build allow.
-
-    Shared weights and layers whose packed form computes something else stay.
-    """
+    """Replace layers in place if device, format and torch's build allow. Shared weights stay."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return
     weights = [id(weight) for _, weight in model.named_parameters(remove_duplicate=False)]
@@ -121,7 +114,6 @@ def _mlp(module: nn.Module) -> PackedMlp | None:
 
 
 def _alike(module: nn.Module, packed: nn.Module, weight: Tensor) -> bool:
-    """True if both compute the same for synthetic rows, except for rounding."""
     features = weight.shape[-1]
     rows = torch.linspace(-3, 3, 4 * features).sin().view(1, 4, features).to(weight.dtype)
     expected, actual = module(rows).float(), packed(rows).float()
@@ -129,7 +121,7 @@ def _alike(module: nn.Module, packed: nn.Module, weight: Tensor) -> bool:
 
 
 class OutputHead(nn.Module):
-    """Computes logits in the weights' format, but in float32 for selected tokens."""
+    """Computes selected tokens' logits in float32, others in the weights' format."""
 
     def __init__(self, linear: nn.Module) -> None:
         super().__init__()
@@ -166,7 +158,7 @@ class OutputHead(nn.Module):
 
 
 def install_head(model: Any) -> OutputHead | None:
-    """Replace a 16-bit model's head with an `OutputHead`; None for other heads."""
+    """Replace a 16-bit model's head with an `OutputHead`."""
     find: Any = getattr(model, "get_output_embeddings", None)
     head: Any = None if find is None else find()
     if isinstance(head, OutputHead):

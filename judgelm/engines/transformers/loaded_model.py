@@ -47,7 +47,7 @@ _VISION_ATTENTION = {"": ATTENTION_NAME, "text_config": ATTENTION_NAME, "vision_
 _IMAGE_MODELS = frozenset(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
 _TEXT_MODELS = frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 IMAGE_TOKEN_MODELS = frozenset({"llava", "vipllava", "mistral3", "internvl", "idefics3", "smolvlm"})
-"""Models that only insert image features at image tokens, so they can run packed."""
+"""They only insert image features at image tokens, so they can run packed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +67,7 @@ class LoadedModel:
 
 @without_progress_bars()
 def load(options: EngineOptions) -> LoadedModel:
-    """Load model, tokenizer and adapter.
-
-    Raises:
-        ModelError: the model cannot be loaded.
-        ConfigError: invalid option.
-    """
+    """Load model, tokenizer and adapter."""
     base, adapter = split_adapter(options)
     tokenizer = load_tokenizer(base, adapter, options)
     device = device_of(options.device)
@@ -118,7 +113,7 @@ def _runs_vision(source: str, kind: str) -> bool:
 
 
 def no_vision_reason(kind: str) -> str:
-    """Explain why this engine does not support images for a model type."""
+    """Explain why this engine does not support images for a model."""
     if kind in _IMAGE_MODELS:
         known = ", ".join(sorted(IMAGE_TOKEN_MODELS))
         return f"it supports images only for {known}; use --engine vllm, or a server with --engine openai"

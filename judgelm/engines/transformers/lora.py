@@ -1,7 +1,6 @@
 """LoRA adapters that share a model.
 
-PEFT selects adapters by batch row, but a packed pass is one row. So adapted layers are wrapped, and each token uses its
-request's adapter.
+PEFT selects adapters by batch row, but a packed pass is one row, so each token uses its request's adapter.
 """
 
 import math
@@ -21,14 +20,14 @@ from judgelm.prompts.truncation import Truncator
 
 _ALONE = "load it alone with --adapter"
 _MIN_STRETCH = 32
-"""Shorter stretches of a row are gathered into one product to save calls; gathering copies them."""
+"""Shorter stretches of a row are gathered into one product."""
 
 TokenGroups = dict[str, list[slice | Tensor]]
-"""Tokens of a pass by adapter: long stretches of the row, and the indices of all short ones."""
+"""Tokens of a pass by adapter: long stretches, and the indices of all short ones."""
 
 
 class AdaptedLinear(nn.Module):
-    """A linear layer that adds each adapter's product at its tokens."""
+    """Adds each adapter's product at its tokens."""
 
     def __init__(self, base: nn.Module, groups: TokenGroups) -> None:
         super().__init__()
@@ -37,7 +36,7 @@ class AdaptedLinear(nn.Module):
         self._groups = groups
 
     def forward(self, row: Tensor, activation: str = "none") -> Tensor:
-        """Shape (1, tokens, features in) to (1, tokens, features out). `swish` applies SiLU."""
+        """Shape (1, tokens, features). `swish` applies SiLU."""
         output: Tensor = self.base(row)
         for adapter, tokens in self._groups.items():
             if (factors := self.factors.get(adapter)) is None:
@@ -108,7 +107,6 @@ class LoraAdapters:
             self._groups[adapter] = self._gathered(slices)
 
     def _gathered(self, slices: list[slice]) -> list[slice | Tensor]:
-        """Long stretches, then the indices of the short ones."""
         short = [stretch for stretch in slices if stretch.stop - stretch.start < _MIN_STRETCH]
         if len(short) < 2:
             return [*slices]
@@ -136,10 +134,7 @@ class LoraAdapters:
 
 
 def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Read the factors of each adapted layer: shapes (rank, in) and (out, rank).
-
-    The second one is scaled.
-    """
+    """Read the factors of each adapted layer: shapes (rank, in) and (out, rank); the second one is scaled."""
     from peft import LoraConfig, PeftConfig, load_peft_weights  # takes a second
     from peft.utils.other import get_pattern_key
 

@@ -20,7 +20,7 @@ _NO_MEMORY = (
     "could not create a memory object\n",
     "could not execute a primitive\n",
 )
-"""In messages on a CPU, for which torch has no error class."""
+"""torch has no error class for these on a CPU."""
 _LOST_DEVICE = ("CUDA error", "HIP error", "XPU error", "CUBLAS_STATUS_", "CUDNN_STATUS_")
 
 
@@ -36,10 +36,7 @@ def is_device_lost(error: BaseException) -> bool:
 
 
 class PassThread:
-    """Runs passes in the caller's thread, or in a spare one after oneDNN had no memory for generated code.
-
-    oneDNN (3.12) then generates no more code in that thread.
-    """
+    """Runs passes in the caller's thread, or in a spare one after oneDNN (3.12) had no memory for generated code."""
 
     def __init__(self) -> None:
         self._spare = ThreadPoolExecutor(max_workers=1)

@@ -1,7 +1,4 @@
-"""Cached prompts, whose keys and values are reused.
-
-Prompts of one question share it and often an answer, and a reason continues from its score line.
-"""
+"""Cached prompts, whose keys and values are reused."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,10 +19,10 @@ _MAX_ENTRIES = 64
 _MAX_COMPARED = 32
 _REPLY_TOKENS = 64
 MIN_SHARED_TOKENS = 32
-"""Shorter prefixes are computed again: copying them costs about as much."""
+"""Copying shorter prefixes costs about as much as computing them."""
 
 _Key = tuple[str, tuple[str | None, tuple[str, ...]]]
-"""Text and context: equal texts may have different images or adapters."""
+"""Text, adapter and images."""
 
 
 class SharedPrefix(NamedTuple):
@@ -52,7 +49,7 @@ class PrefixCache:
             self._entries.popitem(last=False)
 
     def add_reply(self, sequence: RunningSequence, decoding: DecodeBlocks) -> None:
-        """Add a finished reply to its prompt's entry, or a long one with its prompt."""
+        """Add a finished reply to its prompt's entry; a long one with its prompt."""
         queued, reply = sequence.parent, sequence.ids[:-1]
         _, kv = self._entries.get(_key(queued), (None, None))
         if kv is None or kv.length != len(queued.ids):
@@ -108,10 +105,7 @@ def _key(queued: QueuedRequest) -> _Key:
 
 
 def shared_tokens(ids: NDArray[np.int32], queued: QueuedRequest) -> int:
-    """Count the shared leading tokens, without the prompt's last, whose logits are needed.
-
-    0 if they end before the prompt's last image.
-    """
+    """Count the shared leading tokens before the prompt's last token; 0 if they end before its last image."""
     limit = min(len(ids), len(queued.ids) - 1)
     differ = np.flatnonzero(ids[:limit] != queued.ids[:limit])
     tokens = int(differ[0]) if len(differ) else limit

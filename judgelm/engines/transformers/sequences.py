@@ -111,7 +111,7 @@ class RunningSequence:
 
     @property
     def read_tokens(self) -> int:
-        """Tokens that the model has read: all but the last."""
+        """All tokens but the last, which the model has not read."""
         return len(self.parent.tokenized.ids) + len(self.ids) - 1
 
     def append(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
@@ -127,7 +127,7 @@ class RunningSequence:
 def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, greedy: Sequence[int]) -> list[int]:
     """Choose the next token of each reply: greedily, or with the reply's own generator.
 
-    If no token can be drawn, that reply fails. `logits` has one row per reply; `greedy` may have more.
+    `logits` has one row per reply; `greedy` may have more.
     """
     tokens = list(greedy[: len(sequences)])
     drawn = [row for row, sequence in enumerate(sequences) if sequence.generator is not None]

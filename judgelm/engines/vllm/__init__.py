@@ -28,7 +28,7 @@ def quiet_imports() -> Iterator[None]:
 
 @contextmanager
 def logged_start(processes: int) -> Iterator[None]:
-    """Log the beginning and the end of vLLM's start, which takes minutes for a large model."""
+    """Log beginning and end of vLLM's start, which takes minutes for a large model."""
     began = time.monotonic()
     START_LOG.info("vLLM: loading weights and profiling memory in %d process%s", processes, "es" * (processes > 1))
     yield

@@ -33,18 +33,13 @@ _CPU_DEFAULTS: dict[str, Any] = {
     "worker_cls": "judgelm.engines.vllm.cpu_worker.SeededCPUWorker",
 }
 _PRECISE_HEAD = {"head_dtype": "float32"}
-"""Bfloat16 logits are an eighth apart, which would make a quarter of the pairs ties for judges that score a verdict
-word.
-"""
+"""Bfloat16 logits are an eighth apart: a quarter of the pairs would tie for judges that score a verdict word."""
 
 
 def engine_args(
     base: str, adapter: str | None, tokenizer: Any, options: EngineOptions, *, dtype: str | None = None
 ) -> EngineArgs:
-    """Build vLLM's arguments; the user's `engine_args` override every default.
-
-    docs/engines.md lists the defaults and reasons.
-    """
+    """Build vLLM's arguments; the user's `engine_args` override every default (see docs/engines.md)."""
     _check_names(options)
     check_pickled(base, options.revision)
     config = load_config(base, options)
@@ -96,7 +91,7 @@ def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
 
 
 def resolved_args(config: VllmConfig) -> dict[str, Any]:
-    """Return the arguments that decide speed and memory, as vLLM resolved them."""
+    """Return the resolved arguments that decide speed and memory."""
     scheduler, cache, parallel = config.scheduler_config, config.cache_config, config.parallel_config
     return {
         "tensor_parallel_size": parallel.tensor_parallel_size,
@@ -175,7 +170,7 @@ def has_vision(base: str, options: EngineOptions) -> bool:
 
 
 def _check_heads(base: str, config: Any) -> None:
-    """Reject a head size that would only fail at the first prompt."""
+    """Some head sizes only fail at the first prompt."""
     text = config.get_text_config()
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     sizes = CPUAttentionBackend.get_supported_head_sizes()

@@ -1,8 +1,4 @@
-"""Two ways to run vLLM behind one interface.
-
-On one device, vLLM's engine runs in this process. On several, its asynchronous engine runs in a thread with worker
-processes and reports a dead engine core.
-"""
+"""Run vLLM in this process for one device, or its asynchronous engine in a thread with worker processes for several."""
 
 import importlib.util
 import os
@@ -37,7 +33,7 @@ from judgelm.errors import EngineError, ModelError
 _START_TIMEOUT_S = 3600.0
 _CLOSE_TIMEOUT_S = 60.0
 _CONTEXT = UsageContext.LLM_CLASS
-"""vLLM chooses the tokens per step by this: as for its offline `LLM` class, not as for a server."""
+"""vLLM chooses the tokens per step by this."""
 
 
 VllmSampling: TypeAlias = SamplingParams | PoolingParams
@@ -184,8 +180,7 @@ class AsyncBackend(_Backend):
 
 
 Backend = InProcessBackend | AsyncBackend
-"""Takes tokenised prompts and returns vLLM's outputs, finished or not; for a failed request, its key and the message.
-"""
+"""Takes tokenised prompts and returns vLLM's outputs; for a failed request, its key and the message."""
 
 
 async def _start(arguments: EngineArgs) -> AsyncLLM:
@@ -200,10 +195,7 @@ def _dead(error: BaseException) -> EngineError:
 
 @contextmanager
 def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
-    """Start vLLM, then restore this process's environment and torch's settings.
-
-    Workers are spawned: a forked process cannot use CUDA.
-    """
+    """Start vLLM, then restore this process's environment and torch's settings."""
     environment, set_num_threads = dict(os.environ), torch.set_num_threads
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if multiprocessing else "0"
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
@@ -224,7 +216,7 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
 
 @contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Hide the main module: spawned processes would run an unguarded one again."""
+    """Spawned processes would run an unguarded main module again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -234,7 +226,7 @@ def _hidden_main() -> Iterator[None]:
 
 
 def _protect_llvmlite() -> None:
-    """Prevent a crash: vLLM 0.32 on a CPU reads every module's `__dict__`, and llvmlite has none."""
+    """On a CPU vLLM 0.32 reads every module's `__dict__`, which crashes for llvmlite."""
     if llvmlite := sys.modules.get("llvmlite.binding.ffi"):
         llvmlite.lib._fntab.setdefault("__dict__", {})
 

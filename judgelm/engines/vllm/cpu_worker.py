@@ -1,7 +1,6 @@
 """vLLM's CPU worker, fixed for seeded requests with chunked prompts.
 
-vLLM rewinds the generator of an unfinished prompt, which CPU generators cannot do (0.32 raises a RuntimeError). Here
-such a sequence has no generator in that step.
+vLLM 0.32 rewinds the generator of an unfinished prompt, which CPU generators cannot do.
 """
 
 from typing import Any

@@ -48,7 +48,6 @@ class RequestState:
     """A request in flight.
 
     Attributes:
-        output: vLLM's latest output.
         pending: the tree node of each of vLLM's unfinished requests.
         begun: token ids before a restart at an empty first line.
         failure: error message, or empty.
@@ -67,10 +66,7 @@ class RequestState:
 def tokens_prompt(
     state: RequestState, continuation: Sequence[int], *, truncator: Truncator, vision: Vision | None
 ) -> TokensPrompt:
-    """Build vLLM's prompt, followed by the beginning of a reply.
-
-    vLLM runs the model's processor, so each image becomes its placeholder again.
-    """
+    """Build vLLM's prompt and the beginning of a reply. vLLM inserts the image tokens itself."""
     tokenized = state.tokenized
     if vision is None or not tokenized.images:
         return TokensPrompt(prompt_token_ids=[*tokenized.ids, *continuation])
@@ -86,7 +82,7 @@ def tokens_prompt(
 
 
 def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> SamplingParams:
-    """Build the parameters for a reply: cumulative output for one, final output for several."""
+    """Build the parameters for a reply."""
     n = sampling.n if sampling.temperature > 0 else 1  # vLLM rejects several greedy replies, which are equal
     # several replies cannot be restarted after an empty line; they are cut when decoded
     stop = [mark for mark in sampling.stop if n == 1 or not mark.isspace()]
@@ -104,7 +100,7 @@ def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> Sampli
 
 
 def branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:
-    """Build the parameters for a branch: as many tokens as the tree is deep."""
+    """Build the parameters for a branch."""
     return SamplingParams(
         max_tokens=search.tree.depth_below[node],
         temperature=0.0,
@@ -115,7 +111,7 @@ def branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:
 
 
 class VllmEngine:
-    """Runs a model with vLLM. Sampled replies repeat with the same seed. `followed_mass`: see `CandidateSearch`."""
+    """Runs a model with vLLM. Sampled replies repeat with the same seed."""
 
     supports_grammar = True
     gives_rewards = False
@@ -171,7 +167,7 @@ class VllmEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Twice the running sequences, so that requests are always queued."""
+        """Enough to keep requests queued."""
         return 2 * int(self._arguments.max_num_seqs or 1)
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -324,7 +320,7 @@ class VllmEngine:
             state.search.add(node, list(reply.token_ids), logprobs)
 
     def _stopped_at_blank_line(self, state: RequestState) -> bool:
-        """True if vLLM stopped before any text; a blank line does not end a reply."""
+        """A blank line does not end a reply."""
         if state.output is None or len(state.output.outputs) != 1 or not state.request.sampling.blank_stops:
             return False
         reply = state.output.outputs[0]
@@ -372,7 +368,7 @@ class VllmEngine:
 
 
 class VllmRewardEngine(VllmEngine):
-    """Runs a reward model with vLLM's pooling runner; see `judgelm.engines.transformers.engine.RewardEngine`."""
+    """Runs a reward model with vLLM's pooling runner."""
 
     supports_grammar = False
     gives_rewards = True
