@@ -147,11 +147,6 @@ def test_images_are_refused_by_an_engine_that_says_it_sees_none(engine, tmp_path
         assert engine.describe()["engine"] in ("scripted", "openai")
 
 
-def test_it_wants_work_and_describes_itself(engine):
-    assert engine.max_in_flight > 0
-    assert {"engine", "model"} <= engine.describe().keys()
-
-
 def test_what_it_cannot_do_is_refused_not_ignored(engine, tmp_path):
     [request] = requests_of(1)
     if not engine.supports_grammar:

@@ -198,26 +198,18 @@ def test_a_url_takes_pictures_alone_and_a_damaged_one_is_the_requests_own_failur
             read_image(f"data:image/png;base64,{damaged}")
 
 
-class Narrow:
-    """A processor that refuses long pictures, as Qwen2-VL's does."""
-
-    def __init__(self, processor):
-        self.processor = processor
-
-    def __getattr__(self, name):
-        return getattr(self.processor, name)
-
-    def __call__(self, images, **options):
-        if images[0].width > 200 * images[0].height:
-            raise ValueError("absolute aspect ratio must be smaller than 200")
-        return self.processor(images=images, **options)
-
-
 def test_a_picture_that_the_processor_refuses_fails_alone(engine, pictures, tmp_path, monkeypatch):
     from PIL import Image
 
-    vision = engine._loaded.vision
-    monkeypatch.setattr(vision, "_processor", Narrow(vision._processor))
+    processor = type(engine._loaded.vision._processor)
+    process = processor.__call__
+
+    def reject_narrow(self, images, **options):
+        if images[0].width > 200 * images[0].height:  # as Qwen2-VL's processor
+            raise ValueError("absolute aspect ratio must be smaller than 200")
+        return process(self, images=images, **options)
+
+    monkeypatch.setattr(processor, "__call__", reject_narrow)
     Image.new("RGB", (400, 1)).save(tmp_path / "line.png")
     done = run(engine, [request_of("odd", [str(tmp_path / "line.png")]), request_of("even", pictures[:1])])
     assert done["odd"].finish_reasons == ("error",)

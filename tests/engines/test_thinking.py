@@ -92,14 +92,6 @@ def test_what_a_server_gives_apart_is_the_thinking(field):
         assert body["chat_template_kwargs"] == {"enable_thinking": True, "thinking": True}
 
 
-def test_a_server_that_gives_nothing_but_thinking_gave_no_reply():
-    with endpoint(ScriptedBackend()) as server, chat(server, thinking="on") as engine:
-        server.misbehave(saying(None, reasoning_content="8 6\nor not"))
-        [judgment] = judge([PAIR], Pairwise(), engine)
-        assert judgment.failure.code == "truncated"
-        assert judgment.shown[0].thinking == "8 6\nor not"
-
-
 def test_thinking_within_the_reply_is_separated_and_a_server_without_the_switch_is_asked_without():
     with endpoint(ScriptedBackend(), refuses=("chat_template_kwargs",)) as server:
         server.misbehave(saying("Hm.\n9 1?\n</think>\n\n8 6\nBecause."))

@@ -9,7 +9,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import ScriptedBackend, TinyBackend
-from tests.support.endpoint.client import client
+from tests.support.endpoint.client import ask, client
 from tests.support.endpoint.server import endpoint
 
 SCORE_LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second in range(1, 11))
@@ -25,9 +25,7 @@ EXACT = [0.3, 0.2, 0.04, 0.36, 0.05, 0.05]
 
 
 def scored(engine, candidates=CANDIDATES, **sampling):
-    settings = {"max_tokens": 6, "stop": ("\n",)} | sampling
-    request = Request(key="1", prompt=prompt_of("x"), sampling=Sampling(**settings), candidates=candidates)
-    [done] = run(engine, [request]).values()
+    done = ask(engine, candidates=candidates, **sampling)
     return [math.exp(logprob) for logprob in done.candidate_logprobs], done.approximation, done
 
 

@@ -9,10 +9,9 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.openai.cost import BilledTokens, max_usage
 from judgelm.errors import ConfigError
-from judgelm.records import Request, Sampling
-from tests.support.driving import prompt_of, run
+from tests.support.driving import run
 from tests.support.endpoint.backends import ScriptedBackend
-from tests.support.endpoint.client import client, load
+from tests.support.endpoint.client import client, load, request_of
 from tests.support.endpoint.server import endpoint, first
 
 PRICES = {"price_in": 1.0, "price_out": 1_000_000.0}
@@ -23,8 +22,7 @@ PARTS = [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", 
 
 
 def requests_of(count, **sampling):
-    settings = {"max_tokens": 6, "stop": ("\n",)} | sampling
-    return [Request(key=str(i), prompt=prompt_of(f"x{i}"), sampling=Sampling(**settings)) for i in range(count)]
+    return [request_of(str(i), **sampling) for i in range(count)]
 
 
 class Counting(ScriptedBackend):

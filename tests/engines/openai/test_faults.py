@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from judgelm.engines.openai import pool as openai_pool
 from judgelm.engines.openai.rate_limits import AdaptiveLimiter
 from judgelm.errors import EngineError, ModelError
 from judgelm.modes.pairwise import Pairwise
@@ -53,26 +52,14 @@ def test_what_a_later_try_mends_is_tried_again(fault, api):
         assert engine.stats()["retries"] == {MENDABLE[fault]: 2}
 
 
-def storm_of_rate_limits():
-    """A server that answers three at once, asked for more: the engine's figures afterwards."""
-    with endpoint(most_at_once=3, delay_s=0.005, retry_after="0.02") as server:
-        engine = load(server, retries=0)  # rate limits do not count as failures
+def test_rate_limits_lose_nothing():
+    with (
+        endpoint(most_at_once=3, delay_s=0.005, retry_after="0.02") as server,
+        client(server, retries=0) as engine,  # rate limits do not count as failures
+    ):
         assert_all_judged(list(judge(SAMPLES, MODE, engine)))
-        stats = engine.stats()
-        assert stats["retries"]["rate_limited"] == server.counts["limited"] > 0
-        answered = sum("[Q] what" in body["prompt"] for body in server.bodies) - server.counts["limited"]
-        assert answered == 200, "each sample was answered once"
-        engine.close()
-    return stats
-
-
-def test_a_storm_of_rate_limits_loses_nothing():
-    storm_of_rate_limits()
-
-
-@pytest.mark.slow  # on a loaded machine few requests meet at the server, and the gate opens again
-def test_a_storm_of_rate_limits_slows_down():
-    assert storm_of_rate_limits()["concurrency"] < 10
+        assert engine.stats()["retries"]["rate_limited"] == server.counts["limited"] > 0
+        assert judged_by(server) - server.counts["limited"] == 200, "each sample was answered once"
 
 
 def test_the_gate_halves_once_for_one_burst_and_grows_with_success():
@@ -96,21 +83,6 @@ def test_all_requests_wait_as_long_as_the_server_asks():
 
     with pytest.raises(TimeoutError):
         asyncio.run(enter())
-
-
-def test_a_server_that_stays_away_ends_the_run_with_what_was_judged():
-    with endpoint(delay_s=0.01) as server, client(server, concurrency=4, retries=2) as engine:
-        judged = []
-
-        def judge_until_it_ends():
-            for judgment in judge(SAMPLES, MODE, engine):
-                judged.append(judgment.sample_id)
-                if len(judged) == 20:
-                    server.kill()
-
-        with pytest.raises(EngineError, match=r"does not answer: .*, 3 tries in \d+ s; .*run the same command again"):
-            judge_until_it_ends()
-        assert 20 <= len(judged) == len(set(judged)) < 200
 
 
 @pytest.mark.parametrize("others", [None, "400"])  # refusals are answers as well
@@ -173,24 +145,6 @@ def test_a_server_that_is_killed_half_way_loses_nothing():
         assert engine.stats()["moved_to_another_server"] > 0
         assert 40 <= judged_by(dies) < 60
         assert judged_by(stays) >= 140
-
-
-@pytest.mark.distributed  # by timing
-def test_a_server_that_is_back_is_found_out_by_one_request(monkeypatch):
-    monkeypatch.setattr(openai_pool, "_DOWN_S", 0.3)
-    with endpoint(delay_s=0.01) as stays, endpoint(delay_s=0.01) as returns, client(stays, returns) as engine:
-        returns.kill()
-        ask_all(engine, *(f"a{place}" for place in range(20)))
-        before = len(returns.bodies)
-        ask_all(engine, *(f"b{place}" for place in range(20)))
-        assert len(returns.bodies) == before  # left out
-        returns.start()
-        time.sleep(0.35)
-        returns.counts["at_once"] = 0
-        ask_all(engine, *(f"c{place}" for place in range(20)))
-        assert returns.counts["at_once"] == 1
-        ask_all(engine, *(f"d{place}" for place in range(20)))
-        assert returns.counts["at_once"] > 1
 
 
 def test_a_fault_of_one_request_is_tried_at_the_other_server():

@@ -1,7 +1,6 @@
 """What two prompts have in common at their beginning is computed once, and changes no reply."""
 
 import threading
-from dataclasses import replace
 from types import SimpleNamespace
 
 import psutil
@@ -57,26 +56,6 @@ def test_both_orders_read_the_question_once(engine):
 
 def engine_like(engine):
     return load_engine("transformers", EngineOptions(model=engine.describe()["model"]["path"], dtype="float32"))
-
-
-def test_prompts_alike_in_one_pass_are_answered_as_if_each_were_alone(engine):
-    """Three of one question stand between others, and each of them continues one before it in the row."""
-    mixed = requests_of({str(number): (f"a red fox {number}", "some big dog") for number in range(3)})
-    others = [replace(each, key=f"other {each.key}", prompt=Prompt(spans=each.prompt.spans[::-1])) for each in mixed]
-    requests = [mixed[0], mixed[1], others[0], mixed[2], others[1], others[2]]
-    together = run(engine, requests)
-    for request in requests:
-        [alone] = run(engine_like(engine), [request]).values()
-        assert alone.texts == together[request.key].texts
-
-
-def test_a_beginning_that_prompts_of_one_pass_share_is_computed_once(engine):
-    requests = requests_of({str(number): (f"a red fox {number}", "some big dog") for number in range(4)})
-    engine.submit(requests)
-    with torch.inference_mode():
-        engine._step()
-    assert not engine._waiting  # one pass for all
-    assert engine.stats()["reused_prompt_tokens"] >= sum(shared(engine, requests))
 
 
 def test_a_chain_of_prompts_shares_what_each_has_in_common_with_the_one_before(engine):

@@ -11,7 +11,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.transformers.engine import RewardEngine
 from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.conversation import reward_prompt
 from judgelm.records import Request, Sample, Sampling
@@ -56,23 +55,13 @@ def test_rewards_are_those_of_transformers(tiny_reward_model):
     expected = plain_rewards(model, tiny_reward_model, ANSWERS)
     assert rewards_of(tiny_reward_model, *ANSWERS) == pytest.approx(expected, abs=1e-4)
     assert max(expected) - min(expected) > 0.05  # or equality would say nothing
+    assert load(tiny_reward_model).describe()["head"] == "reward"
 
 
 @pytest.mark.parametrize("options", [{"max_num_batched_tokens": 1}, {"max_num_seqs": 1}])
 def test_the_batch_budget_changes_no_reward(tiny_reward_model, options):
     whole = rewards_of(tiny_reward_model, *ANSWERS)
     assert rewards_of(tiny_reward_model, *ANSWERS, **options) == pytest.approx(whole, abs=1e-5)
-
-
-def test_the_token_that_begins_a_text_stands_once(tiny_reward_model):
-    # the template writes </s> and the tokenizer would add another
-    engine = load(tiny_reward_model)
-    [request] = requests_of("paris")
-    engine.submit([request])
-    ids = list(engine._waiting[0].ids)
-    end = AutoTokenizer.from_pretrained(tiny_reward_model).convert_tokens_to_ids("</s>")
-    assert ids[0] == end
-    assert ids.count(end) == 1
 
 
 def test_padding_tokens_that_end_a_chat_do_not_count(tiny_model, tiny_reward_model, tmp_path):
@@ -112,15 +101,6 @@ def test_an_adapter_with_a_head_makes_its_base_a_reward_model(tiny_model, tmp_pa
     assert rewards == pytest.approx(expected, abs=1e-4)
 
 
-def test_an_adapter_without_the_head_is_refused(tiny_model, tmp_path):
-    adapted = get_peft_model(AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=1), LoraConfig())
-    adapted.save_pretrained(tmp_path)
-    path = tmp_path / "adapter_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"task_type": "SEQ_CLS"}))
-    with pytest.raises(ModelError, match=r"cannot load the adapter: 'base_model.model.score.weight'"):
-        load(tiny_model, adapter=str(tmp_path))
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -151,9 +131,3 @@ def test_text_of_a_reward_model_and_a_reward_of_a_writer_are_refused(tiny_model,
         load(tiny_reward_model).submit([Request(key="1", prompt=prompt_of("paris"), sampling=Sampling(max_tokens=1))])
     with pytest.raises(EngineError, match="asks for a reward, but the model only writes text"):
         load(tiny_model).submit(requests_of("paris"))
-
-
-def test_the_manifest_says_what_the_head_is(tiny_reward_model):
-    engine = load(tiny_reward_model)
-    assert isinstance(engine, RewardEngine)
-    assert engine.describe()["head"] == "reward"

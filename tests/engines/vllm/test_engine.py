@@ -84,18 +84,6 @@ def test_a_step_takes_the_tokens_of_vllms_llm_class_and_says_so(vllm_engine):
     assert note.startswith("vLLM: up to 4,096 prompt tokens per step on a CPU; ")
 
 
-def test_a_reply_can_be_watched_while_it_is_written(vllm_engine):
-    [request] = requests_of(2, candidates=LINES)[:1]
-    vllm_engine.submit([request])
-    seen, done = [], []
-    while not done:
-        done = vllm_engine.collect(0.001)
-        seen += vllm_engine.progress([request.key]).values()
-    assert seen == sorted(seen, key=len)
-    assert len(set(seen)) > 3
-    assert all(done[0].texts[0].startswith(text) for text in seen)
-
-
 def test_adapters_answer_side_by_side(vllm_engine, tiny_judge, tiny_adapters):
     names = {"none": None, "one": str(tiny_adapters[0]), "two": str(tiny_adapters[1])}
     mixed = [

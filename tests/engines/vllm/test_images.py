@@ -5,6 +5,7 @@ The CPU build runs vision models that need no torchvision, which it has no build
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +21,7 @@ from tests.support.tiny_vision import make_idefics, write_image
 TEXTS = ["what is the capital of france paris london a big red fox 1 2 3 4 5 6 7 8 9 10"] * 20
 IN_A_PROCESS = """
 import json, sys
-sys.path += json.loads(sys.argv[3])
-from test_images_vllm import judged
+from tests.engines.vllm.test_images import judged
 print(json.dumps(judged("vllm", sys.argv[1], json.loads(sys.argv[2]))))
 """
 
@@ -50,15 +50,13 @@ def test_vllm_sees_what_transformers_sees(tmp_path):
         pytest.skip("vllm is not installed: `make test` installs it")
     judge = make_idefics(tmp_path / "judge", TEXTS)
     pictures = [str(write_image(tmp_path / f"{number}.png", number)) for number in range(3)]
-    arguments = [str(judge), json.dumps(pictures), json.dumps([str(Path(__file__).parents[1]), *sys.path])]
+    command = [sys.executable, "-c", IN_A_PROCESS, str(judge), json.dumps(pictures)]
     done = subprocess.run(
-        [sys.executable, "-c", IN_A_PROCESS, *arguments], capture_output=True, text=True, timeout=500, check=False
-    )
+        command, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}, capture_output=True, text=True,
+        timeout=500, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     by_vllm = json.loads(done.stdout.strip().splitlines()[-1])
     by_transformers = judged("transformers", judge, pictures)
-    assert {key: text for key, (text, _) in by_vllm.items()} == {
-        key: text for key, (text, _) in by_transformers.items()
-    }
-    for key, (_, logprob) in by_transformers.items():
-        assert by_vllm[key][1] == pytest.approx(logprob, abs=1e-3)
+    for key, (text, logprob) in by_transformers.items():
+        assert by_vllm[key] == [text, pytest.approx(logprob, abs=1e-3)]

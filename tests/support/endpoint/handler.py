@@ -3,9 +3,7 @@
 import json
 import socket
 import time
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
-from urllib.parse import urlsplit
 
 from tests.support.endpoint.wire import chat_text, choice, error_body, logprobs_of, spoil
 
@@ -20,13 +18,6 @@ class Handler(BaseHTTPRequestHandler):
     @property
     def control(self):
         return self.server.control
-
-    def parse_request(self):
-        parsed = super().parse_request()
-        if parsed and self.path.startswith("http://"):  # as a proxy is options
-            self.control.counts["proxied"] += 1
-            self.path = urlsplit(self.path).path
-        return parsed
 
     def do_GET(self):
         if self._denied():
@@ -50,20 +41,11 @@ class Handler(BaseHTTPRequestHandler):
             control.counts["at_once"] = max(at_once, control.counts["at_once"])
         try:
             if not self._denied() and not self._limited(at_once):
-                with control.free:
-                    if not self._abandoned():
-                        time.sleep(control.delay_s)
-                        self._answer(body, control.next_fault(body))
+                time.sleep(control.delay_s)
+                self._answer(body, control.next_fault(body))
         finally:
             with control.lock:
                 control.at_once -= 1
-
-    def _abandoned(self):
-        if self.control.places is None:
-            return False
-        with suppress(BlockingIOError):
-            return not self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        return False
 
     def _denied(self):
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -27,8 +27,7 @@ class Server:
             sent as they are, or a function that changes the reply's data.
         refuses: fields that are answered with a 400 which names them.
         most_at_once: more requests than so many at once get a 429.
-        places: so many are answered at once, and others wait; one whose client has gone is dropped.
-        counts: POST requests by path, and `answered`, `limited`, `at_once` (the most that ever were), `proxied`.
+        counts: POST requests by path, and `answered`, `limited`, `at_once` (maximum).
         bodies: what was asked, in order.
     """
 
@@ -47,7 +46,6 @@ class Server:
     key: str | None = None
     retry_after: str | None = None
     most_at_once: int | None = None
-    places: int | None = None
     states_usage: bool = True
     delay_s: float = 0.0
     stall_s: float = 30.0
@@ -60,7 +58,6 @@ class Server:
     def __post_init__(self):
         self.lock = threading.Lock()
         self.at_once = 0
-        self.free = threading.Semaphore(self.places or 10_000)
         self._number = 0
         self._http = None
 
