@@ -1,4 +1,4 @@
-"""The engine that `auto` takes is decided by the devices of the machine and by whether vLLM is installed."""
+"""The engine of `auto`."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from judgelm.package import install_hint
 
 @pytest.fixture
 def with_devices(monkeypatch):
-    """Let torch see so many CUDA devices."""
+    """Set the number of CUDA devices."""
 
     def set_devices(devices):
         monkeypatch.setattr("torch.cuda.is_available", lambda: devices > 0)
@@ -20,14 +20,14 @@ def with_devices(monkeypatch):
 
 
 @pytest.mark.parametrize(("devices", "engine"), [(0, "transformers"), (1, "vllm"), (8, "vllm")])
-def test_an_installed_vllm_is_taken_where_torch_sees_a_gpu(with_devices, monkeypatch, devices, engine):
+def test_auto_uses_vllm_on_gpus(with_devices, monkeypatch, devices, engine):
     with_devices(devices)
     monkeypatch.setattr(catalog.importlib.util, "find_spec", lambda name: object())  # vLLM is installed
     assert choose_engine()[0] == engine
 
 
 @pytest.mark.parametrize(("devices", "advised"), [(0, False), (1, True), (8, True)])
-def test_without_vllm_a_gpu_gets_the_command_that_installs_it(with_devices, tiny_model, monkeypatch, devices, advised):
+def test_missing_vllm_is_reported_on_gpus(with_devices, tiny_model, monkeypatch, devices, advised):
     with_devices(devices)
     monkeypatch.setattr(
         catalog.importlib.util, "find_spec", lambda name: None if name == "vllm" else object()

@@ -1,4 +1,4 @@
-"""What every engine must do, whatever runs behind it."""
+"""Requirements of all engines."""
 
 import math
 from dataclasses import replace
@@ -23,7 +23,7 @@ ENGINES = ["scripted", "transformers", "vllm", "openai", pytest.param("ray", mar
 
 @pytest.fixture(scope="session")
 def openai_engine(tiny_judge):
-    """A client of a real server on this machine, which runs `tiny_judge`."""
+    """A client of a local server that runs `tiny_judge`."""
     with endpoint(TinyBackend(tiny_judge), window=512) as server:
         arguments = {"base_url": server.base_url, "tokenizer": str(tiny_judge)}
         engine = load_engine("openai", EngineOptions(model="tiny", engine_args=arguments))
@@ -42,7 +42,7 @@ def ray_engine(tiny_judge):
 
 @pytest.fixture(params=ENGINES)
 def engine(request):
-    if request.param in ("vllm", "openai", "ray"):  # as expensive to start as they are in use
+    if request.param in ("vllm", "openai", "ray"):
         yield request.getfixturevalue(f"{request.param}_engine")
         return
     judge = "3 1 since 4 1 5 9 2 6 5 3 5 8 9 7 9"
@@ -64,12 +64,12 @@ def test_order_of_submission_does_not_matter(engine):
     requests = requests_of()
     forward = run(engine, requests)
     backward = run(engine, requests[::-1])
-    one_by_one = {key: value for request in requests for key, value in run(engine, [request]).items()}
-    assert forward == backward == one_by_one
+    single = {key: value for request in requests for key, value in run(engine, [request]).items()}
+    assert forward == backward == single
 
 
 @pytest.mark.parametrize("included", [False, True])
-def test_a_reply_ends_before_its_stop_string_or_behind_it_where_that_is_asked_for(engine, included):
+def test_stop_string_is_excluded_or_included(engine, included):
     [free] = run(engine, requests_of(1, max_tokens=12)).values()
     middle = free.texts[0][len(free.texts[0]) // 2 :][:2]
     [stopped] = run(engine, requests_of(1, max_tokens=12, stop=(middle,), include_stop=included)).values()
@@ -77,8 +77,8 @@ def test_a_reply_ends_before_its_stop_string_or_behind_it_where_that_is_asked_fo
     assert stopped.texts[0] == free.texts[0][: free.texts[0].index(middle) + 2 * included]
 
 
-def test_an_empty_first_line_does_not_end_a_reply(engine):
-    # behind its score line the judge begins with the line's end
+def test_empty_first_line_does_not_end_a_reply(engine):
+    # after its score line the judge begins with a newline
     if engine.describe()["engine"] == "scripted":
         engine = ScriptedEngine({"*": "\n \nboth are alike\nso"})
     prompt = replace(prompt_of("a big fox"), prefill="3 3")
@@ -101,20 +101,20 @@ def test_an_empty_first_line_does_not_end_a_reply(engine):
     assert ask(stop=(free[visible : visible + 2], "\n")).texts == (free[:visible],)
 
 
-def test_a_reply_without_end_says_so(engine):
+def test_reply_at_the_token_limit_has_finish_reason_length(engine):
     [completion] = run(engine, requests_of(1, max_tokens=3)).values()
     assert completion.finish_reasons == ("length",)
     assert completion.completion_tokens == 3
 
 
-def test_n_greedy_replies_are_alike(engine):
+def test_greedy_replies_are_equal(engine):
     [three] = run(engine, requests_of(1, n=3)).values()
     [single] = run(engine, requests_of(1)).values()
     assert three.texts == single.texts * 3
     assert three.completion_tokens == 3 * single.completion_tokens
 
 
-def test_an_aborted_request_never_comes_back(engine):
+def test_aborted_request_has_no_completion(engine):
     requests = requests_of(4)
     engine.submit(requests)
     engine.abort(["1", "2"])
@@ -124,8 +124,8 @@ def test_an_aborted_request_never_comes_back(engine):
     assert keys == {"0", "3"}
 
 
-def test_what_is_written_so_far_is_the_beginning_of_the_reply(engine):
-    # an engine may know of nothing, but not of anything else
+def test_progress_is_the_beginning_of_the_reply(engine):
+    # an engine may return nothing
     requests = requests_of(4, max_tokens=12)
     engine.submit(requests)
     done, seen = {}, []
@@ -137,7 +137,7 @@ def test_what_is_written_so_far_is_the_beginning_of_the_reply(engine):
     assert engine.progress(["0", "2"]) == {}
 
 
-def test_images_are_refused_by_an_engine_that_says_it_sees_none(engine, tmp_path):
+def test_images_are_rejected_if_not_supported(engine, tmp_path):
     [request] = requests_of(1)
     showing = replace(request.prompt, spans=(*request.prompt.spans, Span(str(tmp_path / "cat.png"), "image")))
     if not engine.supports_images:
@@ -147,7 +147,7 @@ def test_images_are_refused_by_an_engine_that_says_it_sees_none(engine, tmp_path
         assert engine.describe()["engine"] in ("scripted", "openai")
 
 
-def test_what_it_cannot_do_is_refused_not_ignored(engine, tmp_path):
+def test_unsupported_features_are_rejected(engine, tmp_path):
     [request] = requests_of(1)
     if not engine.supports_grammar:
         with pytest.raises(EngineError, match="grammar"):
@@ -167,7 +167,7 @@ def test_what_it_cannot_do_is_refused_not_ignored(engine, tmp_path):
     ],
     ids=["cold", "hot", "many", "long", "stops"],
 )
-def test_odd_sampling_harms_no_other_request(engine, odd):
+def test_extreme_sampling_does_not_affect_other_requests(engine, odd):
     expected = run(engine, requests_of(3))
     [hostile] = requests_of(1, **odd)
     done = run(engine, [*requests_of(3), replace(hostile, key="odd")])
@@ -176,27 +176,27 @@ def test_odd_sampling_harms_no_other_request(engine, odd):
     assert run(engine, requests_of(3)) == expected
 
 
-def test_a_sampled_reply_repeats(engine):
+def test_sampled_replies_repeat_with_the_same_seed(engine):
     requests = requests_of(temperature=1.0, seed=5, n=2)
     assert run(engine, requests) == run(engine, requests[::-1])
 
 
-def test_collect_with_nothing_in_hand_is_empty(engine):
+def test_collect_without_requests_is_empty(engine):
     assert engine.collect(0.01) == []
 
 
-def test_candidates_share_the_probability(engine):
+def test_candidate_probabilities_sum_to_at_most_one(engine):
     lines = tuple(f"{first} {second}" for first in range(1, 11) for second in range(1, 11))
     done = run(engine, [replace(request, candidates=lines) for request in requests_of()])
     plain = run(engine, requests_of())
     for key, completion in done.items():
-        assert completion.texts == plain[key].texts, "asking for probabilities changed the reply"
+        assert completion.texts == plain[key].texts, "candidates must not change the reply"
         assert completion.candidate_logprobs is not None
         assert len(completion.candidate_logprobs) == 100
         assert 0.5 < math.fsum(map(math.exp, completion.candidate_logprobs)) <= 1 + 1e-4
 
 
-def test_a_prompt_that_cannot_fit_fails_alone(engine):
+def test_only_the_prompt_that_is_too_long_fails(engine):
     long = Request(key="long", prompt=prompt_of("a", "what " * 5000), sampling=Sampling(max_tokens=4))
     done = run(engine, [*requests_of(2), long])
     if engine.describe()["engine"] == "scripted":
@@ -207,7 +207,7 @@ def test_a_prompt_that_cannot_fit_fails_alone(engine):
     assert done["0"].finish_reasons != ("too_long",)
 
 
-def test_a_long_answer_is_cut_and_said(engine):
+def test_long_answer_is_truncated(engine):
     if engine.describe()["engine"] == "scripted":
         pytest.skip("the scripted engine has no window")
     request = Request(key="1", prompt=prompt_of("a big fox " * 500), sampling=Sampling(max_tokens=4))
@@ -216,7 +216,7 @@ def test_a_long_answer_is_cut_and_said(engine):
     assert completion.prompt_tokens <= 512 - 4
 
 
-def test_answers_that_are_equal_where_they_are_cut_fail_alone(engine):
+def test_answers_equal_after_truncation_fail(engine):
     if engine.describe()["engine"] == "scripted":
         pytest.skip("the scripted engine has no window")
     sample = Sample(id="1", question="what is it", answers=("a big fox " * 500 + "jumps", "a big fox " * 500 + "can"))
@@ -227,19 +227,19 @@ def test_answers_that_are_equal_where_they_are_cut_fail_alone(engine):
     assert done["equal"].error == "answers 1 and 2 are equal up to the cut"
 
 
-def test_an_unknown_engine_is_named():
+def test_unknown_engine_is_rejected():
     with pytest.raises(ConfigError, match="available: auto, transformers, vllm, openai, scripted"):
         load_engine("vlm", EngineOptions(model="x"))
 
 
-def test_a_script_that_is_no_script(tmp_path):
+def test_invalid_script_is_rejected(tmp_path):
     path = tmp_path / "script.json"
     path.write_text('{"q|a|b": 8}')
     with pytest.raises(ModelError, match="a script is a JSON object"):
         load_engine("scripted", EngineOptions(model=str(path)))
 
 
-def test_a_prompt_the_script_does_not_know_fails_alone(tmp_path):
+def test_prompt_without_a_scripted_reply_fails(tmp_path):
     path = tmp_path / "script.json"
     path.write_text('{"what is it|a dog|a red fox": "8 6\\n"}')
     engine = load_engine("scripted", EngineOptions(model=str(path)))
@@ -249,10 +249,10 @@ def test_a_prompt_the_script_does_not_know_fails_alone(tmp_path):
     assert "what is it|x|a red fox" in done["x"].error
 
 
-def test_a_reply_that_goes_on_says_what_it_would_have_said(engine):
-    # The reason's pass: the first line is given, the rest must be what one long reply has behind it.
+def test_continued_reply_equals_one_long_reply(engine):
+    # with a given first line, the rest equals that of one long reply
     if engine.describe()["engine"] == "scripted":
-        pytest.skip("a script does not read what it is given")
+        pytest.skip("a script does not read the prefill")
     samples = [word_sample(i) for i in range(20)]
     prompts = [get_template(TEMPLATE).render(sample, (0, 1), None) for sample in samples]
 
@@ -263,21 +263,21 @@ def test_a_reply_that_goes_on_says_what_it_would_have_said(engine):
     whole = ask(prompts, max_tokens=30)
     lines = ask(prompts, max_tokens=24, stop=("\n",))
     begun = [replace(prompt, prefill=f"{lines[str(i)].texts[0]}\n") for i, prompt in enumerate(prompts)]
-    on = ask(begun, max_tokens=100, reserve=24)
-    for key, completion in on.items():
+    continued = ask(begun, max_tokens=100, reserve=24)
+    for key, completion in continued.items():
         reply = f"{lines[key].texts[0]}\n{completion.texts[0]}"
         assert reply.startswith(whole[key].texts[0])
         assert completion.prompt_tokens > lines[key].prompt_tokens
 
 
-def test_a_reply_goes_on_behind_a_full_window(engine):
-    # The answers are cut as for the score line, not further; the reason gets what room is left.
+def test_continued_reply_after_a_full_window(engine):
+    # the answers are truncated as for the score line; the reason gets the remaining room
     if engine.describe()["engine"] == "scripted":
         pytest.skip("the scripted engine has no window")
     prompt = prompt_of("a big fox " * 500)
     [first] = run(engine, [Request(key="1", prompt=prompt, sampling=Sampling(max_tokens=24))]).values()
-    going_on = Request(key="1", prompt=replace(prompt, prefill="8 6\n"), sampling=Sampling(max_tokens=300, reserve=24))
-    [second] = run(engine, [going_on]).values()
+    continued = Request(key="1", prompt=replace(prompt, prefill="8 6\n"), sampling=Sampling(max_tokens=300, reserve=24))
+    [second] = run(engine, [continued]).values()
     assert second.truncations == first.truncations
     assert second.prompt_tokens + second.completion_tokens <= 512
     assert second.finish_reasons in (("length",), ("stop",))

@@ -1,4 +1,4 @@
-"""The embedded engine on a CUDA device; JUDGELM_GPU_TESTS=cpu rehearses the same tests on the CPU."""
+"""The transformers engine on a CUDA device; JUDGELM_GPU_TESTS=cpu runs the same tests on the CPU."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def judged(device, model, **options):
     return judgments
 
 
-def test_both_orders_and_probabilities_in_float32_are_the_cpus(device, tiny_judge):
+def test_float32_equals_the_cpu(device, tiny_judge):
     on_cpu, on_device = (judged(place, tiny_judge, dtype="float32") for place in ("cpu", device))
     for name, expected in on_cpu.items():
         assert [reply.text for reply in on_device[name].shown] == [reply.text for reply in expected.shown]

@@ -1,4 +1,4 @@
-"""What `--dtype auto` stands for: pure choices for CPUs by their flags, and this one for real."""
+"""`--dtype auto` on CPUs and GPUs."""
 
 import re
 
@@ -20,7 +20,7 @@ from judgelm.engines.dtype import (
 )
 from judgelm.engines.weights import all_parameters
 
-# flags as Linux prints them, those that matter and some beside
+# flags as Linux prints them
 ZEN_3 = "processor\t: 0\nmodel name\t: AMD EPYC 7763\nflags\t\t: fpu sse4_2 avx avx2 fma f16c vaes\n"
 ZEN_4 = "processor\t: 0\nflags\t\t: avx2 fma avx512f avx512_vnni avx512_bf16\n"
 SAPPHIRE_RAPIDS = "processor\t: 0\nflags\t\t: avx2 avx512f avx512_bf16 avx512_fp16 amx_bf16 amx_tile amx_int8\n"
@@ -39,7 +39,7 @@ GB = 10**9
         (GRAVITON_2, "float16", True), (GRAVITON_3, "bfloat16", True),
     ],
 )  # fmt: skip
-def test_the_flags_of_real_cpus_say_what_they_lack(cpuinfo, dtype, knows):
+def test_note_names_missing_cpu_instructions(cpuinfo, dtype, knows):
     note = choose_cpu_dtype(dtype, EMULATED, cpu_flags(cpuinfo), weights=1000, free_bytes=GB).note
     assert (f"this CPU has no {dtype} instructions" in note) is not knows
 
@@ -51,25 +51,25 @@ def test_the_flags_of_real_cpus_say_what_they_lack(cpuinfo, dtype, knows):
         ("bfloat16", NATIVE, ZEN_4, 1000, GB, "bfloat16", r"\(3\.0x the speed of float32 on this CPU\)"),
         # Skylake's oneDNN emulates bfloat16 about as fast as it computes float32, at half the memory
         ("bfloat16", {"float32": 1.0, "bfloat16": 1.4, "float16": 9.0}, "", 1000, GB, "bfloat16", r"\(0\.7x"),
-        # 1e9 weights of 4 bytes are 4 GB, and four fifths of 5 GB are as many
+        # 1e9 weights of 4 bytes are 4 GB, which is 80 % of 5 GB
         ("bfloat16", EMULATED, ZEN_3, GB, 5 * GB, "float32", ""),
         ("bfloat16", EMULATED, ZEN_3, GB, 5 * GB - 1, "bfloat16", "float32, which needs 4.0 GB; 5.0 GB are free"),
         ("bfloat16", EMULATED, ZEN_3, None, GB, "bfloat16", "needs an unknown size"),
-        # float32 loses nothing of float16; it is rounded only where float32 does not fit
+        # float16 is only rounded if float32 does not fit
         ("float16", NATIVE, ZEN_4, 1000, GB, "float32", r"4\.0x slower; --dtype bfloat16 .* is 3\.0x faster"),
         ("float16", NATIVE, ZEN_4, GB, GB, "bfloat16", r"^dtype: bfloat16, which rounds the weights \(this CPU has no"),
         ("float16", EMULATED, ZEN_3, GB, GB, "float16", ""),  # both are slow
     ],
 )
-def test_the_format_on_a_cpu_goes_by_its_speed_and_memory(stored, seconds, cpuinfo, weights, free, dtype, note):
+def test_cpu_dtype_depends_on_speed_and_memory(stored, seconds, cpuinfo, weights, free, dtype, note):
     choice = choose_cpu_dtype(stored, seconds, cpu_flags(cpuinfo), weights=weights, free_bytes=free)
     assert choice.dtype == dtype
     assert re.search(note, choice.note)
 
 
-def test_what_was_asked_for_stays_and_its_cost_is_said():
+def test_requested_dtype_is_kept_with_a_note_if_slow():
     def unmeasured():
-        raise AssertionError("the flags say enough")
+        raise AssertionError("the flags are enough")
 
     assert requested_dtype("bfloat16", cpu_flags(ZEN_4), unmeasured).note == ""
     assert requested_dtype("float32", cpu_flags(ZEN_3), unmeasured).note == ""
@@ -81,20 +81,20 @@ def test_what_was_asked_for_stays_and_its_cost_is_said():
     assert (fast.dtype, fast.note) == ("bfloat16", "")
 
 
-def test_a_float32_checkpoint_says_what_half_of_it_would_take():
+def test_large_float32_checkpoint_gets_a_note():
     # Vicuna-7B's 6,738,415,616 weights: 26.95 GB in float32
     assert re.search(r"27\.0 GB .*--dtype bfloat16 needs 13\.5 GB", wide_note("bfloat16", 6_738_415_616))
-    assert wide_note("bfloat16", 268_435_455) == ""  # less than a GiB is not worth a line
+    assert wide_note("bfloat16", 268_435_455) == ""  # less than a GiB
     assert wide_note(None, 6_738_415_616) == ""
 
 
-def unasked():
+def unexpected():
     raise AssertionError("CUDA would start in this process")
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
 @pytest.mark.parametrize(
-    ("stored", "asked", "quantization", "expected"),
+    ("stored", "requested", "quantization", "expected"),
     [
         ("float32", "auto", None, "bfloat16"),
         ("float32", "auto", "4bit", "bfloat16"),
@@ -105,25 +105,25 @@ def unasked():
         (None, "auto", None, "auto"),  # known once it is loaded
     ],
 )
-def test_on_a_gpu_float32_runs_in_bfloat16_unless_asked_otherwise(device, stored, asked, quantization, expected):
-    options = EngineOptions(model="m", dtype=asked, quantization=quantization)
-    has_bfloat16 = (lambda: True) if stored == "float32" else unasked
+def test_gpu_runs_float32_in_bfloat16_unless_requested_otherwise(device, stored, requested, quantization, expected):
+    options = EngineOptions(model="m", dtype=requested, quantization=quantization)
+    has_bfloat16 = (lambda: True) if stored == "float32" else unexpected
     choice = resolve_dtype("m", LlamaConfig(dtype=stored), options, device=device, has_bfloat16=has_bfloat16)
     assert choice.dtype == expected
-    assert bool(choice.note) is (stored == "float32" and asked == "auto")
+    assert bool(choice.note) is (stored == "float32" and requested == "auto")
 
 
-def test_a_gpu_before_ampere_keeps_float32():
+def test_gpu_without_bfloat16_keeps_float32():
     choice = choose_gpu_dtype("float32", lambda: False)
     assert (choice.dtype, "--dtype float16" in choice.note) == ("float32", True)
 
 
 @pytest.mark.parametrize(("cpuinfo", "half"), [(ZEN_3, None), (ZEN_4, "bfloat16"), (GRAVITON_3, "bfloat16")])
-def test_a_cpu_is_told_of_half_the_bytes_only_where_it_computes_them(cpuinfo, half):
+def test_half_format_needs_cpu_instructions(cpuinfo, half):
     assert half_format("cpu", cpu_flags(cpuinfo)) == half
 
 
-def test_the_format_is_read_from_the_weights_where_the_config_is_silent(tmp_path):
+def test_stored_dtype_is_read_from_the_weights_if_the_config_has_none(tmp_path):
     make_base(["a b a b"], tmp_path, **_TINY, dtype=torch.bfloat16)
     config = LlamaConfig.from_pretrained(tmp_path)
     assert stored_dtype(str(tmp_path), config) == "bfloat16"
@@ -132,7 +132,7 @@ def test_the_format_is_read_from_the_weights_where_the_config_is_silent(tmp_path
     assert stored_dtype("owner/name", config) is None
 
 
-def test_quantised_models_stay_as_they_are():
+def test_quantised_models_keep_their_dtype():
     config = LlamaConfig(dtype="float16", quantization_config={"quant_method": "awq"})
     assert resolve_dtype("m", config, EngineOptions(model="m"), device="cpu").dtype == "float16"
     config = LlamaConfig(dtype="float16")
@@ -140,7 +140,7 @@ def test_quantised_models_stay_as_they_are():
     assert resolve_dtype("m", config, options, device="cpu").dtype == "float16"
 
 
-def test_all_weights_count_once(tmp_path):
+def test_shared_weights_count_once(tmp_path):
     # embedding 100 * 8 (tied with the head), one layer of 4 * 8 * 8 + 3 * 8 * 16 + 2 * 8, and the last norm's 8
     config = LlamaConfig(
         vocab_size=100, hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=1,

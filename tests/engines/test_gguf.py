@@ -1,4 +1,4 @@
-"""GGUF files that cannot be models are refused with the finding and the way out, before anything is converted."""
+"""GGUF files: conversion, tokenizers and rejected files."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ from tests.support.gguf_files import F16, F32, Q4_1, Q8_0, weights_of, write_ggu
 from tests.support.tiny_judges import TEMPLATE, make_adapter
 
 
-def test_a_gguf_name_ends_in_gguf_and_has_no_card(tmp_path):
+def test_gguf_names(tmp_path):
     (tmp_path / "folder.gguf").mkdir()
     names = ["a.gguf", "owner/name/A.Q4_K_M.GGUF", "owner/name-gguf", str(tmp_path / "folder.gguf")]
     assert [is_gguf(name) for name in names] == [True, True, False, False]
@@ -35,12 +35,12 @@ def test_a_gguf_name_ends_in_gguf_and_has_no_card(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["none.gguf", "./owner/name/none.gguf", "owner/none.gguf", "/owner/name/none.gguf"])
-def test_a_file_that_is_not_there(name):
+def test_missing_file(name):
     with pytest.raises(ModelError, match=r"no such file; pass .*owner/name/file"):
         find_file(name)
 
 
-def test_a_hub_that_cannot_be_reached(monkeypatch):
+def test_unreachable_hub(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ModelError, match=r"o/n/q/m.gguf: no such file, and the hub is unreachable"):
         gguf_checkpoint("o/n/q/m.gguf")
@@ -57,7 +57,7 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
         (b"GGUF\3", "truncated or damaged"),
     ],
 )
-def test_what_is_no_gguf_file(tmp_path, content, finding):
+def test_invalid_gguf_files(tmp_path, content, finding):
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
     with pytest.raises(ModelError, match=finding):
@@ -65,7 +65,7 @@ def test_what_is_no_gguf_file(tmp_path, content, finding):
 
 
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.999])
-def test_a_truncated_file(tiny_model, tmp_path, share):
+def test_truncated_file(tiny_model, tmp_path, share):
     path = write_gguf(tiny_model, tmp_path / "tiny.gguf")
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
@@ -96,13 +96,13 @@ def test_parts_of_a_model(tiny_model, tmp_path):
         ({"extra": {"llama.embedding_length": 32}}, "119,488 weights, but transformers' llama model has"),
     ],
 )
-def test_models_that_the_conversion_would_change(tiny_model, tmp_path, options, finding):
+def test_unsupported_models_are_rejected(tiny_model, tmp_path, options, finding):
     path = write_gguf(tiny_model, tmp_path / "tiny.gguf", **options)
     with pytest.raises(ModelError, match=finding):
         checkpoint_of(path)
 
 
-def test_weights_that_are_no_numbers(tiny_model, tmp_path):
+def test_nan_weights_are_rejected(tiny_model, tmp_path):
     path = write_gguf(tiny_model, tmp_path / "tiny.gguf")
     content = bytearray(path.read_bytes())
     content[-64:] = struct.pack("<16f", *[float("nan")] * 16)
@@ -132,21 +132,21 @@ def test_blocks_are_stored_in_float16_and_computed_in_bfloat16(tiny_gguf, tiny_m
 
 @pytest.mark.parametrize("kind", [Q4_1, Q8_0, F16, F32])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_the_checkpoint_has_the_bytes_that_transformers_makes(tiny_model, tmp_path, monkeypatch, kind, dtype):
+def test_checkpoint_equals_transformers_conversion(tiny_model, tmp_path, monkeypatch, kind, dtype):
     monkeypatch.setattr(weights, "SHARD_BYTES", 20_000)
     monkeypatch.setattr(weights, "_SLICE_WEIGHTS", 512)
     file = read_header(write_gguf(tiny_model, tmp_path / "tiny.gguf", kind=kind))
-    own, theirs = tmp_path / "own", tmp_path / "theirs"
-    for folder in (own, theirs):
+    own, reference = tmp_path / "own", tmp_path / "reference"
+    for folder in (own, reference):
         folder.mkdir()
     assert write_weights(file, own, dtype, lambda share: None) == dtype
-    weights._write_by_transformers(file, theirs, getattr(torch, dtype), lambda share: None)
+    weights._write_by_transformers(file, reference, getattr(torch, dtype), lambda share: None)
     assert len(list(own.glob("*.safetensors"))) > 2
-    first, second = (AutoModelForCausalLM.from_pretrained(folder, dtype="auto") for folder in (own, theirs))
+    first, second = (AutoModelForCausalLM.from_pretrained(folder, dtype="auto") for folder in (own, reference))
     assert first.dtype == getattr(torch, dtype)
     assert all(torch.equal(weight, second.get_parameter(name)) for name, weight in first.named_parameters())
     for name in ("config.json", "generation_config.json"):
-        assert (own / name).read_text() == (theirs / name).read_text()
+        assert (own / name).read_text() == (reference / name).read_text()
 
 
 def test_large_models_are_stored_in_bfloat16(tiny_gguf, monkeypatch):
@@ -159,14 +159,14 @@ def test_large_models_are_stored_in_bfloat16(tiny_gguf, monkeypatch):
     assert shares[-1] == 1
 
 
-def test_unquantised_weights_stay_as_they_are(tiny_model, tmp_path):
+def test_unquantised_weights_keep_their_dtype(tiny_model, tmp_path):
     folder = checkpoint_of(write_gguf(tiny_model, tmp_path / "f32.gguf", kind=F32))
     own, written = (load_file(source / "model.safetensors") for source in (tiny_model, folder))
     assert all(np.array_equal(weight, own[name]) for name, weight in written.items())
     assert gguf_record(folder).dtype == stored_dtype(str(folder), AutoConfig.from_pretrained(folder)) == "float32"
 
 
-def test_texts_have_the_models_own_tokens(tiny_gguf, tiny_model):
+def test_tokens_equal_the_original_tokenizers(tiny_gguf, tiny_model):
     own, converted = (AutoTokenizer.from_pretrained(folder) for folder in (tiny_model, checkpoint_of(tiny_gguf)))
     text = "what is 10?\n\n 2.5  lazy dogs é</s>"
     assert converted(text)["input_ids"] == own(text)["input_ids"]
@@ -183,7 +183,7 @@ def test_weights_beyond_float16_are_kept_in_float32(tiny_model, tmp_path):
     assert load_file(folder / "model.safetensors")["model.norm.weight"][0] == 70_000
 
 
-def test_a_judge_names_the_file_by_its_hash(tiny_gguf):
+def test_identity_contains_the_files_hash(tiny_gguf):
     with Judge(str(tiny_gguf), engine="transformers", template=TEMPLATE) as judge:
         described = judge.engine.describe()["model"]
         assert judge.compare("what is a fox", "a big", "red").failure is not None  # random weights write no scores
@@ -192,7 +192,7 @@ def test_a_judge_names_the_file_by_its_hash(tiny_gguf):
     assert described["path"].endswith(f"cache/gguf/{sha256}")
 
 
-def test_the_second_start_converts_nothing(tiny_gguf, tmp_path):
+def test_second_start_reuses_the_checkpoint(tiny_gguf, tmp_path):
     folder = checkpoint_of(tiny_gguf)
     before = (folder / "model.safetensors").stat()
     renamed = tiny_gguf.rename(tmp_path / "renamed.gguf")
@@ -200,7 +200,7 @@ def test_the_second_start_converts_nothing(tiny_gguf, tmp_path):
     assert (folder / "model.safetensors").stat() == before
 
 
-def test_a_damaged_checkpoint_is_made_again(tiny_gguf):
+def test_damaged_checkpoint_is_converted_again(tiny_gguf):
     folder = checkpoint_of(tiny_gguf)
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[:-10])
@@ -208,7 +208,7 @@ def test_a_damaged_checkpoint_is_made_again(tiny_gguf):
 
 
 @pytest.mark.slow
-def test_two_processes_at_once_make_one_checkpoint(tiny_gguf, cache):
+def test_two_processes_share_one_conversion(tiny_gguf, cache):
     code = f"from judgelm.engines.gguf.checkpoint import gguf_checkpoint; print(gguf_checkpoint({str(tiny_gguf)!r}))"
     started = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     [folder, same] = [process.communicate()[0].strip() for process in started]
@@ -216,14 +216,14 @@ def test_two_processes_at_once_make_one_checkpoint(tiny_gguf, cache):
     assert gguf_record(folder).weight_bytes == (cache / "gguf" / folder / "model.safetensors").stat().st_size
 
 
-def test_a_cache_that_cannot_be_written_is_named(tiny_gguf, tmp_path, monkeypatch):
+def test_read_only_cache_is_reported(tiny_gguf, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JUDGELM_CACHE", str(tmp_path / "file"))
     with pytest.raises(RunError, match=r"file/gguf.*: Not a directory; tiny.gguf needs a writable cache .*set"):
         checkpoint_of(tiny_gguf)
 
 
-def test_an_adapter_finds_a_gguf_base_by_its_path(tiny_gguf, tiny_model, tmp_path):
+def test_adapter_finds_its_gguf_base(tiny_gguf, tiny_model, tmp_path):
     adapter = make_adapter(tiny_model, tmp_path / "adapter", seed=1)
     path = adapter / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": str(tiny_gguf)}))
@@ -232,7 +232,7 @@ def test_an_adapter_finds_a_gguf_base_by_its_path(tiny_gguf, tiny_model, tmp_pat
     assert split_adapter(EngineOptions(model=str(tiny_gguf), adapter="x")) == (base, "x")
 
 
-def test_a_damaged_record_is_named(tiny_gguf):
+def test_damaged_record_is_rejected(tiny_gguf):
     folder = checkpoint_of(tiny_gguf)
     (folder / "gguf.json").write_text("{}")
     with pytest.raises(ModelError, match=r"gguf.json: damaged; remove the folder"):
@@ -246,7 +246,7 @@ CHAT = "{% for message in messages %}<{{ message['content'] }}>{% endfor %}"
 
 @pytest.fixture
 def converted(tiny_model, tmp_path):
-    """The tokenizer of a file with this metadata, and its repairs; it reads text from its files as in memory."""
+    """The tokenizer of a file with this metadata, and its repairs."""
 
     def convert(tokenizer="llama", **extra):
         metadata = {"tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.padding_token_id": None} | extra
@@ -260,7 +260,7 @@ def converted(tiny_model, tmp_path):
 
 
 @pytest.mark.parametrize(("stated", "begins"), [(True, True), (False, False), (None, True)])  # None: as llama.cpp
-def test_text_begins_with_the_begin_token_where_the_file_states_it(converted, tmp_path, stated, begins):
+def test_begin_token_is_added_if_the_file_states_it(converted, tmp_path, stated, begins):
     tokenizer, repairs = converted(**{BEGIN: 1, ADD: stated})
     unrepaired = AutoTokenizer.from_pretrained(tmp_path, gguf_file="tiny.gguf")  # 5.24 adds it, 5.19 does not
     left_out = begins and unrepaired("ab").input_ids[0] != 1
@@ -268,12 +268,12 @@ def test_text_begins_with_the_begin_token_where_the_file_states_it(converted, tm
     assert repairs == ["begin token <s> added to texts"] * left_out
 
 
-def test_a_begin_token_that_is_not_named_is_refused(converted):
+def test_unknown_begin_token_is_rejected(converted):
     with pytest.raises(ModelError, match=r"begin token, .*bos_token_id"):
         converted(**{ADD: True})
 
 
-def test_a_chat_begins_with_it_once(converted):
+def test_chat_has_one_begin_token(converted):
     for template in (CHAT, "{{ bos_token }}" + CHAT):
         tokenizer, repairs = converted(**{BEGIN: 1, ADD: True, CHAT_TEMPLATE: template})
         chat = tokenizer.apply_chat_template([{"role": "user", "content": "ab"}], tokenize=False)
@@ -281,19 +281,19 @@ def test_a_chat_begins_with_it_once(converted):
         assert ("begin token <s> added to chats" in repairs) == (template == CHAT)
 
 
-def test_a_chat_template_that_does_not_work_is_refused(converted):
+def test_broken_chat_template_is_rejected(converted):
     with pytest.raises(ModelError, match="its chat template does not work: "):
         converted(**{BEGIN: 1, ADD: True, CHAT_TEMPLATE: "{{ messages | none }}"})
 
 
-def test_no_space_before_the_first_word_where_the_file_says_so(converted):
+def test_space_before_the_first_word_is_left_out_if_the_file_states_it(converted):
     tokenizer, repairs = converted(**{BEGIN: 1, ADD: False, PREFIX: False})
     assert tokenizer.convert_ids_to_tokens(tokenizer("ab ab").input_ids) == ["ab", "\u2581ab"]
     assert tokenizer.decode(tokenizer("ab ab").input_ids) == "ab ab"
     assert repairs == ["no space before the first word"]
 
 
-def test_text_is_split_as_the_file_says(converted):
+def test_text_is_split_as_the_file_states(converted):
     text = "a\n\n1"  # GPT-2 splits the last newline from the first where a digit follows
     pieces = {"gpt-2": ["a", *"ĊĊ1"], "smollm": ["a", "ĊĊ", "1"], "martian": ["a", *"ĊĊ1"]}
     splitting = {"gpt-2": "", "smollm": "text split as smollm", "martian": "text split as GPT-2"}

@@ -1,4 +1,4 @@
-"""Images in front of vision-language judges: two families of random models, real forward passes on the CPU."""
+"""Images for vision-language judges, with two random models."""
 
 import base64
 import json
@@ -69,7 +69,7 @@ def plain_text(request):
     return "user: " + text.replace("<image>", "<image>\n") + "\nassistant: "  # CHAT_TEMPLATE, by hand
 
 
-def test_replies_are_those_of_transformers_itself(engine, judge, pictures):
+def test_replies_equal_transformers(engine, judge, pictures):
     requests = mixed(pictures)
     inputs = [(plain_text(request), request.prompt.images) for request in requests]
     own = replies_of_transformers(judge, inputs, max_tokens=6)
@@ -77,45 +77,45 @@ def test_replies_are_those_of_transformers_itself(engine, judge, pictures):
     assert [completions[request.key].texts[0] for request in requests] == own
 
 
-def test_a_reply_goes_on_from_its_own_image(engine, pictures):
+def test_continued_reply_uses_its_own_image(engine, pictures):
     begun = run(engine, [request_of("a", pictures[:1]), request_of("b", pictures[1:2])])
     before = engine.stats()["reused_prompt_tokens"]
-    going_on = [
+    continued = [
         request_of(key, [picture], prefill=begun[key].texts[0][:1] + " 7\n")
         for key, picture in zip("ab", pictures, strict=False)
     ]
-    completions = run(engine, going_on)
+    completions = run(engine, continued)
     assert engine.stats()["reused_prompt_tokens"] > before
-    for request in going_on:
+    for request in continued:
         fresh = load_engine("transformers", EngineOptions(model=engine.describe()["model"]["path"]))
         assert run(fresh, [request])[request.key].texts == completions[request.key].texts
         fresh.close()
 
 
-def test_a_data_url_is_the_file(engine, pictures):
+def test_data_url_equals_the_file(engine, pictures):
     url = image_url(pictures[0])
     assert url.startswith("data:image/png;base64,")
     by_url, by_path = (run(engine, [request_of("1", [source])])["1"] for source in (url, pictures[0]))
     assert by_url == by_path
 
 
-def test_an_image_that_is_not_there_fails_its_request_alone(engine, pictures):
+def test_only_the_request_with_the_missing_image_fails(engine, pictures):
     completions = run(engine, [request_of("bad", ["nowhere.png"]), request_of("good", pictures[:1])])
     assert completions["bad"].finish_reasons == ("error",)
     assert "image nowhere.png: cannot read: No such file" in completions["bad"].error
     assert completions["good"].texts
 
 
-def test_text_cannot_become_an_image(engine, pictures):
+def test_image_tokens_in_text_are_sanitized(engine, pictures):
     request = request_of("1", pictures[:1])
-    mean = replace(request.prompt.spans[-1], text="<image> <image>")
-    spoofed = replace(request, prompt=replace(request.prompt, spans=(*request.prompt.spans[:-1], mean)))
+    spoofed_span = replace(request.prompt.spans[-1], text="<image> <image>")
+    spoofed = replace(request, prompt=replace(request.prompt, spans=(*request.prompt.spans[:-1], spoofed_span)))
     [completion] = run(engine, [spoofed]).values()
     assert completion.sanitized == 2
     assert completion.finish_reasons != ("error",)
 
 
-def test_long_answers_are_cut_and_images_are_not(judge, pictures):
+def test_truncation_keeps_images(judge, pictures):
     short = load_engine("transformers", EngineOptions(model=str(judge), max_model_len=80))
     [completion] = run(short, [request_of("1", pictures[:1], words=100)]).values()
     assert completion.truncations[0].tokens_after < completion.truncations[0].tokens_before
@@ -125,7 +125,7 @@ def test_long_answers_are_cut_and_images_are_not(judge, pictures):
     short.close()
 
 
-def test_a_chat_template_without_images_is_refused(judge, pictures, tmp_path):
+def test_chat_template_without_images_is_rejected(judge, pictures, tmp_path):
     folder = shutil.copytree(judge, tmp_path / "judge")
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE.replace("<image>\n", ""))
     engine = load_engine("transformers", EngineOptions(model=str(folder)))
@@ -134,7 +134,7 @@ def test_a_chat_template_without_images_is_refused(judge, pictures, tmp_path):
     engine.close()
 
 
-def test_a_chat_template_of_texts_alone_is_given_texts(judge, pictures, tmp_path):
+def test_text_only_chat_template(judge, pictures, tmp_path):
     folder = shutil.copytree(judge, tmp_path / "judge")
     template = "{% for message in messages %}{{ message['content'] }}{% endfor %} so"
     (folder / "chat_template.jinja").write_text(template)
@@ -149,14 +149,14 @@ def test_a_chat_template_of_texts_alone_is_given_texts(judge, pictures, tmp_path
     engine.close()
 
 
-def test_models_that_need_more_are_named_with_what_they_need(tiny_model, tmp_path):
+def test_unsupported_vision_model_is_rejected(tiny_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "judge")
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen2_vl", "vision_config": {}}))
     with pytest.raises(ModelError, match="qwen2_vl models: it supports images only for"):
         load_engine("transformers", EngineOptions(model=str(folder)))
 
 
-def test_a_vision_judge_without_processor_says_which_files_are_missing(judge, tmp_path):
+def test_missing_processor_is_reported(judge, tmp_path):
     folder = shutil.copytree(judge, tmp_path / "judge")
     (folder / "processor_config.json").unlink()
     with pytest.raises(ModelError, match=r"cannot load the image processor.*copy processor_config.json"):
@@ -172,7 +172,7 @@ def test_a_vision_judge_without_processor_says_which_files_are_missing(judge, tm
         ("data:text/plain," + "x" * 90, "unknown image format"),
     ],
 )
-def test_sources_that_are_no_image_are_named(source, finding):
+def test_invalid_images_are_rejected(source, finding):
     with pytest.raises(ImageError, match=finding) as raised:
         read_image(source)
     assert len(str(raised.value)) < 250
@@ -187,7 +187,7 @@ def test_only_image_files_become_urls(tmp_path):
     assert base64.b64decode(image_url(str(picture)).partition(",")[2]) == picture.read_bytes()
 
 
-def test_a_url_takes_pictures_alone_and_a_damaged_one_is_the_requests_own_failure(tmp_path):
+def test_urls_with_programs_or_damaged_images_are_rejected(tmp_path):
     program = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EOF\n"
     with pytest.raises(ImageError, match="unknown image format"):
         read_image(f"data:image/png;base64,{base64.b64encode(program).decode()}")
@@ -198,7 +198,7 @@ def test_a_url_takes_pictures_alone_and_a_damaged_one_is_the_requests_own_failur
             read_image(f"data:image/png;base64,{damaged}")
 
 
-def test_a_picture_that_the_processor_refuses_fails_alone(engine, pictures, tmp_path, monkeypatch):
+def test_only_the_request_with_the_rejected_image_fails(engine, pictures, tmp_path, monkeypatch):
     from PIL import Image
 
     processor = type(engine._loaded.vision._processor)

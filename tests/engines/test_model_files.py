@@ -1,4 +1,4 @@
-"""`tokenizer.model` alone: token ids are those of sentencepiece itself, before and after a judge is saved."""
+"""Folders with only `tokenizer.model`: token ids equal sentencepiece's, before and after a judge is saved."""
 
 import shutil
 from pathlib import Path
@@ -37,7 +37,7 @@ def tokenizer(vicuna):
 
 @pytest.fixture(scope="module")
 def saved(tokenizer, tmp_path_factory):
-    """The tokenizer as a trained judge's folder has it."""
+    """The tokenizer as saved with a trained judge."""
     folder = tmp_path_factory.mktemp("judge")
     tokenizer.save_pretrained(folder)
     assert not (folder / "tokenizer.model").exists()
@@ -45,12 +45,12 @@ def saved(tokenizer, tmp_path_factory):
 
 
 def tokenized(tokenizer, template, sample):
-    """The prompt as an engine reads it, special tokens in its texts sanitized."""
+    """The prompt as an engine reads it."""
     return Truncator(tokenizer, 2048).truncate(template.render(sample, (0, 1), None), 24)
 
 
 @pytest.mark.parametrize("name", [name for name, template in TEMPLATES.items() if not template.chat])
-def test_prompts_have_the_ids_of_sentencepiece_behind_one_bos(tokenizer, saved, reference, name):
+def test_prompts_have_sentencepieces_ids_after_one_bos(tokenizer, saved, reference, name):
     for sample in (ODD, *(word_sample(seed) for seed in range(20))):
         prompt = tokenized(tokenizer, TEMPLATES[name], sample)
         assert list(prompt.ids) == [BOS, *reference.encode(prompt.text)]
@@ -59,7 +59,7 @@ def test_prompts_have_the_ids_of_sentencepiece_behind_one_bos(tokenizer, saved, 
         assert tokenizer(whole)["input_ids"] == saved(whole)["input_ids"] == [BOS, *reference.encode(whole)]
 
 
-def test_special_tokens_and_window_are_those_of_the_folder(tokenizer, saved):
+def test_special_tokens_and_window(tokenizer, saved):
     for loaded in (tokenizer, saved):
         assert (loaded.bos_token_id, loaded.eos_token_id, loaded.unk_token_id, loaded.pad_token) == (1, 2, 0, "<unk>")
         assert (loaded.model_max_length, loaded.padding_side) == (2048, "right")
@@ -73,7 +73,7 @@ def test_special_tokens_and_window_are_those_of_the_folder(tokenizer, saved):
         (b"<html>", "is damaged, or .*; run: pip install -U"),
     ],
 )
-def test_a_model_that_sentencepiece_cannot_read_is_named_instead_of_tiktoken(vicuna, tmp_path, content, finding):
+def test_damaged_sentencepiece_model_is_rejected(vicuna, tmp_path, content, finding):
     folder = Path(shutil.copytree(vicuna, tmp_path / "vicuna"))
     (folder / "tokenizer.model").write_bytes(content)
     with pytest.raises(ModelError, match=f"tokenizer.model {finding}"):

@@ -1,4 +1,4 @@
-"""OpenMP's threads: as many as cores while an engine runs, in whichever thread it was loaded."""
+"""Released OpenMP threads."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP an
 
 
 def run(code):
-    """What a process with two OpenMP threads for each of its own prints; `count()` is its number of threads."""
+    """The output of a process with two OpenMP threads per thread; `count()` is its number of threads."""
     start = "import os, threading, torch\ncount = lambda: len(os.listdir('/proc/self/task'))\n"
     done = subprocess.run(
         [sys.executable, "-c", start + textwrap.dedent(code)],
@@ -38,7 +38,7 @@ def test_released_threads_end_and_come_back():
     assert counts == ["1", "0", "1", "0"]
 
 
-def test_a_process_without_openmp_has_nothing_to_release():
+def test_process_without_openmp():
     code = "import sys\nfrom judgelm.engines.openmp import *\nrelease_openmp_threads()\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout.split() == ["False"]

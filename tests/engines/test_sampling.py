@@ -19,7 +19,7 @@ from judgelm.records import Sampling
         ("stop", [("",), ("a", "")]),
     ],
 )
-def test_numbers_beyond_all_engines_are_refused(field, values):
+def test_values_out_of_range_are_rejected(field, values):
     for value in values:
         with pytest.raises(ConfigError, match=field):
             Sampling(**({"max_tokens": 8} | {field: value}))
@@ -28,5 +28,5 @@ def test_numbers_beyond_all_engines_are_refused(field, values):
 @pytest.mark.parametrize(
     ("given", "used"), [(0, 0), (1e-300, 0.01), (5e-324, 0.01), (0.01, 0.01), (0.7, 0.7), (100, 100)]
 )
-def test_a_temperature_too_low_for_its_logits_is_raised(given, used):
+def test_very_low_temperature_is_raised(given, used):
     assert Sampling(max_tokens=8, temperature=given).temperature == used

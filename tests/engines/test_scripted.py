@@ -18,7 +18,7 @@ from tests.support.driving import prompt_of
         ("8 6 since", "8 6 since", "8 6 since"),
     ],
 )
-def test_fixed_scores_are_as_many_as_the_candidates_have(reply, single, pair):
+def test_fixed_reply_has_as_many_scores_as_the_candidates(reply, single, pair):
     grades = ("1", "7.5", "8", "10")
     lines = tuple(f"{first} {second}" for first in grades for second in ("1", "3", "6"))
     engine = ScriptedEngine({"*": reply})
@@ -29,7 +29,7 @@ def test_fixed_scores_are_as_many_as_the_candidates_have(reply, single, pair):
     assert [completion.texts[0].rstrip("\n") for completion in texts] == [single, pair]
 
 
-def test_a_fixed_score_continues_a_line_that_the_prompt_begins():
+def test_fixed_score_continues_the_prompts_line():
     request = Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=9), candidates=(" 6", " 8"))
     completion = ScriptedEngine({"*": "8 6"}).answer(request)
     assert (completion.texts, completion.candidate_logprobs) == ((" 8",), (-math.inf, 0.0))

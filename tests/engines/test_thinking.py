@@ -1,4 +1,4 @@
-"""Judges that think, behind a local model's chat template and behind a server."""
+"""Judges that think, with a local model and with a server."""
 
 from shutil import copytree
 
@@ -27,7 +27,7 @@ CHAT = Prompt(spans=(Span("rate a fox", "question", "user"),), chat=True)
 
 @pytest.fixture
 def thinker(tiny_model, tmp_path):
-    """A tiny model whose chat template opens a thinking block; it never closes one."""
+    """A tiny model whose chat template opens a thinking block."""
     copytree(tiny_model, tmp_path / "model")
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     tokenizer.chat_template = ALWAYS
@@ -36,7 +36,7 @@ def thinker(tiny_model, tmp_path):
 
 
 @pytest.mark.parametrize(("thinking", "begins"), [("absent", "<think>\n"), ("on", "<think>\n"), ("off", "")])
-def test_a_reply_that_begins_within_the_block_has_its_opening(thinker, thinking, begins):
+def test_reply_inside_the_thinking_block_has_its_opening(thinker, thinking, begins):
     engine = load_engine("transformers", EngineOptions(model=str(thinker), thinking=thinking))
     request = Request(key="0", prompt=CHAT, sampling=Sampling(max_tokens=12))
     engine.submit([request])
@@ -50,17 +50,17 @@ def test_a_reply_that_begins_within_the_block_has_its_opening(thinker, thinking,
     engine.close()
 
 
-def test_the_card_says_whether_to_think_and_the_user_goes_first(thinker):
+def test_user_overrides_the_cards_thinking_setting(thinker):
     template = get_template("judgelm-chat")
     write_card(thinker, Card(template=template.id, template_sha=template.sha, thinking="on"))
-    for options, asked in (({}, "on"), ({"thinking": "off"}, "off")):
+    for options, mode in (({}, "on"), ({"thinking": "off"}, "off")):
         with Judge(str(thinker), engine="transformers", **options) as loaded:
-            assert loaded.engine.thinking.mode == asked
-            # thinking has half of the window at most
+            assert loaded.engine.thinking.mode == mode
+            # at most half of the window
             assert loaded.engine.thinking.max_tokens == min(4096, loaded.engine.describe()["window"] // 2)
 
 
-def test_no_room_for_thinking_is_refused():
+def test_zero_thinking_tokens_are_rejected():
     with pytest.raises(ConfigError, match="thinking_tokens is 0; it must be at least 1"):
         load_engine("scripted", EngineOptions(model="8 6", thinking_tokens=0))
 
@@ -69,35 +69,35 @@ def chat(server, **options):
     return client(server, options=options, api="chat")
 
 
-def saying(text, **apart):
-    """A server's reply; `apart` is what it separates by itself, as vLLM's does with a reasoning parser."""
+def replying(text, **fields):
+    """A server's reply; `fields` are separate, as with vLLM's reasoning parser."""
 
     def change(data):
         for choice in data["choices"]:
-            choice["message"] |= {"content": text} | apart
+            choice["message"] |= {"content": text} | fields
 
     return lambda number, body: change
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_what_a_server_gives_apart_is_the_thinking(field):
+def test_servers_reasoning_field_is_the_thinking(field):
     with endpoint(ScriptedBackend()) as server, chat(server, thinking="on", thinking_tokens=100) as engine:
-        server.misbehave(saying("8 6\nBecause.", **{field: "Hm.\n9 1?\n"}))
+        server.misbehave(replying("8 6\nBecause.", **{field: "Hm.\n9 1?\n"}))
         [judgment] = judge([PAIR], Pairwise(), engine)
         assert (judgment.scores, judgment.shown[0].text, judgment.shown[0].thinking) == ((8, 6), "8 6", "Hm.\n9 1?")
         body = server.bodies[-1]
-        # the stop string would end the thinking, so it is found here; 24 tokens for the line and 100 to think
+        # the server would stop in the thinking; 24 tokens for the line and 100 for thinking
         assert "stop" not in body
         assert body["max_tokens"] == 124
         assert body["chat_template_kwargs"] == {"enable_thinking": True, "thinking": True}
 
 
-def test_thinking_within_the_reply_is_separated_and_a_server_without_the_switch_is_asked_without():
+def test_thinking_in_the_reply_is_separated():
     with endpoint(ScriptedBackend(), refuses=("chat_template_kwargs",)) as server:
-        server.misbehave(saying("Hm.\n9 1?\n</think>\n\n8 6\nBecause."))
+        server.misbehave(replying("Hm.\n9 1?\n</think>\n\n8 6\nBecause."))
         with chat(server, thinking="off") as engine:
             done = run(engine, [Request(key="0", prompt=CHAT, sampling=Sampling(max_tokens=50))])
-            assert done["0"].texts[0].startswith("Hm.")  # engines give all of it; the runner separates
+            assert done["0"].texts[0].startswith("Hm.")  # the runner separates the thinking
             assert engine.stats()["not_taken_by_server"] == ["chat_template_kwargs"]
         with chat(server, thinking="on") as engine:
             [judgment] = judge([PAIR], Pairwise(), engine)

@@ -1,4 +1,4 @@
-"""Candidates' probabilities over the wire: exact where the server lets them be, and said where it does not."""
+"""Candidates' probabilities from servers, exact or with a note on the approximation."""
 
 import math
 
@@ -30,7 +30,7 @@ def scored(engine, candidates=CANDIDATES, **sampling):
 
 
 @pytest.mark.parametrize("tokenizer", [True, False])
-def test_over_completions_they_are_the_local_engines(tiny_judge, tokenizer):
+def test_completions_equal_the_local_engine(tiny_judge, tokenizer):
     sampling = Sampling(max_tokens=8, stop=("\n",))
     requests = [Request(key=answer, prompt=prompt_of(answer), sampling=sampling, candidates=SCORE_LINES)
                 for answer in ("a big dog", "a red fox", "lazy")]  # fmt: skip
@@ -47,20 +47,20 @@ def test_over_completions_they_are_the_local_engines(tiny_judge, tokenizer):
         assert sum(b for a, b in zip(ours, local, strict=True) if a == 0) < 0.011
 
 
-def test_over_completions_other_beginnings_are_asked_for():
+def test_other_beginnings_are_requested_on_completions():
     with endpoint(ScriptedBackend(SCRIPT)) as server, client(server) as engine:
         before = len(server.bodies)
         shares, approximation, done = scored(engine)
         assert shares == pytest.approx(EXACT)
         assert approximation == ""
         assert done.texts == ("8 6",)
-        assert done.completion_tokens == 3, "those of the reply alone"
-        # one request for the reply, one each for what follows 7 and 9
+        assert done.completion_tokens == 3, "only the reply's"
+        # one request for the reply, and one each after 7 and 9
         assert len(server.bodies) == before + 3
         assert [body["prompt"][-4:] for body in server.bodies[-2:]] == ["[S]7", "[S]9"]
 
 
-def test_what_is_negligible_is_not_asked_for():
+def test_negligible_beginnings_are_not_requested():
     script = SCRIPT | {"": {"8": 0.99, "7": 0.008, "9": 0.002}}
     with endpoint(ScriptedBackend(script)) as server, client(server) as engine:
         before = len(server.bodies)
@@ -70,41 +70,41 @@ def test_what_is_negligible_is_not_asked_for():
         assert len(server.bodies) == before + 1
 
 
-def test_over_chat_they_are_taken_from_the_replys_path_and_it_says_so():
+def test_chat_borrows_continuations_with_a_note():
     with endpoint(ScriptedBackend(SCRIPT)) as server, client(server, api="chat") as engine:
         before = len(server.bodies)
         shares, approximation, _ = scored(engine)
-        # behind 7 and 9 as behind 8: 0.6 and 0.4
+        # after 7 and 9 as after 8: 0.6 and 0.4
         assert shares == pytest.approx([0.3, 0.2, 0.24, 0.16, 0.06, 0.04])
         assert approximation.startswith("0.50 of the probability is on other beginnings")
         assert len(server.bodies) == before + 1
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
-def test_either_form_of_logprobs_is_read(api):
+def test_chat_form_of_logprobs(api):
     backend = ScriptedBackend({"": {"A": 0.7, "B": 0.3}})
     with endpoint(backend, chat_form=True) as server, client(server, api=api) as engine:
         assert scored(engine, ("A", "B"))[0] == pytest.approx([0.7, 0.3])
 
 
-def test_tokens_below_the_listed_ones_are_mentioned():
+def test_note_on_unlisted_tokens():
     script = {"": {str(i): 0.1 for i in range(10)}}
     with endpoint(ScriptedBackend(script), most_logprobs=5) as server, client(server) as engine:
         shares, approximation, _ = scored(engine, ("0", "9"))
         assert shares == pytest.approx([0.1, 0.0])
-        # 9 has at most as much as the least likely of the five that are listed
+        # 9 has at most the probability of the last listed token
         assert approximation.startswith("up to 0.10 ")
         assert "only the 5 most probable" in approximation
         assert engine.stats()["not_taken_by_server"] == ["many_logprobs"]
         assert server.bodies[-1]["logprobs"] == 5
         scored(engine, ("0", "9"))
-        assert [body["logprobs"] for body in server.bodies[-2:]] == [5, 5], "20 was asked for once only"
+        assert [body["logprobs"] for body in server.bodies[-2:]] == [5, 5], "20 is only requested once"
 
 
 @pytest.mark.parametrize("switches", [{"logprobs": False}, {"refuses": ("logprobs",)}, {"most_logprobs": 0}])
 @pytest.mark.parametrize("ignores_n", [False, True])
 @pytest.mark.parametrize("api", ["chat", "completions"])
-def test_without_logprobs_replies_are_counted(api, switches, ignores_n):
+def test_candidates_are_counted_without_logprobs(api, switches, ignores_n):
     with (
         endpoint(ScriptedBackend(SCRIPT), ignores_n=ignores_n, **switches) as server,
         client(server, api=api, candidate_samples=64) as engine,
@@ -118,7 +118,7 @@ def test_without_logprobs_replies_are_counted(api, switches, ignores_n):
 
 
 class Thinking(ScriptedBackend):
-    """Its log-probabilities begin with thoughts that are no part of the reply."""
+    """Its log-probabilities begin with those of its thinking."""
 
     def generate(self, prompt, asked, number):
         reply = super().generate(prompt, asked, number)
@@ -126,7 +126,7 @@ class Thinking(ScriptedBackend):
         return reply
 
 
-def test_logprobs_of_thoughts_are_not_taken_for_the_replys():
+def test_logprobs_of_thinking_are_not_used():
     with endpoint(Thinking(SCRIPT)) as server, client(server, api="chat") as engine:
         shares, approximation, _ = scored(engine)
         assert approximation == "frequencies of 16 sampled replies"

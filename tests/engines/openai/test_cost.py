@@ -1,4 +1,4 @@
-"""Money: every billed token is counted once, and a cap is never passed, whatever the server does."""
+"""Billed tokens and the cost limit."""
 
 import re
 import time
@@ -15,7 +15,7 @@ from tests.support.endpoint.client import client, load, request_of
 from tests.support.endpoint.server import endpoint, first
 
 PRICES = {"price_in": 1.0, "price_out": 1_000_000.0}
-"""A token of a reply is a dollar, and those of prompts hardly anything."""
+"""A token of a reply costs a dollar, one of a prompt almost nothing."""
 
 
 PARTS = [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "abc"}]
@@ -26,7 +26,7 @@ def requests_of(count, **sampling):
 
 
 class Counting(ScriptedBackend):
-    """Remembers what it generated, as a server's own bill does."""
+    """Counts its tokens."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -43,22 +43,22 @@ class Counting(ScriptedBackend):
 @pytest.mark.parametrize(
     ("body", "usage"),
     [
-        # token ids are as many as they are; 4 replies of 8 tokens
+        # 3 token ids; 4 replies of 8 tokens
         ({"prompt": [5, 6, 7], "max_tokens": 8, "n": 4}, (3, 32)),
-        # "aé" is 3 bytes, 64 may stand around it
+        # "aé" is 3 bytes; at most 64 tokens of a template
         ({"prompt": "aé", "max_tokens": 8}, (67, 8)),
-        # and 16 around each message
+        # and 16 per message
         ({"messages": [{"role": "user", "content": "aé"}] * 2, "max_completion_tokens": 5}, (6 + 32 + 64, 5)),
-        # 50,000 for an image, 3 bytes of text, 16 for the message, 64 around it all
+        # 50,000 for an image, 3 bytes of text, 16 per message, 64 of the template
         ({"messages": [{"role": "user", "content": PARTS}], "max_tokens": 5}, (50_083, 5)),
     ],
 )
-def test_the_most_that_a_request_can_be_billed_with(body, usage):
+def test_max_usage(body, usage):
     assert max_usage(body) == BilledTokens(prompt_tokens=usage[0], completion_tokens=usage[1])
 
 
 @pytest.mark.parametrize("fault", [None, "429", "500", "types", "null_text", "no_choices"])
-def test_the_bill_is_the_servers_own(fault):
+def test_billed_tokens_equal_the_servers(fault):
     with endpoint(Counting(), retry_after="0.01") as server, client(server, **PRICES) as engine:
         server.misbehave(first(3, fault))
         run(engine, requests_of(5))
@@ -71,19 +71,19 @@ def test_the_bill_is_the_servers_own(fault):
 
 
 @pytest.mark.parametrize("fault", ["cut", "torn", "stall", "drop"])
-def test_what_the_server_may_bill_without_saying_so_is_counted_at_its_worst(fault):
+def test_lost_replies_count_as_their_maximum_cost(fault):
     with endpoint(Counting(), stall_s=0.8) as server, client(server, **PRICES, timeout_s=0.5) as engine:
         before = engine.stats()
         server.misbehave(first(2, fault))
         run(engine, requests_of(1))
         stats = engine.stats()
-        # the reply that came has 3 tokens; the two that did not may have had 6 each
+        # the received reply has 3 tokens, each of the two lost ones at most 6
         assert stats["cost_usd"] - before["cost_usd"] == pytest.approx(3, abs=0.01)
         assert stats["cost_usd_at_most"] - before["cost_usd"] == pytest.approx(3 + 12, abs=0.01)
         assert stats["replies_of_unknown_cost"] == 2
 
 
-def test_what_never_reached_the_server_costs_nothing():
+def test_unsent_requests_cost_nothing():
     with endpoint() as server, client(server, **PRICES, concurrency=4, backoff_s=0.2) as engine:
         server.kill()
         engine.submit(requests_of(4))
@@ -96,7 +96,7 @@ def test_what_never_reached_the_server_costs_nothing():
 
 
 @pytest.mark.parametrize("concurrency", [1, 4, 32])
-def test_a_cap_is_never_passed_and_used_as_far_as_it_goes(concurrency):
+def test_cost_limit_is_used_but_never_exceeded(concurrency):
     with (
         endpoint(Counting(), delay_s=0.01) as server,
         client(server, **PRICES, max_cost_usd=40.0, concurrency=concurrency) as engine,
@@ -105,23 +105,23 @@ def test_a_cap_is_never_passed_and_used_as_far_as_it_goes(concurrency):
         judged = [completion for completion in done.values() if completion.texts == ("8 6",)]
         failed = [completion for completion in done.values() if completion.finish_reasons == ("error",)]
         assert len(judged) + len(failed) == 60
-        # a request is sent only with 6 dollars left, and then takes 3: it ends with 3 to 6 left
+        # a request is sent with at least 6 dollars left and costs 3, so 3 to 6 dollars are left
         assert 34 < server.backend.dollars <= 37
         assert engine.stats()["cost_usd_at_most"] < 40
-        assert server.counts["at_once"] <= max(1, 40 // 6), "those under way are reserved at their worst"
+        assert server.counts["at_once"] <= max(1, 40 // 6), "requests in flight reserve their maximum cost"
         assert {completion.error[:10] for completion in failed} == {"not sent: "}
 
 
-def test_the_message_says_what_was_spent_the_cap_and_the_way_out():
+def test_message_of_the_cost_limit():
     with endpoint() as server, client(server, **PRICES, max_cost_usd=20) as engine:
         done = run(engine, requests_of(1, max_tokens=30))
-        # discovery cost two tokens: one for the API and one for the grammar
+        # discovery costs two tokens: one for the API and one for the grammar
         assert re.match(r"not sent: 2\.0000.* of max_cost_usd=20 .*may cost 30\.000.*raise ", done["0"].error)
-        assert run(engine, requests_of(1))["0"].texts == ("8 6",), "a cheaper one may still go"
+        assert run(engine, requests_of(1))["0"].texts == ("8 6",), "a cheaper one is sent"
 
 
 @pytest.mark.parametrize("fault", ["cut", "stall", "torn", "types"])
-def test_a_cap_holds_when_replies_are_lost(fault):
+def test_cost_limit_holds_with_lost_replies(fault):
     with (
         endpoint(Counting(), stall_s=0.8) as server,
         client(server, **PRICES, max_cost_usd=60, timeout_s=0.5, retries=20) as engine,
@@ -133,7 +133,7 @@ def test_a_cap_holds_when_replies_are_lost(fault):
         assert any(completion.finish_reasons == ("error",) for completion in done.values())
 
 
-def test_an_aborted_request_is_counted_at_its_worst():
+def test_aborted_request_counts_as_its_maximum_cost():
     with endpoint() as server, client(server, **PRICES) as engine:
         before = engine.stats()["cost_usd_at_most"]
         server.misbehave(lambda *_: "stall")
@@ -148,7 +148,7 @@ def test_an_aborted_request_is_counted_at_its_worst():
         assert engine.stats()["cost_usd_at_most"] - before == pytest.approx(12, abs=0.01)
 
 
-def test_prices_and_caps_that_are_wrong():
+def test_invalid_prices_and_cost_limits():
     def refused(match, **arguments):
         with pytest.raises(ConfigError, match=match):
             load_engine("openai", EngineOptions(model="x", engine_args={"base_url": "http://h/v1"} | arguments))

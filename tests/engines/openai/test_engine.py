@@ -48,14 +48,14 @@ def local(tiny_model):
 
 
 @pytest.mark.parametrize("tokenizer", [True, False])
-def test_over_completions_replies_are_the_local_engines(backend, tiny_model, local, tokenizer):
+def test_completions_equal_the_local_engine(backend, tiny_model, local, tokenizer):
     with endpoint(backend) as server, client(server, **({"tokenizer": str(tiny_model)} if tokenizer else {})) as engine:
         completions, expected = run(engine, varied()), run(local, varied())
         assert isinstance(server.bodies[-1]["prompt"], list if tokenizer else str)
     assert completions == expected  # texts, reasons, token counts and all
 
 
-def test_a_server_that_ignores_n_and_stop_changes_nothing(backend):
+def test_server_may_ignore_n_and_stop(backend):
     with endpoint(backend) as server, client(server) as engine:
         free = answer(engine, max_tokens=12).texts[0]
         wish = {"max_tokens": 12, "stop": (free[6:8],)}
@@ -74,7 +74,7 @@ CHAT = get_template("judgelm-chat").render(Sample(id="1", question="q", answers=
     ("switches", "prompt", "roles"),
     [({"has_completions": False}, prompt_of("a big fox"), ["user"]), ({}, CHAT, ["system", "user"])],
 )
-def test_where_only_chat_will_do_messages_are_sent(switches, prompt, roles):
+def test_chat_messages_are_sent_if_completions_cannot_be_used(switches, prompt, roles):
     with endpoint(ScriptedBackend(marker=prompt.spans[-1].text[-4:]), **switches) as server, client(server) as engine:
         assert answer(engine, prompt=prompt, stop=("\n",)).texts == ("8 6",)
         messages = server.bodies[-1]["messages"]
@@ -82,7 +82,7 @@ def test_where_only_chat_will_do_messages_are_sent(switches, prompt, roles):
         assert messages[-1]["content"].endswith(prompt.spans[-1].text)
 
 
-def test_completions_without_the_tokenizer_take_no_chat():
+def test_chat_prompt_on_completions_needs_the_tokenizer():
     refused = pytest.raises(EngineError, match="need the model's chat template")
     with endpoint() as server, client(server, api="completions") as engine, refused:
         engine.submit([request_of(prompt=CHAT)])
@@ -96,7 +96,7 @@ def chat_folder(tiny_model, tmp_path):
     return str(tmp_path)
 
 
-def test_with_the_tokenizer_chat_prompts_are_templated_here_and_sent_as_ids(backend, chat_folder):
+def test_chat_prompt_is_sent_as_ids_with_the_tokenizer(backend, chat_folder):
     prompt = Prompt(spans=(Span("rate a fox", role="system"), Span("a dog", kind="answer", role="user")), chat=True)
     with endpoint(backend) as server, client(server, tokenizer=chat_folder) as engine:
         answer(engine, prompt=prompt)
@@ -104,7 +104,7 @@ def test_with_the_tokenizer_chat_prompts_are_templated_here_and_sent_as_ids(back
         assert text == "<system>rate a fox<user>a dog<assistant>"
 
 
-def test_over_chat_long_answers_are_cut_with_the_tokenizer(backend, chat_folder):
+def test_long_answers_are_truncated_with_the_tokenizer(backend, chat_folder):
     long = request_of(prompt=prompt_of("big " * 900), max_tokens=4)
     with endpoint(backend, window=512) as server, client(server, tokenizer=chat_folder, api="chat") as engine:
         [done] = run(engine, [long]).values()
@@ -113,7 +113,7 @@ def test_over_chat_long_answers_are_cut_with_the_tokenizer(backend, chat_folder)
         assert done.prompt_tokens <= 508
 
 
-def test_without_the_tokenizer_an_over_long_prompt_says_how_to_have_it_cut(backend):
+def test_too_long_prompt_without_the_tokenizer_fails(backend):
     with endpoint(backend, window=512) as server, client(server) as engine:
         done = run(engine, [request_of("long", prompt_of("big " * 900)), request_of("short")])
         assert done["long"].finish_reasons == ("too_long",)
@@ -122,7 +122,7 @@ def test_without_the_tokenizer_an_over_long_prompt_says_how_to_have_it_cut(backe
         assert server.counts["answered"] == len(server.bodies) - 1, "a 400 is not sent again"
 
 
-def test_a_tokenizer_without_a_window_asks_for_one(backend, tmp_path):
+def test_unknown_window_is_rejected(backend, tmp_path):
     backend.tokenizer.save_pretrained(tmp_path)
     config = tmp_path / "tokenizer_config.json"
     config.write_text(config.read_text().replace('"model_max_length": 512', '"model_max_length": 1e30'))
@@ -142,7 +142,7 @@ def test_special_tokens_in_answers_are_sanitized_without_a_tokenizer():
 
 
 @pytest.mark.parametrize("refuses", [(), ("continue_final_message",)])
-def test_a_forced_beginning_is_gone_on_from(refuses):
+def test_prefill_is_continued(refuses):
     script = {"": {"9": 1.0}, "8 6\n": {"Both": 1.0}, "8 6\nBoth": {" good": 1.0}}
     prompt = Prompt(spans=prompt_of("x").spans, prefill="8 6\n")
     with endpoint(ScriptedBackend(script), refuses=refuses) as server:
@@ -157,7 +157,7 @@ def test_a_forced_beginning_is_gone_on_from(refuses):
         engine.close()
 
 
-def test_a_reply_that_begins_anew_does_not_repeat_the_forced_beginning():
+def test_repeated_prefill_is_removed():
     script = {"": {"8 6\n": 1.0}, "8 6\n": {"Both": 1.0}}
     with (
         endpoint(ScriptedBackend(script), refuses=("add_generation_prompt",)) as server,
@@ -166,7 +166,7 @@ def test_a_reply_that_begins_anew_does_not_repeat_the_forced_beginning():
         assert answer(engine, prompt=Prompt(spans=prompt_of("x").spans, prefill="8 6\n")).texts == ("Both",)
 
 
-def test_what_the_server_refuses_is_left_out_from_then_on():
+def test_rejected_fields_are_left_out_later():
     with endpoint(refuses=("max_tokens", "stop", "temperature")) as server, client(server, api="chat") as engine:
         assert answer(engine, stop=("\n",)).texts == ("8 6",)
         before = len(server.bodies)
@@ -176,7 +176,7 @@ def test_what_the_server_refuses_is_left_out_from_then_on():
         assert engine.stats()["not_taken_by_server"] == ["max_tokens", "stop", "temperature"]
 
 
-def test_a_grammar_where_the_server_knows_them(backend):
+def test_grammar(backend):
     with endpoint(backend, supports_grammar=True) as server, client(server) as engine:
         assert engine.supports_grammar
         [text] = answer(engine, grammar=r"[0-9] [0-9]", max_tokens=12).texts
@@ -184,7 +184,7 @@ def test_a_grammar_where_the_server_knows_them(backend):
         assert text.replace(" ", "").isdigit()
 
 
-def test_a_grammar_is_refused_where_the_server_ignores_it():
+def test_grammar_is_rejected_if_the_server_ignores_it():
     with endpoint() as server, client(server) as engine:
         assert not engine.supports_grammar
         with pytest.raises(EngineError, match="does not support grammars"):
@@ -193,7 +193,7 @@ def test_a_grammar_is_refused_where_the_server_ignores_it():
             engine.submit([Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=1), adapter="a")])
 
 
-def test_closing_ends_the_thread_and_may_be_repeated():
+def test_close_ends_the_thread():
     before = engine_threads()
     with endpoint(delay_s=0.2) as server:
         engine = load(server)
@@ -224,7 +224,7 @@ def request_with(images, *, chat=False):
 
 
 @pytest.mark.parametrize("chat", [True, False])
-def test_images_are_parts_of_the_users_message(picture, chat):
+def test_images_are_parts_of_the_user_message(picture, chat):
     with endpoint() as server, client(server) as engine:
         [done] = run(engine, [request_with([picture, "https://example.org/b.jpg"], chat=chat)]).values()
         message = server.bodies[-1]["messages"][-1]
@@ -236,7 +236,7 @@ def test_images_are_parts_of_the_users_message(picture, chat):
     assert (done.texts, done.sanitized) == (("8 6\n",), 1)
 
 
-def test_images_that_cannot_be_sent_are_refused_or_fail_alone(picture):
+def test_images_that_cannot_be_sent(picture):
     refused = pytest.raises(EngineError, match="/completions only accepts text")
     with endpoint() as server, client(server, api="completions") as engine, refused:
         engine.submit([request_with([picture])])

@@ -1,4 +1,4 @@
-"""Servers that limit, stall, break and lie, and several of them that share the load."""
+"""Faulty servers, and several servers."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ def assert_all_judged(judgments):
     assert {judgment.scores for judgment in judgments} == {(8.0, 6.0)}
 
 
-MENDABLE = {
+TRANSIENT = {
     "429": "rate_limited",
     "503-later": "rate_limited",
     "500": "server_error",
@@ -43,13 +43,13 @@ MENDABLE = {
 
 
 @pytest.mark.parametrize("api", ["completions", "chat"])
-@pytest.mark.parametrize("fault", MENDABLE)
-def test_what_a_later_try_mends_is_tried_again(fault, api):
+@pytest.mark.parametrize("fault", TRANSIENT)
+def test_transient_errors_are_retried(fault, api):
     with endpoint(retry_after="0.01") as server, client(server, api=api) as engine:
         server.misbehave(first(2, fault))
         done = ask_all(engine, "x", "y")
         assert {completion.texts for completion in done.values()} == {("8 6",)}
-        assert engine.stats()["retries"] == {MENDABLE[fault]: 2}
+        assert engine.stats()["retries"] == {TRANSIENT[fault]: 2}
 
 
 def test_rate_limits_lose_nothing():
@@ -62,10 +62,10 @@ def test_rate_limits_lose_nothing():
         assert judged_by(server) - server.counts["limited"] == 200, "each sample was answered once"
 
 
-def test_the_gate_halves_once_for_one_burst_and_grows_with_success():
+def test_limiter_halves_once_per_burst_and_grows_with_success():
     limiter = AdaptiveLimiter(32)
     for _ in range(5):
-        limiter.overloaded(0.0, None)  # all five were sent before the first refusal
+        limiter.overloaded(0.0, None)  # all five were sent before the first rejection
     assert limiter.limit == 16
     for _ in range(16):
         limiter.succeeded()
@@ -75,7 +75,7 @@ def test_the_gate_halves_once_for_one_burst_and_grows_with_success():
     assert limiter.limit == 1
 
 
-def test_all_requests_wait_as_long_as_the_server_asks():
+def test_all_requests_wait_for_the_requested_pause():
     async def enter():
         limiter = AdaptiveLimiter(32)
         limiter.overloaded(0.0, 60.0)
@@ -85,8 +85,23 @@ def test_all_requests_wait_as_long_as_the_server_asks():
         asyncio.run(enter())
 
 
-@pytest.mark.parametrize("others", [None, "400"])  # refusals are answers as well
-def test_a_request_that_always_fails_fails_alone(others):
+def test_dead_server_ends_the_run_and_keeps_its_judgments():
+    with endpoint(delay_s=0.01) as server, client(server, concurrency=4, retries=2) as engine:
+        judged = []
+
+        def judge_all():
+            for judgment in judge(SAMPLES, MODE, engine):
+                judged.append(judgment.sample_id)
+                if len(judged) == 20:
+                    server.kill()
+
+        with pytest.raises(EngineError, match=r"does not answer: .*, 3 tries in"):
+            judge_all()
+        assert 20 <= len(judged) == len(set(judged)) < 200
+
+
+@pytest.mark.parametrize("others", [None, "400"])  # rejections are replies too
+def test_only_the_request_that_always_fails_fails(others):
     with endpoint(delay_s=0.02) as server, client(server, retries=2, concurrency=2, backoff_s=0.05) as engine:
         server.misbehave(lambda _, body: "500" if "poison" in body["prompt"] else others)
         done = ask_all(engine, "poison", *(str(i) for i in range(20)))
@@ -98,7 +113,7 @@ def test_a_request_that_always_fails_fails_alone(others):
 @pytest.mark.parametrize(
     ("fault", "finding"), [("429-quota", "does not serve 'tiny': HTTP 429"), ("404", "does not serve 'tiny'.*404")]
 )
-def test_what_every_other_request_would_meet_ends_the_run_at_once(fault, finding):
+def test_fatal_errors_end_the_run(fault, finding):
     with endpoint() as server, client(server) as engine:
         server.misbehave(lambda *_: fault)
         with pytest.raises(EngineError, match=finding):
@@ -112,7 +127,7 @@ def test_what_every_other_request_would_meet_ends_the_run_at_once(fault, finding
     ("fault", "finding"),
     [("filter", "finish_reason 'content_filter'"), ("refusal", "I will not judge"), ("400", "HTTP 400 on purpose")],
 )
-def test_what_the_server_will_not_answer_is_an_error_of_that_request_alone(fault, finding):
+def test_only_the_refused_request_fails(fault, finding):
     with endpoint() as server, client(server, api="chat") as engine:
         server.misbehave(lambda _, body: fault if "odd" in body["messages"][0]["content"] else None)
         done = ask_all(engine, "odd", "even")
@@ -125,7 +140,7 @@ def judged_by(server):
     return sum("[Q] what" in str(body.get("prompt")) for body in server.bodies)
 
 
-def test_a_server_that_is_killed_half_way_loses_nothing():
+def test_killed_server_loses_nothing():
     with (
         endpoint(delay_s=0.005) as stays,
         endpoint(delay_s=0.005) as dies,
@@ -147,20 +162,20 @@ def test_a_server_that_is_killed_half_way_loses_nothing():
         assert judged_by(stays) >= 140
 
 
-def test_a_fault_of_one_request_is_tried_at_the_other_server():
+def test_failed_request_is_sent_to_the_other_server():
     with endpoint() as faulty, endpoint() as other, client(faulty, other, retries=0) as engine:
         faulty.misbehave(first(1, "500"))
         assert ask_all(engine, "x")["x"].texts == ("8 6",)
 
 
-def test_a_server_without_the_key_or_the_model_is_left_out_while_another_answers():
+def test_server_that_rejects_the_key_is_skipped():
     with endpoint() as good, endpoint() as bad, client(good, bad) as engine:
         bad.key = "secret"
         done = ask_all(engine, *(f"a{place}" for place in range(10)))
         assert {completion.texts for completion in done.values()} == {("8 6",)}
 
 
-def test_what_is_the_requests_own_fault_goes_to_no_other_server():
+def test_rejected_request_is_not_sent_to_the_other_server():
     with endpoint() as primary, endpoint() as secondary, client(primary, secondary) as engine:
         for server in (primary, secondary):
             server.misbehave(lambda number, body: "400")
@@ -170,7 +185,7 @@ def test_what_is_the_requests_own_fault_goes_to_no_other_server():
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_where_none_answers_requests_fail_or_the_run_stops(count):
+def test_requests_fail_or_the_run_stops_if_no_server_answers(count):
     with endpoint() as primary, endpoint() as secondary:
         servers = (primary, secondary)[:count]
         for when_down in ("fail", "stop"):
@@ -187,11 +202,11 @@ def test_where_none_answers_requests_fail_or_the_run_stops(count):
             for server in servers:
                 server.start()
             if when_down == "fail":
-                assert ask_all(engine, "z")["z"].texts == ("8 6",)  # up again, without a new engine
+                assert ask_all(engine, "z")["z"].texts == ("8 6",)  # without a new engine
             engine.close()
 
 
-def test_at_the_start_one_must_be_there_and_none_may_be_wrong():
+def test_start_needs_one_reachable_and_no_wrong_server():
     with endpoint() as good, endpoint() as gone, endpoint(models=("another",)) as wrong:
         wrong.misbehave(lambda number, body: (404, {"error": {"message": "no model tiny"}}))
         with pytest.raises(ModelError, match="has no model 'tiny'; available: another"):
@@ -204,13 +219,13 @@ def test_at_the_start_one_must_be_there_and_none_may_be_wrong():
             load(gone, "http://127.0.0.1:9/v1")
 
 
-def test_of_servers_that_differ_only_what_all_have_is_used():
+def test_common_features_of_different_servers_are_used():
     with endpoint() as both, endpoint(has_completions=False) as chat_alone, client(both, chat_alone) as engine:
         assert engine.describe()["api"] == "chat"
         assert ask_all(engine, "x")["x"].texts == ("8 6",)
 
 
-def test_no_password_of_several_is_shown():
+def test_passwords_of_several_servers_are_not_shown():
     with endpoint() as primary, endpoint(ScriptedBackend()) as secondary:
         addresses = [server.base_url.replace("//", "//user:pass%20word@") for server in (primary, secondary)]
         engine = load(*addresses)

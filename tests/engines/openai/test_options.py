@@ -1,4 +1,4 @@
-"""Addresses, keys, proxies and interrupts: what is checked before and while requests are sent."""
+"""Addresses, keys, proxies and interrupts."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from tests.support.endpoint.client import ask, client, engine_threads, load, req
 from tests.support.endpoint.server import endpoint
 
 
-def test_a_server_that_is_not_there():
+def test_unreachable_server():
     before = engine_threads()
     with endpoint() as server:
         pass
@@ -25,14 +25,14 @@ def test_a_server_that_is_not_there():
     assert engine_threads() == before
 
 
-def test_an_address_that_is_no_api():
+def test_address_without_an_api():
     with endpoint(has_models=False) as server:
         load(server).close()  # a server that lists no models may still have them
         with pytest.raises(ModelError, match="does not serve 'tiny'"):
             load(server, base_url=server.base_url + "/v2")
 
 
-def test_a_key_that_is_missing_or_wrong(monkeypatch):
+def test_missing_or_wrong_key(monkeypatch):
     with endpoint(key="sk-right") as server:
         monkeypatch.delenv("JUDGE_KEY", raising=False)
         with pytest.raises(ModelError, match=r"needs a key .*: set the environment variable JUDGE_KEY"):
@@ -51,13 +51,13 @@ def test_a_key_that_is_missing_or_wrong(monkeypatch):
         engine.close()
 
 
-def test_an_api_that_was_asked_for_and_is_not_there():
+def test_requested_api_does_not_exist():
     missing = pytest.raises(ModelError, match=r"does not serve 'tiny' .*404.*; try --engine-arg api=auto")
     with endpoint(has_completions=False) as server, missing:
         load(server, api="completions")
 
 
-def test_arguments_that_are_wrong_or_unknown(monkeypatch):
+def test_invalid_arguments(monkeypatch):
     def refused(match, options=None, **arguments):
         arguments = {"base_url": "http://h/v1"} | arguments
         with pytest.raises((ConfigError, ModelError), match=match):
@@ -79,7 +79,7 @@ def test_arguments_that_are_wrong_or_unknown(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [{}, {"base_url": ""}, {"base_url": " "}])
-def test_without_an_address_none_is_guessed(monkeypatch, arguments):
+def test_address_is_required(monkeypatch, arguments):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setenv("OPENAI_BASE_URL", "")
     with pytest.raises(ConfigError, match=r"--engine-arg base_url=.* OPENAI_BASE_URL"):
@@ -90,14 +90,14 @@ SECRET = "sk-secret-0123456789"
 
 
 @pytest.fixture(autouse=True)
-def no_proxy_of_the_machine(monkeypatch):
+def without_proxies(monkeypatch):
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
 
 
 @pytest.mark.parametrize("end", ["", "/", "/v1/chat/completions"])
-def test_an_address_without_v1_or_beyond_it_says_what_it_should_be(end):
+def test_wrong_path_in_the_address(end):
     wrong = pytest.raises(ModelError, match="its address usually ends in /v1")
     with endpoint() as server, wrong:
         load(server, base_url=server.base_url.removesuffix("/v1") + end)
@@ -111,14 +111,14 @@ def test_an_address_without_v1_or_beyond_it_says_what_it_should_be(end):
         ({"base_url": "http://h/v1", "api_key_env": SECRET}, "name of an environment variable"),
     ],
 )
-def test_a_wrong_argument_that_may_hold_a_secret_is_not_repeated(arguments, finding):
+def test_errors_do_not_repeat_secrets(arguments, finding):
     with pytest.raises(ConfigError, match=finding) as raised:
         load_engine("openai", EngineOptions(model="tiny", engine_args=arguments))
     assert SECRET not in str(raised.value)
 
 
 @pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET}é"])
-def test_a_key_that_no_header_can_hold_is_refused_unseen(monkeypatch, key):
+def test_invalid_key_is_rejected_without_showing_it(monkeypatch, key):
     monkeypatch.setenv("JUDGE_KEY", key)
     with endpoint() as server, pytest.raises(ConfigError, match="the key in JUDGE_KEY is not one line") as raised:
         load(server, api_key_env="JUDGE_KEY")
@@ -126,14 +126,14 @@ def test_a_key_that_no_header_can_hold_is_refused_unseen(monkeypatch, key):
 
 
 @pytest.mark.parametrize("before", range(370, 400, 5))
-def test_a_key_at_the_place_where_words_are_cut_is_not_shown_in_part(monkeypatch, before):
+def test_truncated_message_does_not_show_part_of_the_key(monkeypatch, before):
     monkeypatch.setenv("JUDGE_KEY", SECRET)
     with endpoint() as server, client(server, api_key_env="JUDGE_KEY") as engine:
         server.misbehave(lambda *_: (400, {"error": {"message": "x" * before + SECRET}}))
         assert "sk-" not in ask(engine).error
 
 
-def test_a_password_in_the_address_is_sent_and_never_logged(caplog):
+def test_password_in_the_address_is_sent_but_not_logged(caplog):
     caplog.set_level(logging.DEBUG)
     with (
         endpoint() as server,
@@ -148,13 +148,13 @@ def test_a_password_in_the_address_is_sent_and_never_logged(caplog):
 
 
 @pytest.mark.parametrize("proxy", ["foo://x", "http://h:a"])
-def test_a_proxy_that_is_none_is_named(monkeypatch, proxy):
+def test_invalid_proxy_is_rejected(monkeypatch, proxy):
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(ConfigError, match="proxy in the environment"):
         load_engine("openai", EngineOptions(model="tiny", engine_args={"base_url": "http://judge.example/v1"}))
 
 
-def test_half_a_character_is_an_error_of_that_request_alone():
+def test_only_the_request_with_a_surrogate_fails():
     with endpoint() as server, client(server) as engine:
         done = ask(engine, "half a fox \ud83e")
         assert done.finish_reasons == ("error",)
@@ -177,7 +177,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interrupt_ends_the_process_at_once_and_drops_what_was_sent():
+def test_interrupt_ends_the_process():
     with endpoint() as server:
         server.misbehave(lambda number, _: "stall" if number > 2 else None)
         command = [sys.executable, "-c", INTERRUPTED, server.base_url]

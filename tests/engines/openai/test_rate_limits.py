@@ -1,4 +1,4 @@
-"""Pauses that servers ask for: how they name them, how they are announced, and when they end a run."""
+"""Pauses that servers request."""
 
 import time
 from email.utils import formatdate
@@ -32,7 +32,7 @@ from tests.support.endpoint.server import endpoint
         ({}, None),
     ],
 )
-def test_headers_that_name_a_pause(headers, seconds):
+def test_pause_in_headers(headers, seconds):
     assert stated_pause_s(headers) == seconds
 
 
@@ -50,15 +50,15 @@ def test_headers_that_name_a_pause(headers, seconds):
         ("retry 3 times, or after 2 months", None),
     ],
 )
-def test_words_that_name_a_pause(body, seconds):
+def test_pause_in_the_message(body, seconds):
     assert stated_pause_s({}, body) == seconds
 
 
-def test_words_come_before_the_reset_of_the_whole_limit():
+def test_message_has_priority_over_the_reset_header():
     assert stated_pause_s({"x-ratelimit-reset-requests": "8h"}, "Please try again in 9s.") == 9
 
 
-def test_points_in_time_are_pauses_from_now():
+def test_pause_until_a_point_in_time():
     tomorrow = time.time() + 86400
     for headers, body in (
         ({"retry-after": formatdate(tomorrow, usegmt=True)}, ""),
@@ -74,11 +74,11 @@ def test_durations_are_rounded_up(seconds, shown):
 
 
 def limited_by(message):
-    """A refusal for a rate limit."""
+    """A rate limit error."""
     return 429, {"error": {"message": message, "code": "rate_limit_exceeded"}}
 
 
-def test_a_pause_is_announced_once_with_the_words_of_the_server(caplog):
+def test_pause_is_logged_once(caplog):
     with endpoint(retry_after="0.3") as server, client(server) as engine:
         server.misbehave(lambda number, _: limited_by("Slow down, please try again in 300ms.") if number <= 4 else None)
         ask_all(engine, "a", "b", "c", "d")
@@ -87,30 +87,30 @@ def test_a_pause_is_announced_once_with_the_words_of_the_server(caplog):
     assert line.endswith("waiting 1 s (requested by the server)")
 
 
-def test_a_limit_without_a_stated_pause_is_announced_too(caplog):
+def test_rate_limit_without_a_stated_pause_is_logged(caplog):
     with endpoint() as server, client(server) as engine:
         server.misbehave(lambda number, _: "429" if number == 1 else None)
         ask(engine)
     assert "states no pause" in caplog.text
 
 
-def test_a_pause_longer_than_the_patience_ends_the_run_after_one_request():
+def test_pause_longer_than_patience_ends_the_run():
     with endpoint() as server, client(server, concurrency=1) as engine:
-        asked = len(server.bodies)
+        before = len(server.bodies)
         server.misbehave(lambda *_: limited_by("No more today, try again in 5h."))
         with pytest.raises(EngineError, match=r"No more today.*a pause of 5 h .*after \d{4}-\d\d-\d\d "):
             ask(engine)
-        assert len(server.bodies) == asked + 1
+        assert len(server.bodies) == before + 1
 
 
-def test_rate_limits_that_add_up_to_more_than_the_patience_end_the_run():
+def test_rate_limits_longer_than_patience_end_the_run():
     with endpoint() as server, client(server, patience_s=0.3) as engine:
         server.misbehave(lambda *_: "429")
         with pytest.raises(EngineError, match=r"HTTP 429.*no reply for"):
             ask(engine)
 
 
-def test_of_two_servers_the_other_answers_and_where_both_are_limited_the_run_ends_at_once():
+def test_run_ends_if_both_servers_are_limited():
     with endpoint() as limited, endpoint() as other, client(limited, other, backoff_s=60) as engine:
         limited.misbehave(lambda *_: limited_by("try again in 2h"))
         assert ask_all(engine, "x", "y", "z")["x"].texts == ("8 6",)
@@ -119,7 +119,7 @@ def test_of_two_servers_the_other_answers_and_where_both_are_limited_the_run_end
             ask(engine)
 
 
-def test_a_limit_reported_with_status_200_names_its_pause_too():
+def test_pause_of_a_rate_limit_with_status_200():
     with endpoint() as server, client(server) as engine:
         error = {"message": "free requests are used up", "code": 429, "metadata": {"retry_after_seconds": 9000}}
         server.misbehave(lambda *_: (200, {"error": error}))

@@ -1,4 +1,4 @@
-"""Replies and refusals in forms that other servers and gateways have."""
+"""Unusual replies and errors of servers and gateways."""
 
 from dataclasses import replace
 from functools import partial
@@ -45,16 +45,16 @@ def changing(**fields):
         ({"choices": [{"error": {"code": 503, "message": "upstream"}, "finish_reason": "error"}]}, 503, "upstream"),
     ],
 )
-def test_an_error_with_status_200_is_the_status_that_it_means(body, status, message):
+def test_error_with_status_200(body, status, message):
     error = reported_error(body)
     assert (error.status, error.message) == (status, f"{message} (sent with status 200)")
 
 
-def test_a_rate_limit_with_status_200_is_waited_for():
+def test_rate_limit_with_status_200_is_retried():
     with endpoint() as server, chat(server) as engine:
         server.misbehave(first(3, (200, {"error": {"message": "busy", "code": 429}})))
         assert ask(engine).texts == ("8 6",)
-        assert engine.stats()["retries"] == {"rate_limited": 3}  # more often than other errors are tried again
+        assert engine.stats()["retries"] == {"rate_limited": 3}  # more than the retries of other errors
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_rate_limit_with_status_200_is_waited_for():
         ("<start_of_turn>model\n8 6<end_of_turn>", "<end_of_turn>"),
     ],
 )
-def test_end_tokens_and_role_heads_are_no_part_of_a_reply_and_are_counted(sent, token):
+def test_end_tokens_and_role_heads_are_removed_and_counted(sent, token):
     with endpoint() as server, chat(server) as engine:
         server.misbehave(changing(message={"content": sent}))
         assert ask(engine).texts == ("8 6",)
@@ -75,7 +75,7 @@ def test_end_tokens_and_role_heads_are_no_part_of_a_reply_and_are_counted(sent, 
 
 
 @pytest.mark.parametrize("sent", ["8 6\nHe wrote <|im_end|> twice.", "8 6\n<s>wrong</s>", "8 6\n", "8 6 "])
-def test_a_clean_reply_keeps_every_byte(sent):
+def test_other_replies_are_unchanged(sent):
     assert without_end_tokens(sent) == (sent, ())
 
 
@@ -90,16 +90,16 @@ def choices_of(content, **fields):
         ([{"type": "thinking", "thinking": "Hm."}], None, "Hm."),
     ],
 )
-def test_forms_of_parts(content, text, thinking):
+def test_content_parts(content, text, thinking):
     [choice] = choices_of(content)
     assert (choice.text, choice.thinking) == (text, thinking)
 
 
-def test_a_refusal_without_words_is_none():
+def test_empty_refusal_is_ignored():
     assert choices_of("8 6", refusal="")[0].refusal is None
 
 
-def test_a_body_nested_without_end_is_no_reply():
+def test_deeply_nested_body_is_rejected():
     with pytest.raises(BadReplyError):
         read_json("[" * 100_000)
 
@@ -113,23 +113,23 @@ def test_a_body_nested_without_end_is_no_reply():
         (86, "content"),
     ],
 )
-def test_a_part_that_is_no_text_is_named(content, finding):
+def test_invalid_content_parts_are_rejected(content, finding):
     with pytest.raises(BadReplyError, match=finding):
         choices_of(content)
 
 
 @pytest.mark.parametrize("stated", [None, "eos_token", "EOS", "end_turn", "done", "max_tokens"])
 @pytest.mark.parametrize(("room", "usage", "reason"), [(6, True, "stop"), (2, True, "length"), (2, False, "length")])
-def test_a_finish_reason_in_other_words_or_missing(stated, room, usage, reason):
+def test_unusual_or_missing_finish_reason(stated, room, usage, reason):
     with endpoint(states_usage=usage) as server, chat(server) as engine:
         server.misbehave(changing(finish_reason=stated))
         done = ask(engine, max_tokens=room)
-        # with all tokens that it may have, a reply whose end is not known was cut off
+        # at the token limit, a reply without a known finish reason was cut off
         known = {"eos_token": "stop", "EOS": "stop", "end_turn": "stop", "max_tokens": "length"}
         assert (done.texts, done.finish_reasons) == (("8 6",), (known.get(stated, reason),))
 
 
-def test_a_reply_in_the_field_for_reasoning_is_read_where_thinking_is_off():
+def test_reply_in_the_reasoning_field():
     with endpoint() as server:
         server.misbehave(changing(finish_reason="stop", message={"content": None, "reasoning_content": "8 6\nSo."}))
         with chat(server, options={"thinking": "off"}) as engine:
@@ -142,7 +142,7 @@ def test_a_reply_in_the_field_for_reasoning_is_read_where_thinking_is_off():
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
+    ("status", "message"),
     [
         (400, "System role not supported"),
         (400, "Conversation roles must alternate user/assistant/user/assistant/..."),
@@ -151,10 +151,10 @@ def test_a_reply_in_the_field_for_reasoning_is_read_where_thinking_is_off():
         (400, "Developer instruction is not enabled for models/x"),
     ],
 )
-def test_a_system_message_that_is_refused_goes_before_the_users_text(status, words):
+def test_rejected_system_message_moves_into_the_users(status, message):
     def fault(_, body):
         refused = any(message["role"] == "system" for message in body["messages"])
-        return (status, {"error": {"message": words, "code": status}}) if refused else None
+        return (status, {"error": {"message": message, "code": status}}) if refused else None
 
     prompt = Prompt(spans=(Span("Be fair.", role="system"), Span("a fox[S]", "question", "user")), chat=True)
     with endpoint() as server, chat(server) as engine:
@@ -169,7 +169,7 @@ def test_a_system_message_that_is_refused_goes_before_the_users_text(status, wor
         assert len(engine.stats()["notes"]) == 1
 
 
-def test_a_server_that_stops_at_an_empty_first_line_is_asked_without_the_stop_string():
+def test_blank_stop_string_is_dropped_after_an_empty_reply():
     script = {"": {"\n": 1.0}, "\n": {"8": 1.0}, "\n8": {" 6": 1.0}, "\n8 6": {"\n": 1.0}, "\n8 6\n": {"So": 1.0}}
     with endpoint(ScriptedBackend(script)) as server, chat(server, api="completions") as engine:
         done = ask(engine)
@@ -182,7 +182,7 @@ def test_a_server_that_stops_at_an_empty_first_line_is_asked_without_the_stop_st
         assert server.bodies[-1]["stop"] == ["6"]
 
 
-def test_a_request_that_no_rate_limit_lets_through_fails_alone():
+def test_request_above_the_rate_limit_fails():
     too_large = {"error": {"message": "Request too large for gpt-4o on tokens per min (TPM): Limit 100, Requested 200"}}
     with endpoint() as server, client(server) as engine:
         server.misbehave(lambda _, body: (429, too_large) if "huge" in body["prompt"] else None)
@@ -194,7 +194,7 @@ def test_a_request_that_no_rate_limit_lets_through_fails_alone():
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
-def test_where_only_the_chosen_tokens_probability_is_told(api):
+def test_logprobs_of_only_the_chosen_token(api):
     def without_top_logprobs(data):
         logprobs = data["choices"][0]["logprobs"]
         for part in [logprobs] if api == "completions" else logprobs["content"]:
@@ -209,7 +209,7 @@ def test_where_only_the_chosen_tokens_probability_is_told(api):
         assert done.approximation.endswith("only the chosen token")
 
 
-def test_all_are_checked_before_any_is_sent():
+def test_all_requests_are_checked_before_sending():
     with endpoint() as server, client(server) as engine:
         before = len(server.bodies)
         with pytest.raises(EngineError, match="adapters"):
@@ -225,7 +225,7 @@ BODY = {
 
 
 @pytest.mark.parametrize(
-    "words",
+    "message",
     [
         "This model's maximum context length is 512 tokens. However, you requested 600 (8 in max_tokens)",
         "The decoder prompt (length 600) is longer than the maximum model length of 512.",
@@ -235,14 +235,14 @@ BODY = {
         "prompt is too long: 600 tokens > 512 maximum",
     ],
 )
-def test_the_words_of_servers_for_a_prompt_that_is_too_long(words):
-    refused = RefusedError(400, words)
+def test_messages_for_a_prompt_that_is_too_long(message):
+    refused = RefusedError(400, message)
     assert refused.too_long
     assert unsupported_param(refused, BODY) is None
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "param", "lesson"),
+    ("status", "message", "param", "unsupported"),
     [
         (400, "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.", "", "max_tokens"),
         (400, "max_tokens must be at least 16", "max_tokens", None),
@@ -261,17 +261,17 @@ def test_the_words_of_servers_for_a_prompt_that_is_too_long(words):
         (400, "something else", "", None),
     ],
 )
-def test_which_field_to_give_up(status, words, param, lesson):
-    assert unsupported_param(RefusedError(status, words, param=param), BODY) == lesson
+def test_unsupported_param(status, message, param, unsupported):
+    assert unsupported_param(RefusedError(status, message, param=param), BODY) == unsupported
 
 
-def test_few_logprobs_are_tried_before_none():
+def test_fewer_logprobs_are_tried_before_none():
     fewer = without_unsupported(BODY, {"many_logprobs"})
     assert fewer["top_logprobs"] == 5
     assert unsupported_param(RefusedError(400, "logprobs are not supported"), fewer) == "logprobs"
     assert without_unsupported(BODY, {"many_logprobs", "logprobs"}).keys().isdisjoint({"logprobs", "top_logprobs"})
 
 
-def test_the_body_without_what_was_given_up():
+def test_without_unsupported():
     supported = without_unsupported(BODY, {"max_tokens", "stop", "continuation", "n", "temperature", "logprobs"})
     assert supported == {"model": "m", "messages": [], "max_completion_tokens": 8}

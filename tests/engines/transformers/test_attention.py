@@ -1,4 +1,4 @@
-"""Packed attention by blocks of queries, or of all prompts in one call, is attention over each whole prompt."""
+"""Packed attention equals attention over each prompt."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from judgelm.engines.transformers.kv_cache import KVCache
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2])
-def test_long_prompts_are_attended_as_by_one_causal_call(kv_heads):
+def test_blocks_of_long_prompts_equal_one_causal_call(kv_heads):
     torch.manual_seed(0)
     lengths = (1, 127, 128, 129, 300, 600)  # below, at and above a block of 128 and the kernel's 512 keys
     query = torch.randn(1, 4, sum(lengths), 16)
@@ -25,7 +25,7 @@ def test_long_prompts_are_attended_as_by_one_causal_call(kv_heads):
 
 
 def kernel(query, key, value, query_ends, key_ends, max_q, max_k, *, scale, window_size, enable_gqa=True):
-    """What torch's kernel for a GPU computes, prompt by prompt: the last query sees the last key."""
+    """torch's GPU kernel, prompt by prompt: the last query sees the last key."""
     assert (max_q, max_k) == (int(query_ends.diff().max()), int(key_ends.diff().max()))
     parts = []
     for (q0, q1), (k0, k1) in zip(pairwise(query_ends.tolist()), pairwise(key_ends.tolist()), strict=True):
@@ -43,7 +43,7 @@ def kernel(query, key, value, query_ends, key_ends, max_q, max_k, *, scale, wind
 
 @pytest.mark.parametrize("window", [None, 20])
 @pytest.mark.parametrize("cached", [(0, 0, 0), (0, 40, 7)])
-def test_all_prompts_in_one_call_are_attended_as_one_by_one(window, cached):
+def test_one_call_equals_one_call_per_prompt(window, cached):
     torch.manual_seed(0)
     lengths = (1, 50, 130)
 

@@ -1,4 +1,4 @@
-"""What two prompts have in common at their beginning is computed once, and changes no reply."""
+"""Shared prefixes are computed once and do not change replies."""
 
 import threading
 from types import SimpleNamespace
@@ -30,19 +30,19 @@ def requests_of(texts, **sampling):
 
 
 def shared(engine, requests):
-    """Tokens that each prompt after the first has in common with the first."""
+    """Tokens that each later prompt shares with the first."""
     ids = [engine._adapters.truncator(None).truncate(request.prompt, 6).ids for request in requests]
     return [next(place for place, token in enumerate(other) if token != ids[0][place]) for other in ids[1:]]
 
 
 @pytest.fixture
 def engine(tiny_model):
-    with_one = load_engine("transformers", EngineOptions(model=str(tiny_model), dtype="float32"))
-    yield with_one
-    with_one.close()
+    engine = load_engine("transformers", EngineOptions(model=str(tiny_model), dtype="float32"))
+    yield engine
+    engine.close()
 
 
-def test_both_orders_read_the_question_once(engine):
+def test_both_orders_share_the_question(engine):
     requests = requests_of({"given": ("a red fox", "some big dog"), "swapped": ("some big dog", "a red fox")})
     together = run(engine, requests)
     assert [engine.stats()["reused_prompt_tokens"]] == shared(engine, requests)
@@ -58,8 +58,8 @@ def engine_like(engine):
     return load_engine("transformers", EngineOptions(model=engine.describe()["model"]["path"], dtype="float32"))
 
 
-def test_a_chain_of_prompts_shares_what_each_has_in_common_with_the_one_before(engine):
-    """The third prompt shares more with the second than with the first, and the second is new in the same pass."""
+def test_prompts_of_one_pass_share_prefixes(engine):
+    # the third prompt shares more with the second, which is new in the same pass
     answers = {"1": ("one", "fox"), "2": ("two " * 30, "fox"), "3": ("two " * 30, "dog")}
     requests = requests_of(answers)
     together = run(engine, requests)
@@ -71,8 +71,8 @@ def test_a_chain_of_prompts_shares_what_each_has_in_common_with_the_one_before(e
 
 
 @pytest.mark.parametrize("answers", [2, 5])
-def test_nearly_all_that_prompts_share_is_computed_once(tiny_model, answers):
-    """20 questions of half a prompt, over many passes: at most 1.1 times the tokens that perfect sharing leaves."""
+def test_shared_prefixes_are_computed_about_once(tiny_model, answers):
+    # 20 questions of half a prompt, over many passes: at most 1.1 times the tokens of perfect sharing
     options = EngineOptions(model=str(tiny_model), dtype="float32", max_num_batched_tokens=1024)
     engine = load_engine("transformers", options)
     spans = [Span(f"question {question} {QUESTION}answer {answer} of {question} " + "some dog " * 8)
@@ -86,7 +86,7 @@ def test_nearly_all_that_prompts_share_is_computed_once(tiny_model, answers):
     assert needed_tokens(ids) < 0.8 * tokens
 
 
-def test_sampled_replies_are_the_same_whatever_was_known(engine):
+def test_sampled_replies_do_not_depend_on_the_prefix_cache(engine):
     requests = requests_of({"a": ("a red fox", "some big dog")}, temperature=1.0, n=3, seed=5)
     first, again = run(engine, requests)["a"], run(engine, requests)["a"]
     assert engine.stats()["reused_prompt_tokens"] == first.prompt_tokens - 1
@@ -110,7 +110,7 @@ V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat")
         ("9:name=systemd:/\n4:memory:/of/host\n0::/\n", {"memory": (V1, 100, 60, "total_inactive_file 7\n")}, 47),
     ],
 )
-def test_memory_is_what_machine_and_control_groups_leave(tmp_path, monkeypatch, groups, limits, available):
+def test_available_memory_respects_control_groups(tmp_path, monkeypatch, groups, limits, available):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=4000))
     files = {"proc/self/cgroup": groups} if groups else {}
     for group, (names, *values) in limits.items():
@@ -121,16 +121,15 @@ def test_memory_is_what_machine_and_control_groups_leave(tmp_path, monkeypatch, 
     assert available_bytes(tmp_path) == available
 
 
-def test_passes_go_on_in_another_thread_after_onednn_had_no_memory_for_code():
-    # The words alone: where code really finds no memory, oneDNN sometimes ends the process (test_engine.py has memory
-    # that is really short).
-    def run_out(words):
-        raise RuntimeError(words)
+def test_passes_move_to_another_thread_after_onednn_has_no_memory():
+    # only the messages: if memory is really short, oneDNN sometimes ends the process
+    def run_out(message):
+        raise RuntimeError(message)
 
     thread = PassThread()
-    for words in ("can't allocate memory", "could not create a primitive descriptor for a matmul"):
-        with pytest.raises(RuntimeError, match=words):
-            thread.run(run_out, words)
+    for message in ("can't allocate memory", "could not create a primitive descriptor for a matmul"):
+        with pytest.raises(RuntimeError, match=message):
+            thread.run(run_out, message)
         assert thread.run(threading.get_ident) == threading.get_ident()
     with pytest.raises(RuntimeError, match="could not create a primitive"):
         thread.run(run_out, "could not create a primitive")
@@ -138,7 +137,7 @@ def test_passes_go_on_in_another_thread_after_onednn_had_no_memory_for_code():
     assert thread.run(torch.is_inference_mode_enabled)
 
 
-def test_a_request_that_is_alone_in_a_pass_is_tried_in_the_other_thread_before_it_fails():
+def test_single_request_is_retried_in_the_other_thread():
     def run_out():
         tried.append(threading.get_ident())
         if len(tried) != 2:

@@ -1,4 +1,4 @@
-"""The embedded engine against transformers' own `generate` and forward pass."""
+"""The transformers engine against transformers' own forward pass."""
 
 import gc
 import json
@@ -43,7 +43,7 @@ def load(tiny_model, **options) -> TransformersEngine:
 @pytest.mark.parametrize(
     "options", [{"max_num_batched_tokens": 1}, {"max_num_batched_tokens": 64}, {"max_num_seqs": 3}]
 )
-def test_the_batch_budget_changes_nothing(tiny_model, options):
+def test_batch_limits_do_not_change_replies(tiny_model, options):
     requests = [replace(request, candidates=("8 6\n", "10 10\n")) for request in varied_requests()]
     whole, limited = run(load(tiny_model), requests), run(load(tiny_model, **options), requests)
     for key, completion in whole.items():
@@ -66,7 +66,7 @@ def test_candidate_logprobs_equal_a_plain_forward_pass(tiny_model, reference_mod
         assert completion.candidate_logprobs[SCORE_LINES.index(reply)] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_reply_that_is_a_candidate_is_not_generated_token_by_token(tiny_model):
+def test_reply_along_the_tree_needs_fewer_passes(tiny_model):
     plain = [replace(request, sampling=Sampling(max_tokens=8)) for request in varied_requests(6)]
     engine = Counting.load(EngineOptions(model=str(tiny_model)))
     alone = run(engine, plain)
@@ -87,8 +87,8 @@ class Counting(TransformersEngine):
         return super().run_pass(row, embeddings)
 
 
-def test_what_was_judged_leaves_no_keys_and_values_behind(tiny_model):
-    """Not even until Python collects its cycles, which with few objects it seldom does."""
+def test_finished_requests_free_their_keys_and_values(tiny_model):
+    # without the garbage collector
     engine = load(tiny_model)
     gc.collect()
     gc.disable()
@@ -100,11 +100,11 @@ def test_what_was_judged_leaves_no_keys_and_values_behind(tiny_model):
             counts.append(sum(type(value) is KVCache for value in gc.get_objects()))
     finally:
         gc.enable()
-    assert counts[-1] == counts[1] <= 2 * 64, "the latest prompts' alone"
+    assert counts[-1] == counts[1] <= 2 * 64, "only the latest prompts'"
 
 
 class Short(TransformersEngine):
-    """Has memory for so many sequences in a pass."""
+    """Has memory for `most` sequences per pass."""
 
     most = 1
 
@@ -115,14 +115,14 @@ class Short(TransformersEngine):
         return super().run_pass(row, embeddings)
 
 
-def test_n_replies_that_never_fit_together_fail_instead_of_going_round(tiny_model):
+def test_replies_that_never_fit_fail(tiny_model):
     engine = Short.load(EngineOptions(model=str(tiny_model)))
     done = run(engine, varied_requests(3, n=2, temperature=1.0))
     assert {completion.finish_reasons for completion in done.values()} == {("error",)}
     assert all("out of memory" in completion.error for completion in done.values())
 
 
-def test_memory_for_two_sequences_gives_what_plenty_gives(tiny_model):
+def test_low_memory_does_not_change_replies(tiny_model):
     engine = Short.load(EngineOptions(model=str(tiny_model)))
     engine.most = 2
     requests = [replace(each, candidates=SCORE_LINES) for each in varied_requests(12, n=2, temperature=1.0)]
@@ -132,7 +132,7 @@ def test_memory_for_two_sequences_gives_what_plenty_gives(tiny_model):
 
 
 def breaking(engine, is_at_fault, error):
-    """Have the engine's passes fail where a request is in them that is at fault."""
+    """Make passes with a request at fault fail."""
     forward = engine._forward
 
     def fail(fresh):
@@ -144,7 +144,7 @@ def breaking(engine, is_at_fault, error):
     return engine
 
 
-def test_a_request_whose_pass_fails_fails_alone_and_the_others_are_answered(tiny_model):
+def test_only_the_request_at_fault_fails(tiny_model):
     requests = varied_requests(8, max_tokens=6)
     expected = run(load(tiny_model), requests)
     engine = load(tiny_model)
@@ -157,7 +157,7 @@ def test_a_request_whose_pass_fails_fails_alone_and_the_others_are_answered(tiny
 
 
 @pytest.mark.parametrize(("words", "has_worked"), [("CUDA error: device-side assert", True), ("no such kernel", False)])
-def test_a_lost_device_or_a_model_that_never_ran_breaks_the_engine(tiny_model, words, has_worked):
+def test_lost_device_or_unsupported_model_breaks_the_engine(tiny_model, words, has_worked):
     engine = load(tiny_model)
     if has_worked:
         run(engine, varied_requests(1))
@@ -166,7 +166,7 @@ def test_a_lost_device_or_a_model_that_never_ran_breaks_the_engine(tiny_model, w
         run(engine, varied_requests(2))
 
 
-def test_replies_that_cannot_be_drawn_fail_and_greedy_ones_beside_them_do_not(tiny_model):
+def test_only_replies_that_cannot_be_sampled_fail(tiny_model):
     [greedy], [drawn] = varied_requests(1), varied_requests(1, temperature=1.0, n=2)
     engine = load(tiny_model)
     forward = engine._forward
@@ -183,7 +183,7 @@ def edit(folder, name="config.json", **values):
 
 
 def spoil(folder, name, value):
-    """Put a value into a weight of a folder, or take the weight away."""
+    """Set a value in a weight, or remove the weight."""
     weights = load_file(folder / "model.safetensors")
     if value is None:
         weights.pop(name)
@@ -212,7 +212,7 @@ def spoil(folder, name, value):
         (lambda f: spoil(f, "model.layers.1.mlp.up_proj.weight", math.nan), r"1.mlp.up_proj.weight contains NaN"),
         (lambda f: spoil(f, "model.embed_tokens.weight", math.inf), r"embed_tokens.weight contains NaN or infinity"),
         (lambda f: spoil(f, "model.norm.weight", -math.inf), r"model.norm.weight contains NaN or infinity"),
-        # weights that are stored quantised would be read without their scales
+        # quantised weights would be read without their scales
         (
             lambda f: edit(f, quantization_config={"quant_method": "fp8"}),
             r"quantised weights \(fp8\).*use --engine vllm",
@@ -220,20 +220,20 @@ def spoil(folder, name, value):
         (lambda f: edit(f, quantization_config={"quant_method": "bitsandbytes"}), "and --quantization 4bit"),
     ],
 )
-def test_a_broken_model_folder_is_named_with_the_way_out(tiny_model, tmp_path, break_it, finding):
+def test_broken_model_folder_is_rejected(tiny_model, tmp_path, break_it, finding):
     folder = Path(shutil.copytree(tiny_model, tmp_path / "model"))
     break_it(folder)
     with pytest.raises(ModelError, match=finding):
         load(folder)
 
 
-def test_a_quantization_that_does_not_exist(tiny_model):
+def test_unknown_quantization_is_rejected(tiny_model):
     pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed: pip install -e '.[train]'")
     with pytest.raises(ConfigError, match="quantization '3bit' does not exist; available: 4bit, 8bit"):
         load(tiny_model, quantization="3bit")
 
 
-def test_options_that_do_not_exist(tiny_model):
+def test_unknown_dtype_and_device_are_rejected(tiny_model):
     with pytest.raises(ConfigError, match="dtype 'float64x' does not exist"):
         load(tiny_model, dtype="float64x")
     with pytest.raises(ConfigError, match="device 'gpux' does not exist"):

@@ -1,4 +1,4 @@
-"""The CPU's packed layers compute what the model's own do, and what they cannot compute they leave alone."""
+"""Packed layers for CPUs compute the same as the model's own layers."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def packable_model(config, dtype=torch.bfloat16):
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "norm" in name:
-                weight.add_(torch.randn_like(weight) * 0.1)  # or else all are 1
+                weight.add_(torch.randn_like(weight) * 0.1)  # else all are 1
     return model
 
 
@@ -38,7 +38,7 @@ def kinds(model):
 
 @torch.inference_mode()
 def distance(config):
-    """How far the packed model's logits are from those in float32, against the plain model's."""
+    """The packed model, and the mean errors of its and the original's logits against float32."""
     ids = torch.arange(40)[None]
     exact = packable_model(config, torch.float32)(ids).logits
     model = packable_model(config)
@@ -49,7 +49,7 @@ def distance(config):
 
 
 @torch.inference_mode()
-def test_chunks_of_a_long_row_give_its_output(monkeypatch):
+def test_chunked_mlp_equals_one_call(monkeypatch):
     model = packable_model(LlamaConfig(**SIZES), torch.float32)
     rows = torch.randn(1, 100, SIZES["hidden_size"])
     expected = model.model.layers[0].mlp(rows)
@@ -62,7 +62,7 @@ def test_chunks_of_a_long_row_give_its_output(monkeypatch):
 
 
 @torch.inference_mode()
-def test_a_norm_of_nothing_and_of_zeros():
+def test_norm_of_empty_and_zero_rows():
     norm = PackedNorm(nn.Parameter(torch.full((8,), 2.0)), 1e-6)
     assert norm(torch.empty(1, 0, 8)).shape == (1, 0, 8)
     assert norm(torch.zeros(1, 2, 8)).tolist() == torch.zeros(1, 2, 8).tolist()
@@ -73,7 +73,7 @@ def test_a_norm_of_nothing_and_of_zeros():
 
 @in_bfloat16
 @pytest.mark.parametrize("config", [LlamaConfig(**SIZES), Qwen2Config(**SIZES)], ids=["llama", "qwen2 with biases"])
-def test_a_packed_model_is_as_exact_as_the_plain_one(config):
+def test_packed_model_is_as_exact_as_the_original(config):
     model, packed, plain = distance(config)
     assert packed <= 1.1 * plain
     layers = kinds(model)
@@ -83,14 +83,14 @@ def test_a_packed_model_is_as_exact_as_the_plain_one(config):
 
 
 @in_bfloat16
-def test_an_embedding_that_is_tied_to_the_head_stays_tied():
+def test_tied_embedding_stays_tied():
     model, packed, plain = distance(LlamaConfig(**SIZES, tie_word_embeddings=True))
     assert packed <= 1.1 * plain
     assert model.lm_head.weight is model.get_input_embeddings().weight
 
 
 @in_bfloat16
-def test_other_activations_and_norms_are_left_alone():
+def test_other_activations_and_norms_are_not_packed():
     model, packed, plain = distance(GemmaConfig(**SIZES, head_dim=16))
     assert packed <= 1.1 * plain
     assert PackedMlp not in kinds(model)  # its activation is GELU
@@ -100,7 +100,7 @@ def test_other_activations_and_norms_are_left_alone():
 
 @torch.inference_mode()
 @pytest.mark.parametrize("config", [LlamaConfig(**SIZES), Qwen2Config(**SIZES)], ids=["llama", "qwen2 with biases"])
-def test_float32_is_packed_too_and_changes_by_rounding_alone(config):
+def test_packed_float32_differs_only_by_rounding(config):
     model, ids = packable_model(config, torch.float32), torch.arange(40)[None]
     expected = model(ids).logits
     pack(model)
@@ -109,7 +109,7 @@ def test_float32_is_packed_too_and_changes_by_rounding_alone(config):
     assert (model(ids).logits - expected).abs().max() <= EXACT
 
 
-def test_float16_is_left_alone():
+def test_float16_is_not_packed():
     model = packable_model(LlamaConfig(**SIZES), torch.float16)
     before = kinds(model)
     pack(model)
@@ -135,7 +135,7 @@ def errors(head, hidden):
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("tied", [False, True])
-def test_logits_of_candidates_are_exact_and_others_as_before(dtype, tied):
+def test_candidate_logits_are_exact(dtype, tied):
     model = model_of(dtype, tied=tied)
     head = install_head(model)
     hidden = (torch.randn(8, 64) * 30).to(dtype)
@@ -152,7 +152,7 @@ def test_logits_of_candidates_are_exact_and_others_as_before(dtype, tied):
 
 @torch.inference_mode()
 @in_bfloat16
-def test_a_packed_head_gives_its_rows_back():
+def test_packed_head_is_unpacked_for_exact_logits():
     model = model_of(torch.bfloat16)
     model.lm_head.bias = torch.nn.Parameter(torch.randn(100, dtype=torch.bfloat16))
     plain = model.lm_head
@@ -165,7 +165,7 @@ def test_a_packed_head_gives_its_rows_back():
     assert (head(hidden).double() - exact)[:, chosen].abs().max() < 1e-4
 
 
-def test_a_second_engine_takes_the_same_head_and_float32_needs_none():
+def test_head_is_installed_once_and_not_for_float32():
     model = model_of(torch.bfloat16)
     assert install_head(model) is install_head(model)
     assert isinstance(model.get_output_embeddings(), OutputHead)

@@ -1,4 +1,4 @@
-"""Models, adapters of a model, and several adapters that share one."""
+"""Models, adapters, and adapters that share a model."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ def load(model, adapter):
     return load_engine("transformers", EngineOptions(model=str(model), adapter=str(adapter)))
 
 
-def test_a_pickled_adapter_that_runs_code_is_refused(tiny_judge, tiny_adapters, tmp_path):
+def test_unsafe_pickled_adapter_is_rejected(tiny_judge, tiny_adapters, tmp_path):
     pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter", extra=Executed(tmp_path / "executed"))
     with pytest.raises(ModelError, match=r"adapter_model\.bin: reading this pickle would call"):
         load(tiny_judge, pickled)
@@ -56,20 +56,20 @@ def edit(folder, **values):
         (lambda folder: edit(folder, peft_type="NOPE"), "cannot load the adapter: 'NOPE'"),
         (lambda folder: edit(folder, target_modules="("), "cannot load the adapter: missing \\)"),
         (lambda folder: edit(folder, target_modules=["nope"]), "Target modules .* not found in the base model"),
-        # PEFT leaves weights that are not in the file at random
+        # PEFT leaves missing weights random
         (lambda folder: save_file({}, folder / WEIGHTS), "missing adapter keys"),
         (lambda folder: (folder / WEIGHTS).unlink(), r"no weights \(adapter_model\.safetensors or adapter_model\.bin"),
         (lambda folder: (folder / WEIGHTS).write_bytes(b"torn"), "cannot load the adapter"),
     ],
 )
-def test_a_damaged_adapter_is_named(tiny_model, tmp_path, break_it, finding):
+def test_damaged_adapter_is_rejected(tiny_model, tmp_path, break_it, finding):
     folder = make_adapter(tiny_model, tmp_path / "adapter", seed=1)
     break_it(folder)
     with pytest.raises(ModelError, match=finding):
         load(tiny_model, folder)
 
 
-def test_an_adapter_that_names_no_base_says_what_to_pass(tmp_path):
+def test_adapter_without_a_base_is_rejected(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ModelError, match="as --model and this folder as --adapter"):
         load_engine("transformers", EngineOptions(model=str(tmp_path)))
@@ -110,7 +110,7 @@ def test_greedy_replies_equal_generate(name, tiny_model, tmp_path):
         assert done[request.key].texts[0] == tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True)
 
 
-def test_four_bit_weights_judge_nearly_like_whole_ones(tiny_model, tmp_path):
+def test_four_bit_weights_give_similar_probabilities(tiny_model, tmp_path):
     pytest.importorskip("bitsandbytes")
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     torch.manual_seed(0)
@@ -123,12 +123,12 @@ def test_four_bit_weights_judge_nearly_like_whole_ones(tiny_model, tmp_path):
         run(load_engine("transformers", EngineOptions(model=str(tmp_path), **options)), [request])["1"]
         for options in ({}, {"quantization": "4bit"})
     )
-    # 4 bits change the numbers, but not beyond recognition
+    # 4 bits change the values, but not much
     assert small.candidate_logprobs != whole.candidate_logprobs
     assert small.candidate_logprobs == pytest.approx(whole.candidate_logprobs, abs=2.5)
 
 
-def test_a_model_without_attention_is_refused(tiny_model, tmp_path):
+def test_model_without_attention_is_rejected(tiny_model, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     config = MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, state_size=4)
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
@@ -174,7 +174,7 @@ def answers(engine, requests):
 
 
 def same(actual, expected):
-    """Equal texts; log-probabilities equal but for rounding."""
+    """Check equal texts and log-probabilities, except for rounding."""
     assert [texts for texts, _ in actual] == [texts for texts, _ in expected]
     for (_, logprobs), (_, expected_logprobs) in zip(actual, expected, strict=True):
         assert (logprobs is None) == (expected_logprobs is None)
@@ -187,7 +187,7 @@ def mixed(*lists):
 
 
 @pytest.mark.parametrize("options", [{}, {"max_num_batched_tokens": 150}])
-def test_mixed_requests_are_answered_as_by_each_adapter_alone(tiny_judge, tiny_adapters, options):
+def test_mixed_requests_equal_each_adapter_alone(tiny_judge, tiny_adapters, options):
     names = (None, *tiny_adapters)
     replies = answers(load_with(tiny_judge, **options), mixed(*(requests_of(name, 12) for name in names)))
     assert len(replies) == 36
@@ -198,7 +198,7 @@ def test_mixed_requests_are_answered_as_by_each_adapter_alone(tiny_judge, tiny_a
 
 
 @torch.inference_mode()
-def test_interleaved_replies_and_prompts_get_their_own_adapters_product(tiny_judge, tiny_adapters):
+def test_interleaved_tokens_use_their_own_adapter(tiny_judge, tiny_adapters):
     first, second = map(str, tiny_adapters)
     engine = load_with(tiny_judge)
     for name in (first, second):
@@ -213,12 +213,12 @@ def test_interleaved_replies_and_prompts_get_their_own_adapters_product(tiny_jud
         assert torch.allclose(mixed_output[0, places], layer(row)[0, places], atol=1e-5)
 
 
-def test_an_adapter_is_unloaded_and_loaded_again_while_others_answer(tiny_judge, tiny_adapters):
+def test_adapter_is_unloaded_and_loaded_again(tiny_judge, tiny_adapters):
     first, second = map(str, tiny_adapters)
     engine = load_with(tiny_judge)
     before = answers(engine, mixed(requests_of(first), requests_of(second)))
     engine.submit(requests_of(first))
-    assert not engine.unload_adapter(first), "its requests are not answered yet"
+    assert not engine.unload_adapter(first), "its requests are in flight"
     assert engine.unload_adapter(second)
     engine.abort([request.key for request in requests_of(first)])
     assert engine.unload_adapter(first)
@@ -228,14 +228,14 @@ def test_an_adapter_is_unloaded_and_loaded_again_while_others_answer(tiny_judge,
     same(answers(engine, mixed(requests_of(first), requests_of(second))), before)
 
 
-def test_a_pickled_adapter_answers_as_its_safetensors_do(tiny_judge, tiny_adapters, tmp_path):
+def test_pickled_adapter_equals_safetensors(tiny_judge, tiny_adapters, tmp_path):
     pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter")
     assert not list(pickled.glob("*.safetensors"))
     replies = answers(load_with(tiny_judge, pickled), requests_of())
     assert replies == answers(load_with(tiny_judge, tiny_adapters[0]), requests_of())
 
 
-def test_other_weights_at_the_same_path_are_read_anew(tiny_judge, tiny_adapters, copied):
+def test_new_weights_at_the_same_path_are_loaded(tiny_judge, tiny_adapters, copied):
     engine = load_with(tiny_judge)
     before = answers(engine, requests_of(copied))
     engine.unload_adapter(str(copied))
@@ -245,19 +245,19 @@ def test_other_weights_at_the_same_path_are_read_anew(tiny_judge, tiny_adapters,
     assert after == answers(load_with(tiny_judge), requests_of(tiny_adapters[1]))
 
 
-def test_ranks_and_scales_are_read_as_peft_reads_them(tiny_judge, copied):
+def test_ranks_and_scales_equal_peft(tiny_judge, copied):
     edit(copied, use_rslora=True, alpha_pattern={"q_proj": 3})
     replies = answers(load_with(tiny_judge), requests_of(copied))
     same(replies, answers(load_with(tiny_judge, copied), requests_of()))
 
 
-def test_an_adapter_has_its_cards_window(tiny_judge, tiny_adapters, copied):
+def test_adapter_uses_its_cards_window(tiny_judge, tiny_adapters, copied):
     template = get_template(TEMPLATE)
     write_card(copied, Card(template=template.id, template_sha=template.sha, window=24))
     engine = load_with(tiny_judge)
-    [beside] = run(engine, requests_of(tiny_adapters[0], 1)).values()
+    [unlimited] = run(engine, requests_of(tiny_adapters[0], 1)).values()
     [limited] = run(engine, requests_of(copied, 1)).values()
-    assert beside.prompt_tokens + beside.completion_tokens > 24
+    assert unlimited.prompt_tokens + unlimited.completion_tokens > 24
     assert limited.finish_reasons == ("too_long",) or limited.prompt_tokens + limited.completion_tokens <= 24
 
 
@@ -277,7 +277,7 @@ def rename(folder, *names):
         (lambda f: rename(f, "lora_A", "lora_embedding_A"), "load it alone with --adapter"),
     ],
 )
-def test_an_adapter_of_another_kind_or_model_is_refused_and_changes_nothing(tiny_judge, copied, change, message):
+def test_incompatible_adapter_is_rejected_and_changes_nothing(tiny_judge, copied, change, message):
     change(copied)
     engine = load_with(tiny_judge)
     with pytest.raises(ModelError, match=message):
@@ -285,6 +285,6 @@ def test_an_adapter_of_another_kind_or_model_is_refused_and_changes_nothing(tiny
     same(answers(engine, requests_of()), answers(load_with(tiny_judge), requests_of()))
 
 
-def test_an_adapter_cannot_stand_on_another(tiny_judge, tiny_adapters):
+def test_adapter_of_an_adapter_is_rejected(tiny_judge, tiny_adapters):
     with pytest.raises(ModelError, match="is an adapter; load its base"):
         load_with(tiny_judge, tiny_adapters[0]).load_adapter(str(tiny_adapters[1]))

@@ -1,4 +1,4 @@
-"""Reward models in the embedded engine, against transformers' own forward pass."""
+"""Reward models in the transformers engine, against transformers' own forward pass."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def rewards_of(folder, *answers, **options):
 
 
 def plain_rewards(model, folder, answers, question="what is the capital of france"):
-    """One forward pass for each answer, of the chat template's own tokens."""
+    """One forward pass per answer."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     rewards = []
     for answer in answers:
@@ -50,22 +50,22 @@ def plain_rewards(model, folder, answers, question="what is the capital of franc
     return rewards
 
 
-def test_rewards_are_those_of_transformers(tiny_reward_model):
+def test_rewards_equal_transformers(tiny_reward_model):
     model = AutoModelForSequenceClassification.from_pretrained(tiny_reward_model).eval()
     expected = plain_rewards(model, tiny_reward_model, ANSWERS)
     assert rewards_of(tiny_reward_model, *ANSWERS) == pytest.approx(expected, abs=1e-4)
-    assert max(expected) - min(expected) > 0.05  # or equality would say nothing
+    assert max(expected) - min(expected) > 0.05  # else equality would prove nothing
     assert load(tiny_reward_model).describe()["head"] == "reward"
 
 
 @pytest.mark.parametrize("options", [{"max_num_batched_tokens": 1}, {"max_num_seqs": 1}])
-def test_the_batch_budget_changes_no_reward(tiny_reward_model, options):
+def test_batch_limits_do_not_change_rewards(tiny_reward_model, options):
     whole = rewards_of(tiny_reward_model, *ANSWERS)
     assert rewards_of(tiny_reward_model, *ANSWERS, **options) == pytest.approx(whole, abs=1e-5)
 
 
-def test_padding_tokens_that_end_a_chat_do_not_count(tiny_model, tiny_reward_model, tmp_path):
-    # transformers takes the last token that is no padding; a template may end in padding tokens
+def test_trailing_padding_tokens_are_ignored(tiny_model, tiny_reward_model, tmp_path):
+    # transformers uses the last token that is not padding; a template may end in padding tokens
     padded = make_reward_model(
         tiny_model,
         tmp_path / "padded",
@@ -78,7 +78,7 @@ def test_padding_tokens_that_end_a_chat_do_not_count(tiny_model, tiny_reward_mod
     )
 
 
-def test_an_answer_too_long_for_the_window_is_cut_and_says_so(tiny_reward_model):
+def test_long_answer_is_truncated(tiny_reward_model):
     [completion] = run(load(tiny_reward_model), requests_of("fox " * 600)).values()
     assert math.isfinite(completion.reward)
     [cut] = completion.truncations
@@ -86,7 +86,7 @@ def test_an_answer_too_long_for_the_window_is_cut_and_says_so(tiny_reward_model)
     assert completion.prompt_tokens <= 511
 
 
-def test_an_adapter_with_a_head_makes_its_base_a_reward_model(tiny_model, tmp_path):
+def test_adapter_with_a_reward_head(tiny_model, tmp_path):
     base = make_reward_model(tiny_model, tmp_path / "base")
     model = AutoModelForSequenceClassification.from_pretrained(base)
     adapted = get_peft_model(model, LoraConfig(r=4, task_type=TaskType.SEQ_CLS, init_lora_weights=False))
@@ -111,7 +111,7 @@ def test_an_adapter_with_a_head_makes_its_base_a_reward_model(tiny_model, tmp_pa
         ({"id2label": None}, "has 2 outputs"),  # transformers' default
     ],
 )
-def test_heads_that_are_no_rewards_are_refused(tiny_reward_model, tmp_path, config, message):
+def test_unsupported_heads_are_rejected(tiny_reward_model, tmp_path, config, message):
     folder = shutil.copytree(tiny_reward_model, tmp_path / "model")
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | config))
@@ -119,14 +119,14 @@ def test_heads_that_are_no_rewards_are_refused(tiny_reward_model, tmp_path, conf
         load(folder)
 
 
-def test_a_head_whose_weights_are_missing_is_refused(tiny_model, tiny_reward_model, tmp_path):
+def test_missing_head_weights_are_rejected(tiny_model, tiny_reward_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "model")
     shutil.copy(tiny_reward_model / "config.json", folder)
     with pytest.raises(ModelError, match=r"1 weights are missing \(score.weight"):
         load(folder)
 
 
-def test_text_of_a_reward_model_and_a_reward_of_a_writer_are_refused(tiny_model, tiny_reward_model):
+def test_rewards_and_replies_need_the_right_model(tiny_model, tiny_reward_model):
     with pytest.raises(EngineError, match="asks for a reply, but the model only returns rewards"):
         load(tiny_reward_model).submit([Request(key="1", prompt=prompt_of("paris"), sampling=Sampling(max_tokens=1))])
     with pytest.raises(EngineError, match="asks for a reward, but the model only writes text"):

@@ -1,4 +1,4 @@
-"""Blocks of running replies: attention of all at once, rows that fill up, come and go."""
+"""Blocks of running replies."""
 
 import random
 
@@ -66,7 +66,7 @@ def one_pass(blocks: DecodeBlocks, replies: list[Reply], dtype: torch.dtype, opt
     [AttentionOptions(), AttentionOptions(scaling=0.3), AttentionOptions(window=50), AttentionOptions(softcap=2.0)],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_each_reply_attends_to_its_own_tokens_alone(options, dtype):
+def test_each_reply_attends_only_to_its_own_tokens(options, dtype):
     torch.manual_seed(0)
     draws = random.Random(0)
     blocks, replies = DecodeBlocks(2000), list[Reply]()
@@ -106,12 +106,12 @@ def test_a_finished_reply_can_be_continued_from_a_copy():
             torch.testing.assert_close(copied[:, : kv.length], expected[0])
 
 
-def test_memory_goes_with_the_replies():
+def test_memory_is_freed_with_the_replies():
     blocks, replies = DecodeBlocks(0), [Reply(str(index), 100, torch.float32) for index in range(40)]
     for reply in replies:
         blocks.join(reply.sequence, reply.kv, ())
     assert [len(block.sequences) for block in blocks.blocks] == [32, 8]
-    assert blocks.tokens == 40 * 400, "what the replies may need in the end"
+    assert blocks.tokens == 40 * 400, "the maximum that the replies need"
     blocks.discard({str(index) for index in range(40) if index != 7})
     assert [sequence.parent.request.key for sequence in blocks] == ["7"]
     assert len(blocks.blocks) == 1

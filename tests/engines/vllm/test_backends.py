@@ -1,4 +1,4 @@
-"""What vLLM is told, and its table in docs/engines.md, by the installed vLLM's own code."""
+"""vLLM's arguments and their table in docs/engines.md."""
 
 import ast
 import dataclasses
@@ -30,7 +30,7 @@ with quiet_imports():
 
 DOCS = Path(__file__).parents[3] / "docs/engines.md"
 COMPUTED = {"model", "tokenizer", "dtype", "max_model_len"}
-"""Arguments that follow from the model and the options, so the table has words for them."""
+"""Arguments that depend on the model, described in words."""
 CODE = re.compile(r"`([^`]+)`")
 
 
@@ -38,9 +38,9 @@ GPU = SimpleNamespace(device_type="cuda", is_cpu=lambda: False)
 
 
 def arguments(model, *, adapter=None, **options):
-    """What judgelm gives vLLM, by name, where it differs from vLLM's own or is stated all the same."""
-    asked = EngineOptions(model=str(model), **options)
-    return engine_args(str(model), adapter, load_tokenizer(str(model), None, asked), asked)
+    """judgelm's arguments for vLLM."""
+    requested = EngineOptions(model=str(model), **options)
+    return engine_args(str(model), adapter, load_tokenizer(str(model), None, requested), requested)
 
 
 def rows():
@@ -54,7 +54,7 @@ def rows():
 
 
 def literal(text):
-    """The value that a code span shows: Python's, or a bare word."""
+    """The value of a code span."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -62,10 +62,10 @@ def literal(text):
 
 
 @pytest.mark.parametrize("device", ["GPU", "CPU"])
-def test_the_table_has_what_judgelm_sets(device, tiny_model, monkeypatch):
+def test_documented_arguments_equal_judgelms(device, tiny_model, monkeypatch):
     if device == "GPU":
         monkeypatch.setattr(vllm_loading, "current_platform", GPU)
-    ours, theirs, listed = arguments(tiny_model), EngineArgs(), set()
+    built, defaults, listed = arguments(tiny_model), EngineArgs(), set()
     for name, cell in rows():
         listed.add(name)
         if name in COMPUTED:
@@ -74,19 +74,19 @@ def test_the_table_has_what_judgelm_sets(device, tiny_model, monkeypatch):
         if on_cpu and device == "CPU":
             expected = literal(CODE.search(on_cpu)[1])
         elif anywhere.startswith(("unchanged", "`--")):
-            expected = getattr(theirs, name)
+            expected = getattr(defaults, name)
         else:
             expected = literal((CODE.search(anywhere) or [anywhere] * 2)[1])
-        assert getattr(ours, name) == expected, name
+        assert getattr(built, name) == expected, name
     differ = {
         field.name
         for field in dataclasses.fields(EngineArgs)
-        if getattr(ours, field.name) != getattr(theirs, field.name)
+        if getattr(built, field.name) != getattr(defaults, field.name)
     }
     assert differ <= listed
 
 
-def test_an_adapter_and_4_bits_set_what_the_table_says(tiny_model, tmp_path, monkeypatch):
+def test_arguments_for_an_adapter_and_4_bits(tiny_model, tmp_path, monkeypatch):
     (tmp_path / "adapter_config.json").write_text('{"r": 24}')
     monkeypatch.setattr(vllm_loading, "current_platform", GPU)
     monkeypatch.setattr(vllm_loading, "QUANTIZATION_METHODS", ["bitsandbytes"])  # as in a vLLM that still has it
@@ -95,7 +95,7 @@ def test_an_adapter_and_4_bits_set_what_the_table_says(tiny_model, tmp_path, mon
     assert built.max_lora_rank == 32  # the next above 24 that vLLM has
 
 
-def test_processes_are_spawned_and_do_not_run_the_main_module_again(tiny_model, monkeypatch):
+def test_spawned_processes_do_not_run_the_main_module(tiny_model, monkeypatch):
     monkeypatch.delenv("VLLM_WORKER_MULTIPROC_METHOD", raising=False)
     main = {"init_main_from_name", "init_main_from_path"}
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "script.py", raising=False)  # pytest-xdist has no file
@@ -103,11 +103,11 @@ def test_processes_are_spawned_and_do_not_run_the_main_module_again(tiny_model, 
         assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
         assert not main & get_preparation_data("core").keys()
     assert "VLLM_WORKER_MULTIPROC_METHOD" not in os.environ
-    assert main & get_preparation_data("core").keys()  # the program's own processes start as before
+    assert main & get_preparation_data("core").keys()  # other processes start as before
 
 
-def test_logits_are_float32_unless_the_head_may_be_quantised(tiny_model, tmp_path):
-    # in bfloat16 they lie 1/8 apart, and judges that are read off a word name ties
+def test_logits_are_float32_unless_the_head_is_quantised(tiny_model, tmp_path):
+    # bfloat16 logits are 1/8 apart, so judges that score a verdict word would tie
     with quiet_start(str(tiny_model), multiprocessing=False):
         config = arguments(tiny_model, dtype="bfloat16").create_engine_config(UsageContext.LLM_CLASS)
     assert (config.model_config.dtype, config.model_config.head_dtype) == (torch.bfloat16, torch.float32)
@@ -118,7 +118,7 @@ def test_logits_are_float32_unless_the_head_may_be_quantised(tiny_model, tmp_pat
     assert arguments(quantised).hf_overrides == {}
 
 
-def test_beginning_and_end_of_the_start_are_logged(caplog):
+def test_start_is_logged(caplog):
     with caplog.at_level(logging.INFO, START_LOG.name), logged_start(2):
         pass
     begin, end = caplog.messages

@@ -1,4 +1,4 @@
-"""The vLLM engine, real vLLM in this process: what it shares with the transformers engine, and what only it does."""
+"""The vLLM engine, against the transformers engine."""
 
 import json
 import shutil
@@ -44,47 +44,45 @@ def transformers_engine(tiny_judge):
     engine.close()
 
 
-def test_texts_equal_those_of_the_transformers_engine(vllm_engine, transformers_engine):
-    # float32: everything but the wall clock must agree, tokens and cuts included.
-    there, here = run(transformers_engine, requests_of()), run(vllm_engine, requests_of())
-    assert len(here) == COUNT
-    assert here == there
-    assert len({completion.texts for completion in here.values()}) > COUNT // 4, "the texts say nothing"
+def test_texts_equal_the_transformers_engine(vllm_engine, transformers_engine):
+    # float32: everything must agree, tokens and truncations included
+    expected, actual = run(transformers_engine, requests_of()), run(vllm_engine, requests_of())
+    assert len(actual) == COUNT
+    assert actual == expected
+    assert len({completion.texts for completion in actual.values()}) > COUNT // 4, "too few different texts"
 
 
-def test_score_lines_and_distributions_equal_those_of_the_transformers_engine(
-    vllm_engine, transformers_engine, monkeypatch
-):
+def test_probabilities_equal_the_transformers_engine(vllm_engine, transformers_engine, monkeypatch):
     monkeypatch.setattr(vllm_engine, "followed_mass", 1.0)
     requests = requests_of(stop=("\n",), candidates=LINES)
-    there, here = run(transformers_engine, requests), run(vllm_engine, requests)
-    for key, completion in there.items():
-        assert here[key].texts == completion.texts
-        assert here[key].candidate_logprobs == pytest.approx(completion.candidate_logprobs, abs=1e-3)
+    expected, actual = run(transformers_engine, requests), run(vllm_engine, requests)
+    for key, completion in expected.items():
+        assert actual[key].texts == completion.texts
+        assert actual[key].candidate_logprobs == pytest.approx(completion.candidate_logprobs, abs=1e-3)
 
 
-def test_pruned_branches_are_worth_no_more_than_a_hundredth(vllm_engine, transformers_engine):
+def test_pruned_branches_have_at_most_1_percent(vllm_engine, transformers_engine):
     requests = requests_of(stop=("\n",), candidates=LINES)
     before = vllm_engine.stats()["branches"]
-    there, here = run(transformers_engine, requests), run(vllm_engine, requests)
+    expected, actual = run(transformers_engine, requests), run(vllm_engine, requests)
     followed = vllm_engine.stats()["branches"] - before
     inner_nodes = 21
     assert 0 < followed < COUNT * inner_nodes / 2
-    for key, completion in there.items():
-        exact, pruned = (torch.tensor(result.candidate_logprobs).exp() for result in (completion, here[key]))
+    for key, completion in expected.items():
+        exact, pruned = (torch.tensor(result.candidate_logprobs).exp() for result in (completion, actual[key]))
         assert float((exact - pruned).clamp(min=0).sum()) <= 0.0101
         assert torch.allclose(exact[pruned > 0], pruned[pruned > 0], atol=1e-4)
 
 
-def test_a_step_takes_the_tokens_of_vllms_llm_class_and_says_so(vllm_engine):
+def test_resolved_arguments_and_note(vllm_engine):
     settled = vllm_engine.describe()["engine_args"]
     assert (settled["max_num_batched_tokens"], settled["max_num_seqs"], settled["block_size"]) == (4096, 256, 32)
     assert (settled["enable_chunked_prefill"], settled["enable_prefix_caching"]) == (True, True)
-    [note] = vllm_engine.stats()["notes"]  # none on the format: this judge is small and float32
+    [note] = vllm_engine.stats()["notes"]  # no note on the dtype: this judge is small and float32
     assert note.startswith("vLLM: up to 4,096 prompt tokens per step on a CPU; ")
 
 
-def test_adapters_answer_side_by_side(vllm_engine, tiny_judge, tiny_adapters):
+def test_adapters_run_together(vllm_engine, tiny_judge, tiny_adapters):
     names = {"none": None, "one": str(tiny_adapters[0]), "two": str(tiny_adapters[1])}
     mixed = [
         replace(request, key=f"{name} {request.key}")
@@ -98,7 +96,7 @@ def test_adapters_answer_side_by_side(vllm_engine, tiny_judge, tiny_adapters):
     assert done["one 0 (0, 1)"].texts != done["none 0 (0, 1)"].texts != done["two 0 (0, 1)"].texts
 
 
-def test_other_weights_at_the_same_path_are_read_once_the_adapter_is_unloaded(vllm_engine, tiny_adapters, tmp_path):
+def test_new_weights_at_the_same_path_are_loaded_after_unloading(vllm_engine, tiny_adapters, tmp_path):
     path = shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
     vllm_engine.load_adapter(str(path))
     before = run(vllm_engine, requests_of(10, adapter=path))
@@ -112,7 +110,7 @@ def test_other_weights_at_the_same_path_are_read_once_the_adapter_is_unloaded(vl
     assert vllm_engine.unload_adapter(str(path))
 
 
-def test_a_grammar_holds(vllm_engine):
+def test_grammar(vllm_engine):
     prompt = Sample(id="1", question="paris", answers=("dogs", "because " * 30))
     request = Request(
         key="1",
@@ -155,12 +153,12 @@ def test_aborted_branches_never_come_back(vllm_engine):
         ({"quantization": "8bit"}, r"use --engine transformers, FP8 .*quantization=fp8_per_tensor"),
     ],
 )
-def test_an_option_that_vllm_does_not_have_is_named(vllm_engine, tiny_judge, arguments, words):
+def test_unknown_options_are_rejected(vllm_engine, tiny_judge, arguments, words):
     with pytest.raises((ConfigError, ModelError), match=words):
         load_engine("vllm", EngineOptions(model=str(tiny_judge), **arguments))
 
 
-def test_a_model_that_vllm_cannot_or_must_not_run_is_refused_at_once(vllm_engine, tiny_judge, tmp_path):
+def test_unsupported_or_unsafe_models_are_rejected(vllm_engine, tiny_judge, tmp_path):
     def refused(folder, words):
         with pytest.raises(ModelError, match=words):
             load_engine("vllm", EngineOptions(model=str(folder)))
@@ -172,14 +170,14 @@ def test_a_model_that_vllm_cannot_or_must_not_run_is_refused_at_once(vllm_engine
     refused(bare, r"pytorch_model\.bin: reading this pickle would call")
 
 
-def test_a_pickled_adapter_writes_what_its_safetensors_write(vllm_engine, tiny_adapters, tmp_path):
+def test_pickled_adapter_equals_safetensors(vllm_engine, tiny_adapters, tmp_path):
     pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter")
-    there, here = (run(vllm_engine, requests_of(20, adapter=adapter)) for adapter in (tiny_adapters[0], pickled))
-    assert here == there
-    assert here != run(vllm_engine, requests_of(20))
+    expected, actual = (run(vllm_engine, requests_of(20, adapter=adapter)) for adapter in (tiny_adapters[0], pickled))
+    assert actual == expected
+    assert actual != run(vllm_engine, requests_of(20))
 
 
-def test_an_adapter_that_is_none(vllm_engine, tmp_path):
+def test_invalid_adapter_is_rejected(vllm_engine, tmp_path):
     [request] = requests_of(2, adapter=tmp_path)[:1]
     with pytest.raises((EngineError, ModelError), match=r"adapter_model\.safetensors"):
         vllm_engine.submit([request])
@@ -210,9 +208,7 @@ def test_sampled_replies_do_not_depend_on_how_prompts_are_split_over_steps(vllm_
     assert len({completion.texts for completion in together.values()}) > 10
 
 
-def test_adapters_with_another_vocabulary_or_weights_that_are_no_numbers_are_refused(
-    vllm_engine, tiny_adapters, tmp_path
-):
+def test_adapters_with_nan_or_another_vocabulary_are_rejected(vllm_engine, tiny_adapters, tmp_path):
     weights = load_file(tiny_adapters[0] / "adapter_model.safetensors")
     name = next(iter(weights))
     changes = {
@@ -229,5 +225,5 @@ def test_adapters_with_another_vocabulary_or_weights_that_are_no_numbers_are_ref
             vllm_engine.load_adapter(str(folder))
 
 
-def test_the_weights_are_looked_at_in_vllms_workers(vllm_engine):
+def test_weights_are_checked_in_vllms_workers(vllm_engine):
     assert vllm_engine._live_backend.call_workers("first_weight_not_finite") == [None]

@@ -1,7 +1,4 @@
-"""Images through vLLM, in a process of its own: there can be one engine in each.
-
-The CPU build runs vision models that need no torchvision, which it has no build of: Idefics 3, and not LLaVA.
-"""
+"""Images in vLLM, in a separate process. Its CPU build has no torchvision, which LLaVA needs and Idefics 3 does not."""
 
 import importlib.util
 import json
@@ -45,7 +42,7 @@ def judged(name, judge, pictures):
 
 
 @pytest.mark.slow
-def test_vllm_sees_what_transformers_sees(tmp_path):
+def test_vllm_equals_transformers(tmp_path):
     if importlib.util.find_spec("vllm") is None:
         pytest.skip("vllm is not installed: `make test` installs it")
     judge = make_idefics(tmp_path / "judge", TEXTS)

@@ -1,4 +1,4 @@
-"""vLLM over two devices (here two processes of one CPU): equal scores, and every way in which it can be killed."""
+"""vLLM on two devices (here two processes on one CPU): equal scores, and killed processes."""
 
 import os
 import re
@@ -33,13 +33,13 @@ def on_vllm(pairs, out, judge, *more, devices=2):
 
 
 def slow_client(pairs, out, judge):
-    """Judges one pair at a time, so that there is time to kill it."""
+    """Judges one pair at a time, to leave time to kill it."""
     return on_vllm(pairs, out, judge, "--max-num-seqs", "1")
 
 
 @pytest.fixture(scope="module")
 def expected(pairs, tiny_judge, tmp_path_factory):
-    """What the transformers engine says."""
+    """The transformers engine's verdicts."""
     out = tmp_path_factory.mktemp("expected") / "out.jsonl"
     subprocess.run(command(pairs, out, tiny_judge), check=True, capture_output=True)
     return verdicts(out)
@@ -56,7 +56,7 @@ def start(arguments, log=subprocess.PIPE):
     return subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=log, text=True)
 
 
-def test_a_killed_core_is_said_and_a_rerun_goes_on(pairs, tiny_judge, expected, tmp_path):
+def test_run_resumes_after_a_killed_engine_core(pairs, tiny_judge, expected, tmp_path):
     out = tmp_path / "out.jsonl"
     process = start(slow_client(pairs, out, tiny_judge))
     wait_for_judgments(out, process, lambda: process.communicate()[1], 5)
@@ -77,7 +77,7 @@ def test_a_killed_core_is_said_and_a_rerun_goes_on(pairs, tiny_judge, expected, 
     assert not still_alive([pid for session in manifest(out)["sessions"] for pid in session["children"]])
 
 
-def test_the_processes_of_a_killed_parent_are_ended_by_the_rerun(pairs, tiny_judge, expected, tmp_path):
+def test_rerun_ends_orphaned_processes(pairs, tiny_judge, expected, tmp_path):
     out = tmp_path / "out.jsonl"
     with (tmp_path / "log").open("w") as log:  # a pipe would stay open in the orphans
         process = start(slow_client(pairs, out, tiny_judge), log)
@@ -85,7 +85,7 @@ def test_the_processes_of_a_killed_parent_are_ended_by_the_rerun(pairs, tiny_jud
     process.kill()
     process.wait(60)
     orphans = [pid for pid in manifest(out)["sessions"][-1]["children"] if alive(pid)]
-    assert orphans, "nothing was left behind, so this test shows nothing"
+    assert orphans, "no process was orphaned, so this test proves nothing"
     rerun = subprocess.run(on_vllm(pairs, out, tiny_judge), check=False, capture_output=True, text=True)
     assert rerun.returncode == 0, rerun.stderr
     assert "left by a killed run" in rerun.stderr
@@ -112,13 +112,13 @@ def test_two_pipeline_stages(pairs, tiny_judge, expected, tmp_path):
     assert verdicts(out) == expected
 
 
-def test_a_checkpoint_in_int8_is_recognised(pairs, tiny_judge, expected, tmp_path):
+def test_int8_checkpoint(pairs, tiny_judge, expected, tmp_path):
     out = tmp_path / "out.jsonl"
     quantised = quantise_to_int8(tiny_judge, tmp_path / "int8")
     subprocess.run(on_vllm(pairs, out, quantised, devices=1), check=True, capture_output=True)
     judged = verdicts(out)
     same = sum(judged[name] == verdict for name, verdict in expected.items())
-    assert same > 0.8 * COUNT, "int8 weights change a score here and there, not most of them"
+    assert same > 0.8 * COUNT, "int8 weights change few scores"
 
 
 SCRIPT = """
@@ -132,12 +132,12 @@ judge.close()
 
 
 @pytest.mark.timeout(1800)  # three processes import vLLM
-def test_a_script_without_a_main_guard_judges_on_two_devices(tmp_path):
+def test_script_without_a_main_guard_on_two_devices(tmp_path):
     base = tmp_path / "base"
     make_base([WORDS] * 20, base, seed=0, hidden_size=64, layers=2, heads=2, vocab_size=400, max_positions=2048)
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, tmp_path / "script.py", base]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    [tokens] = re.findall(r"^tokens (\d+)", done.stdout, re.MULTILINE)  # printed by one process alone
+    [tokens] = re.findall(r"^tokens (\d+)", done.stdout, re.MULTILINE)  # printed by one process
     assert int(tokens) > 0

@@ -26,7 +26,7 @@ def requests():
     ]
 
 
-def test_rewards_are_those_of_transformers(tiny_reward_model):
+def test_rewards_equal_transformers(tiny_reward_model):
     options = EngineOptions(model=str(tiny_reward_model), dtype="float32")
     expected = run(load_engine("transformers", options), requests())
     arguments = {"kv_cache_memory_bytes": 1 << 28, "enforce_eager": True}
@@ -43,6 +43,6 @@ def test_rewards_are_those_of_transformers(tiny_reward_model):
         engine.close()
 
 
-def test_an_adapter_is_refused_with_the_way_out(tiny_reward_model):
+def test_adapter_is_rejected(tiny_reward_model):
     with pytest.raises(ConfigError, match=r"vLLM has no reward adapters; merge it \(train/merge_lora.py\)"):
         load_engine("vllm", EngineOptions(model=str(tiny_reward_model), adapters=("x/y",)))
