@@ -84,9 +84,7 @@ def find_file(model: str, revision: str | None = None) -> Path:
         return Path(hf_hub_download(f"{owner}/{name}", file, revision=revision))
     except LocalEntryNotFoundError as error:
         raise ModelError(f"{model}: no such file, and the hub is unreachable; check path and network") from error
-    except EntryNotFoundError as error:
-        raise ModelError(f"{model}: {owner}/{name} has no file {file}; see its files on the hub") from error
-    except (HfHubHTTPError, HFValidationError) as error:
+    except (EntryNotFoundError, HfHubHTTPError, HFValidationError) as error:
         raise ModelError(f"{model}: no such file, and from the hub: {first_line(error)}; check the name") from error
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from judgelm.engines.openai.cost import BilledTokens
 from judgelm.engines.openai.pool import EndpointPool
 from judgelm.engines.openai.prompts import PromptRenderer, RenderedPrompt
-from judgelm.engines.openai.requests import CHAT_TEMPLATE, FEW_TOP_LOGPROBS, TOP_LOGPROBS, request_body
+from judgelm.engines.openai.requests import CHAT_TEMPLATE, request_body
 from judgelm.engines.openai.responses import Choice, Replies
 from judgelm.engines.openai.text_tree import NEGLIGIBLE, TextTree, frequencies
 from judgelm.parsing.thinking import separate
@@ -100,10 +100,7 @@ class ReplySampler:
                     "their continuations are taken from the reply"
                 )
         if (unlisted := tree.shares().unlisted) > NEGLIGIBLE:
-            top = FEW_TOP_LOGPROBS if "many_logprobs" in self._pool.unsupported_params else TOP_LOGPROBS
-            chosen_only = all(len(step.tops) <= 1 for choice in choices for step in choice.steps or ())
-            listed = "the chosen token" if chosen_only else f"the {top} most probable tokens"
-            notes.append(f"up to {unlisted:.2f} of the probability may be missing: the server lists only {listed}")
+            notes.append(f"up to {unlisted:.2f} of the probability may be missing: the server lists too few tokens")
         return tree.logprobs(), "; ".join(notes)
 
     async def _explore(self, tree: TextTree, rendered: RenderedPrompt, longest: int) -> None:

@@ -25,10 +25,8 @@ from tests.support.endpoint.server import endpoint
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "Wed, 99 Oct 99999 07:28:00 GMT"}, None),
-        ({"retry-after": "1 Jan 99999999999999999999 0:0:0"}, None),
         ({"retry-after": "9" * 400}, None),
         ({"retry-after": "-1"}, None),
-        ({"retry-after": "\u00e9"}, None),
         ({}, None),
     ],
 )

@@ -139,15 +139,11 @@ def test_passes_move_to_another_thread_after_onednn_has_no_memory():
 
 def test_single_request_is_retried_in_the_other_thread():
     def run_out():
-        tried.append(threading.get_ident())
-        if len(tried) != 2:
+        threads.append(threading.get_ident())
+        if len(threads) == 1:
             raise RuntimeError("could not create a primitive")
         return "done"
 
-    tried: list[int] = []
-    thread = PassThread()
-    assert thread.run(run_out, alone=True) == "done"
-    assert tried[0] == threading.get_ident() != tried[1]
-    with pytest.raises(RuntimeError, match="could not create a primitive"):
-        thread.run(run_out, alone=True)
-    assert tried[2:] == tried[1:2]
+    threads: list[int] = []
+    assert PassThread().run(run_out, alone=True) == "done"
+    assert threads[0] == threading.get_ident() != threads[1]

@@ -200,18 +200,13 @@ def spoil(folder, name, value):
         (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), r"pytorch_model\.bin: torch cannot read"),
         (lambda f: (f / "model.safetensors").write_bytes(b"torn"), "cannot load the model"),
         (lambda f: (f / "config.json").write_text('{"model_type": "nonesuch"}'), "read the model's config"),
-        (lambda f: (f / "config.json").write_text("null"), "cannot load the tokenizer: "),
         (lambda f: (f / "config.json").write_text("[" * 100_000), "nested|cannot"),
-        (lambda f: (f / "generation_config.json").write_text("[]"), "cannot load the model: "),
         (lambda f: (f / "tokenizer.json").write_text("{}"), "cannot load the tokenizer: 'added_tokens'"),
-        (lambda f: edit(f, "tokenizer.json", model={"type": "BPE", "vocab": {}, "merges": ["a b"]}), "the tokenizer: "),
         (lambda f: edit(f, hidden_size="64"), "Validation error for field 'hidden_size': .* expected int, got str"),
-        (lambda f: edit(f, num_attention_heads=0), "cannot load the tokenizer: integer modulo by zero"),
         (lambda f: edit(f, intermediate_size=300), "cannot load the model"),
         (lambda f: spoil(f, "model.layers.1.mlp.up_proj.weight", None), "1 weights are missing"),
         (lambda f: spoil(f, "model.layers.1.mlp.up_proj.weight", math.nan), r"1.mlp.up_proj.weight contains NaN"),
         (lambda f: spoil(f, "model.embed_tokens.weight", math.inf), r"embed_tokens.weight contains NaN or infinity"),
-        (lambda f: spoil(f, "model.norm.weight", -math.inf), r"model.norm.weight contains NaN or infinity"),
         # quantised weights would be read without their scales
         (
             lambda f: edit(f, quantization_config={"quant_method": "fp8"}),

@@ -12,9 +12,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import EngineError, ModelError
-from judgelm.prompts.conversation import reward_prompt
-from judgelm.records import Request, Sample, Sampling
-from tests.support.driving import prompt_of, run
+from judgelm.records import Request, Sampling
+from tests.support.driving import prompt_of, reward_requests, run
 from tests.support.tiny_judges import make_reward_model
 
 ANSWERS = ("paris", "a big red fox jumps over lazy dogs", "london " * 40, "paris because it can")
@@ -24,17 +23,9 @@ def load(folder, **options):
     return load_engine("transformers", EngineOptions(model=str(folder), dtype="float32", **options))
 
 
-def requests_of(*answers, question="what is the capital of france"):
-    sample = Sample(id="1", question=question, answers=answers)
-    return [
-        Request(key=str(index), prompt=reward_prompt(sample, index), sampling=Sampling(max_tokens=1), reward=True)
-        for index in range(len(answers))
-    ]
-
-
 def rewards_of(folder, *answers, **options):
     engine = load(folder, **options)
-    completions = run(engine, requests_of(*answers))
+    completions = run(engine, reward_requests(*answers))
     return [completions[str(index)].reward for index in range(len(answers))]
 
 
@@ -79,7 +70,7 @@ def test_trailing_padding_tokens_are_ignored(tiny_model, tiny_reward_model, tmp_
 
 
 def test_long_answer_is_truncated(tiny_reward_model):
-    [completion] = run(load(tiny_reward_model), requests_of("fox " * 600)).values()
+    [completion] = run(load(tiny_reward_model), reward_requests("fox " * 600)).values()
     assert math.isfinite(completion.reward)
     [cut] = completion.truncations
     assert cut.tokens_after < cut.tokens_before
@@ -130,4 +121,4 @@ def test_rewards_and_replies_need_the_right_model(tiny_model, tiny_reward_model)
     with pytest.raises(EngineError, match="asks for a reply, but the model only returns rewards"):
         load(tiny_reward_model).submit([Request(key="1", prompt=prompt_of("paris"), sampling=Sampling(max_tokens=1))])
     with pytest.raises(EngineError, match="asks for a reward, but the model only writes text"):
-        load(tiny_model).submit(requests_of("paris"))
+        load(tiny_model).submit(reward_requests("paris"))

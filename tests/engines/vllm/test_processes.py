@@ -1,18 +1,13 @@
 """vLLM on two devices (here two processes on one CPU): equal scores, and killed processes."""
 
 import os
-import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.tiny_model import make_base
-from tests.conftest import WORDS
 from tests.support.batch_runs import BATCH, alive, judged_rows, manifest, still_alive, wait_for_judgments, write_pairs
-from tests.support.quantised_judges import quantise_to_int8
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 COUNT = 400
@@ -110,34 +105,3 @@ def test_two_pipeline_stages(pairs, tiny_judge, expected, tmp_path):
     arguments = ("--engine-arg", "pipeline_parallel_size=2")
     subprocess.run(on_vllm(pairs, out, tiny_judge, *arguments, devices=1), check=True, capture_output=True)
     assert verdicts(out) == expected
-
-
-def test_int8_checkpoint(pairs, tiny_judge, expected, tmp_path):
-    out = tmp_path / "out.jsonl"
-    quantised = quantise_to_int8(tiny_judge, tmp_path / "int8")
-    subprocess.run(on_vllm(pairs, out, quantised, devices=1), check=True, capture_output=True)
-    judged = verdicts(out)
-    same = sum(judged[name] == verdict for name, verdict in expected.items())
-    assert same > 0.8 * COUNT, "int8 weights change few scores"
-
-
-SCRIPT = """
-import sys
-from judgelm import Judge
-arguments = {"tensor_parallel_size": 2, "kv_cache_memory_bytes": 1 << 28}
-judge = Judge(sys.argv[1], engine="vllm", template="judgelm-v1", engine_args=arguments)
-print("tokens", judge.compare("What is 2 + 2?", "4", "5").completion_tokens)
-judge.close()
-"""
-
-
-@pytest.mark.timeout(1800)  # three processes import vLLM
-def test_script_without_a_main_guard_on_two_devices(tmp_path):
-    base = tmp_path / "base"
-    make_base([WORDS] * 20, base, seed=0, hidden_size=64, layers=2, heads=2, vocab_size=400, max_positions=2048)
-    (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, tmp_path / "script.py", base]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    [tokens] = re.findall(r"^tokens (\d+)", done.stdout, re.MULTILINE)  # printed by one process
-    assert int(tokens) > 0

@@ -1,4 +1,4 @@
-"""Reward models on vLLM's pooling runner, against the embedded engine."""
+"""Reward models on vLLM's pooling runner, against the transformers engine."""
 
 import importlib.util
 
@@ -7,9 +7,8 @@ import pytest
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError
-from judgelm.prompts.conversation import reward_prompt
-from judgelm.records import Request, Sample, Sampling
-from tests.support.driving import prompt_of, run
+from judgelm.records import Request, Sampling
+from tests.support.driving import prompt_of, reward_requests, run
 
 pytestmark = pytest.mark.slow  # vLLM runs once in a process, and the default tier's writes text
 if importlib.util.find_spec("vllm") is None:
@@ -18,21 +17,13 @@ if importlib.util.find_spec("vllm") is None:
 ANSWERS = ("paris", "a big red fox jumps over lazy dogs", "london " * 40)
 
 
-def requests():
-    sample = Sample(id="1", question="what is the capital of france", answers=ANSWERS)
-    return [
-        Request(key=str(index), prompt=reward_prompt(sample, index), sampling=Sampling(max_tokens=1), reward=True)
-        for index in range(len(ANSWERS))
-    ]
-
-
 def test_rewards_equal_transformers(tiny_reward_model):
     options = EngineOptions(model=str(tiny_reward_model), dtype="float32")
-    expected = run(load_engine("transformers", options), requests())
+    expected = run(load_engine("transformers", options), reward_requests(*ANSWERS))
     arguments = {"kv_cache_memory_bytes": 1 << 28, "enforce_eager": True}
     engine = load_engine("vllm", EngineOptions(model=options.model, dtype="float32", engine_args=arguments))
     try:
-        completions = run(engine, requests())
+        completions = run(engine, reward_requests(*ANSWERS))
         for key, completion in expected.items():
             assert completions[key].reward == pytest.approx(completion.reward, abs=1e-3)
             assert completions[key].prompt_tokens == completion.prompt_tokens
