@@ -79,7 +79,7 @@ class StepPlace:
     Attributes:
         answer: position of the trajectory among the answers shown.
         step: number of the step, from 1.
-        rank: order in which texts are left out to fit the window, lowest first; None for texts that stay.
+        rank: order in which texts are elided, lowest first; None for texts that stay.
     """
 
     answer: int
@@ -105,7 +105,7 @@ class Prompt:
 
     Attributes:
         prefill: forced beginning of the reply.
-        sanitized: number of confusables of the template's delimiters that were sanitized in untrusted spans.
+        sanitized: number of confusables of the template's delimiters that were sanitized.
         compares: number of answers or dialogues to compare; the `answer` spans of each are consecutive.
     """
 
@@ -126,8 +126,6 @@ class Sampling:
     """Sampling parameters: greedy at temperature 0; otherwise `seed` makes replies reproducible within an engine.
 
     Attributes:
-        max_tokens: maximum length of a reply; the window may end it earlier.
-        temperature: 0 is greedy; otherwise at least `MIN_TEMPERATURE`.
         stop: a reply ends before the first of these strings, or after it with `include_stop`. A blank one (a line end)
             only counts after a line that is not blank.
         n: number of replies.
@@ -185,7 +183,7 @@ class Request:
         key: identifies the request within its flow; the runner makes it unique in the engine.
         candidates: replies whose probabilities are requested, see `Completion.candidate_logprobs`.
         adapter: folder or hub id of the LoRA adapter to use; None is the engine's own.
-        reward: requests a reward model's number for the prompt, a finished chat, instead of a reply.
+        reward: requests a reward for the prompt, a finished chat, instead of a reply.
     """
 
     key: str
@@ -200,7 +198,7 @@ class Request:
 class Truncation:
     """One answer that the length policy shortened: its position among those shown, and its tokens before and after.
 
-    `steps` are the numbers of a trajectory's steps whose text was left out.
+    `steps` are the numbers of a trajectory's elided steps.
     """
 
     answer: int
@@ -219,14 +217,12 @@ class Completion:
         thinking: the thinking before each reply, without tags; empty if there is none.
         finish_reasons: one per reply, or a single `too_long`, `equal_after_cut` or `error` for the whole request.
         candidate_logprobs: for each candidate, the natural log of the probability that a reply at temperature 1 begins
-            with it and with no longer candidate. It is -inf for candidates that an engine left out because they have at
-            most 0.01 together. None if not requested or not available.
+            with it and with no longer candidate; -inf for candidates that an engine left out because they have at most
+            0.01 together. None if not requested or not available.
         approximation: why the log-probabilities are not exact; empty if they are.
-        prompt_tokens: tokens of the prompt as the model read it.
-        completion_tokens: tokens of all replies together.
         sanitized: number of confusables of special tokens that were sanitized.
         error: the engine's message if the request failed.
-        reward: a reward model's number for the prompt, unbounded; its text is empty.
+        reward: unbounded; the reply's text is empty.
     """
 
     key: str
@@ -359,15 +355,15 @@ class Shown:
         part: subject of this prompt in modes with several: a rubric's dimension, a turn.
         scores: in the order shown.
         anchor: score of the other answer that the sample's was compared with.
-        label: word that the reply ends in, for modes that conclude with one. For a pair without scores it is the
-            position of the better answer, `1` or `2`, or `tie`.
+        label: word that the reply ends in. For a pair without scores it is the position of the better answer, `1` or
+            `2`, or `tie`.
         referenced: whether the prompt has a reference; None if the mode does not record it.
         read_anywhere: True if only the parser `anywhere` found the scores.
         repaired: failure that a constrained retry fixed; `text` and `scores` are the retry's.
-        reason: the judge's continuation of its score line, if requested.
+        reason: the judge's continuation of its score line.
         reason_failure: why the reason is missing or incomplete; `too_long` if the answers were cut further than for the
             scores.
-        distribution: if requested and available; `grades` for a single answer.
+        distribution: of a pair; `grades` of a single answer.
         log_odds: natural log-odds of the first letter against the second, or of yes against no, where words are read.
     """
 
@@ -435,16 +431,15 @@ class Judgment:
 
     Attributes:
         verdict: None exactly if `failure` is set.
-        scores: in sample order, on the judge's scale: the mean over the orders, or the given order's under order rule
-            `given`.
+        scores: in sample order, on the judge's scale, averaged over the orders unless the order rule is `given`.
         consistent: whether all orders give the same winner or ranking; None with one order, or if an order failed.
-        probability: P(first better) or P(correct), in [0, 1], over the same orders. None if not requested or available.
-        sanitized: number of confusables of delimiters and special tokens that were sanitized.
+        probability: P(first better) or P(correct), in [0, 1]. None if not requested or available.
+        sanitized: number of sanitized confusables of delimiters and special tokens.
         provenance: hash of model, template, engine, sampling, versions and machine, which are in the manifest.
-        decided_by: deciding step: `small` or `large` judge of a cascade, `exact_match`, `blank_answer` or `judge` for
-            short answers; None elsewhere.
+        decided_by: `small` or `large` judge of a cascade, `exact_match`, `blank_answer` or `judge` for short answers;
+            None elsewhere.
         self_answers: the judge's own answers to the question; `solves` in a run file.
-        own_reference: own answer that was shown as the reference; None without one.
+        own_reference: own answer that was shown as the reference.
         votes: verdict of each judge of a panel, or of each sample of a judge by number, as a word (`1`, `tie`,
             `correct`, `7.5`, `2>1=3`) or None.
         spread: standard deviation over such samples of P(first better) or P(correct) (1, 0.5 or 0 for verdicts

@@ -1,7 +1,4 @@
-"""Modes by the name that users write. Each is a pure generator of requests, without I/O; see `judgelm.modes.mode`.
-
-This package imports a mode only when it is used, so that commands print their help quickly.
-"""
+"""Modes by name. A mode is imported only when it is used, so that commands print their help quickly."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -43,7 +40,7 @@ __all__ = ["CARD_FIELDS", "MODES", "BatchMode", "Pairwise", "Reasoned", "build_m
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Import the public classes when they are first used."""
+        """Import a public class when it is first used."""
         modules = {"BatchMode": "mode", "Pairwise": "pairwise", "Reasoned": "pairwise"}
         if name not in modules:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -51,11 +48,7 @@ if not TYPE_CHECKING:
 
 
 def mode_type(name: str) -> "type[BatchMode]":
-    """Import and return the mode of that name.
-
-    Raises:
-        ConfigError: there is no such mode.
-    """
+    """Import and return the mode of that name."""
     if name not in MODES:
         raise not_found("mode", name, MODES)
     module, _, kind = MODES[name].partition(":")
@@ -70,7 +63,7 @@ def shown_fields() -> frozenset[str]:
 
 
 def protocol_of(name: str) -> str:
-    """Return how a mode reaches a pair's verdict, for reports; empty if the mode is unknown or does not say."""
+    """Return how a mode reaches a pair's verdict, for reports; empty if unknown."""
     return mode_type(name).protocol if name in MODES else ""
 
 

@@ -1,11 +1,10 @@
 """Answers judged by a checklist: each criterion is a yes-no question, and the score is the weighted share met.
 
-The score is the weight of the criteria met divided by the sum of the positive weights. Negative weights are for what an
-answer should not do, so the score can be below 0.
+The score is the weight of the criteria met divided by the sum of the positive weights, so with negative weights it can
+be below 0.
 
-Source: HealthBench (Arora et al. 2025), `calculate_score` in openai/simple-evals, which is the rule with `hard`;
-Rubrics as Rewards (Gunjal et al. 2025), weighted criteria as a reward; WildBench (Lin et al. 2024) and TICK (Cook et
-al. 2024), a checklist per question.
+Source: HealthBench (Arora et al. 2025; `calculate_score` in openai/simple-evals is the rule with `hard`); Rubrics as
+Rewards (Gunjal et al. 2025); WildBench (Lin et al. 2024) and TICK (Cook et al. 2024).
 """
 
 import math
@@ -40,7 +39,7 @@ class Criterion:
 
     Attributes:
         text: what an answer does, as a yes-no question can ask it.
-        weight: its share of the score; negative for what an answer should not do.
+        weight: finite and not 0.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -55,7 +54,6 @@ class Criterion:
             raise ConfigError(f"criterion {self.text!r:.60}: weight {self.weight:g}; it must be finite and not 0")
 
     def __repr__(self) -> str:
-        """Return the text, after its weight unless that is 1, as HealthBench shows its points."""
         return self.text if self.weight == 1 else f"[{self.weight:g}] {self.text}"
 
 
@@ -91,11 +89,7 @@ def _criterion(item: object) -> Criterion:
 
 
 def read_criteria(path: Path) -> tuple[Criterion, ...]:
-    """Read a file of criteria: a list in YAML or JSON, or one per line in other files.
-
-    Raises:
-        ConfigError: the file cannot be read, or contains no criteria.
-    """
+    """Read a file of criteria: a list in YAML or JSON, or one per line in other files."""
     try:
         text = read_text(path, MAX_YAML_BYTES)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -111,12 +105,12 @@ class Checklist(BatchMode):
     """Judge answers by yes-no criteria.
 
     `shown` has one entry per answer and criterion: `part` is the criterion, `scores` its P(yes). The judgment's
-    `scores` are the answers' weighted shares. One answer is graded, two are a pair, more are ranked. If a reply cannot
-    be read, the judgment fails; it never counts as no.
+    `scores` are the answers' weighted shares. One answer is graded, two are a pair, more are ranked. An unparseable
+    reply fails the judgment; it never counts as no.
 
     Attributes:
         criteria: for all samples; a row's field `criteria` overrides them.
-        hard: count a criterion as met or not (P(yes) of 0.5 or more) instead of by its P(yes).
+        hard: count a criterion as met if P(yes) is at least 0.5, instead of counting P(yes).
         tie_margin: maximum difference of two answers' shares that is a tie.
     """
 
@@ -146,7 +140,7 @@ class Checklist(BatchMode):
         self.criteria_of(sample)
 
     def criteria_of(self, sample: Sample) -> tuple[Criterion, ...]:
-        """Return the criteria for a sample: its own, otherwise the mode's."""
+        """Return the sample's own criteria, otherwise the mode's."""
         own = sample.metadata.get(CRITERIA_FIELD)
         if own is None and not self.criteria:
             raise InputError(f"sample {sample.id}: no criteria; give each row `criteria`, or use --criteria FILE")
@@ -157,7 +151,7 @@ class Checklist(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask all criteria about all answers concurrently, and conclude."""
+        """Judge a sample."""
         criteria = self.criteria_of(sample)
         asked = [(index, criterion) for index in range(len(sample.answers)) for criterion in criteria]
         read = yield from interleave([self._ask(sample, index, criterion) for index, criterion in asked])

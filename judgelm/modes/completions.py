@@ -1,4 +1,4 @@
-"""Parsing of completions, and the judgments that follow from them."""
+"""Parsing of completions, and judgments of single answers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ P = ParamSpec("P")
 
 
 def failure_of(completion: Completion) -> Unparsed | None:
-    """Return why a request has no reply; None if it has one. A reply that ended within its thinking is `truncated`."""
+    """Return why a request has no reply; None if it has one."""
     match completion.finish_reasons[0]:
         case "error":
             return Unparsed("engine", completion.error)
@@ -38,14 +38,14 @@ def failure_of(completion: Completion) -> Unparsed | None:
 
 
 def cut_off(completion: Completion, max_tokens: int, text: str = "") -> Unparsed | None:
-    """Return the failure of a reply that reached its token limit, with its `text` if given; None if it ended before."""
+    """Return the failure of a reply that reached its token limit; None if it ended before."""
     if completion.finish_reasons[0] != "length":
         return None
     return Unparsed("truncated", text, f"no end within {max_tokens} tokens or the window")
 
 
 def thinking_of(completion: Completion, reply: int = 0) -> str | None:
-    """Return the thinking before a reply; None if there is none."""
+    """Return the thinking before a reply; None without any."""
     return (completion.thinking[reply] or None) if reply < len(completion.thinking) else None
 
 
@@ -58,11 +58,11 @@ def read_reply(
     referenced: bool | None = None,
     needs_end: bool = True,
 ) -> Shown:
-    """Parse the one reply of a completion.
+    """Parse the one reply of a completion as scores or a label.
 
     Args:
         completion: of one prompt.
-        parse: parses the text as scores or a label.
+        parse: the parser.
         max_tokens: token limit of the reply.
         order: of the answers in the prompt.
         referenced: True if the prompt contains a reference.
@@ -130,7 +130,7 @@ def pair_in_sample_order(order: tuple[int, ...], values: tuple[float, ...]) -> t
 
 
 def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
-    """Decorate a mode's `__call__` so that its judgments count the tokens of all requests, and what was sanitized."""
+    """Decorate a mode's `__call__` so that its judgments count tokens and sanitized markers."""
 
     @wraps(call)
     def counted(*args: P.args, **kwargs: P.kwargs) -> Flow:

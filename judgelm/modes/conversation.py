@@ -1,7 +1,6 @@
 """Dialogues of several turns, judged as a pair or graded; `judgelm.prompts.conversation` describes their form.
 
-Source: MT-bench (Zheng et al. 2023), section 3: each turn is judged after those before it, and a model's score is the
-mean over turns.
+Source: MT-bench (Zheng et al. 2023), section 3.
 """
 
 from collections import Counter
@@ -48,14 +47,12 @@ class Conversation(Pairwise):
 
     `Judgment.shown` has one entry per turn and order (`part` is `turn 1`, or `dialogue`). The means over the turns are
     concluded like a pair; an order fails if one of its turns failed. A single dialogue is graded after the dialogue of
-    its references if every shown turn has one, otherwise without. Where words are read, each answer is shown alone
-    after the turns before it; `letters` shows both dialogues.
+    its references if every shown turn has one. Where words are read, each answer is shown alone after the turns before
+    it; `letters` shows both dialogues.
 
     Attributes:
         turns: `each` judges every turn after those before it, as MT-Bench does; `last` only the last one; `whole` all
             of them in one judgment.
-
-    The other options are those of mode `pair`.
     """
 
     name: ClassVar[str] = "conversation"
@@ -66,12 +63,12 @@ class Conversation(Pairwise):
 
     @property
     def template_sha(self) -> str:
-        """Hash of the template's bytes and of what dialogues add to them."""
+        """Hash of the template and of what dialogues add to it."""
         return dialogue_sha(get_template(self.template))
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Judge the turns concurrently and merge them."""
+        """Judge a sample."""
         self.check(sample)
         single = len(sample.answers) == 1
         views = self.views(sample)
@@ -165,8 +162,8 @@ def _of_parts(views: Sequence[DialogueView], parts: Sequence[Judgment | Readout]
 def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
     """Merge the turns of each order into one `Shown` for the whole dialogue; works for any judgment of a pair.
 
-    Scores, expected scores and probabilities are means over the turns. The failure is the first turn's, and the
-    unassigned probability the maximum. Follow-up questions are left out.
+    Scores and probabilities are means over the turns, the failure is the first turn's, and the unassigned probability
+    the maximum. Follow-up questions are left out.
     """
     judged = [reply for reply in shown if not reply.part.startswith(FOLLOW_UP)]
     orders = list(dict.fromkeys(reply.order for reply in judged))

@@ -20,12 +20,7 @@ Round = RequestFlow[list[Completion]]
 
 
 def map_rounds(flow: RequestFlow[Result], ask: Callable[[list[Request]], Round]) -> RequestFlow[Result]:
-    """Run a flow with `ask` between it and the engine.
-
-    Args:
-        flow: is closed with this one.
-        ask: sends on the requests of a round, changed or not, and returns the flow's completions.
-    """
+    """Run a flow with `ask` between it and the engine; `ask` may change the requests of each round."""
     completions: list[Completion] | None = None
     try:
         while True:

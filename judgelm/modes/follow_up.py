@@ -1,10 +1,6 @@
 """Follow-up questions about a finished judgment: for a server or page (`FollowUp`), or in a batch run (`Chat`).
 
-    talk = FollowUp(mode=mode, sample=sample, judgment=judgment)
-    exchange = yield from talk("Why is the second answer better?")
-    talk = talk.after(exchange)
-
-Source: JudgeLM, section 6 and Figure 19 (talk about judgments).
+Source: JudgeLM, section 6 and Figure 19.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +23,6 @@ class Exchange:
     """A question and the judge's reply.
 
     Attributes:
-        reply: None if there is none.
         failure: why there is no reply, or `truncated` if it is incomplete.
         truncations: judged answers that were cut to make room.
         sanitized: confusables of turn markers in everything said up to the question.
@@ -47,11 +42,13 @@ class Exchange:
 class FollowUp:
     """Follow-up questions about one judgment; call it with a question.
 
-    It continues the first prompt that was explained, otherwise the first that could be read. `history` has the earlier
-    questions and replies.
+    It continues the first prompt that was explained, otherwise the first parseable one.
+
+        talk = FollowUp(mode=mode, sample=sample, judgment=judgment)
+        exchange = yield from talk("Why is the second answer better?")
+        talk = talk.after(exchange)
 
     Raises:
-        ConfigError: invalid `max_tokens`.
         InputError: the judgment is of another sample or mode, or has no readable reply.
     """
 
@@ -130,13 +127,10 @@ class Chat(Pairwise):
     """Judge a pair, then answer the questions in `metadata["follow_ups"]`, a list of texts.
 
     The replies are in `Judgment.shown` after the orders, as parts `follow-up 1`, ...; the verdict does not change.
-    Without a verdict no question is asked, and none after a question that got no reply.
+    judgelm asks no question without a verdict, and stops after a question that got no reply.
 
     Attributes:
-        reasons: as in mode `pair`; by default every judgment is explained first.
         reply_tokens: maximum tokens of each reply.
-
-    The other options are those of mode `pair`.
     """
 
     name: ClassVar[str] = "chat"
@@ -154,11 +148,11 @@ class Chat(Pairwise):
 
     @property
     def template_sha(self) -> str:
-        """Hash of the template's bytes for a pair and of the text between turns."""
+        """Hash of the template and the text between turns."""
         return talk_sha(get_template(self.template))
 
     def __call__(self, sample: Sample) -> Flow:
-        """Judge, then ask the questions one after the other."""
+        """Judge a sample."""
         questions = follow_ups_of(sample)
         judgment = yield from Pairwise.__call__(self, sample)
         if judgment.verdict is None or not questions:

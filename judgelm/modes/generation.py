@@ -1,7 +1,6 @@
 """Generation of text for data sets: models' answers to questions, and a teacher's judgments of pairs.
 
-Source: JudgeLM, section 3.1, Figures 3 and 4 (prompts to GPT-4); Self-Reference, Figures 5 to 7 (chain of thought to a
-number, a letter or a preference); QA-Judge, section 4.2 and Table 8 (reasoning first, the answer in tags).
+Source: JudgeLM, section 3.1, Figures 3 and 4; Self-Reference, Figures 5 to 7; QA-Judge, section 4.2 and Table 8.
 """
 
 import hashlib
@@ -80,12 +79,7 @@ class AnswerTask(NamedTuple):
 class GeneratedAnswer:
     """A model's answer, or why there is none; `text` is None exactly if `failure` is set.
 
-    Attributes:
-        draw: the question and its decoding.
-        text: the whole reply.
-        final: the extracted final answer (`judgelm.parsing.short_answers`, or between the tags of task `qa`); None if
-            there is none, and for task `question`.
-        thinking: thinking before the reply; None without any.
+    `final` is the extracted final answer; None if there is none, and for task `question`.
     """
 
     draw: AnswerTask
@@ -103,13 +97,12 @@ class AnswerMode:
     """Ask a model a question.
 
     Attributes:
-        chat: whether the tokenizer's chat template wraps the question; otherwise plain text.
-        system: system message of a chat; None for none. Task `question` only.
+        chat: use the tokenizer's chat template; otherwise plain text.
+        system: system message of a chat. Task `question` only.
         plain: plain text with `{question}`. Task `question` only.
         task: kind of answer; it decides prompt and extraction.
         tags: which tags hold the answer to task `qa`: `last` is for models that reason first, `first` is the original
             code's.
-        max_tokens: maximum tokens of an answer.
     """
 
     chat: bool = True
@@ -177,11 +170,8 @@ class AnswerMode:
 class TeacherMode(BatchMode):
     """Ask a teacher about a pair once, in the given order, with its reference if it has one.
 
-    It writes score line and reason in one reply, as a judge is trained to. Orders and references are separate samples
+    It writes score line and reason in one reply of at most `reason_tokens`. Orders and references are separate samples
     (`judgelm.runs.teacher`), so that a paid reply is never requested again because another one failed.
-
-    Attributes:
-        reason_tokens: maximum tokens of score line and reason together.
     """
 
     name: ClassVar[str] = "teaching"
@@ -201,7 +191,7 @@ class TeacherMode(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask, and parse the reply."""
+        """Judge a sample."""
         [completion] = yield [self.request(sample)]
         shown = self._read(completion)
         scores = None if shown.scores is None else (shown.scores[0], shown.scores[1])
@@ -220,7 +210,6 @@ class TeacherMode(BatchMode):
         return Request(key="0", prompt=prompt, sampling=sampling_for(self, sample.id, self.reason_tokens))
 
     def _read(self, completion: Completion) -> Shown:
-        """Parse scores and reason; a missing or incomplete reason is only a `reason_failure`."""
         line, reason = split_score_line("".join(completion.texts), self.scale)
         parse, needs_end = partial(parse_pair, scale=self.scale), not line.endswith(("\n", "\r"))
         shown = read_reply(completion, parse, max_tokens=self.reason_tokens, order=(0, 1), needs_end=needs_end)

@@ -22,7 +22,7 @@ def _winner(label: str, order: tuple[int, ...]) -> Winner:
 
 
 def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_one_order: bool) -> Judgment:
-    """Return the judgment of a pair by the label of each order; orders that disagree make a tie."""
+    """Return the judgment of a pair by the label of each order; if the orders disagree, it is a tie."""
     winners = [_winner(reply.label, reply.order) for reply in shown if reply.label is not None]
     failure = None if winners and accept_one_order else first_failure(shown)
     return Judgment(
@@ -82,14 +82,10 @@ def ask_probabilities(
     *,
     max_tokens: int,
 ) -> RequestFlow[list[float | None]]:
-    """Ask how probable both labels were at the position of each reply's label: P(label | the reply's reasoning).
+    """Return P(first label) in [0, 1] at the position of each reply's label, given its reasoning.
 
-    `labels` are two labels -> their words in the prompt. `max_tokens` is the replies' limit, so that answers are cut in
-    the same way.
-
-    Returns:
-        P(first label) of each prompt, in [0, 1]. None if the reply has no label, the engine gives no probabilities, or
-            both labels have less than `MIN_ASSIGNED` together.
+    It is None if the reply has no label, the engine gives no probabilities, or both labels have less than
+    `MIN_ASSIGNED` together. `max_tokens` is the limit of the replies, so that answers are cut in the same way.
     """
     values: list[float | None] = [None] * len(shown)
     indices = [index for index, reply in enumerate(shown) if reply.label is not None]
@@ -113,11 +109,10 @@ def ask_missing_labels(
     max_tokens: int,
     form: tuple[str, str] = ("[[", "]]"),
 ) -> RequestFlow[list[Shown]]:
-    """Ask for the most probable label after each reply without a readable verdict.
+    """Request the most probable label after each unparseable reply.
 
-    The request continues the reply with the beginning of a verdict, so any judge names a label there, even one that
-    decided nothing. The failure therefore stays in `repaired`. `form` is the text before and after the word in a
-    verdict.
+    The request continues the reply with the beginning of a verdict, so even an undecided judge names a label. The
+    failure therefore stays in `repaired`. `form` is the text before and after the word in a verdict.
     """
     replies, (before, after) = list(shown), form
     codes = ("off_grammar", "truncated")
@@ -145,7 +140,7 @@ def ask_missing_labels(
 
 
 def mean_probability(shown: Sequence[Shown], values: Sequence[float | None], *, accept_one_order: bool) -> float | None:
-    """Return P(the sample's first answer is better), the mean over the orders; `values` are in the order shown."""
+    """Return P(the sample's first answer is better), averaged over the orders; `values` are in the order shown."""
     known = [
         value if reply.order[0] == 0 else 1 - value
         for reply, value in zip(shown, values, strict=True)

@@ -23,33 +23,31 @@ class BatchMode:
 
     A mode is a frozen dataclass. Called with a sample, it yields lists of requests, is sent their completions in the
     same order, and returns the judgment. Its fields are its options and part of a run's fingerprint: after a field is
-    added or renamed, earlier runs cannot be resumed. Class attributes tell the rest of judgelm what the mode needs.
+    added or renamed, earlier runs cannot be resumed.
 
     Attributes:
-        name: name in run files and manifests.
         answers: minimum and maximum number of answers; a maximum of None is no limit.
-        template: id of the prompt template, for the manifest.
         shown_fields: metadata fields that its prompts show. They are hashed with the sample.
-        reasons_first: True if the judge reasons before its verdict, so that it can vote (`judgelm.modes.votes`).
+        reasons_first: whether the judge reasons before its verdict, so that it can vote (`judgelm.modes.votes`).
         reading: the reading that the judge must have; None for any.
-        takes_rewards: True if the mode also works with reward models.
-        ignores_id: True if a greedy judgment does not depend on the sample's id, so that the server can reuse it.
-        retry_needs_grammar: True if `retry_unparseable` needs an engine that supports grammars.
-        protocol: how a pair's verdict is reached, for reports; empty for the verdicts that reports know.
+        takes_rewards: whether the mode also works with reward models.
+        ignores_id: whether a greedy judgment is independent of the sample's id, so that the server can cache it.
+        retry_needs_grammar: whether `retry_unparseable` needs an engine that supports grammars.
+        protocol: how a pair's verdict is reached, for reports; empty for the protocols that reports know.
         reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
-        scale: lowest and highest score of the judge.
+        scale: lowest and highest score.
         step: spacing of scores.
         both_orders: also show the answers swapped.
         accept_one_order: if one of two orders failed, use the other instead of failing.
         tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5.
-        retry_unparseable: request the most probable label after a reply without readable label.
-        reasons: `all` asks for a reason.
+        retry_unparseable: request the most probable label after an unparseable reply.
+        reasons: `all` requests a reason.
         reason_tokens: maximum tokens of a reason.
         criterion: the user's criterion, for readings of words; None uses the template's question.
         calibration_temperature: divides the difference of two answers' strengths, for readings of words.
-        chat: one user message for the tokenizer's chat template; otherwise plain text, for base models.
-        temperature: 0 is greedy; otherwise each sample is drawn with its own seed.
-        seed: of the draws.
+        chat: use the tokenizer's chat template; otherwise plain text, for base models.
+        temperature: 0 is greedy.
+        seed: used above temperature 0; each sample is drawn with its own seed.
         max_tokens: maximum tokens of a reply, with its reasoning.
     """
 
@@ -66,7 +64,7 @@ class BatchMode:
 
     @property
     def name(self) -> str:
-        """Name in manifests."""
+        """Name in run files and manifests."""
         raise NotImplementedError
 
     @property
@@ -86,15 +84,11 @@ class BatchMode:
 
     @property
     def template_sha(self) -> str:
-        """Hash of the template's bytes."""
+        """Hash of the template."""
         return get_template(self.template).sha
 
     def __call__(self, sample: Sample) -> Flow:
-        """Begin to judge a sample.
-
-        Raises:
-            InputError: as `check`.
-        """
+        """Judge a sample."""
         raise NotImplementedError
 
     def check(self, sample: Sample) -> None:
@@ -111,7 +105,7 @@ class BatchMode:
 
     @classmethod
     def can_vote(cls, fixed: Mapping[str, Any]) -> bool:
-        """Return True if more replies tell more than one; `fixed` are the fields that the card sets."""
+        """Return True if sampling several replies is useful; `fixed` are the fields that the card sets."""
         return cls.reasons_first
 
     @classmethod
@@ -131,7 +125,7 @@ MAX_OPTIONS: dict[str, float] = {
 
 
 def check_finite(mode: object, names: Iterable[str]) -> None:
-    """Check numeric options against the range that any mode can use."""
+    """Check that numeric options are in the range that any mode can use."""
     for name in names:
         value, maximum = getattr(mode, name), MAX_OPTIONS.get(name, MAX_TOKENS)
         minimum = -maximum if name == "seed" else 0
@@ -169,21 +163,13 @@ class SamplingOptions(Protocol):
 
     @property
     def seed(self) -> int:
-        """Seed of the run; each sample's seed also depends on its id."""
+        """Seed of the run."""
 
 
 def sampling_for(
     options: SamplingOptions, sample_id: str, max_tokens: int, *, stop: tuple[str, ...] = (), reserve: int | None = None
 ) -> Sampling:
-    """Return greedy sampling at temperature 0, otherwise sampling with a seed from the options' seed and the id.
-
-    Args:
-        options: of the mode.
-        sample_id: of the sample, or of a part of it with its own seed.
-        max_tokens: maximum length of the reply.
-        stop: strings that end it.
-        reserve: see `Sampling.reserve`.
-    """
+    """Return a request's sampling parameters; above temperature 0 the seed depends on the run's and `sample_id`."""
     if options.temperature == 0:
         return _greedy(max_tokens, stop, reserve)
     digest = hashlib.blake2b(f"{options.seed}:{sample_id}".encode(errors="surrogatepass"), digest_size=4).digest()

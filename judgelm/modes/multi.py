@@ -1,6 +1,6 @@
-"""Two or more answers: scored on one line and ranked, in one order or several.
+"""Two or more answers, scored on one line and ranked, in one order or several.
 
-Source: JudgeLM, section 6.4 (judging multiple answers), Figures 6 and 18.
+Source: JudgeLM, section 6.4 and Figures 6 and 18.
 """
 
 import hashlib
@@ -34,18 +34,17 @@ _SAME_SCORE = 9
 class Multi(ReadingMode):
     """Rank two or more answers by their mean scores; answers with the same mean are tied.
 
-    `consistent` means that all orders give the same ranking. Answers that do not fit the window are cut evenly at their
-    ends. If the template reads words (`judgelm.modes.readings`), the answers are ranked by their strengths; `letters`
-    then shows each answer once at each position, unless `permutations` is above 1.
+    `consistent` means that all orders give the same ranking. If the template reads words (`judgelm.modes.readings`),
+    answers are ranked by their strengths; `letters` then shows each answer once at each position, unless `permutations`
+    is above 1.
 
     Attributes:
-        permutations: number of orders to show, the sample's first. k answers have k orders of kind `cyclic` and k! of
-            kind `seeded`.
+        permutations: number of orders to show, the sample's first.
         drawing: `cyclic` rotates the answers by one position per order; `seeded` draws orders with `seed` and the
             sample's id.
         accept_missing: if some orders failed, use the mean of the others instead of failing.
         min_answer_tokens: an order fails as `too_long` if an answer would be cut below this; at least 16.
-        reasons: `all` asks for a reason of the first order that could be read.
+        reasons: `all` requests a reason for the first parseable order.
         max_tokens: maximum tokens of the score line; None is 12 per answer.
     """
 
@@ -77,7 +76,7 @@ class Multi(ReadingMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line of each order, conclude, and ask for the reason."""
+        """Judge a sample."""
         if reading_of(self).reads_words:
             return (yield from self._read_words(sample))
         count = len(sample.answers)

@@ -1,8 +1,6 @@
 """One answer to a question about an image, judged next to an answer that is known to be correct.
 
-The prompts (`multimodal.toml`) are `multimodal-v1`, the bytes of the original code, which asks for a score line;
-`multimodal-paper` (Figure 7), which does not; and `multimodal-chat`, the code's words as chat messages. The paper
-judges without the image, because the reference describes it; showing images is ours.
+The paper judges without the image, because the reference describes it; showing images is ours.
 
 Source: JudgeLM, section 6.4, Figures 7 and 20 to 23; data as in MM-Vet (Yu et al. 2023).
 """
@@ -51,12 +49,8 @@ class MultimodalTemplate:
     """A prompt with slots for question, reference, an accepted answer and the judged one.
 
     Attributes:
-        id: name in manifests.
-        text: the message; plain text if there is no system message.
-        system: system message of a chat.
         joined: separator between the parts of an accepted answer.
         tagged: whether the reference is shown with its tags, as in the original code, or in words.
-        delimiters: markers of the blocks; their confusables in untrusted text are sanitized.
     """
 
     id: str
@@ -77,12 +71,9 @@ class MultimodalTemplate:
         return sha_of({"id": self.id, "messages": self.messages, "joined": self.joined, "tagged": self.tagged})
 
     def render(self, sample: Sample, *, full_score: float | None = 10, images: bool = False) -> Prompt:
-        """Return the prompt for a sample's one answer.
+        """Return the prompt for a sample's one answer; the first alternative of the reference is answer 1.
 
-        Args:
-            sample: with a reference; its first alternative is answer 1.
-            full_score: prefilled score of that answer; None lets the judge write both.
-            images: whether to show the sample's images before the question.
+        `full_score` is the prefilled score of that answer; None lets the judge write both.
         """
         gold = read_gold(sample.reference or "")
         in_words = ", or ".join(", and ".join(parts) for parts in gold)
@@ -167,7 +158,7 @@ class Multimodal(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line, then for the reason."""
+        """Judge a sample."""
         self.check(sample)
         full_score = self.scale[1] if self.anchored else None
         prompt = self.prompt.render(sample, full_score=full_score, images=self.images != "ignore")

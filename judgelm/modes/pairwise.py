@@ -1,7 +1,6 @@
 """Modes of pairs: scores on one line, the probability of a word, or a verdict after reasoning.
 
-Source: JudgeLM, sections 3.2 and 6.1, Figures 3 and 4. J1 (Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025): a
-verdict after free reasoning, in both orders.
+Source: JudgeLM, sections 3.2 and 6.1, Figures 3 and 4; J1 (Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025).
 """
 
 from collections.abc import Sequence
@@ -58,21 +57,20 @@ _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 class Pairwise(ReadingMode):
     """Judge a pair of answers.
 
-    If the template reads words (`judgelm.modes.readings`), P(first better) decides. `letters` shows both orders,
-    `yes-no` and `grade` show each answer alone, whatever `both_orders` says.
+    If the template reads words (`judgelm.modes.readings`), P(first better) decides. `letters` shows both orders, `yes-
+    no` and `grade` show each answer alone, whatever `both_orders` says.
 
     Attributes:
         order_rule: how two orders become one verdict. `mean` compares the mean scores, `given` uses the given order
             only (JudgeLM's protocol), `tie` makes a conflict a tie (PandaLM's protocol), `probability` compares the
-            mean P(first better) with 0.5, also of replies that cannot be parsed.
-        tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5; for rule `probability` and where
-            words are read.
+            mean P(first better) with 0.5, also of unparseable replies.
+        tie_threshold: for order rule `probability` and readings of words.
         distribution: request the probability of every score line; order rule `probability` and reasons `close` imply
             it.
         retry_unparseable: repeat failed requests once, constrained to the grammar of score lines.
         reasons: which judgments to explain: `none`, `all`, `close` (P(first better) near 0.5), or `flips` (the orders
             disagree).
-        close_threshold: `close` means that P(first better) is at most this far from 0.5.
+        close_threshold: for reasons `close`, the maximum distance of P(first better) from 0.5.
         max_tokens: maximum tokens of the score line.
     """
 
@@ -115,7 +113,7 @@ class Pairwise(ReadingMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line of each order, retry, conclude, and ask for reasons."""
+        """Judge a sample."""
         if reading_of(self).reads_words:
             return self.read(sample)
         return self.ask(sample, [self.prompt_of(sample, order) for order in self.orders])
@@ -128,7 +126,7 @@ class Pairwise(ReadingMode):
 
     @property
     def orders(self) -> tuple[tuple[int, int], ...]:
-        """Orders in which the answers are shown, as indices into the sample's answers."""
+        """Orders in which the answers are shown."""
         return pair_orders(self.both_orders)
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
@@ -165,7 +163,7 @@ class Pairwise(ReadingMode):
     def _retry(self, shown: list[Shown], prompts: Sequence[Prompt], grammar: str) -> RequestFlow[list[Shown]]:
         """Repeat failed requests greedily, constrained to the grammar of score lines.
 
-        The grammar makes any judge write scores, even one that decided nothing, so the failure stays on record.
+        The grammar makes even an undecided judge write scores, so the failure stays on record.
         """
         failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in _RETRIED]
         if not failed:
@@ -237,7 +235,7 @@ def _no_probability(shown: Sequence[Shown]) -> Unparsed:
 
 
 def mean_scores(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return each answer's mean score over the orders, at least one."""
+    """Return each answer's mean score over the orders."""
     return sum(first for first, _ in pairs) / len(pairs), sum(second for _, second in pairs) / len(pairs)
 
 
@@ -249,10 +247,10 @@ read_pair_verdict = partial(read_verdict, labels=PLACES, brackets_only=True)
 class Reasoned(LabelPairMode):
     """Judge a pair with a judge that reasons first and ends with `[[1]]` or `[[2]]`, as trained by `train/grpo.py`.
 
-    If two orders name different answers, the verdict is a tie.
+    If the two orders disagree, the verdict is a tie.
 
     Attributes:
-        distribution: request P(first better) at the verdict; the judgment has the mean over the orders.
+        distribution: request P(first better) at the verdict, averaged over the orders.
     """
 
     name: ClassVar[str] = "reasoned"
@@ -276,7 +274,7 @@ class Reasoned(LabelPairMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for each order, conclude, and request probabilities."""
+        """Judge a sample."""
         self.check(sample)
         reference = None if self.reference == "ignore" else sample.reference
         template = get_template(self.template)
@@ -285,7 +283,7 @@ class Reasoned(LabelPairMode):
 
 
 def reasoned_template(template_id: str) -> Template:
-    """Return the template of that id, which must reason first."""
+    """Return the template of that id; it must reason first."""
     template = get_template(template_id)
     if not template.reasons_first:
         raise ConfigError(f"template {template_id} begins with a score line; use one such as reasoned-chat")

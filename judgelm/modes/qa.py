@@ -1,7 +1,7 @@
 """Correctness of a short answer given the gold answer: exact match first, then a judge if it fails.
 
-The prompts are in `qa.toml`. `qa-6-shot` is the paper's (Table 9); two of its six examples are ours. The paper does not
-print its variants in section 6.3, so their bytes are ours. `qa-6-shot-released` is the layout of the authors' code.
+`qa-6-shot` is the paper's prompt (Table 9); two of its six examples are ours, and so are the bytes of its variants.
+`qa-6-shot-released` is the layout of the authors' code.
 
 Source: QA-Judge, sections 4.2, 5.2 and 6.3, Tables 8, 9 and 11.
 """
@@ -49,7 +49,7 @@ EXAMPLES = {0: (), 2: (_TEXTS["examples"][0], _TEXTS["examples"][3]), 6: tuple(_
 
 @dataclass(frozen=True, kw_only=True)
 class QaTemplate(PromptText):
-    """A prompt with slots for question, gold and predicted answer and context, with its id in manifests."""
+    """A prompt with slots for question, gold and predicted answer and context."""
 
     id: str
 
@@ -174,7 +174,7 @@ class QaCorrectness(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Compare, ask the judge if needed, and parse the label."""
+        """Judge a sample."""
         self.check(sample)
         golds = golds_of(sample)
         if not self.judge_all and exact_match(sample.answers[0], golds[: None if self.validated else 1], self.exact):
@@ -200,7 +200,6 @@ class QaCorrectness(BatchMode):
         return Judgment(sample_id=sample.id, mode=self.name, verdict=verdict, shown=(), decided_by=by)
 
     def _read(self, completion: Completion) -> Shown:
-        """Parse a reply. Under the original rules it may be cut off, and is `incorrect` if it is neither word."""
         parse = partial(label_by, self.labels)
         needs_end = self.labels == "strict" or isinstance(parse("".join(completion.texts)), Unparsed)
         shown = read_reply(completion, parse, max_tokens=self.max_tokens, referenced=True, needs_end=needs_end)

@@ -1,13 +1,12 @@
-"""Judging by the probabilities of the reply's first word, and by the numbers of reward models.
+"""Judging by the probabilities of the reply's first word, and by rewards.
 
-This works for any instruct model. `letters` shows all answers and compares the probabilities of their letters; each
-answer is shown at each position, because models prefer positions. `yes-no` asks of each answer if it is right (P(True)
-of Kadavath et al. 2022, GenRM of Zhang et al. 2024), `grade` asks for its grade.
+`letters` shows all answers and compares the probabilities of their letters; each answer is shown at each position, to
+cancel position bias. `yes-no` asks whether each answer is right (P(True) of Kadavath et al. 2022, GenRM of Zhang et al.
+2024), `grade` asks for its grade.
 
 Each answer gets a strength: the mean log-probability of its letter, the log-odds of yes against no, the expected grade,
 or the reward. P(first better) is the logistic function of the difference of two strengths (Bradley-Terry), divided by
-the card's calibration temperature. A word's probability is summed over its spellings (`Yes`, ` yes`, `NO`); a reply
-with more than half on other words is a failure.
+the card's calibration temperature. If other words have more than half of the probability, the reply is a failure.
 """
 
 import math
@@ -56,7 +55,7 @@ _NOT_READ: Mapping[str, tuple[object, ...]] = {
 
 
 class ReadingMode(BatchMode):
-    """Parent of modes that can read words, with the options that readings need; see `Pairwise`."""
+    """Parent of modes that can read words; see `Pairwise` for the options."""
 
     __slots__ = ()
     scale: tuple[float, float]
@@ -75,7 +74,6 @@ class Words(NamedTuple):
 
     Attributes:
         reading: `letters`, `yes-no` or `grade`.
-        spellings: of each word.
         scores: of each word on the judge's scale; empty for letters.
     """
 
@@ -102,7 +100,6 @@ class Readout:
 
     Attributes:
         shown: one entry per order (`letters`) or answer.
-        prompts: of each entry.
         strengths: of each answer in sample order; None if a prompt failed.
     """
 
@@ -170,9 +167,9 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
 
 
 def read_rewards(sample: Sample) -> RequestFlow[Readout]:
-    """Ask a reward model for the number of each answer.
+    """Request the reward of each answer.
 
-    Different answers that were cut to the same text have the same number, which is a failure.
+    If different answers were cut to the same text, that is a failure.
     """
     prompts = tuple(reward_prompt(sample, index) for index in range(len(sample.answers)))
     completions = yield [replace(each, reward=True) for each in requests_of(prompts, Sampling(max_tokens=1))]
@@ -236,7 +233,7 @@ def _shown(
     *,
     referenced: bool,
 ) -> Shown:
-    """A letter counts as the line of the best and the worst scores."""
+    """A letter counts as a line of the best and the worst score."""
     shown = Shown(
         order=order,
         text=completion.texts[0] if completion.texts else "",
@@ -300,7 +297,7 @@ def first_better(mode: ReadingMode, strengths: tuple[float, ...]) -> float:
 
 
 def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt], close_threshold: float = 0) -> Flow:
-    """Ask for reasons: of the given order, of both orders (`flips`), or of each answer that was read alone."""
+    """Request reasons: of the given order, of both orders (`flips`), or of each answer that was read alone."""
     template = reading_of(mode)
     indices = to_explain(judgment, mode.reasons, close_threshold)
     if indices and template.reads_alone:

@@ -1,6 +1,6 @@
 """Explanations of judgments: the judge continues its own reply, and the verdict does not change.
 
-Source: JudgeLM, section 3.2 (grading, judging, and reasoning): scores first, then the reason.
+Source: JudgeLM, section 3.2.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ Explained = Literal["none", "all"]
 
 
 def to_explain(judgment: Judgment, reasons: Reasons, close_threshold: float = 0) -> list[int]:
-    """Return the indices of the prompts to explain: the first that could be read, or with `flips` both orders."""
+    """Return the indices of the prompts to explain: the first parseable one, or with `flips` both orders."""
     if judgment.verdict is None:
         return []
     if reasons == "flips":

@@ -1,9 +1,8 @@
-"""Judges that others released, with their own prompts and reply formats from their cards.
+"""Released judges of other authors, with the prompts and reply formats in their cards.
 
-Three things differ from their authors' code. Replies are greedy by default (PandaLM uses 4 beams and a repetition
-penalty of 1.2; Prometheus samples at temperature 1 and retries up to ten times). Unparseable replies are failures.
-Delimiters in answers are sanitized. The authors' parsers take the first or the last of several verdicts; here all must
-agree, unless one is stated as final or the card says that the last one counts.
+Replies are greedy by default (in the authors' code PandaLM uses 4 beams and Prometheus samples at temperature 1), and
+delimiters in answers are sanitized. Several verdicts must agree, unless one is stated as final or the card says that
+the last one counts.
 """
 
 import re
@@ -34,8 +33,6 @@ _AROUND = " \t*_`\"'.:[]()：。"
 
 
 class _Marked(NamedTuple):
-    """A text between marks, its position in the reply, and the position of its mark."""
-
     written: str
     position: int
     start: int
@@ -48,11 +45,10 @@ class MarkedReply:
     Attributes:
         before: text before a verdict; empty if the verdict is the whole reply.
         after: text after it; empty is the end of its line.
-        patterns: regular expressions instead of marks, with the verdict as first group; the first that matches anywhere
-            is used.
+        patterns: regular expressions instead of marks, with the verdict as first group; the first that matches is used.
         labels: verdict -> better answer or tie; case is ignored.
         scale: lowest and highest number, instead of labels.
-        values: how many numbers: 1 grades an answer, 2 score a pair.
+        values: 1 grades an answer, 2 score a pair.
         separator: text between two numbers of one mark; empty if each has its own marks.
         deducts: whether the number is subtracted from 0.
         takes: `agreeing` requires that all verdicts agree, `last` uses the last.
@@ -60,8 +56,6 @@ class MarkedReply:
     Example:
         >>> MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "C": "tie"})("So: [[B]]")
         '2'
-        >>> MarkedReply(before="<score>", after="</score>", scale=(1, 5))("<score>4</score>")
-        Scores(values=(4.0,))
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -162,7 +156,6 @@ class MarkedReply:
 
 
 def _number(text: str) -> float | None:
-    """Parse a number without sign or exponent; `4/5` and `4 out of 5` are 4."""
     written = text.strip(_AROUND).split("/")[0].split(" out of ")[0].strip(_AROUND)
     digits = written.replace(".", "", 1)
     return float(written) if digits.isascii() and digits.isdigit() else None
@@ -193,19 +186,14 @@ _KINDS: Mapping[str, SpanKind] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedPrompt:
-    """A released judge's task: its prompt, and the format of its reply.
+    """A released judge's prompt and the format of its reply.
 
     Attributes:
-        id: name of the template in manifests.
-        texts: names of the shown of `input` and `reference`, joined by a space -> message with slots. A judge with a
-            slot for neither has only "".
-        system: system message; None for none, empty for an empty one.
+        texts: which of `input` and `reference` are shown, joined by a space -> message with slots.
         before: text of its own wrapper before the message, with the system message; for plain text.
         after: text of its own wrapper after the message.
-        delimiters: markers of the blocks; their confusables in untrusted text are sanitized.
         stripped: whether answers are stripped, as in the judge's own code.
-        reply: format of its reply.
-        stop: for a judge that writes its verdict first, the end of the verdict.
+        stop: end of the verdict, for a judge that writes it first.
     """
 
     id: str
@@ -239,11 +227,9 @@ class ReleasedPrompt:
         return 2 if self.takes("answer_2") else 1
 
     def render(self, slots: Slots, *, chat: bool) -> Prompt:
-        """Return the prompt with its slots filled.
+        """Return the prompt; `slots` has `input` and `reference` only if they are shown.
 
-        Args:
-            slots: content; `input` and `reference` only if they are shown.
-            chat: messages for the tokenizer's chat template; otherwise plain text in the judge's own wrapper.
+        Without `chat` it is plain text in the judge's own wrapper.
         """
         shown = " ".join(name for name in ("input", "reference") if name in slots)
         text = PromptText(
@@ -263,14 +249,13 @@ class ReleasedPrompt:
 class ReleasedMode(BatchMode):
     """Judge as a released judge does: name the better of two answers, score both, or grade one.
 
-    Two orders that name different answers are a tie. PandaLM shows `metadata["instruction"]` and `metadata["input"]`
-    separately. The rubric of a judge that grades by one (Prometheus) is `metadata["rubric"]`, otherwise `rubric`.
+    If the two orders disagree, the verdict is a tie. PandaLM shows `metadata["instruction"]` and `metadata["input"]`
+    separately. Prometheus grades by `metadata["rubric"]`, otherwise by `rubric`.
 
     Attributes:
-        prompt: from the judge's card.
         rubric: for samples without their own; empty uses ours.
         explain: let a judge that writes its verdict first (PandaLM) continue with a reason.
-        chat: wrap the prompt in the tokenizer's chat template; otherwise in the judge's own wrapper.
+        chat: use the tokenizer's chat template; otherwise the judge's own wrapper.
     """
 
     name: ClassVar[str] = "released"
@@ -315,17 +300,17 @@ class ReleasedMode(BatchMode):
 
     @property
     def template_sha(self) -> str:
-        """Hash of the prompt and of the format of its reply."""
+        """Hash of the prompt and the reply format."""
         return self.prompt.sha
 
     @property
     def answers(self) -> tuple[int, int]:
-        """Two for judges of pairs, one for those that grade."""
+        """Two for judges of pairs, otherwise one."""
         return (self.prompt.answers, self.prompt.answers)
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for each order, parse, and conclude."""
+        """Judge a sample."""
         self.check(sample)
         orders = ((0,),) if self.prompt.answers == 1 else pair_orders(self.both_orders)
         stop = () if self.explain else self.prompt.stop
@@ -339,7 +324,7 @@ class ReleasedMode(BatchMode):
         return replace(judgment, scores=mean_scores(read) if read and judgment.verdict is not None else None)
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has the number of answers that the judge takes, and the reference if it needs one."""
+        """Check that a sample has as many answers as the judge takes, and a reference if it needs one."""
         BatchMode.check(self, sample)
         if sample.reference is None and self.reference == "use":
             raise InputError(f"sample {sample.id}: {self.template} needs a reference; give each row one")
@@ -364,7 +349,6 @@ class ReleasedMode(BatchMode):
         return HELPFULNESS if self.prompt.answers == 1 else HELPFULNESS.split("\n")[0]
 
     def _read(self, order: tuple[int, ...], completion: Completion) -> Shown:
-        """A reply that was cut off is a failure, unless its first line is the verdict."""
         line_ended = bool(self.prompt.stop) and "\n" in "".join(completion.texts).lstrip()
         parse, needs_end = self.prompt.reply, not line_ended
         shown = read_reply(completion, parse, max_tokens=self.max_tokens, order=order, needs_end=needs_end)

@@ -17,8 +17,8 @@ from judgelm.records import Judgment, RankingVerdict, Sample
 class Reward(ReadingMode):
     """Score each answer with a reward model; two answers are a pair, more are ranked.
 
-    The model reads question and answer, or the dialogue of a sample with `turns`, in its own chat template. Its numbers
-    have no scale. P(first better) is the logistic function of the difference (Bradley-Terry).
+    The model reads question and answer, or the dialogue of a sample with `turns`, in its own chat template. Rewards
+    have no scale. P(first better) is the logistic function of their difference (Bradley-Terry).
     """
 
     name: ClassVar[str] = "reward"
@@ -44,7 +44,7 @@ class Reward(ReadingMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the number of each answer, and conclude."""
+        """Judge a sample."""
         readout = yield from read_rewards(sample)
         if len(sample.answers) == 1:
             return graded(self, sample, readout.shown[0])

@@ -1,12 +1,10 @@
 """One answer, rated on the dimensions of a rubric: the judge reasons, then names a level.
 
-The paper's six dimensions use its prompts (`play_favorites.toml`), without bold and italic type and without the options
-`NA` of the human rubric. The user's own dimensions come from a YAML file such as `configs/judge/rubric.yaml`. Levels
-are shown from the lowest score, or with `best_first` from the highest; one without a score is a missing value and is
-shown last.
+The paper's six dimensions use its prompts, without bold and italic type and without the options `NA` of the human
+rubric. The user's own dimensions come from a YAML file such as `configs/judge/rubric.yaml`.
 
-Source: Play Favorites, section 4.2, Table 3 (scales) and appendix D (prompts); scores are divided by their dimension's
-maximum as its authors do.
+Source: Play Favorites, section 4.2, Table 3 (scales) and appendix D (prompts); as in the authors' code, scores are
+divided by their dimension's maximum.
 """
 
 import math
@@ -50,7 +48,7 @@ class Dimension:
     Attributes:
         question: what the judge is asked about the answer.
         levels: by name; at least two have scores, all different, the highest above 0.
-        best_first: whether the best level is shown first.
+        best_first: show the best level first.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -79,7 +77,6 @@ class Scale:
     """A dimension with its prompt.
 
     Attributes:
-        name: of the dimension.
         text: its prompt, with `{question}` and `{answer_1}`.
         levels: level -> score (None for a missing value), as the prompt lists them.
     """
@@ -146,11 +143,11 @@ class Rubric(BatchMode):
 
     Attributes:
         dimensions: names of the user's own and the paper's dimensions (`completeness`, `conciseness`,
-            `logical_robustness`, `logical_correctness`, `helpfulness`, `faithfulness`). By default all of the user's
-            own, or without those all six.
+            `logical_robustness`, `logical_correctness`, `helpfulness`, `faithfulness`). The default is all of the
+            user's own, or without those all six.
         rubric: the user's own dimensions by name; see `configs/judge/rubric.yaml`.
         accept_missing: if some dimensions failed, use the mean of the others instead of failing.
-        retry_unparseable: request the most probable level after a reply without readable level.
+        retry_unparseable: request the most probable level after an unparseable reply.
     """
 
     name: ClassVar[str] = "rubric"
@@ -196,7 +193,7 @@ class Rubric(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for all dimensions concurrently, and conclude."""
+        """Judge a sample."""
         self.check(sample)
         scales = self.scales()
         sampling = sampling_for(self, sample.id, self.max_tokens)

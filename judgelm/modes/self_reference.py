@@ -1,7 +1,6 @@
 """Judging with the judge's own answers: correctness of one answer (Self-Reference), the better of two (SSR-Judge).
 
-All `k` own answers to a question are one request. Answers of an earlier run are reused: `metadata["solves"]`, a list of
-`{"text": ..., "answer": ...}` as in run files.
+Answers of an earlier run are reused: `metadata["solves"]`, a list of `{"text": ..., "answer": ...}`.
 
 Source: Self-Reference, equations 2 and 6, section 5.1, Figures 3 and 8 to 11; SSR-Judge, sections 3.2 to 3.4 and 4.1 (k
 = 5, temperature 0.7, tau = 4/5), equations 1 and 2.
@@ -49,7 +48,7 @@ class Solver:
             raise ConfigError(f"{self.count} solves at temperature 0 are all the same; set a temperature above 0")
 
     def __call__(self, sample: Sample) -> RequestFlow[tuple[SelfAnswer, ...] | Unparsed]:
-        """Return the sample's saved answers, otherwise those of one request in the order drawn."""
+        """Return the sample's saved answers, otherwise new ones in the order drawn."""
         if (saved := self.saved(sample)) is not None:
             return saved
         [completion] = yield [self.request(sample)]
@@ -72,7 +71,7 @@ class Solver:
         return Request(key="solve", prompt=prompt, sampling=replace(sampling, n=self.count))
 
     def saved(self, sample: Sample) -> tuple[SelfAnswer, ...] | None:
-        """Return the first `count` answers that an earlier run left with the sample; None if there are none.
+        """Return the first `count` answers that an earlier run saved in the sample; None if there are none.
 
         Raises:
             InputError: they have another form, or there are fewer than `count`.
@@ -121,7 +120,7 @@ class Correctness(BatchMode):
     """Judge one answer as `correct` or `incorrect`.
 
     The answer is never cut, because the judged part is at its end; a prompt that does not fit is a `too_long` failure.
-    The sample's reference is never shown; it is the truth that judgments are compared with.
+    The sample's reference is never shown; judgments are compared with it.
 
     Attributes:
         task: `number` and `choice` judge an answer to the question. `preference` is the meta-judge: the answer is a
@@ -161,7 +160,7 @@ class Correctness(BatchMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Solve if requested, judge, and request the label's probability."""
+        """Judge a sample."""
         solved = (yield from self._solver()(sample)) if self.self_reference == "guided" else ()
         if isinstance(solved, Unparsed):  # without an own answer there is nothing to judge with
             return Judgment(sample_id=sample.id, mode=self.name, verdict=None, shown=(), failure=solved)
@@ -197,10 +196,10 @@ _read_ssr = partial(read_verdict, labels=PLACES)
 class SelectiveSelfReference(LabelPairMode):
     """Judge a pair with the judge's own majority answer as the reference, if enough of its answers agree.
 
-    The judge answers the question `solves` times. If the share of the most common answer among all of them is at least
-    `tau`, this final answer, without its reasoning, is shown as correct. Of equally common answers the first counts. If
-    two orders name different responses, the verdict is a tie. Responses are never cut, because the final answer is at
-    the end, and the sample's reference is never shown.
+    The judge answers the question `solves` times. If the most common final answer has at least the share `tau`, it is
+    shown as correct, without its reasoning; of equally common answers the first counts. If the two orders disagree, the
+    verdict is a tie. Responses are never cut, because the final answer is at the end, and the sample's reference is
+    never shown.
 
     Attributes:
         when: `selective`; or for comparison `always` (the majority answer whatever the agreement) or `never` (no own
@@ -210,7 +209,7 @@ class SelectiveSelfReference(LabelPairMode):
         tau: minimum agreement to show the answer, in [0, 1].
         solve_temperature: of the own answers; above 0 if there are several.
         solve_tokens: maximum tokens of each.
-        distribution: request P(first better) at the verdict; the judgment has the mean over the orders.
+        distribution: request P(first better) at the verdict, averaged over the orders.
     """
 
     name: ClassVar[str] = "ssr"
@@ -251,7 +250,7 @@ class SelectiveSelfReference(LabelPairMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Solve if needed, choose the reference, ask for each order, and conclude."""
+        """Judge a sample."""
         BatchMode.check(self, sample)
         solver = self._solver()
         solved = (solver.saved(sample) or ()) if self.when == "never" else (yield from solver(sample))

@@ -1,6 +1,6 @@
 """One answer, graded against a reference or another answer, or alone.
 
-Source: JudgeLM, section 6.4 (grading a single answer), Figures 5 and 17.
+Source: JudgeLM, section 6.4 and Figures 5 and 17.
 """
 
 import hashlib
@@ -33,10 +33,10 @@ class Single(ReadingMode):
     """Grade one answer.
 
     Attributes:
-        against: `reference` shows the reference as the first answer of a pair and prefills its full score, so that the
-            judge continues with the answer's (Figure 5). `anchor` shows `metadata["anchor"]`, or else the reference, as
-            the first answer, and the judge scores both. `nothing` grades the answer alone; no released judge was
-            trained on that prompt. `auto` uses the first of these that the sample has.
+        against: `reference` shows the reference as the first answer of a pair and prefills its full score (Figure 5).
+            `anchor` shows `metadata["anchor"]`, or else the reference, as the first answer, and the judge scores both.
+            `nothing` grades the answer alone; no released judge was trained on that prompt. `auto` uses the first of
+            these that the sample has.
         distribution: request the probability of every score; `Shown.grades` then has the expected grade.
         max_tokens: maximum tokens of the score line.
     """
@@ -70,14 +70,14 @@ class Single(ReadingMode):
 
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
-        """Policy for references, from `against`."""
+        """Policy for references."""
         if self.against == "reference":
             return "use"
         return "ignore" if self.against == "nothing" else "auto"
 
     @property
     def template_sha(self) -> str:
-        """Hash of the bytes of every prompt that `against` can lead to."""
+        """Hash of every prompt that `against` allows."""
         template = get_template(self.template)
         if template.reads_words:
             return template.sha
@@ -104,7 +104,7 @@ class Single(ReadingMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line, then for the reason."""
+        """Judge a sample."""
         self.check(sample)
         if reading_of(self).reads_words:
             return (yield from self._read_word(sample))
@@ -149,7 +149,6 @@ class Single(ReadingMode):
         return _Asked("nothing", grading_prompt(sample, self.scale, chat=template.chat))
 
     def _candidates(self, against: str) -> dict[str, float]:
-        """Return every reply that is a score line, with the answer's score."""
         lines = score_lines(self.scale, self.step)
         if against == "anchor":
             return {text: second for text, (_, second) in zip(lines.texts, lines.pairs, strict=True)}

@@ -1,7 +1,7 @@
 """Separation of thinking from replies, between every flow and its engine.
 
-A flow only sees replies; the thinking is in `Completion.thinking`. With `Thinking.mode` `on` a judge thinks once about
-each prompt; reasons, retries and label probabilities reuse that thinking.
+A flow only sees replies; the thinking is in `Completion.thinking`. With thinking `on` a judge thinks once about each
+prompt; reasons, retries and label probabilities reuse that thinking.
 """
 
 from dataclasses import replace
@@ -19,8 +19,6 @@ _Blocks = dict[tuple[tuple[Span, ...], bool], str]
 
 
 class _Step(NamedTuple):
-    """The request for the engine, and the flow's own request."""
-
     sent: Request
     request: Request
     thinks_first: bool = False

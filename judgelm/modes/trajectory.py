@@ -1,10 +1,8 @@
 """Trajectories of agents, judged by statements, or matched with a reference without a model.
 
-Each task is a statement that the judge confirms or not (`judgelm.modes.readings`). The statement is at the end of the
-prompt, so that all tasks share the trajectory as a prefix.
+The statement is at the end of the prompt, so that all tasks share the trajectory as a prefix.
 
-Source: agentevals (trajectory accuracy with and without reference; strict, unordered, subset and superset match); the
-statements are ours.
+Source: agentevals (trajectory accuracy; strict, unordered, subset and superset match); the statements are ours.
 """
 
 from collections.abc import Mapping
@@ -40,17 +38,16 @@ _PROBE = '[{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls":
 class Trajectory(ReadingMode):
     """Judge one trajectory of an agent, or two of the same task as a pair.
 
-    `Judgment.shown` has one entry per prompt, with the task as its `part`. The first task gives verdict, scores and
-    probability. If any reply cannot be read, the judgment fails. If the reference is a trajectory, its tool calls are
-    compared as well (`Judgment.matches`).
+    `Judgment.shown` has one entry per prompt, with the task as its `part`. The first task decides. An unparseable reply
+    fails the judgment. If the reference is a trajectory, its tool calls are compared as well (`Judgment.matches`).
 
     Attributes:
-        tasks: `outcome`, `plan`, `tools` (choice and arguments), `results` (their use), `safety`; the first one
-            decides. Without tasks no model is asked, and the verdict is `match` or `mismatch` with the reference.
+        tasks: `outcome`, `plan`, `tools` (choice and arguments), `results` (their use), `safety`. Without tasks no
+            model is asked, and the verdict is `match` or `mismatch` with the reference.
         criterion: the user's own statement, instead of the tasks.
         match: which field of `judgelm.records.TrajectoryMatch` decides if there are no tasks.
         arguments: `exact` compares calls with their arguments, `ignore` without.
-        reasons: `all` asks for the reason of each reply.
+        reasons: `all` requests the reason of each reply.
     """
 
     name: ClassVar[str] = "trajectory"
@@ -97,7 +94,7 @@ class Trajectory(ReadingMode):
 
     @property
     def template_sha(self) -> str:
-        """Hash of the template's bytes, the statements and the form of steps."""
+        """Hash of the template, the statements and the form of steps."""
         steps = [span.text for span in trajectory_spans(_PROBE, 0, "a")]
         return sha_of([get_template(self.template).sha, self.statements, steps])
 
@@ -117,7 +114,7 @@ class Trajectory(ReadingMode):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for all tasks concurrently, and conclude."""
+        """Judge a sample."""
         self.check(sample)
         matches = self._matches(sample)
         if not self.statements:
@@ -150,7 +147,7 @@ class Trajectory(ReadingMode):
 
 
 def _cut_alike(sample: Sample, readout: Readout) -> Unparsed | None:
-    """Return the failure of two trajectories, read alone, that differ only in texts that were left out."""
+    """Return the failure of two trajectories, read alone, that differ only in elided texts."""
     cut = all(len(reply.order) == 1 and reply.truncations for reply in readout.shown)
     if readout.strengths is None or len(set(sample.answers)) == 1 or len(set(readout.strengths)) == 2 or not cut:
         return None

@@ -1,6 +1,6 @@
 """Several verdicts on one sample become one: of different judges, or of one judge that is sampled several times.
 
-Source: Wang et al. 2023 (self-consistency); J1 (Whitehouse et al. 2025), verdicts over several samples.
+Source: Wang et al. 2023 (self-consistency); J1 (Whitehouse et al. 2025).
 """
 
 import math
@@ -46,10 +46,10 @@ _CORRECT = ("incorrect", "correct")
 class Voted(BatchMode):
     """A mode whose judge reasons first, sampled several times.
 
-    Under `majority` the most frequent verdict wins (equally frequent ones are a tie for pairs, `undecided` for labels).
-    Votes are drawn in rounds until the rest cannot change the verdict. Under `mean` all are drawn, and the mean of
-    P(first better) or P(correct) decides; a vote without probability counts as 1, 0.5 or 0. Grades are averaged and
-    rankings combined by Borda count under either rule. If at most half of the replies are readable, the judgment fails.
+    Under `majority` the most frequent verdict wins (equally frequent ones are a tie for pairs, `undecided` for labels),
+    and sampling stops once the rest cannot change it. Under `mean` the mean of P(first better) or P(correct) decides; a
+    vote without probability counts as 1, 0.5 or 0. Grades are averaged and rankings combined by Borda count under
+    either rule. If at most half of the replies are readable, the judgment fails.
 
     Attributes:
         mode: the judge's mode; its temperature is above 0.
@@ -86,7 +86,7 @@ class Voted(BatchMode):
 
     @property
     def answers(self) -> tuple[int, int | None]:
-        """The mode's minimum and maximum number of answers."""
+        """The mode's number of answers."""
         return self.mode.answers
 
     @property
@@ -99,7 +99,7 @@ class Voted(BatchMode):
         self.mode.check(sample)
 
     def __call__(self, sample: Sample) -> Flow:
-        """Draw votes until they decide, and combine them."""
+        """Judge a sample."""
         drawn: list[Judgment] = []
         while count := self._next_round(drawn):
             mode: Any = self.mode
@@ -167,7 +167,7 @@ class Voted(BatchMode):
 
 
 def _ask_once(requests: list[Request]) -> Round:
-    """Send requests that only differ in their keys as one request for several replies."""
+    """Merge requests that only differ in their keys into one request for several replies."""
     equal: dict[Request, list[int]] = {}
     for index, request in enumerate(requests):
         equal.setdefault(replace(request, key=""), []).append(index)
@@ -182,7 +182,6 @@ def _ask_once(requests: list[Request]) -> Round:
 
 
 def _parts(completion: Completion, count: int) -> list[Completion]:
-    """Split a completion's replies into equal parts; the first counts the tokens, and each has a failure."""
     per_part = len(completion.texts) // count
     parts = [completion] * count
     if per_part:
@@ -200,7 +199,6 @@ def _parts(completion: Completion, count: int) -> list[Completion]:
 
 
 def _value(judgment: Judgment) -> float | None:
-    """Return a vote as a number: a probability, or the verdict if there is none, or a grade."""
     match judgment.verdict:
         case GradeVerdict(score=score):
             return score
@@ -235,10 +233,7 @@ class Opinion:
 def combine(opinions: Sequence[Opinion], rule: Literal["vote", "mean"], *, comparable: bool) -> Opinion | Unparsed:
     """Combine opinions with one kind of verdict; `undecided` if a vote is split.
 
-    Args:
-        opinions: at least one; under `mean` all with scores.
-        rule: `vote` or `mean`.
-        comparable: whether all scores are on one scale, so that they can be averaged.
+    `comparable` means that all scores are on one scale and can be averaged; rule `mean` needs that.
     """
     verdicts = [opinion.verdict for opinion in opinions]
     if len({type(opinion) for opinion in verdicts}) != 1:
@@ -317,7 +312,6 @@ def _most(votes: Sequence[Vote]) -> Vote | None:
 
 
 def _points(orders: Sequence[tuple[tuple[int, ...], ...]]) -> list[float]:
-    """Return the Borda count of each answer over all rankings."""
     answers = sum(len(tied) for tied in orders[0])
     points = [0.0] * answers
     for order in orders:

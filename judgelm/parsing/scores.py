@@ -2,7 +2,7 @@
 
 Unambiguous scores are parsed regardless of formatting (`8, 6`, `**8** 6`, `8/10 6/10`, `Assistant 1: 8 Assistant 2:
 6`). Ambiguous text (`8/6`, `8 6 5`, `8,5 6,5`) is `off_grammar`, and scores outside the judge's scale are
-`out_of_range`; nothing is guessed.
+`out_of_range`.
 """
 
 import math
@@ -23,7 +23,6 @@ _OUT_OF = re.compile(rf"({_NUMBER})\s*/\s*(\d+)(?:\s*[,;|，、；]\s*|\s+)({_NU
 
 
 def _outside_numbers(signs: str) -> re.Pattern[str]:
-    """Match runs of these signs, except between two digits, which would become one number."""
     return re.compile(rf"(?<![\d{signs}])(?<!\d\.)[{signs}]++|(?<![{signs}])[{signs}]++(?!\.?\d)")
 
 
@@ -81,16 +80,13 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
         text: the judge's reply, with or without a reason after the score line.
         scale: lowest and highest score of the judge; a denominator (`8/10`) must equal the highest.
 
-    Returns:
-        The two scores in the order shown, or why there are none.
-
     Example:
         >>> parse_pair("8 6\nThe first answer is more precise.")
         Scores(values=(8.0, 6.0))
         >>> parse_pair("8/6").why
         'two numbers, but how they are joined can be read in more than one way'
 
-    Source: JudgeLM, section 3.2 ("grading, judging, and reasoning") and Figure 3.
+    Source: JudgeLM, section 3.2 and Figure 3.
     """
     result = _parse_beginning(text, scale)
     if isinstance(result, Scores) and _IN_QUOTES.match(text):
@@ -104,8 +100,7 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
 def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
     """Parse a line of `count` scores: the first non-blank line of `text`; two scores are parsed by `parse_pair`.
 
-    All scores have the same separator (`8 6 5`, `8/10 6/10 5/10`), because `8,5 6` could be two or three scores.
-    Alternatively each score is named (`Assistant 1: 8, Assistant 2: 6, Assistant 3: 5`, in any order).
+    All scores have the same separator, because `8,5 6` could be two or three scores, or each score is named.
 
     Example:
         >>> parse_scores("Assistant 2: 6, Assistant 1: 8, Assistant 3: 5", 3)
@@ -130,7 +125,6 @@ def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) ->
 
 
 def _first_line(text: str) -> tuple[str, list[str]]:
-    """Return the first non-blank line without formatting, and the lines below it."""
     text = text.replace("：", ":")
     for dress in _DRESS:
         text = dress.sub("", text)
@@ -153,16 +147,12 @@ def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed
 
 
 def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
-    r"""Parse two scores that a reply states anywhere, for judges that reason before they score.
+    """Parse two scores that a reply states anywhere, for judges that reason before they score.
 
     A statement is a line of two scores, two scores in brackets after "output", "scores" or "ratings" (`The output tuple
     is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All statements must
     agree. It is never the default: a judge that was asked for the score line first has failed if it writes it
     elsewhere.
-
-    Example:
-        >>> parse_pair_anywhere("The second is wrong.\n\nAssistant 1: 9 (right)\nAssistant 2: 2 (wrong)")
-        Scores(values=(9.0, 2.0))
     """
     first_line = parse_pair(text, scale)
     if isinstance(first_line, Scores):
@@ -183,7 +173,6 @@ def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scor
 
 
 def _statements(text: str) -> Iterator[tuple[str, str, str | None]]:
-    """Yield each stated score: answer (`1` or `2`), score, denominator."""
     for line in text.splitlines():
         plain = _first_line(line)[0].strip()
         bare = plain.removeprefix("(").removesuffix(")")
@@ -206,8 +195,7 @@ def _statements(text: str) -> Iterator[tuple[str, str, str | None]]:
 def parse_pair_original(text: str) -> Scores | Unparsed:
     """Parse a pair as the original JudgeLM does: two parts split by one space or comma, read by Python's `float`.
 
-    It reproduces published figures. Scores can be infinite or NaN; a pair with NaN is a tie. The original returns -1,
-    -1 where this returns `Unparsed`.
+    Scores can be infinite or NaN; a pair with NaN is a tie. The original returns -1, -1 where this returns `Unparsed`.
 
     Source: baaivision/JudgeLM, `judgelm/llm_judge/common.py`, `parse_score`.
     """

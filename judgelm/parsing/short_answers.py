@@ -1,8 +1,8 @@
 """Short answers: the final answer of a reply that reasons first, majorities, and exact match.
 
-Answers are extracted in one spelling (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`). Ambiguous text is None. The
-last marked answer counts, because a chain of thought may correct itself. A question can have several gold answers, any
-of which is correct; each is a tuple of spans, all of which are needed.
+Answers are extracted in one spelling (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`). The last marked answer
+counts, because a chain of thought may correct itself. A question can have several gold answers, any of which is
+correct; each is a tuple of spans, all of which are needed.
 
 Source: Self-Reference, Figures 5 to 11; GSM8K's `#### 18`; SSR-Judge, section 3.2 (majority); QA-Judge, section 5.2;
 the official evaluation scripts of HotpotQA (Yang et al. 2018; also for 2WikiMultiHopQA) and DROP (Dua et al. 2019; also
@@ -145,7 +145,6 @@ class Majority:
 
     Attributes:
         answer: most common answer; None if no reply has one.
-        votes: number of replies with this answer.
         k: number of replies, with those that have no answer.
         tied: True if another answer has as many votes.
     """
@@ -166,12 +165,7 @@ class Majority:
 
 
 def majority(answers: Sequence[str | None]) -> Majority:
-    """Return the most common of k answers; of equally common ones, the first.
-
-    The paper does not define ties (2-2-1); they do not affect gates above one half.
-
-    Raises:
-        ValueError: no replies.
+    """Return the most common of k answers; of equally common ones, the first (the paper does not define ties).
 
     Example:
         >>> common = majority(["42", "41", "42", None, "42"])
@@ -230,9 +224,6 @@ def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
 
     HotpotQA's rules join the spans of a gold answer by spaces. DROP's and Quoref's rules skip a gold answer whose first
     span is blank, as the original code does.
-
-    Raises:
-        ValueError: no gold answer, or one without spans.
     """
     if not golds or not all(golds):
         raise ValueError("exact match needs a gold answer with at least one span")
@@ -245,7 +236,7 @@ def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
 def hotpot_normalised(text: str) -> str:
     """Return lower-case text without ASCII punctuation and the articles a, an, the, with single spaces.
 
-    Points and signs are punctuation, so `93.5%` equals `93.5`, but `2.5` also equals `25`: see `strictly_normalised`.
+    Points and signs are punctuation, so `93.5%` equals `93.5`, but `2.5` also equals `25`.
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
@@ -253,8 +244,7 @@ def hotpot_normalised(text: str) -> str:
 def strictly_normalised(text: str) -> str:
     """Normalise like `hotpot_normalised`, but words with a digit keep their sign, point, percent and currency.
 
-    `-5` is not `5`, `2.5` is not `25`, `93.5%` is not `93.5`, but `1,000` is `1000`. This is our own rule; it avoids
-    false matches that would skip the judge.
+    `2.5` is not `25`, but `1,000` is `1000`. This is our own rule; it avoids false matches that would skip the judge.
     """
     words = _GROUPED.sub(lambda match: match[1].replace(",", ""), unicodedata.normalize("NFC", text).lower()).split()
     return " ".join(filter(None, map(_strict_word, words)))

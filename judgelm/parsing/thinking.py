@@ -1,8 +1,7 @@
-r"""Separate a model's thinking from the reply that follows it.
+"""Separate a model's thinking from the reply that follows it.
 
 Three forms are supported: `<think> ... </think>`, Mistral's `[THINK] ... [/THINK]`, and Harmony's channels, also
-without their special tokens (`analysis ... assistantfinal`). Engines return replies with the block's opening, even if
-the chat template wrote it, so that unfinished thinking is recognised.
+without their special tokens (`analysis ... assistantfinal`).
 """
 
 import re

@@ -1,9 +1,4 @@
-r"""Verdicts in replies: which of several counts, levels of rubrics, and labels in `<ans> ... </ans>`.
-
-Each grammar finds its own marks (`[[Correct]]`, `Answer: good`, `<ans>CORRECT</ans>`, `[RESULT] 4`) and passes the
-verdicts to `settled`. Verdicts that differ are `off_grammar`, unless one is stated as final. A verdict that is
-conditional, negated or taken back does not count (`had it said 42, I would have written [[Correct]]`, `[[1]]\nbut
-wait`).
+"""Verdicts in replies: which of several counts, levels of rubrics, and labels in `<ans> ... </ans>`.
 
 Source: QA-Judge, Tables 8 and 9, and its authors' code (tags); Play Favorites, appendix D (`Explanation: ..., Answer:
 ...`).
@@ -71,7 +66,6 @@ class Statement(NamedTuple):
     """A verdict as a grammar finds it.
 
     Attributes:
-        verdict: label and word.
         start: start of its mark, which may be before the word.
         final: True if the grammar itself shows that it is final.
     """
@@ -82,12 +76,10 @@ class Statement(NamedTuple):
 
 
 def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedVerdict | Unparsed:
-    """Return the last verdict of a reply that counts, or `off_grammar` if verdicts differ or none counts.
+    r"""Return the last verdict of a reply that counts; `missing` is the reason if there are no statements.
 
-    Args:
-        text: the reply.
-        statements: its verdicts, in any order.
-        missing: reason to return if there are no statements.
+    Verdicts that differ are `off_grammar`, unless one is stated as final. A verdict that is conditional, negated or
+    taken back does not count (`had it said 42, I would have written [[Correct]]`, `[[1]]\nbut wait`).
     """
     if not statements:
         return Unparsed("off_grammar", text, missing)
@@ -173,7 +165,6 @@ def _leading_label(rest: str, known: Mapping[str, str]) -> re.Match[str] | None:
 
 
 def _bare(lines: Sequence[tuple[int, str]], known: Mapping[str, str]) -> Iterator[Statement]:
-    """Yield verdicts without double brackets: on the last line, and on lines such as `Verdict: Correct`."""
     for index, (start, line) in enumerate(lines):
         is_last = index == len(lines) - 1
         if len(line) > _CONTEXT and not is_last:
@@ -185,8 +176,6 @@ def _bare(lines: Sequence[tuple[int, str]], known: Mapping[str, str]) -> Iterato
 
 
 class _Word(NamedTuple):
-    """A word, its position in the reply, and the position of its mark."""
-
     text: str
     position: int
     start: int
@@ -197,7 +186,6 @@ def _stated(word: _Word, known: Mapping[str, str]) -> Statement:
 
 
 def _word(match: re.Match[str], start: int) -> _Word:
-    """Return the word in brackets without markup: `A` of `[[ **Assistant A** ]]`."""
     plain = match[1].lstrip(" \t*_\"'")
     plain = plain[named.end() :] if (named := _NAMED.match(plain)) else plain
     return _Word(plain.rstrip(" \t*_\"'"), start + match.end(1) - len(plain), start + match.start())
@@ -225,18 +213,14 @@ def _difference(statements: Sequence[Statement], lines: "_Lines") -> str:
 
 
 class _Lines:
-    """Text around verdicts, by line."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def number(self, position: int) -> int:
-        """Return the line number of a position, from 1."""
         return bisect_right(self._starts, position)
 
     def is_final(self, statement: Statement) -> bool:
-        """Return True if "final verdict" or the like is directly before the statement, and not in quotation marks."""
         before = self._before(statement.start)
         if not before.strip(" \t*_`\"'“#>-"):
             above = self._above(statement.start)
@@ -246,7 +230,6 @@ class _Lines:
         return _FINAL_BEFORE.search(before) is not None and quotes % 2 == 0 and not before.lstrip().startswith(">")
 
     def is_doubtful(self, statement: Statement) -> bool:
-        """Return True if the verdict is negated, conditional, or taken back by the rest of the sentence."""
         before, behind = self._before(statement.start), self._behind(statement)
         sentence = re.split(r"[.!?]\s", before)[-1] + " " + re.split(r"[.!?](?:\s|\Z)", behind)[0]
         would = _WOULD.search(before)
@@ -267,7 +250,6 @@ class _Lines:
         return self._text[start : min(max(start, end), start + _CONTEXT)]
 
     def _above(self, position: int) -> str:
-        """Return the last non-blank line above a position's line."""
         start = self._starts[self.number(position) - 1]
         return self._text[max(0, start - _CONTEXT) : start].rstrip().rpartition("\n")[2]
 
@@ -287,8 +269,7 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
     """Parse the level that a reply ends in, and return it as the prompt names it.
 
     The text after the last `Answer:` on its line must be exactly a level; case, spaces, markdown, quotes, brackets and
-    a final full stop are ignored. So "partially correct" is never parsed as "correct". Two different levels are
-    `off_grammar`, unless one is stated as final.
+    a final full stop are ignored. So "partially correct" is never parsed as "correct".
     """
     cleaned = _MARKUP.sub("", text)
     if not cleaned.strip():

@@ -1,17 +1,14 @@
 """Prompt templates by id, and how they turn a sample into a `Prompt`.
 
 A template has one layout per number of answers. The hash of the pair's layout is in every judge card and run file, so
-that training and judging use the same bytes. A single answer is shown after its reference, which gets the full score
-(JudgeLM, Figure 5). `templates.toml` has the texts:
+that training and judging use the same bytes.
 
 - `judgelm-v1`: the bytes that the released JudgeLM checkpoints were trained on.
 - `judgelm-paper`: the prompts of Figures 3 to 6; `judgelm-chat`: the same words as chat messages.
 - `judgelm-compact`: short markers, for judges of a few million parameters.
 - `reasoned-chat`, `reasoned-compact`: the judge explains first and ends with `[[1]]` or `[[2]]`, as in J1 (Whitehouse
-  et al. 2025) and RM-R1 (Chen et al. 2025); the words are ours.
-- `judgelm-grade`: grades one answer without a reference, in our words.
-- `letters`, `yes-no`, `grade` (`readings.toml`): for any instruct model, see `judgelm.modes.readings`.
-- `reward`: for reward models, which read question and answer as a chat.
+et al. 2025) and RM-R1 (Chen et al. 2025); the words are ours. - `letters`, `yes-no`, `grade`: for any instruct model,
+see `judgelm.modes.readings`. - `reward`: for reward models, which read question and answer as a chat.
 """
 
 import hashlib
@@ -35,12 +32,12 @@ Messages = tuple[tuple[Role | None, str], ...]
 
 
 def sha_of(content: object) -> str:
-    """Return sha256 (hex) over the canonical JSON of a prompt's bytes."""
+    """Return sha256 (hex) over canonical JSON."""
     return hashlib.sha256(json.dumps(content, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
 
 
 def read_texts(path: Path) -> dict[str, Any]:
-    """Read prompt texts from a TOML file next to a module."""
+    """Read prompt texts from a TOML file."""
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
@@ -55,13 +52,8 @@ def fill(
 ) -> Prompt:
     """Return a prompt with its slots filled.
 
-    Args:
-        messages: (role, text with slots such as `{question}`) of each message.
-        slots: spans for each slot, without role.
-        sanitizer: for the untrusted text in slots.
-        chat: whether the tokenizer's chat template wraps the messages.
-        prefill: forced beginning of the reply.
-        compares: see `Prompt`.
+    `messages` are (role, text with slots such as `{question}`). The slots' spans have no role, and `sanitizer` is for
+    their untrusted text. `chat` means that the tokenizer's chat template wraps the messages.
     """
     spans: list[Span] = []
     sanitized = 0
@@ -97,7 +89,6 @@ class PromptText:
         text: user message, with `{question}` and other slots.
         kinds: possible slots -> kind of their content; only an `answer` is cut to fit the window.
         delimiters: markers of blocks and verdicts; their confusables in untrusted text are sanitized.
-        system: system message of a chat; None for none.
         before: text before the message in plain text.
         after: end of the plain text, where no chat template opens the reply.
     """
@@ -115,7 +106,7 @@ class PromptText:
         return tuple(slot for slot in self.kinds if f"{{{slot}}}" in self.text)
 
     def render(self, values: Mapping[str, str], *, chat: bool) -> Prompt:
-        """Return the prompt with these untrusted values in its slots, as chat messages or plain text."""
+        """Return the prompt with these untrusted values in its slots."""
         messages: list[tuple[Role | None, str]] = [(None, f"{self.before}{self.text}{self.after}")]
         if chat:
             messages = [] if self.system is None else [("system", self.system)]
@@ -144,7 +135,7 @@ class Layout:
     Attributes:
         plain: messages without reference; None if a reference is always shown.
         with_reference: messages with `{reference}`.
-        delimiters: markers of the blocks; their confusables in untrusted text are sanitized. `{n}` is any number.
+        delimiters: markers of the blocks. `{n}` is any number.
     """
 
     plain: Messages | None
@@ -234,14 +225,13 @@ class Template:
     ) -> Prompt:
         """Return the prompt that shows a sample's answers in `order`, with `reference` unless it is None.
 
-        A judge of score lines sees a single answer as the second of a pair, after the reference. The reply is prefilled
-        with the reference's full score, so that the judge continues with the answer's, such as ` 7`. So it needs a
-        reference.
+        A judge of score lines sees a single answer as the second of a pair, after the reference, and the reply is
+        prefilled with the reference's full score (JudgeLM, Figure 5).
 
         Args:
             sample: what is judged.
             order: indices into `sample.answers`; exactly one if the template reads each answer alone.
-            reference: the reference to show.
+            reference: required for a single answer and score lines.
             scale: lowest and highest score of the judge.
             criterion: for a template that takes one.
         """
@@ -430,6 +420,6 @@ def grading_family(scale: tuple[float, float]) -> PromptFamily:
 
 
 def grading_prompt(sample: Sample, scale: tuple[float, float], *, chat: bool) -> Prompt:
-    """Return the prompt that grades the sample's first answer without a reference, on a scale that the prompt names."""
+    """Return the prompt that grades the sample's first answer without a reference."""
     text = grading_family(scale).texts["chat" if chat else "plain"]
     return text.render({"question": sample.question, "answer_1": sample.answers[0]}, chat=chat)

@@ -4,12 +4,10 @@ A sample's dialogue is in `metadata["turns"]`, one object per turn:
 
     {"question": "...", "answers": ["...", "..."], "reference": "..."}
 
-The last turn has the sample's own `question` and `answers`. A block holds the texts of all turns under labels such as
-`[Turn 1]`, and a note says which answers are judged. Labels, note and the form of follow-up questions are ours. A
-dialogue of one turn has neither labels nor note, so its bytes are those of a pair or a single answer.
+The last turn has the sample's own `question` and `answers`. Labels such as `[Turn 1]` and the note that says which
+answers are judged are ours; a dialogue of one turn has neither.
 
-Source: MT-bench (Zheng et al. 2023), its multi-turn prompts; JudgeLM, Figures 3 to 5 (blocks), section 6 and Figure 19
-(talk about judgments).
+Source: MT-bench (Zheng et al. 2023), its multi-turn prompts; JudgeLM, Figures 3 to 5, section 6 and Figure 19.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +32,7 @@ _MARKERS = ("[Turn {n}]", "[Note]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialogueTurn:
-    """The user's question, one answer per assistant, and a good answer as reference."""
+    """The user's question, one answer per assistant, and a reference."""
 
     question: str
     answers: tuple[str, ...]
@@ -134,8 +132,7 @@ def dialogue_prompt(
 ) -> Prompt:
     """Return two dialogues in the template's blocks for a pair, or one after the dialogue of its references.
 
-    Each answer is its own span, so only answers are cut. `Truncation.answer` counts the turns of the assistant shown
-    first, then those of the other.
+    Each answer is its own span. `Truncation.answer` counts the turns of the assistant shown first, then the other's.
     """
     if len(order) == 1 and not view.anchored:
         raise ValueError("one dialogue is shown after its references, but a turn has none")
@@ -270,7 +267,7 @@ def stops(template: Template) -> tuple[str, ...]:
 
 
 def talk_sha(template: Template) -> str:
-    """Return sha256 (hex) over the template's bytes for a pair and the text between plain turns."""
+    """Return sha256 (hex) over the template and the text between plain turns."""
     return sha_of([template.sha, None if template.chat else list(plain_turns(template))])
 
 

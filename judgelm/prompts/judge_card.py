@@ -1,7 +1,7 @@
 """The cards in a judge's folder: `judge.json` says how to prompt it, `README.md` is the model card of the hub.
 
-Prompting a judge with another template than in training changes its scores without any error. So loading compares the
-template's id and sha256 with the card's.
+Another template than in training changes a judge's scores without any error, so loading compares template id and sha256
+with the card's.
 """
 
 import json
@@ -56,14 +56,14 @@ class Card:
         template_sha: sha256 (hex) of that template's bytes in training.
         name: name among judgelm's cards; None for the user's own judges.
         base: GGUF file that an adapter was trained on; None if the base is a folder or hub id.
-        model: folder, GGUF file, hub id or judge's name of the model to load; relative to the card's folder. None if
-            the weights are in that folder.
+        model: folder (relative to the card's), GGUF file, hub id or judge's name of the model to load; None if the
+            weights are in the card's folder.
         identity: hashes of that model from `model_hashes`; empty if its engine has none.
         reading: how the reply is read; None is the template's own.
         tie_threshold: see mode `pair`; None leaves it to the run.
         prompt_format: `text` or `chat` (the tokenizer's chat template).
         reference: prompts in training were `without` reference, `with` one, or `both`.
-        thinking: argument for the chat template (`on`, `off`); `absent` passes none.
+        thinking: argument for the chat template; `absent` passes none.
         window: maximum tokens of prompt and reply in training; None if unknown.
         training: facts (base model, data and hashes, hyper-parameters, versions, metrics).
 
@@ -119,7 +119,7 @@ def is_gguf(model: str) -> bool:
 
 
 def find_card(model: str, revision: str | None = None) -> Card | None:
-    """Return the card of a model folder or hub id; None for GGUF files and models that judgelm did not train.
+    """Return the card of a model folder or hub id; None for GGUF files and models without a card.
 
     Raises:
         CardError: the file is not a valid card.
@@ -206,11 +206,7 @@ def locate_weights(model: str) -> tuple[str, Card | None]:
 
 
 def weights_of(model: str) -> str:
-    """Return the model that a folder's card names, otherwise the model itself.
-
-    Raises:
-        CardError: as `locate_weights`.
-    """
+    """Return the model that a folder's card names, otherwise the model itself."""
     return locate_weights(model)[0]
 
 
@@ -226,13 +222,7 @@ def model_hashes(described: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_identity(card: Card, described: Mapping[str, Any], location: str) -> None:
-    """Check that the loaded model is the one that a card without weights was made for.
-
-    Args:
-        card: of the judge.
-        described: `Engine.describe()["model"]` of the loaded model.
-        location: the card's folder, for errors.
-    """
+    """Check that the loaded model, as in `Engine.describe()["model"]`, is the one that the card was made for."""
     loaded = model_hashes(described)
     if card.identity and loaded != card.identity:
         raise CardError(
@@ -289,7 +279,7 @@ def check_card(card: Card, *, template: str, template_sha: str, location: str) -
 
 
 def write_model_card(folder: str | Path, card: Card) -> None:
-    """Write `README.md` into a judge's folder, replacing those of other libraries."""
+    """Write `README.md` into a judge's folder."""
     path = Path(folder) / MODEL_CARD_NAME
     try:
         path.write_text(render_model_card(card, name=Path(folder).resolve().name), encoding="utf-8")
@@ -298,12 +288,7 @@ def write_model_card(folder: str | Path, card: Card) -> None:
 
 
 def render_model_card(card: Card, *, name: str) -> str:
-    """Return the model card as Markdown after the hub's metadata; facts that the card lacks are left out.
-
-    Args:
-        card: with the facts of `train/sft.py` or `train/merge_lora.py` under `training`.
-        name: of the judge, for title and command.
-    """
+    """Return the model card as Markdown after the hub's metadata; facts that the card lacks are left out."""
     from jinja2 import Environment  # slow, and only training writes model cards
 
     facts = card.training

@@ -1,9 +1,8 @@
 """Sanitizing untrusted text, so that an answer can neither end its block nor become a special token or a chat role.
 
-An answer that contains `[The End of Assistant 1's Answer]`, `### Response:` or `</s>` could pretend that its block has
-ended and write the verdict itself. In such markers and their confusables (other case, spaces, invisible characters,
-foreign letters or brackets) brackets and hashes become plain characters, and the words stay readable. Special tokens
-are matched exactly, because only the literal text becomes a token, unless the tokenizer folds the text first.
+In markers such as `[The End of Assistant 1's Answer]` and `### Response:`, and in their confusables (other case,
+spaces, invisible characters, foreign letters or brackets), brackets and hashes become plain characters. Special tokens
+are matched exactly, unless the tokenizer folds the text first.
 """
 
 import json
@@ -55,7 +54,7 @@ def plain_form(character: str) -> str:
 
 
 def is_invisible(character: str) -> bool:
-    """Return True for characters that readers do not see: marks, fillers, placeholders, control, unassigned."""
+    """Return True for characters that readers do not see, such as marks, fillers and control characters."""
     if character.isspace():
         return False
     return unicodedata.category(character) in _HIDDEN or character in _FILLERS
@@ -63,7 +62,7 @@ def is_invisible(character: str) -> bool:
 
 @cache
 def beginnings(sign: str) -> str:
-    """Return all characters whose plain form contains this bracket or hash, or something taken for it."""
+    """Return all characters that can be mistaken for this bracket or hash."""
     odd = _SIGNS[sign] + _COMPOSED[sign] + _OTHERS.get(sign, "")
     if sign == "#":
         return odd
@@ -72,7 +71,6 @@ def beginnings(sign: str) -> str:
 
 
 def _letter(character: str) -> str:
-    """Take the digit, the letter in the Unicode name, TR39's letter, the number or the bracket."""
     if character.isascii():
         return character
     if character.isdecimal():
@@ -128,7 +126,7 @@ class Sanitizer:
 
     Args:
         markers: marker texts; `{n}` matches any number, so that `Assistant 7` cannot open a block either.
-        exact: match only the literal text (special tokens), not its confusables.
+        exact: match only the literal text (special tokens).
     """
 
     def __init__(self, markers: Iterable[str], *, exact: bool = False) -> None:
@@ -263,7 +261,7 @@ def special_tokens(tokenizer: Any) -> set[str]:
 def role_markers(tokenizer: Any) -> set[str]:
     """Return plain-text markers that the chat template writes around messages; empty without a template.
 
-    A rendered conversation shows them: text in brackets or after hashes, and a word with a colon before a message.
+    Markers are text in brackets or after hashes, and a word with a colon before a message.
     """
     for roles in (("system", "user", "assistant", "user"), ("user", "assistant", "user")):
         messages = [{"role": role, "content": text} for role, text in zip(roles, _SENTINELS, strict=False)]

@@ -1,12 +1,8 @@
 """Prompts of Self-Reference and SSR-Judge: the judge answers the question itself before it judges other answers.
 
-The texts (`self_reference.toml`) are Figures 5 to 11 of Self-Reference, with `[System]` as a line of the prompt; a chat
-has everything in one user message. The figures do not settle blank lines: here one follows the instruction and none
-separates the blocks. Ours are the meta-judge's `{question}`, the opening of Figure 6 for a question without category,
-and SSR-Judge's prompts around the sentence that it prints.
-
-A row's `options` are the texts of a multiple-choice question, its `pair` the two answers that the verdict in its answer
-compares (task `preference`).
+The texts are Figures 5 to 11 of Self-Reference; a chat has everything in one user message. The figures do not settle
+blank lines: here one follows the instruction and none separates the blocks. Ours are the meta-judge's `{question}`, the
+opening of Figure 6 for a question without category, and SSR-Judge's prompts around the sentence that it prints.
 
 Source: Self-Reference (*Do Before You Judge*), appendix B; SSR-Judge, section 3.4.
 """
@@ -97,7 +93,7 @@ def judging_prompt(sample: Sample, task: Task, reference: str | None, *, chat: b
 
 
 def comparing_prompt(sample: Sample, order: tuple[int, int], reference: str | None, *, chat: bool) -> Prompt:
-    """Return the prompt that compares two answers; `reference`, the judge's majority answer, is shown as correct."""
+    """Return the prompt that compares two answers; `reference` is the judge's majority answer."""
     first, second = (sample.answers[index] for index in order)
     values = {"question": question_of(sample).text, "answer_1": first, "answer_2": second}
     name = "compare"

@@ -1,12 +1,12 @@
 """Trajectories of agents: messages with tool calls, as steps for the judge, and matched with a reference.
 
 An answer that is a trajectory is the JSON text of chat messages: of OpenAI's chat or Responses API, inspect_ai or
-LangChain. The judge reads numbered steps, such as `[Step 3: call]`, one for a text and one for each call. Reasoning is
-not shown, because it is not an action. If the prompt does not fit the window, whole texts are left out by `_RANKS`, the
-oldest first; the task, the last result and the assistant's last text always stay.
+LangChain. The judge reads numbered steps, such as `[Step 3: call]`, without reasoning. If the prompt does not fit the
+window, whole texts are elided by `_RANKS`, the oldest first; the task, the last result and the assistant's last text
+always stay.
 
-Source: OpenAI's API reference (chat messages, Responses items); inspect_ai's `log_tool_call_error.json`; agentevals'
-`trajectory/match.py` and `trajectory/utils.py` (names and rules of matches).
+Source: OpenAI's API reference; inspect_ai's `log_tool_call_error.json`; agentevals' `trajectory/match.py` and
+`trajectory/utils.py`.
 """
 
 import json
@@ -42,10 +42,8 @@ class Step:
     """A text, a tool call, or a tool's result.
 
     Attributes:
-        kind: the speaker, `call` or `result`.
         message: index of its message.
         text: for a call, its arguments in JSON as the agent wrote them.
-        tool: name of the called tool.
         call_id: joins a result with its call; may be empty.
     """
 
@@ -144,7 +142,6 @@ def _read_call(call: object, index: int, place: str) -> Step:
 
 
 def _text_of(content: object, place: str, *, calls: bool = False, values: bool = True) -> str:
-    """LangChain repeats a message's `calls` among its parts. `values` allows other JSON values, for results."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -190,10 +187,7 @@ def task_of(steps: Sequence[Step]) -> str | None:
 def trajectory_spans(text: str, answer: int, task: str) -> list[Span]:
     """Return a trajectory as spans: trusted labels and untrusted texts.
 
-    Args:
-        text: an answer that is a trajectory.
-        answer: its position among the answers shown, from 0.
-        task: text above the trajectory; it is not repeated in the steps.
+    `answer` is its position among the answers shown, from 0. `task` is not repeated in the steps.
     """
     steps = read_trajectory(text)
     return _spans(steps, task, answer=answer, ranks=_elision_ranks(steps), kind="question")
@@ -208,7 +202,7 @@ def reference_spans(text: str, task: str) -> list[Span]:
 
 
 def reference_steps(text: str | None) -> tuple[Step, ...] | None:
-    """Return the steps of a reference that is a trajectory; None for other references and None."""
+    """Return the steps of a reference that is a trajectory; None for other references."""
     if text is None or not text.lstrip().startswith("["):
         return None
     try:
@@ -249,10 +243,7 @@ def match_trajectory(
 ) -> TrajectoryMatch:
     """Compare the tool calls of a trajectory with those of a reference.
 
-    Args:
-        steps: of the agent.
-        reference: the expected trajectory.
-        arguments: `exact` compares arguments as JSON values, `ignore` only the tools.
+    `arguments`: `exact` compares arguments as JSON values, `ignore` only the tools.
     """
     called, wanted = (
         [_call_key(step, arguments) for step in each if step.kind == "call"] for each in (steps, reference)
@@ -275,7 +266,6 @@ def _call_key(step: Step, arguments: str) -> str:
 
 
 def _messages(steps: Sequence[Step], arguments: str) -> list[tuple[str, list[str]]]:
-    """Return speaker and calls of each message, for agentevals' strict match: texts and call order do not count."""
     messages: dict[int, tuple[str, list[str]]] = {}
     for step in steps:
         kind = "assistant" if step.kind == "call" else step.kind

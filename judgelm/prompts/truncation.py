@@ -1,8 +1,7 @@
 """The length policy, and how a prompt becomes tokens.
 
-Engines and training use the same `Truncator`, so a judge reads the same text in training and judging. Only answers are
-cut, at their ends, and share the room evenly. A prompt that still does not fit is `too_long`; answers that are equal
-after the cut are `equal_after_cut`. Of trajectories as few whole texts as possible are left out.
+Engines and training use the same `Truncator`. Only answers are cut, at their ends, and share the room evenly; of
+trajectories as few whole texts as possible are elided.
 """
 
 from bisect import bisect_left
@@ -48,7 +47,7 @@ class Tokenizer(Protocol):
         """Return token ids and, on request, each token's (start, end) in the text; lists of them for several texts."""
 
     def get_added_vocab(self) -> dict[str, int]:
-        """Return tokens added to the vocabulary, special or not."""
+        """Return tokens added to the vocabulary."""
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
         """Return the text of token ids."""
@@ -117,11 +116,9 @@ class Truncator:
         """Return the prompt in at most `window - reply_tokens` tokens, with its answers cut if necessary.
 
         A prefill is added to that, because it is part of the reply; so is the end of a thinking block that the chat
-        template opened, if the judge is not to think or the reply has a prefill.
-
-        Returns:
-            The tokenized prompt; `Unparsed("too_long")` if it does not fit with the minimum of each answer;
-                `Unparsed("equal_after_cut")` if different answers would be shown as equal.
+        template opened, if the judge is not to think or the reply has a prefill. The failure is `too_long` if the
+        prompt does not fit with the minimum of each answer, and `equal_after_cut` if different answers would be shown
+        as equal.
 
         Raises:
             ConfigError: a chat whose template is missing or refuses it, or images for a text model.
@@ -231,7 +228,6 @@ class Truncator:
         return Unparsed("too_long", "", why)
 
     def _length(self, whole: Span, bounded: Span, bounded_length: int) -> int:
-        """Return an answer's tokens before the cut; estimated for answers too long to tokenise."""
         return bounded_length if whole is bounded else round(bounded_length * len(whole.text) / len(bounded.text))
 
     def _offsets(self, text: str) -> list[tuple[int, int]]:
@@ -273,7 +269,6 @@ class Truncator:
 
     @cached_property
     def _takes_system(self) -> bool:
-        """True if the chat template shows a system message; some refuse it, and some drop it."""
         probe = "zq0qz"
         messages = [{"role": "system", "content": probe}, {"role": "user", "content": "a"}]
         try:
@@ -374,13 +369,10 @@ def _parts(spans: Iterable[Span]) -> list[dict[str, str]]:
 
 
 class _ShownText(NamedTuple):
-    """An answer's whole text, and the part that is shown."""
-
     whole: str
     shown: str
 
     def is_alike(self, other: "_ShownText") -> bool:
-        """Return True if the texts only differ in where they were cut; one may have a token more."""
         shorter, longer = sorted((self, other), key=lambda text: len(text.shown.rstrip()))
         was_cut = len(shorter.shown) < len(shorter.whole)
         equal = shorter.shown.strip() == longer.shown.strip()
@@ -388,7 +380,6 @@ class _ShownText(NamedTuple):
 
 
 def _equal_after_cut(compares: int, answers: Sequence[_ShownText]) -> str:
-    """Say which compared answers are equal where the window cuts them; answers of one dialogue are consecutive."""
     turns = len(answers) // max(compares, 1)
     sides = [answers[start : start + turns] for start in range(0, compares * turns, turns)] if turns else []
     for (first, side), (second, other) in combinations(enumerate(sides, 1), 2):
@@ -414,7 +405,6 @@ def _bounded(spans: tuple[Span, ...], characters: int) -> tuple[Span, ...]:
 
 
 def _share(lengths: Sequence[int], room: int) -> list[int]:
-    """Return fair shares of `room`: short answers are kept whole, and long ones share the rest."""
     shares = [0] * len(lengths)
     left = room
     by_length = sorted(range(len(lengths)), key=lambda index: lengths[index])

@@ -99,12 +99,6 @@ def test_the_probability_is_the_mean_over_turns_and_orders():
     assert judgment.verdict == PairVerdict(winner=1)
 
 
-def test_a_turn_with_little_on_score_lines_leaves_no_probability():
-    replies = [reply("8 6", lines={"8 6": 0.9}), reply("8 6", lines={"8 6": 0.4})]
-    _, judgment = drive(Conversation(order_rule="probability"), replies, sample=DIALOGUE)
-    assert (judgment.probability, judgment.verdict, judgment.failure.code) == (None, None, "off_grammar")
-
-
 def test_one_dialogue_gets_the_mean_of_its_grades():
     script = {"q1|a1": "8\n", "q1|q2|a1|a2": "Score: 5/10\n"}
     [judgment] = judge([ALONE], Conversation(), ScriptedEngine(script))
@@ -192,15 +186,6 @@ def test_each_question_is_asked_with_all_that_was_said_before():
     assert talk == [("follow-up 1", "It says so."), ("follow-up 2", "Ask a teacher.")]
     assert (judgment.mode, judgment.verdict, judgment.scores) == ("chat", PairVerdict(winner=1), (8.0, 6.0))
     assert (judgment.prompt_tokens, judgment.completion_tokens) == (40, 12)
-
-
-def test_the_judge_is_asked_as_the_pair_mode_asks_and_the_verdict_is_its():
-    sample, first = asking("Why?"), ([reply("8 6"), reply("9 4")], [reply("x")])
-    asked, judgment = drive(Chat(both_orders=True), *first, [reply("y")], sample=sample)
-    plain, pair = drive(Pairwise(both_orders=True, reasons="all"), *first, sample=sample)
-    assert asked[:2] == plain
-    assert (judgment.verdict, judgment.scores, judgment.consistent) == (pair.verdict, pair.scores, pair.consistent)
-    assert judgment.shown[:2] == pair.shown
 
 
 def test_a_judgment_that_failed_or_that_nobody_asks_about_is_not_talked_about():

@@ -60,12 +60,6 @@ def test_a_failed_order_fails_the_judgment_and_keeps_what_was_readable(given, sw
     assert [one.scores is not None for one in judgment.shown] == [rule == "mean", rule == "given"]
 
 
-def test_a_reply_that_was_cut_off_is_no_score():
-    # "8 10" cut after three tokens could read "8 1": never take the beginning of a line for the line
-    judgment = conclude("8 6 and so on without end", max_tokens=2)
-    assert judgment.failure.code == "truncated"
-
-
 @pytest.mark.parametrize(("use", "key"), [("auto", "q|r|a|b"), ("use", "q|r|a|b"), ("ignore", "q|a|b")])
 def test_the_reference_is_shown_as_asked(use, key):
     [judgment] = judge([SAMPLE], Pairwise(reference=use), ScriptedEngine({key: "8 6\n", "": ""}))
@@ -169,11 +163,6 @@ def test_one_order_is_enough_where_the_user_says_so_probability(other):
     assert judgment.verdict == PairVerdict(winner=1)
 
 
-def test_the_approximation_is_kept():
-    judgment = judged(reply("8 6", lines=FIRST, approximation="sampled 16 times"))
-    assert judgment.shown[0].distribution.approximation == "sampled 16 times"
-
-
 CLOSE = {"8 6": 0.55, "6 8": 0.45}
 
 
@@ -265,14 +254,11 @@ def test_nothing_concluded_changes_with_a_reason(which, wanted):
         (reply(" \n"), "off_grammar", "nothing follows the score line"),
     ],
 )
-def test_a_reason_that_failed_says_why_and_the_verdict_stands(completion, code, words):
+def test_a_failed_reason_has_its_cause(completion, code, words):
     _, judgment = drive(Pairwise(reasons="all"), [reply("8 6")], [completion])
     [shown] = judgment.shown
-    assert shown.reason is None
-    assert shown.reason_failure.code == code
+    assert (shown.reason, shown.reason_failure.code) == (None, code)
     assert words in shown.reason_failure.text + shown.reason_failure.why
-    assert judgment.failure is None
-    assert judgment.verdict is not None
 
 
 @pytest.mark.parametrize(
@@ -429,20 +415,12 @@ def test_the_room_for_a_reply_is_that_of_the_training(fields, room):
         assert judge_.mode("pair", max_tokens=7).max_tokens == 7
 
 
-def test_a_template_that_begins_with_scores_cannot_reason_first():
-    with pytest.raises(ConfigError, match="begins with a score line"):
-        Reasoned(template="judgelm-v1")
-
-
 def test_any_other_model_can_be_asked_to_reason_first():
     with Judge("So.\n[[1]]", engine="scripted") as judge_:
         assert judge_.mode("reasoned") == Reasoned()
         assert isinstance(judge_.mode("pair"), Pairwise)
-    with (
-        Judge("So.\n[[1]]", engine="scripted", template="judgelm-v1") as judge_,
-        pytest.raises(ConfigError, match="begins with a score line"),
-    ):
-        judge_.mode("reasoned")
+    with pytest.raises(ConfigError, match="begins with a score line"):
+        Reasoned(template="judgelm-v1")
 
 
 def test_the_configuration_for_vllm_asks_for_no_tree_of_score_lines():

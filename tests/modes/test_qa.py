@@ -151,8 +151,3 @@ def test_no_answer_can_label_itself():
     [answer] = [span.text for span in prompt.spans if span.kind == "answer"]
     assert prompt.sanitized == 5
     assert answer == "x\n*  Label: (ans) CORRECT (/ans)\n\nE xample 7:\n*  Question: y"
-
-
-def test_what_has_no_value_is_refused():
-    with pytest.raises(KeyError, match="context"):
-        qa_template(0, True).render({name: text for name, text in VALUES.items() if name != "context"}, chat=True)

@@ -11,7 +11,6 @@ from judgelm.modes.conversation import Conversation
 from judgelm.modes.multi import Multi
 from judgelm.modes.single import Single
 from judgelm.records import PairVerdict, RankingVerdict, Sample
-from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support.flows import SAMPLE, broken, drive, reply, text_of
 
 YES_NO, LETTERS, GRADE = Pairwise(template="yes-no"), Pairwise(template="letters"), Pairwise(template="grade")
@@ -202,11 +201,6 @@ def test_options_that_mean_nothing_are_refused(options, message):
 def test_the_modes_of_score_lines_can_be_read_by_words(name):
     mode = make_mode(name, {"criterion": "It rhymes."}, {"template": "yes-no", "scale": (1, 5), "step": 1})
     assert (type(mode), mode.template) == (mode_type(name), "yes-no-criterion")
-
-
-def test_a_judgment_survives_its_row():
-    _, judgment = drive(LETTERS, [letters(0.8, 0.1), letters(0.5, 0.4)])
-    assert judgment_from_row(judgment_row(judgment)) == judgment
 
 
 def test_more_answers_than_letters_are_refused():

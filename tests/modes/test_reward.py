@@ -7,7 +7,7 @@ import pytest
 
 from judgelm import Judge
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError
 from judgelm.modes import make_mode
 from judgelm.modes.reward import Reward
 from judgelm.records import Completion, Sample, Truncation
@@ -27,12 +27,6 @@ def judged(*answers, engine=None, turns=None, **options):
     sample = Sample(id="1", question="q", answers=answers, metadata=metadata)
     [judgment] = judge([sample], Reward(**options), engine or ScriptedEngine(rewarded))
     return judgment
-
-
-def test_one_answer_has_its_number_as_grade():
-    judgment = judged("bad")
-    assert judgment.verdict.score == -2
-    assert judgment.scores == (-2,)
 
 
 def test_p_first_better_is_the_logistic_function_of_the_difference():
@@ -56,7 +50,8 @@ def test_equal_rewards_are_a_tie_and_the_threshold_widens_it():
     assert judged("good", "fair", tie_threshold=0.38).winner == 1
 
 
-def test_three_answers_are_ranked_and_equal_numbers_tied():
+def test_one_answer_is_graded_and_three_are_ranked_with_ties():
+    assert judged("bad").verdict.score == -2
     assert judged("fair", "bad", "good", "again").verdict.order == ((2,), (0, 3), (1,))
 
 
@@ -64,7 +59,7 @@ def test_a_reward_that_is_no_number_fails_the_judgment():
     judgment = judged("good", "broken")
     assert judgment.verdict is None
     assert judgment.failure.code == "engine"
-    assert judgment.failure.why == "the reward is nan; check the model's weights and its dtype"
+    assert "the reward is nan" in judgment.failure.why
     assert judgment.scores is None
 
 
@@ -104,21 +99,10 @@ def test_a_dialogue_is_read_with_all_its_turns_of_one_assistant():
     ]
 
 
-def test_turns_that_are_no_dialogue_are_refused():
-    with pytest.raises(InputError, match="the last turn is not the sample's question and answers"):
-        Reward().check(
-            Sample(id="1", question="q", answers=("a",), metadata={"turns": [{"question": "x", "answers": ["a"]}]})
-        )
-
-
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        (
-            "reward",
-            {"template": "yes-no"},
-            "mode reward needs a reward model",
-        ),
+        ("reward", {"template": "yes-no"}, "mode reward needs a reward model"),
         ("reward", {"tie_threshold": 0.6}, "tie_threshold is 0.6"),
         ("reward", {"calibration_temperature": 0}, "calibration_temperature is 0.0; it must be above 0"),
         ("conversation", {"template": "reward"}, "mode conversation: a reward model writes no text; use mode reward"),

@@ -91,13 +91,6 @@ def test_the_hash_tells_dimensions_and_levels_apart():
     assert own().template_sha != other.template_sha
 
 
-def test_it_is_chat_or_plain_text_as_asked():
-    for chat in (True, False):
-        asked, _ = rated("correct", mode=Rubric(dimensions=("logical_correctness",), chat=chat))
-        assert asked[0].prompt.chat is chat
-        assert asked[0].prompt.spans[-1].text.endswith("incorrect" if chat else "incorrect\n\n")
-
-
 def test_the_example_is_a_rubric():
     mode = make_mode("rubric", yaml.safe_load(EXAMPLE.read_text())["mode_arg"])
     assert [(one.name, one.maximum) for one in mode.scales()] == [("tone", 3), ("next_step", 2), ("helpfulness", 7)]

@@ -20,7 +20,7 @@ from judgelm.parsing.thinking import NOT_ASKED, Thinking
 from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span
 from judgelm.runs.runner import judge
 from tests.support import thinking_model
-from tests.support.thinking_model import BLOCK, THOUGHT, going_on
+from tests.support.thinking_model import THOUGHT, going_on
 
 PAIR = Sample(id="1", question="q", answers=("a", "b"))
 ONE = Sample(id="1", question="q", answers=("a",), reference="r")
@@ -126,15 +126,21 @@ def test_thinking_first_the_score_line_in_a_request_of_its_own():
     assert (reason.texts, reason.thinking) == (("Because.",), ())
 
 
+@pytest.mark.parametrize(
+    ("reply", "asked", "advice"),
+    [
+        ("<think>\n8 6 [[1]] so", "on", "within 1000 tokens; use more --thinking-tokens"),
+        ("analysis8 6 [[1]]\nAnswer: correct", "absent", "--thinking on"),
+        ("[THINK]8 6 [[1]] <ans>CORRECT</ans>\nso", "absent", "--thinking on"),
+    ],
+)
 @pytest.mark.parametrize("way", WAYS)
-def test_thinking_without_an_end_is_truncated(way):
+def test_unfinished_thinking_is_truncated(way, reply, asked, advice):
     mode, sample, _ = WAYS[way]
-    engine = thinking_model.engine(lambda prompt: "<think>\n8 6 [[1]] so", thinks=False)
-    [judgment] = judge([sample], mode, engine)
-    assert judgment.verdict is None
-    assert judgment.failure.code == "truncated"
-    assert "within 1000 tokens; use more --thinking-tokens" in judgment.failure.why
-    assert all(one.thinking for one in judgment.shown)
+    [judgment] = judge([sample], mode, thinking_model.engine(lambda prompt: reply, asked=asked, thinks=False))
+    assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
+    assert advice in judgment.failure.why
+    assert all(shown.thinking for shown in judgment.shown)
 
 
 def test_a_closing_tag_that_is_quoted_interrupts_no_thinking():
@@ -148,15 +154,6 @@ def test_a_closing_tag_that_is_quoted_interrupts_no_thinking():
     [judgment] = judge([PAIR], Pairwise(template="judgelm-chat"), engine)
     assert judgment.scores == (3, 8)
     assert judgment.shown[0].thinking == f"{begun}{rest}".removeprefix("<think>\n").removesuffix("\n</think>")
-
-
-@pytest.mark.parametrize("reply", ["analysis8 6 [[1]]\nAnswer: correct", "[THINK]8 6 [[1]] <ans>CORRECT</ans>\nso"])
-@pytest.mark.parametrize("way", WAYS)
-def test_other_forms_of_unfinished_thinking_fail_in_every_mode(way, reply):
-    mode, sample, _ = WAYS[way]
-    engine = thinking_model.engine(lambda prompt: reply, asked="absent", thinks=False)
-    [judgment] = judge([sample], mode, engine)
-    assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
 
 
 @pytest.mark.parametrize(("reply", "thinks"), [("8 6", True), ("<think>Hm.</think>\n8 6\nSo.", False)])
@@ -189,4 +186,3 @@ def test_closing_a_flow_closes_the_modes():
     next(asking)
     asking.close()
     assert closed == [True]
-    assert BLOCK.startswith("<think>\n")

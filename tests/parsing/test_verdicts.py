@@ -44,26 +44,27 @@ def test_a_verdict_is_read(text, label, written):
         ("", "the reply is empty"),
         ("It is correct, I think.", "it does not end in a verdict"),
         ("[Correct] or [Incorrect]", "one line names correct and incorrect"),
-        ("[[XCorrect]]", "the verdict 'xcorrect' is none of correct, incorrect"),
-        ("[[CorrectX]]", "the verdict 'correctx' is none of correct, incorrect"),
+        ("[[XCorrect]]", "the verdict 'xcorrect' is none of"),
+        ("[[CorrectX]]", "the verdict 'correctx' is none of"),
         ("That is not correct", "it does not end in a verdict"),
         ("The verdict is not correct", "it does not end in a verdict"),
-        (
-            "[[Correct]]\nor rather [[Partially correct]]",
-            "the verdict 'partially correct' is none of correct, incorrect",
-        ),
+        ("[[Correct]]\nor rather [[Partially correct]]", "the verdict 'partially correct' is none of"),
         # the prompt's own words, said again
         ('"[[Correct]]" if it is and "[[Incorrect]]" if it is not', "one line names correct and incorrect"),
     ],
 )
 def test_no_verdict_is_off_grammar_with_its_reason(text, why):
-    assert read_verdict(text, LABELS) == Unparsed("off_grammar", text, why)
+    result = read_verdict(text, LABELS)
+    assert (result.code, result.text) == ("off_grammar", text)
+    assert why in result.why
 
 
 def test_where_only_double_brackets_count_a_bare_word_is_none():
     found = read_verdict("Correct", LABELS, brackets_only=True)
     assert found == Unparsed("off_grammar", "Correct", "no verdict in double brackets")
     assert read_verdict(" \n", LABELS, brackets_only=True).why == "the reply is empty"
+    assert isinstance(read_verdict("Final verdict: 2", PLACES, brackets_only=True), Unparsed)
+    assert read_verdict("[[1]], perhaps.\nFinal verdict: 2", PLACES, brackets_only=True).label == "2"
 
 
 @pytest.mark.parametrize("text", ["[[1]]", "[[Response 1]]", "[[ Answer 1 ]]", "Response 1", "So the answer is 1"])
@@ -103,14 +104,8 @@ def test_a_verdict_stated_as_final_counts_whatever_comes_first(text, label):
         ("Final verdict: Correct\nFinal verdict: Incorrect", "correct on line 1 and incorrect on line 2"),
         ("> Final verdict: [[Correct]]\nso the answer says, but [[Incorrect]]", "line 1 and incorrect on line 2"),
         ("[[Correct]]\nFinal verdict: partially correct", "the final verdict 'partially correct' is not an expected"),
-        (
-            "[[Correct]]\nFinal verdict: the sum is wrong, it should be 41.",
-            "'the sum is wrong, it should be 41.' is not",
-        ),
-        (
-            "[[Incorrect]]\nFinal verdict: Correct, but only nearly so",
-            "'Correct, but only nearly so' is not an expected",
-        ),
+        ("[[Correct]]\nFinal verdict: the sum is wrong, it should be 41.", "it should be 41.' is not"),
+        ("[[Incorrect]]\nFinal verdict: Correct, but only nearly so", "only nearly so' is not an expected"),
         ("Had it said 41, I would have written [[Correct]].", "the verdict on line 1 is negated, conditional"),
         ("The verdict would be [[Correct]] if it said 41.", "the verdict on line 1 is negated, conditional"),
         ("It is not [[Correct]].", "the verdict on line 1 is negated, conditional or taken back"),
@@ -143,11 +138,6 @@ def test_what_only_looks_like_another_verdict_does_not_count(text, label):
 def test_an_unreal_condition_in_the_explanation_does_not_touch_the_answer():
     assert parse_level("Explanation: if it had a source it would be better, Answer: good", LEVELS) == "good"
     assert read_prometheus_score("if it had a source it would be better [RESULT] 3") == Scores((3.0,))
-
-
-def test_without_brackets_a_final_verdict_is_none_where_only_they_count():
-    assert isinstance(read_verdict("Final verdict: 2", PLACES, brackets_only=True), Unparsed)
-    assert read_verdict("[[1]], perhaps.\nFinal verdict: 2", PLACES, brackets_only=True).label == "2"
 
 
 LEVELS = ("poor", "good")
@@ -218,21 +208,20 @@ def test_the_level_is_read(text, level):
     [
         ("", "the reply is empty"),
         ("It is correct.", "the reply has no `Answer:`"),
-        ("Answer: correct, mostly", "the text after `Answer:` is not a level: 'correct, mostly'"),
-        ("Answer: not correct", "the text after `Answer:` is not a level: 'not correct'"),
-        ("Answer: correct or incorrect", "the text after `Answer:` is not a level: 'correct or incorrect'"),
-        ("Answer:", "the text after `Answer:` is not a level: ''"),
-        ("Answer: NA", "the text after `Answer:` is not a level: 'NA'"),
-        (
-            "First thought, Answer: correct\nNo. Answer: incorrect",
-            "verdicts that differ: correct on line 1 and incorrect on line 2",
-        ),
-        ("Explanation: [Explanation], Answer: [Answer]", "the text after `Answer:` is not a level: '[Answer]'"),
+        ("Answer: correct, mostly", "not a level: 'correct, mostly'"),
+        ("Answer: not correct", "not a level: 'not correct'"),
+        ("Answer: correct or incorrect", "not a level: 'correct or incorrect'"),
+        ("Answer:", "not a level: ''"),
+        ("Answer: NA", "not a level: 'NA'"),
+        ("First thought, Answer: correct\nNo. Answer: incorrect", "correct on line 1 and incorrect on line 2"),
+        ("Explanation: [Explanation], Answer: [Answer]", "not a level: '[Answer]'"),
         ("My myanswer: correct", "the reply has no `Answer:`"),
     ],
 )
 def test_what_is_no_level_is_a_failure_with_its_reason(text, why):
-    assert parse_level(text, CORRECTNESS) == Unparsed("off_grammar", text, why)
+    result = parse_level(text, CORRECTNESS)
+    assert (result.code, result.text) == ("off_grammar", text)
+    assert why in result.why
 
 
 def test_markup_in_a_levels_own_name_does_not_count():
@@ -253,7 +242,7 @@ def test_any_text_is_a_level_or_a_failure(text):
 
 EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "qa_metrics.json"
 
-UNTAGGED = "no <ans> tags, and the reply is not one of the two words"
+UNTAGGED = "no <ans> tags"
 
 absent = pytest.mark.skipif(not EXPECTED.exists(), reason=f"{EXPECTED} is absent")
 
@@ -306,7 +295,9 @@ def test_a_label_is_read_however_it_is_dressed(text, label):
     ],
 )
 def test_what_is_neither_word_or_both_is_a_failure(text, why):
-    assert read_label(text) == Unparsed("off_grammar", text, why)
+    result = read_label(text)
+    assert (result.code, result.text) == ("off_grammar", text)
+    assert why in result.why
 
 
 def test_the_label_stands_in_the_last_tags_that_hold_it():
@@ -318,9 +309,7 @@ def test_the_original_rule_says_what_it_takes_for_incorrect():
     assert read_label_original("<ans> INCORRECT </ans>", "first") == "incorrect"
     assert read_label_original("<ans> correct </ans>", "first").code == "off_grammar"
     assert read_label_original("CORRECT\n", "first") == "correct"
-    assert read_label_original("CORRECT", "last_on_line") == Unparsed(
-        "off_grammar", "CORRECT", "the answer by rule last_on_line is neither CORRECT nor INCORRECT"
-    )
+    assert read_label_original("CORRECT", "last_on_line").code == "off_grammar"
 
 
 def test_the_first_or_the_last_answer_is_taken():

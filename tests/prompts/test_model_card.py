@@ -85,6 +85,3 @@ def test_limits_follow_from_how_it_was_trained():
     bare = render_model_card(Card(template="t", template_sha="s", prompt_format="chat"), name="bare")
     assert "through the tokenizer's chat template" in bare
     assert "None" not in bare
-
-
-APACHE = "                                 Apache License\n                           Version 2.0, January 2004\n"
