@@ -15,7 +15,8 @@ from judgelm.training.grpo import (
     VerdictTrainer,
     check_grpo_arguments,
     grpo_facts,
-    paired_prompts,
+    in_both_orders,
+    prompts_of_a_generation,
 )
 from judgelm.training.rows.pairs import JudgingPromptBuilder
 from judgelm.training.run import TrainingRun
@@ -30,7 +31,7 @@ def build_trainer(run: TrainingRun) -> VerdictTrainer:
 
     # prompts of all epochs, both orders of a pair adjacent, and pairs to judge
     rows = run.build_rows(JudgingPromptBuilder, reply_tokens=grpo.max_completion_length)
-    run.rows, run.evaluation = paired_prompts(rows, grpo), None
+    run.rows, run.evaluation = in_both_orders(rows, step=prompts_of_a_generation(grpo)), None
     run.find_start()
 
     # model and trainer with the reward of both orders

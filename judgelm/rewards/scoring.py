@@ -87,7 +87,13 @@ class AnswerRewards:
     def _mode(self, judge: Judge) -> BatchMode:
         if self.method == "checklist":
             return judge.mode("checklist", criteria=self._options.criteria, hard=self._options.hard)
-        return score_mode(judge) if self.method == "score" else pair_mode(judge, both_orders=self._options.both_orders)
+        name, options = (
+            ("single", {}) if self.method == "score" else ("pair", {"both_orders": self._options.both_orders})
+        )
+        try:
+            return judge.mode(name, distribution=True, **options)
+        except ConfigError:  # prompts of other released judges have no probabilities
+            return judge.mode(name, **options)
 
     def __call__(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
         """Reward answers, in order; groups must be complete."""
@@ -100,18 +106,14 @@ class AnswerRewards:
 
     def sample(self, answer: RewardedAnswer) -> Sample | None:
         """Return the sample to judge with a method in `ALONE`; None without a needed reference or criteria."""
-        if self.method == "checklist":
-            own = {} if answer.criteria is None else {CRITERIA_FIELD: parse_criteria(answer.criteria)}
-            if not own and not self._options.criteria:
+        if self.method == "reference":
+            if answer.reference is None:
                 return None
-            return Sample(
-                id="", question=answer.question, answers=(answer.text,), reference=answer.reference, metadata=own
-            )
-        if self.method == "score":
-            return Sample(id="", question=answer.question, answers=(answer.text,), reference=answer.reference)
-        if answer.reference is None:
-            return None
-        return Sample(id="", question=answer.question, answers=(answer.text, answer.reference))
+            return Sample(id="", question=answer.question, answers=(answer.text, answer.reference))
+        sample = Sample(id="", question=answer.question, answers=(answer.text,), reference=answer.reference)
+        if self.method == "checklist" and answer.criteria is not None:
+            return replace(sample, metadata={CRITERIA_FIELD: parse_criteria(answer.criteria)})
+        return None if self.method == "checklist" and not self._options.criteria else sample
 
     def reward(self, judgment: Judgment) -> float | None:
         """Return the reward for a judgment of `sample`."""
@@ -256,19 +258,3 @@ def groups_of(answers: Sequence[RewardedAnswer]) -> dict[tuple[str, str | None],
     for index, answer in enumerate(answers):
         groups.setdefault((answer.question, answer.reference), []).append(index)
     return groups
-
-
-def pair_mode(judge: Judge, *, both_orders: bool) -> BatchMode:
-    """Return the judge's mode for comparing two answers, with probabilities if supported."""
-    try:
-        return judge.mode("pair", both_orders=both_orders, distribution=True)
-    except ConfigError:  # prompts of other released judges have none
-        return judge.mode("pair", both_orders=both_orders)
-
-
-def score_mode(judge: Judge) -> BatchMode:
-    """Return the judge's mode for scoring one answer, with the distribution if supported."""
-    try:
-        return judge.mode("single", distribution=True)
-    except ConfigError:
-        return judge.mode("single")

@@ -83,15 +83,12 @@ def accumulation_steps(global_batch: int | None, *, per_device: int, accumulatio
     one_pass = per_device * processes
     if global_batch is None or global_batch == one_pass * accumulation:
         return accumulation
-    if global_batch < 1 or global_batch % one_pass:
-        way_out = f"choose a multiple of {one_pass}, the rows of one pass, or change the other values"
-    elif accumulation == 1:
+    if global_batch > 0 and global_batch % one_pass == 0 and accumulation == 1:
         return global_batch // one_pass
-    else:
-        way_out = f"set gradient_accumulation_steps to {global_batch // one_pass}, or leave it out"
     raise ConfigError(
         f"global_batch is {global_batch}, but per_device_train_batch_size {per_device} x gradient_accumulation_steps "
-        f"{accumulation} x {processes} processes make {one_pass * accumulation}; {way_out}"
+        f"{accumulation} x {processes} processes make {one_pass * accumulation}; set global_batch to a multiple of "
+        f"{one_pass}, and leave gradient_accumulation_steps out"
     )
 
 
@@ -114,6 +111,9 @@ def base_name(base: Any) -> str:
 
 
 _OWN_TOKENIZER = "rows use the base's tokenizer; change it in the tokenizer's files"
+PLAIN_LOSS = {"loss_on": "completion", "score_weight": 1.0, "loss_average": "token"}
+"""Loss options of recipes that do not train replies token by token."""
+
 UNSUPPORTED_ARGUMENTS = {
     "eos_token": _OWN_TOKENIZER,
     "chat_template_path": _OWN_TOKENIZER,
@@ -122,6 +122,7 @@ UNSUPPORTED_ARGUMENTS = {
     "packing": "it makes the number of rows per step unknown; padding_free: true saves as much",
     "eval_packing": "evaluation rows are never packed",
     "ignore_data_skip": "a resumed run would repeat its first rows",
+    "resume_from_checkpoint": "runs resume from the last complete checkpoint in output_dir",
     "auto_find_batch_size": "it changes the rows per step during training",
 }
 """TRL and transformers arguments that conflict with how rows are built and ordered, with the reason."""
@@ -130,7 +131,9 @@ UNSUPPORTED_ARGUMENTS = {
 def check_arguments(judge: JudgeArguments, args: Any) -> None:
     """Check that the arguments fit together, and set `args.gradient_accumulation_steps` from `global_batch`."""
     check_parallelism(args)
-    check_template(judge)
+    template = get_template(judge.template)
+    if template.reads_words and not judge.trains_words:
+        raise ConfigError(f"template {template.id} scores verdict words; use train/preference.py, or another template")
     if not judge.train_data:
         raise ConfigError("train_data is empty; give a file of labelled rows")
     if judge.loss_on not in ("completion", "all"):
@@ -156,9 +159,6 @@ def check_arguments(judge: JudgeArguments, args: Any) -> None:
         raise MissingExtraError("use_liger_kernel needs a GPU and liger-kernel; run pip install liger-kernel")
 
 
-_SPLITS = {"tp_size": "tensor", "cp_size": "context", "sp_size": "sequence"}
-
-
 def check_parallelism(args: Any) -> None:
     """Reject tensor, context and sequence parallelism; each process must train on whole rows."""
     launched = os.environ.get("ACCELERATE_USE_PARALLELISM_CONFIG", "").lower() == "true"
@@ -166,9 +166,9 @@ def check_parallelism(args: Any) -> None:
     own = own if isinstance(own, Mapping) else vars(own)
     deepspeed = args.deepspeed_plugin.deepspeed_config if args.deepspeed_plugin is not None else {}
     found: dict[str, Any] = {
-        f"parallelism_config: {name} ({kind} parallelism)": own.get(name)
+        f"parallelism_config: {name}": own.get(name)
         or (launched and os.environ.get(f"PARALLELISM_CONFIG_{name.upper()}"))
-        for name, kind in _SPLITS.items()
+        for name in ("tp_size", "cp_size", "sp_size")
     }
     found["deepspeed_config: autotp_size"] = deepspeed.get("tensor_parallel", {}).get("autotp_size")
     found["deepspeed_config: sequence_parallel_size"] = deepspeed.get("sequence_parallel_size")
@@ -179,11 +179,18 @@ def check_parallelism(args: Any) -> None:
             raise ConfigError(f"{name} is {value}, but each process must train on whole rows; use zero3 or fsdp2")
 
 
-def check_template(judge: JudgeArguments) -> None:
-    """Check that this recipe can train the template's reading."""
-    template = get_template(judge.template)
-    if template.reads_words and not judge.trains_words:
-        raise ConfigError(f"template {template.id} scores verdict words; use train/preference.py, or another template")
+def check_fixed(judge: JudgeArguments, values: Mapping[str, Any], reason: str) -> None:
+    """Reject options of `values` that are set to another value, because the recipe does not have them."""
+    for name, only in values.items():
+        if (value := getattr(judge, name)) != only:
+            raise ConfigError(f"{name} is {value!r}, but {reason}; leave {name} out")
+
+
+def check_not_negative(judge: JudgeArguments, *names: str) -> None:
+    """Reject weights below 0, infinite ones and NaN."""
+    for name in names:
+        if not 0 <= (value := getattr(judge, name)) < math.inf:
+            raise ConfigError(f"{name} is {value}; expected 0 or more")
 
 
 def _check_loss(judge: JudgeArguments, args: Any) -> None:

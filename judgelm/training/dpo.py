@@ -13,7 +13,7 @@ from trl import DPOConfig, DPOTrainer, ModelConfig  # type: ignore[attr-defined]
 from judgelm.errors import CardError, ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card
-from judgelm.training.arguments import JudgeArguments, argument, base_name
+from judgelm.training.arguments import PLAIN_LOSS, JudgeArguments, argument, base_name, check_fixed
 from judgelm.training.attention import Attention
 from judgelm.training.base_model import load_base_model
 from judgelm.training.precision import PrecisionMixin
@@ -43,15 +43,10 @@ class PreferenceTrainer(JudgeMixin, DPOTrainer):
         skip_unlabelled_logits()
         super().__init__(**options)
 
-    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
-        return dataset
-
 
 def check_dpo_arguments(judge: DPOArguments, dpo: DPOConfig) -> None:
     """Reject fine-tuning options that DPO does not have."""
-    for name, only in (("loss_on", "completion"), ("score_weight", 1.0), ("loss_average", "token")):
-        if getattr(judge, name) != only:
-            raise ConfigError(f"{name} is {getattr(judge, name)!r}, but DPO compares whole judgments; leave {name} out")
+    check_fixed(judge, PLAIN_LOSS, "DPO compares whole judgments")
     if judge.adapter is not None:
         raise ConfigError("adapter is set, but DPO tunes a whole judge; merge the adapter first: train/merge_lora.py")
     if dpo.padding_free:

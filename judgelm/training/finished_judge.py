@@ -34,8 +34,8 @@ def save_judge(
     """
     folder, rows = str(trainer.args.output_dir), trainer.rows
     metrics = {"metrics": trainer.validation.card_facts(trainer)} if trainer.validation is not None else {}
-    with trainer.saving_in(save_dtype_of(judge.save_dtype, trainer.args)):
-        trainer.save_model(folder)
+    trainer.save_dtype = save_dtype_of(judge.save_dtype, trainer.args)
+    trainer.save_model(folder)
     if not trainer.is_world_process_zero():
         return
     template = get_template(judge.template)

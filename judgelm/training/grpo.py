@@ -31,7 +31,7 @@ from judgelm.package import extra_requirements
 from judgelm.parsing.thinking import separate
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
-from judgelm.training.arguments import JudgeArguments, argument, check_template
+from judgelm.training.arguments import PLAIN_LOSS, JudgeArguments, argument, check_fixed, check_not_negative
 from judgelm.training.precision import PrecisionMixin
 from judgelm.training.rows.builder import FastTokenizer
 from judgelm.training.rows.dataset import EpochRows
@@ -177,27 +177,35 @@ def prompts_of_a_generation(args: Any) -> int:
     return int(args.generation_batch_size) // int(args.num_generations)
 
 
-def paired_prompts(rows: EpochRows, args: Any) -> EpochRows:
-    """Return the rows as prompts in both orders, as many as fill complete generation batches."""
-    step = prompts_of_a_generation(args)
-    paired = in_both_orders(rows, step=step)
-    if not len(paired.dataset):
-        raise ConfigError(
-            f"{len(rows.dataset)} training pairs, but a generation batch needs {step // 2}; give more pairs"
-        )
-    return paired
+def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
+    """Return the pairs of `JudgingPromptBuilder` as single prompts; both orders of a pair are adjacent.
+
+    `step` is the prompts per generation batch; an incomplete last batch is left out. `best` is the better answer's
+    position as shown.
+    """
+    pairs = rows.dataset
+    if not (count := len(pairs) * 2 // step * step):
+        raise ConfigError(f"{len(pairs)} training pairs, but a generation batch needs {step // 2}; give more pairs")
+    index = np.arange(count)
+    table = {"sample_id": np.repeat(pairs["sample_id"][:], 2)[:count].tolist(), "pair": index // 2, "order": index % 2}
+
+    def show(batch: dict[str, Any]) -> dict[str, Any]:
+        shown = [pairs[int(pair)] for pair in batch["pair"]]
+        orders = batch["order"]
+        return batch | {
+            "prompt": [row["swapped" if order else "prompt"] for row, order in zip(shown, orders, strict=True)],
+            "best": [3 - row["winner"] if order else row["winner"] for row, order in zip(shown, orders, strict=True)],
+        }
+
+    return replace(rows, dataset=datasets.Dataset.from_dict(table).with_transform(show), per_epoch=2 * rows.per_epoch)
 
 
 def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
     """Check GRPO's arguments against each other, and the installed vLLM."""
-    check_template(judge)
     reasoned_template(judge.template)
     if args.use_vllm and (fault := vllm_fault(installed_vllm())) is not None:
         raise ConfigError(f"use_vllm is set, but {fault}")
-    defaults = {"loss_on": "completion", "score_weight": 1.0, "loss_average": "token", "reason_prob": 1.0}
-    for name, only in (defaults | {"global_batch": None}).items():
-        if getattr(judge, name) != only:
-            raise ConfigError(f"{name} is {getattr(judge, name)!r}, which GRPO does not support; leave {name} out")
+    check_fixed(judge, PLAIN_LOSS | {"reason_prob": 1.0, "global_batch": None}, "GRPO does not support it")
     for name, reason in (
         ("reward_weights", "form_weight and length_weight set the reward"),
         ("vllm_structured_outputs_regex", "form_weight teaches the form"),
@@ -208,9 +216,7 @@ def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
         raise ConfigError(f"num_iterations is {args.num_iterations}; only 1 is supported; leave it out")
     if args.train_sampling_strategy != "random":
         raise ConfigError("train_sampling_strategy is set, but pairs are always shuffled; leave it out")
-    for name in ("form_weight", "length_weight", "least_letters"):
-        if not 0 <= getattr(judge, name) < float("inf"):
-            raise ConfigError(f"{name} is {getattr(judge, name)}; expected 0 or more")
+    check_not_negative(judge, "form_weight", "length_weight", "least_letters")
     limit = args.max_completion_length
     if not limit or args.max_length is None or limit >= args.max_length:
         raise ConfigError(f"max_completion_length is {limit}; it must be less than max_length ({args.max_length})")
@@ -245,28 +251,6 @@ def grpo_facts(run: TrainingRun) -> dict[str, Any]:
         **{name: getattr(args, name) for name in names},
         "generated_by": "vllm" if args.use_vllm else "transformers",
     }
-
-
-def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
-    """Return the pairs of `JudgingPromptBuilder` as single prompts; both orders of a pair are adjacent.
-
-    `step` is the prompts per optimizer step; an incomplete last step is left out. `best` is the better answer's
-    position as shown.
-    """
-    pairs = rows.dataset
-    count = len(pairs) * 2 // step * step
-    index = np.arange(count)
-    table = {"sample_id": np.repeat(pairs["sample_id"][:], 2)[:count].tolist(), "pair": index // 2, "order": index % 2}
-
-    def show(batch: dict[str, Any]) -> dict[str, Any]:
-        shown = [pairs[int(pair)] for pair in batch["pair"]]
-        orders = batch["order"]
-        return batch | {
-            "prompt": [row["swapped" if order else "prompt"] for row, order in zip(shown, orders, strict=True)],
-            "best": [3 - row["winner"] if order else row["winner"] for row, order in zip(shown, orders, strict=True)],
-        }
-
-    return replace(rows, dataset=datasets.Dataset.from_dict(table).with_transform(show), per_epoch=2 * rows.per_epoch)
 
 
 @dataclass

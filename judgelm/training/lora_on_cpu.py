@@ -23,12 +23,7 @@ def speed_up_lora(trainer: Trainer) -> int:
     """Replace the forward pass of plain LoRA layers on the CPU unless the model is sharded; return their number."""
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled or trainer.model is None:
         return 0
-    return speed_up_layers(trainer.model)
-
-
-def speed_up_layers(model: nn.Module) -> int:
-    """Do the same for a model that no trainer shards."""
-    layers = [module for module in model.modules() if isinstance(module, LoraLinear) and _is_plain(module)]
+    layers = [module for module in trainer.model.modules() if isinstance(module, LoraLinear) and _is_plain(module)]
     weights: list[Any] = [layer.base_layer.weight for layer in layers]
     copies = 2 * sum(weight.numel() * weight.element_size() for weight in weights)
     packs = copies <= _COPIES_SHARE * available_bytes() and all(map(is_packable, weights))

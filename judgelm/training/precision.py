@@ -100,9 +100,7 @@ def _weights(model: ModelConfig, config: Any, args: Any) -> tuple[str | None, st
 def _recorded(judge: Any, args: Any) -> dict[str, Any]:
     if judge.overwrite_output_dir:
         return {}
-    checkpoint = args.resume_from_checkpoint
-    folders = [Path(checkpoint)] if checkpoint is not None else checkpoints_in(Path(str(args.output_dir)))
-    states = (read_state(folder) for folder in folders if not flaw_of(folder))
+    states = (read_state(folder) for folder in checkpoints_in(Path(str(args.output_dir))) if not flaw_of(folder))
     return next((dict(state.settings) for state in states if state is not None and state.resumable), {})
 
 

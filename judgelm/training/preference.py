@@ -9,7 +9,7 @@ from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names 
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
-from judgelm.training.arguments import JudgeArguments, argument
+from judgelm.training.arguments import PLAIN_LOSS, JudgeArguments, argument, check_fixed, check_not_negative
 from judgelm.training.attention import Attention, requested_attention
 from judgelm.training.lora_on_cpu import speed_up_lora
 from judgelm.training.padding import settle_padding
@@ -79,9 +79,6 @@ class _PairTrainer(SFTTrainer):
         self.model_accepts_loss_kwargs = True  # compute_loss divides by the step's pairs
         self._signature_columns = list(_COLUMNS)
 
-    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
-        return dataset
-
     def compute_loss(
         self,
         model: Any,
@@ -148,13 +145,9 @@ def check_preference_arguments(judge: PreferenceArguments) -> None:
         raise ConfigError(f"template {template.id} needs a criterion, which rows do not have; use {template.reading}")
     if template.reading not in _WEIGHTS:
         raise ConfigError(f"template {template.id} reasons first; use train/grpo.py, or another template")
-    unused = {"loss_on": "completion", "score_weight": 1.0, "loss_average": "token", "reason_prob": 0.0}
-    for name, only in unused.items():
-        if getattr(judge, name) != only:
-            raise ConfigError(f"{name} is {getattr(judge, name)!r}, but preferences do not train replies; leave it out")
+    check_fixed(judge, PLAIN_LOSS | {"reason_prob": 0.0}, "preferences do not train replies")
     for name in sorted({name for names in _WEIGHTS.values() for name in names}):
-        if not 0 <= getattr(judge, name) < float("inf"):
-            raise ConfigError(f"{name} is {getattr(judge, name)}; expected 0 or more")
+        check_not_negative(judge, name)
         if name not in _WEIGHTS[template.reading] and getattr(judge, name) != getattr(PreferenceArguments, name):
             raise ConfigError(f"{name} is set, but reading {template.reading} does not use it; leave it out")
 

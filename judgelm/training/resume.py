@@ -45,7 +45,6 @@ _WEIGHTS = ("config.json", "model*.safetensors*", "adapter_config.json", "adapte
 
 
 _ANOTHER_FOLDER = "choose another output_dir, or set overwrite_output_dir: true"
-_LEAVE_OUT = "leave it out to resume from the last complete checkpoint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +59,8 @@ class StartingPoint:
 def find_start(judge: Any, args: Any, base: Any, rows: EpochRows) -> StartingPoint:
     """Decide where a run starts, the same on all processes."""
     settings = broadcast_from_rank0(lambda: run_settings(judge, args, base, rows))
-    folder, checkpoint = Path(str(args.output_dir)), args.resume_from_checkpoint
-    overwrite = judge.overwrite_output_dir
-    start = broadcast_from_rank0(lambda: choose_start(folder, settings, checkpoint, overwrite=overwrite))
+    folder, overwrite = Path(str(args.output_dir)), judge.overwrite_output_dir
+    start = broadcast_from_rank0(lambda: choose_start(folder, settings, overwrite=overwrite))
     if start.checkpoint is not None:
         require_shared_disk(Path(start.checkpoint))
     return replace(start, settings=settings)
@@ -109,18 +107,6 @@ def refuse_finished(judge: Any, args: Any) -> None:
         raise RunError(f"{folder}: contains a finished judge ({CARD_NAME}); {_ANOTHER_FOLDER}")
 
 
-def choose_start(
-    folder: Path, settings: Mapping[str, Any], checkpoint: str | None = None, *, overwrite: bool = False
-) -> StartingPoint:
-    """Choose the starting point; remove incomplete and damaged checkpoints, or all with `overwrite`."""
-    if overwrite and checkpoint is not None:
-        raise ConfigError("resume_from_checkpoint and overwrite_output_dir exclude each other; give only one")
-    if overwrite:
-        _clear(folder, str(settings["model_name_or_path"]))
-        return StartingPoint()
-    return _last_checkpoint(folder, settings) if checkpoint is None else _check_given(Path(checkpoint), settings)
-
-
 def skip_if_done(trainer: Any, start: StartingPoint) -> None:
     """Keep a run that resumes from its last step from training another: transformers 5.x stops only after a step."""
     if start.checkpoint is None:
@@ -138,25 +124,11 @@ def last_step(trainer: Any) -> int:
     return int(args.max_steps) if args.max_steps > 0 else whole
 
 
-def _check_given(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
-    if not (checkpoint / "trainer_state.json").is_file():
-        raise ConfigError(f"resume_from_checkpoint {checkpoint}: not a checkpoint folder; {_LEAVE_OUT}")
-    state = read_state(checkpoint)
-    if state is None:
-        return StartingPoint(
-            checkpoint=str(checkpoint), notes=(f"{checkpoint}: not written by judgelm; settings were not compared",)
-        )
-    if flaw := flaw_of(checkpoint):
-        raise RunError(f"{checkpoint}: is incomplete: {flaw}; {_LEAVE_OUT}")
-    if not state.resumable:
-        raise RunError(f"{checkpoint}: has only weights (save_only_model); {_LEAVE_OUT}")
-    start = _same_run(checkpoint, settings)
-    if damage := damage_of(checkpoint):
-        raise RunError(f"{checkpoint}: is damaged: {damage}; {_LEAVE_OUT}")
-    return start
-
-
-def _last_checkpoint(folder: Path, settings: Mapping[str, Any]) -> StartingPoint:
+def choose_start(folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> StartingPoint:
+    """Choose the starting point; remove incomplete and damaged checkpoints, or all with `overwrite`."""
+    if overwrite:
+        _clear(folder, str(settings["model_name_or_path"]))
+        return StartingPoint()
     flaws = {checkpoint: flaw_of(checkpoint) for checkpoint in checkpoints_in(folder)}
     whole = [checkpoint for checkpoint, flaw in flaws.items() if not flaw]
     resumable = [path for path in whole if (state := read_state(path)) and state.resumable]

@@ -14,7 +14,7 @@ from trl import RewardConfig, RewardTrainer  # type: ignore[attr-defined]  # trl
 from trl.trainer.reward_trainer import suppress_seqcls_warning
 
 from judgelm.errors import ConfigError
-from judgelm.training.arguments import JudgeArguments, argument
+from judgelm.training.arguments import PLAIN_LOSS, JudgeArguments, argument, check_fixed, check_not_negative
 from judgelm.training.lora_on_cpu import speed_up_lora
 from judgelm.training.precision import PrecisionMixin
 from judgelm.training.run import TrainingRun
@@ -33,24 +33,11 @@ class RewardArguments(JudgeArguments):
     trains_words: ClassVar[bool] = True
 
 
-_FIXED = {
-    "template": "reward",
-    "reason_prob": 0.0,
-    "reference_drop_prob": 1.0,
-    "loss_on": "completion",
-    "score_weight": 1.0,
-    "loss_average": "token",
-}
-"""Arguments that a reward model cannot change."""
-
-
 def check_reward_arguments(judge: RewardArguments) -> None:
     """Reject options of judges that write text, and a negative margin."""
-    for name, only in _FIXED.items():
-        if (value := getattr(judge, name)) != only:
-            raise ConfigError(f"{name} is {value!r}, but a reward model supports only {only!r}; leave {name} out")
-    if not 0 <= judge.margin_weight < float("inf"):
-        raise ConfigError(f"margin_weight is {judge.margin_weight}; expected 0 or more")
+    fixed = {"template": "reward", "reason_prob": 0.0, "reference_drop_prob": 1.0} | PLAIN_LOSS
+    check_fixed(judge, fixed, "a reward model does not support it")
+    check_not_negative(judge, "margin_weight")
 
 
 class JudgeRewardConfig(PrecisionMixin, RewardConfig):  # type: ignore[misc]  # untyped in trl
@@ -63,9 +50,6 @@ class BradleyTerryTrainer(JudgeMixin, RewardTrainer):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         speed_up_lora(self)
-
-    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
-        return dataset
 
 
 def load_reward_model(run: TrainingRun) -> tuple[Any, Any]:

@@ -24,7 +24,7 @@ from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
-from judgelm.training.word_loss import concatenated
+from judgelm.training.word_loss import concatenated, left_padded
 
 TreeTensors = dict[str, Tensor]
 """A tree of score lines and targets; see `ScoreLineTrees.tree`."""
@@ -90,20 +90,15 @@ def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str,
 
     `attention_mask` has shape (prompts, 1, tokens, tokens), True where a token sees another.
     """
-    lengths = torch.tensor([len(prompt) for prompt in prompts])
-    longest, nodes = int(lengths.max()), len(tree["tokens"])
-    ids = torch.zeros((len(prompts), longest), dtype=torch.long)
-    for row, prompt in enumerate(prompts):
-        ids[row, longest - len(prompt) :] = torch.tensor(prompt)
-    padding = (longest - lengths)[:, None]
-    positions = torch.arange(longest)[None] - padding
-    real = torch.nn.functional.pad(positions >= 0, (0, nodes), value=True)
+    batch, nodes = left_padded(prompts), len(tree["tokens"])
+    longest = batch["input_ids"].shape[1]
+    real = torch.nn.functional.pad(batch["attention_mask"].bool(), (0, nodes), value=True)
     mask = torch.ones((longest + nodes, longest + nodes), dtype=torch.bool).tril()
     mask[longest:, longest:] = tree["visible"]
     own = torch.eye(longest + nodes, dtype=torch.bool)  # padding sees itself: an empty softmax is NaN
     return {
-        "input_ids": torch.cat([ids, tree["tokens"].expand(len(prompts), -1)], 1),
-        "position_ids": torch.cat([positions.clamp(min=0), lengths[:, None] + tree["depths"]], 1),
+        "input_ids": torch.cat([batch["input_ids"], tree["tokens"].expand(len(prompts), -1)], 1),
+        "position_ids": torch.cat([batch["position_ids"], batch["attention_mask"].sum(1)[:, None] + tree["depths"]], 1),
         "attention_mask": ((mask & real[:, None, :]) | own)[:, None],
     }
 

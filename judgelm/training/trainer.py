@@ -5,8 +5,7 @@ Swaps and dropped references are drawn again in every epoch, so the trainer make
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,7 +57,7 @@ class JudgeMixin(Trainer):
     current_gradient_accumulation_steps: int
     _loss_so_far: torch.Tensor | float = 0.0
     _last_step: dict[str, Any] | None = None
-    _save_dtype: torch.dtype | None = None
+    save_dtype: torch.dtype | None = None
 
     def __init__(
         self,
@@ -79,6 +78,9 @@ class JudgeMixin(Trainer):
         if patience is not None:
             self.add_callback(EarlyStoppingCallback(patience))
             self.args.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
+
+    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
+        return dataset  # token rows
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log with `epoch` counted in passes over the user's files."""
@@ -121,17 +123,8 @@ class JudgeMixin(Trainer):
             self._stop("weights", **self._last_step)
         super().save_model(output_dir, _internal_call)
 
-    @contextmanager
-    def saving_in(self, dtype: torch.dtype | None) -> Iterator[None]:
-        """Save models in this dtype within the context; None keeps theirs."""
-        self._save_dtype = dtype
-        try:
-            yield
-        finally:
-            self._save_dtype = None
-
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        dtype, model = self._save_dtype, self.model
+        dtype, model = self.save_dtype, self.model
         if dtype is None or not isinstance(model, PreTrainedModel) or getattr(model, "hf_quantizer", None) is not None:
             super()._save(output_dir, state_dict)
             return

@@ -160,12 +160,12 @@ NEVER = 10**9
 
 
 _SFT_METRICS = ("loss", "mean_token_accuracy", "entropy")
-
-
-_REWARD_METRICS = ("loss", "accuracy", "margin")
-
-
-_DPO_METRICS = ("rewards/accuracies", "rewards/margins")
+_LOSS_METRICS = {
+    "num_generations": (),
+    "center_rewards_coefficient": ("loss", "accuracy", "margin"),
+    "beta": (*_SFT_METRICS, "rewards/accuracies", "rewards/margins"),
+}
+"""Metrics of the eval loss by an argument that only GRPO, reward models or DPO have."""
 
 
 _METRICS_TEXT = (
@@ -180,12 +180,6 @@ _PROTOCOL = (
 _WORD_PROTOCOL = f"Each pair was judged by P(first better) from the probability of a verdict word. {_METRICS_TEXT}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Evaluation:
-    step: int
-    by_kind: dict[PromptKind | None, ValidationMetrics]
-
-
 class ValidationJudge:
     """Judges pairs with a trainer's model."""
 
@@ -194,16 +188,17 @@ class ValidationJudge:
         self._files = files
         self._mode = mode
         self._window = window
-        self._last: _Evaluation | None = None
+        self._step: int | None = None
+        self._by_kind: dict[PromptKind | None, ValidationMetrics] = {}
         self.reads_words = isinstance(mode, Pairwise) and get_template(mode.template).reads_words
 
     def metrics(self, trainer: Any, prefix: str) -> dict[str, float]:
         """Return metrics for the trainer's log and choice of checkpoints; call it on every process."""
         began = time.monotonic()
-        evaluation = self._evaluate(trainer)
+        self._evaluate(trainer)
         return {
             f"{prefix}_{name}" if kind is None else f"{prefix}_{name}_{kind}": value
-            for kind, metrics in evaluation.by_kind.items()
+            for kind, metrics in self._by_kind.items()
             for name, value in metrics.numbers().items()
         } | {f"{prefix}_judging_runtime": time.monotonic() - began}
 
@@ -211,9 +206,8 @@ class ValidationJudge:
         """Return metrics of the final weights, judging again if needed; call it on every process."""
         state, step = trainer.state, step_of_weights(trainer)
         chosen_by = trainer.args.metric_for_best_model if _has_best(trainer) else None
-        if self._last is None or self._last.step != step or step != state.global_step:
+        if self._step != step or step != state.global_step:
             self._evaluate(trainer)
-        assert self._last is not None
         facts: dict[str, Any] = {
             "protocol": _WORD_PROTOCOL if self.reads_words else _PROTOCOL,
             "order_rule": "as_judged" if self.reads_words else "given",
@@ -223,19 +217,18 @@ class ValidationJudge:
             "judged": list(self.pairs.kinds),
             "checkpoint": {"step": step, "steps": state.global_step, "chosen_by": chosen_by},
         }
-        for kind, metrics in self._last.by_kind.items():
+        for kind, metrics in self._by_kind.items():
             facts |= asdict(metrics) if kind is None else {kind: asdict(metrics)}
         return facts
 
-    def _evaluate(self, trainer: Any) -> _Evaluation:
+    def _evaluate(self, trainer: Any) -> None:
         accelerator = trainer.accelerator
         own = self.pairs.samples[accelerator.process_index :: accelerator.num_processes]
         judged: list[Judgment] = gather_object(self._judge(trainer, own))
         positions = {sample.id: position for position, sample in enumerate(self.pairs.samples)}
         judged.sort(key=lambda judgment: positions[judgment.sample_id])
-        by_kind = validation_metrics(judged, self.pairs, reads_words=self.reads_words)
-        self._last = _Evaluation(step=trainer.state.global_step, by_kind=by_kind)
-        return self._last
+        self._by_kind = validation_metrics(judged, self.pairs, reads_words=self.reads_words)
+        self._step = trainer.state.global_step
 
     def _judge(self, trainer: Any, samples: Sequence[Any]) -> list[Judgment]:
         model = trainer.accelerator.unwrap_model(trainer.model)
@@ -311,18 +304,14 @@ def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation
     if args.load_best_model_at_end and args.save_strategy == SaveStrategy.NO:
         raise ConfigError("load_best_model_at_end needs checkpoints; set save_strategy like eval_strategy")
     name = metric.removeprefix("eval_")
-    suffixes = (
-        ["", *(f"_{kind}" for kind in validation.pairs.kinds)]
-        if validation and len(validation.pairs.kinds) > 1
-        else [""]
+    available = list(
+        next((names for argument, names in _LOSS_METRICS.items() if hasattr(args, argument)), _SFT_METRICS)
     )
-    by_mean = ("agreement_by_mean",) if validation and not validation.reads_words else ()
-    judged = ("agreement", *by_mean, "failed") if validation else ()
-    of_dpo = hasattr(args, "beta") and not hasattr(args, "num_generations")
-    of_loss = () if hasattr(args, "num_generations") else _SFT_METRICS
-    of_loss = _REWARD_METRICS if hasattr(args, "center_rewards_coefficient") else of_loss
-    available = [*of_loss, *(_DPO_METRICS if of_dpo else ())]
-    available += [f"{each}{suffix}" for each in judged for suffix in suffixes]
+    if validation:
+        kinds = validation.pairs.kinds if len(validation.pairs.kinds) > 1 else ()
+        by_mean = () if validation.reads_words else ("agreement_by_mean",)
+        for each in ("agreement", *by_mean, "failed"):
+            available += [each, *(f"{each}_{kind}" for kind in kinds)]
     if name not in available:
         listed = ", ".join(f"eval_{each}" for each in available)
         raise ConfigError(f"metric_for_best_model {metric} not found; available: {listed}")

@@ -16,7 +16,6 @@ from judgelm.rewards.scoring import (
     JudgeQueue,
     MethodOptions,
     RewardedAnswer,
-    pair_mode,
 )
 from tests.support.known_judge import CHANCES, KnownEngine, of_quality, quality, word_opinion
 
@@ -147,13 +146,13 @@ def test_without_probabilities_the_verdict_counts():
 
 def test_the_mode_is_the_judges_own():
     with Judge("So.\n[[1]]", engine="scripted", template="reasoned-compact") as judge:
-        assert pair_mode(judge, both_orders=True) == Reasoned(
+        assert AnswerRewards(judge).queue.mode == Reasoned(
             template="reasoned-compact", both_orders=True, distribution=True
         )
         with pytest.raises(ConfigError, match="mode single expects scores"):
             AnswerRewards(judge, "score")
     with Judge("8 6", engine="scripted") as judge:
-        assert isinstance(pair_mode(judge, both_orders=False), Pairwise)
+        assert isinstance(AnswerRewards(judge).queue.mode, Pairwise)
         with pytest.raises(ConfigError, match="method 'best' does not exist"):
             AnswerRewards(judge, "best")
 

@@ -26,10 +26,6 @@ def checkpoint(folder, step, *, marked=True, resumable=True, settings=SETTINGS):
     return path
 
 
-def start(folder, settings=SETTINGS, *, given=None, overwrite=False):
-    return choose_start(folder, settings, given, overwrite=overwrite)
-
-
 def test_a_marked_checkpoint_is_whole_and_a_torn_one_says_what_it_lacks(tmp_path):
     path = checkpoint(tmp_path, 3)
     (path / "notes.txt").write_text("added after the marker")
@@ -44,13 +40,6 @@ def test_a_marked_checkpoint_is_whole_and_a_torn_one_says_what_it_lacks(tmp_path
     assert flaw_of(path) == "judgelm_state.json, which is written last, is missing"
 
 
-def test_checkpoints_are_sorted_by_step_and_others_folders_are_none(tmp_path):
-    for step in (3, 12, 9):
-        checkpoint(tmp_path, step)
-    (tmp_path / "checkpoint-best").mkdir()
-    assert [path.name for path in checkpoints_in(tmp_path)] == ["checkpoint-12", "checkpoint-9", "checkpoint-3"]
-
-
 def test_a_save_marks_the_new_one_before_the_old_ones_go(tmp_path):
     args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True)
     for step in (3, 6):
@@ -62,11 +51,15 @@ def test_a_save_marks_the_new_one_before_the_old_ones_go(tmp_path):
     assert [path.name for path in checkpoints_in(tmp_path)] == ["checkpoint-9", "checkpoint-3"]  # the last, the best
 
 
-def test_torn_ones_are_removed_and_the_last_whole_one_is_gone_on_from(tmp_path):
-    whole, torn = checkpoint(tmp_path, 3), checkpoint(tmp_path, 6, marked=False)
-    found = start(tmp_path)
-    assert found.checkpoint == str(whole)
-    assert found.notes == (
+def test_incomplete_checkpoints_are_removed(tmp_path):
+    torn = checkpoint(tmp_path, 12, marked=False)
+    (tmp_path / "checkpoint-best").mkdir()
+    assert choose_start(tmp_path, SETTINGS).checkpoint is None
+    assert checkpoints_in(tmp_path) == []
+    whole, torn = checkpoint(tmp_path, 9), checkpoint(tmp_path, 12, marked=False)
+    start = choose_start(tmp_path, SETTINGS)
+    assert start.checkpoint == str(whole)
+    assert start.notes == (
         f"{torn}: incomplete, removed: judgelm_state.json, which is written last, is missing",
         f"resumes from {whole}",
     )
@@ -86,9 +79,9 @@ def test_a_damaged_one_is_removed_and_the_one_before_is_taken(tmp_path, name):
     damage(damaged, name)
     damage(oldest, name)
     assert flaw_of(damaged) == ""
-    found = start(tmp_path)
-    assert found.checkpoint == str(before)
-    assert found.notes[0].startswith(f"{damaged}: damaged, removed: {name} has sha256 ")
+    start = choose_start(tmp_path, SETTINGS)
+    assert start.checkpoint == str(before)
+    assert start.notes[0].startswith(f"{damaged}: damaged, removed: {name} has sha256 ")
     assert (damaged.exists(), oldest.exists()) == (False, True)  # the oldest was not read
 
 
@@ -97,14 +90,8 @@ def test_where_all_are_damaged_nothing_is_removed(tmp_path):
     for path in paths:
         damage(path)
     with pytest.raises(RunError, match=r"checkpoint-4: is damaged, and so are all others \(model"):
-        start(tmp_path)
+        choose_start(tmp_path, SETTINGS)
     assert all(path.exists() for path in paths)
-
-
-def test_where_all_are_torn_a_run_begins_anew(tmp_path):
-    checkpoint(tmp_path, 3, marked=False)
-    assert start(tmp_path).checkpoint is None
-    assert checkpoints_in(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -116,10 +103,10 @@ def test_where_all_are_torn_a_run_begins_anew(tmp_path):
     ],
 )
 def test_another_run_is_refused_by_what_differs_and_nothing_is_removed(tmp_path, change, finding):
-    path, torn = checkpoint(tmp_path, 3), checkpoint(tmp_path, 6, marked=False)
-    for given in (None, str(path)):
-        with pytest.raises(RunError, match=finding):
-            start(tmp_path, SETTINGS | change, given=given)
+    checkpoint(tmp_path, 3)
+    torn = checkpoint(tmp_path, 6, marked=False)
+    with pytest.raises(RunError, match=finding):
+        choose_start(tmp_path, SETTINGS | change)
     assert torn.exists()
 
 
@@ -143,7 +130,7 @@ def test_the_number_of_processes_decides_only_where_the_optimizer_is_sharded(
 def test_shards_of_other_processes_are_refused_with_the_reason(tmp_path):
     checkpoint(tmp_path, 3, settings=SETTINGS | {"sharding": "zero3", "processes": 8})
     with pytest.raises(RunError, match=r"processes was 8, is 4 \(each process saved its shard"):
-        start(tmp_path, SETTINGS | {"sharding": "zero3", "processes": 4})
+        choose_start(tmp_path, SETTINGS | {"sharding": "zero3", "processes": 4})
 
 
 def test_other_versions_are_said_not_refused(tmp_path):
@@ -151,40 +138,16 @@ def test_other_versions_are_said_not_refused(tmp_path):
     found = json.loads((path / STATE_NAME).read_text())
     found["versions"]["torch"] = "1.0"
     (path / STATE_NAME).write_text(json.dumps(found))
-    assert "written with torch 1.0 (now" in start(tmp_path).notes[0]
+    assert "written with torch 1.0 (now" in choose_start(tmp_path, SETTINGS).notes[0]
 
 
 def test_weights_alone_are_nothing_to_go_on_from(tmp_path):
     path = checkpoint(tmp_path, 6, resumable=False)
     with pytest.raises(RunError, match="checkpoint-6: has only weights"):
-        start(tmp_path)
-    with pytest.raises(RunError, match="checkpoint-6: has only weights"):
-        start(tmp_path, given=str(path))
+        choose_start(tmp_path, SETTINGS)
     preempted = checkpoint(tmp_path, 4)
-    assert start(tmp_path).checkpoint == str(preempted)
+    assert choose_start(tmp_path, SETTINGS).checkpoint == str(preempted)
     assert path.exists()
-
-
-def test_a_given_checkpoint_is_taken_if_it_is_whole(tmp_path):
-    older, newer = checkpoint(tmp_path, 3), checkpoint(tmp_path, 6)
-    assert start(tmp_path, given=str(older)).checkpoint == str(older)
-    damage(newer)
-    with pytest.raises(RunError, match=r"checkpoint-6: is damaged: model\.safetensors has sha256 \w{12}\.\.\., and"):
-        start(tmp_path, given=str(newer))
-    (newer / "model.safetensors").write_bytes(b"w")
-    with pytest.raises(RunError, match=r"checkpoint-6: is incomplete: model\.safetensors has 1 of 100 bytes"):
-        start(tmp_path, given=str(newer))
-
-
-def test_a_given_checkpoint_of_another_tool_is_taken_as_it_is(tmp_path):
-    path = checkpoint(tmp_path, 3, marked=False)
-    assert start(tmp_path, given=str(path)).notes == (f"{path}: not written by judgelm; settings were not compared",)
-
-
-@pytest.mark.parametrize("given", ["false", "runs/checkpoint-7"])
-def test_a_given_folder_that_is_no_checkpoint_is_refused_with_the_ways_out(tmp_path, given):
-    with pytest.raises(ConfigError, match=rf"{given}: not a checkpoint folder; leave it out"):
-        start(tmp_path, given=given)
 
 
 def test_to_overwrite_removes_checkpoints_card_and_weights_but_no_base(tmp_path):
@@ -192,9 +155,7 @@ def test_to_overwrite_removes_checkpoints_card_and_weights_but_no_base(tmp_path)
     for name in ("judge.json", "adapter_config.json", "adapter_model.safetensors", "model.safetensors", "notes.txt"):
         (tmp_path / name).write_text("{}")
     with pytest.raises(ConfigError, match="would remove the base model"):
-        start(tmp_path, SETTINGS | {"model_name_or_path": str(path)}, overwrite=True)
-    with pytest.raises(ConfigError, match="exclude each other"):
-        start(tmp_path, given=str(path), overwrite=True)
+        choose_start(tmp_path, SETTINGS | {"model_name_or_path": str(path)}, overwrite=True)
     assert path.exists()
-    assert start(tmp_path, overwrite=True) == StartingPoint()
+    assert choose_start(tmp_path, SETTINGS, overwrite=True) == StartingPoint()
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

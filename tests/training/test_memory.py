@@ -11,7 +11,6 @@ from transformers import LlamaConfig
 from judgelm.errors import ConfigError, InputError, ModelError
 from judgelm.training.memory import (
     RESERVE_BYTES,
-    SHAPES,
     ModelSizes,
     TrainingSetup,
     memory_of,
@@ -217,7 +216,3 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path):
         read_setup(tmp_path / "list.yaml", {})
     with pytest.raises(ConfigError, match="cannot read"):
         read_setup(tmp_path / "nowhere.yaml", {})
-
-
-def test_the_shapes_are_those_of_the_recipes():
-    assert {shape.removeprefix("llama-") for shape in SHAPES} == {"7b", "13b", "33b"}

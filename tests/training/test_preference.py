@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 
 import pytest
 import torch
@@ -168,16 +167,6 @@ def test_both_orders_stand_in_the_batch_of_their_pair(tokenizer, tmp_path):
     assert len(alone["input_ids"]) == 3
 
 
-def test_the_loss_of_a_pair_does_not_depend_on_its_batch(model, tokenizer, tmp_path):
-    rows = built(tokenizer, write_rows(tmp_path / "rows.jsonl", soft))[:4]
-
-    def losses(rows):
-        batch = collate(tokenizer, rows)
-        return pair_losses(logits_of(model, batch), batch["tree"], batch["preference"], 0.5, 0.1)[0].tolist()
-
-    assert losses(rows) == pytest.approx([losses([row])[0] for row in rows], abs=1e-5)
-
-
 @pytest.mark.parametrize(
     ("label", "expected"),
     [
@@ -239,15 +228,6 @@ def test_the_loss_falls_and_verdicts_follow_the_preferences(trained):
         for one, sample in zip(found, SAMPLES, strict=True)
     ]
     assert sum(right) >= 18
-
-
-def test_a_stopped_run_goes_on_with_the_losses_of_one_that_was_not(trained, tmp_path):
-    options, whole = trained
-    shutil.copytree(whole / "checkpoint-6", tmp_path / "out/checkpoint-6")
-    assert recipe_runs.run_here(recipe_runs.configure(tmp_path, **options), recipe="preference") is None
-    losses, expected = (recipe_runs.losses_of(out / "checkpoint-9") for out in (tmp_path / "out", whole))
-    assert list(expected) == list(range(1, 10))
-    assert losses == pytest.approx(expected, rel=1e-6)
 
 
 def test_an_adapter_is_trained_further_from_its_weights(trained, tmp_path):

@@ -207,8 +207,8 @@ def test_a_dialogue_is_trained_on_with_all_its_turns(chat_base, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"template": "yes-no"}, "template is 'yes-no', but a reward model supports only 'reward'"),
-        ({"reason_prob": 1.0}, "reason_prob is 1.0, but a reward model supports only 0.0"),
+        ({"template": "yes-no"}, "template is 'yes-no', but a reward model does not support it"),
+        ({"reason_prob": 1.0}, "reason_prob is 1.0, but a reward model does not support it"),
         ({"margin_weight": -1.0}, "margin_weight is -1.0; expected 0 or more"),
         ({"margin_weight": float("nan")}, "margin_weight is nan"),
     ],

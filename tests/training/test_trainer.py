@@ -10,7 +10,6 @@ from tokenizers import Tokenizer, decoders, models
 from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, TrainerCallback
 from trl import SFTConfig
-from trl.kernels import chunked_logprob
 from trl.trainer import utils as trl_utils
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
@@ -76,18 +75,6 @@ def test_loss_and_gradients_are_those_of_all_logits(tune, untied, case, padding_
     assert gradients.keys() == plain.keys()
     for name in gradients:
         torch.testing.assert_close(gradients[name], plain[name], atol=1e-6, rtol=1e-4)
-
-
-def test_the_step_over_several_passes_and_the_metrics_are_those_of_all_positions(tune, monkeypatch):
-    logged = []
-    for alone in (True, False):
-        trainer = tune()
-        if not alone:
-            monkeypatch.setattr(trl_utils, "_use_triton", chunked_logprob._use_triton)
-        trainer.train()
-        [entry] = [entry for entry in trainer.state.log_history if "loss" in entry]
-        logged.append([entry[name] for name in ("loss", "grad_norm", "mean_token_accuracy", "entropy", "num_tokens")])
-    assert logged[0] == pytest.approx(logged[1], rel=1e-5)
 
 
 def positions_scored(monkeypatch, compute):
@@ -169,23 +156,6 @@ def test_tokens_and_rows_have_their_weights_over_the_whole_step(tune, tiny_model
     trainer.train()
     [(loss, norm)] = [(one["loss"], one["grad_norm"]) for one in trainer.state.log_history if "loss" in one]
     assert (loss, norm) == pytest.approx(weighted_by_hand(tiny_model, rows, weight, average), rel=1e-4)
-
-
-@pytest.mark.parametrize("padding_free", [False, True])
-@pytest.mark.parametrize("average", ["token", "row"])
-def test_a_long_row_counts_as_a_short_one_by_row_and_by_its_tokens_otherwise(tune, tiny_model, average, padding_free):
-    trainer = tune(judge={"loss_average": average, "reason_prob": 0.5}, padding_free=padding_free)
-    rows = sorted(trainer.rows.dataset, key=lambda row: sum(label != -100 for label in row["labels"]))
-    pair = [{name: row[name] for name in ("input_ids", "labels")} for row in (rows[0], rows[-1])]
-    short, long = (sum(label != -100 for label in row["labels"]) for row in pair)
-    assert long > 10 * short
-    model = AutoModelForCausalLM.from_pretrained(tiny_model)
-    losses = [model(**{name: torch.tensor([ids]) for name, ids in row.items()}).loss.item() for row in pair]
-    expected = {"row": sum(losses) / 2, "token": (short * losses[0] + long * losses[1]) / (short + long)}
-    batch = trainer.data_collator(pair)
-    items = trainer._get_num_items_in_batch([batch], trainer.args.device)
-    loss = trainer.compute_loss(trainer.model, batch, num_items_in_batch=items)
-    assert loss.item() == pytest.approx(expected[average], rel=1e-5)
 
 
 @pytest.mark.parametrize("average", ["token", "row"])

@@ -12,11 +12,12 @@ from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.prompts.catalog import get_template, read_texts
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.arguments import JudgeArguments, check_template
+from judgelm.training.arguments import JudgeArguments, check_arguments
 from judgelm.training.dpo import DPOArguments
 from judgelm.training.grpo import GRPOArguments
 from judgelm.training.preference import PreferenceArguments, check_preference_arguments
 from judgelm.training.rows.pairs import PairRowBuilder, PairRowOptions
+from judgelm.training.sft import JudgeSFTConfig
 from judgelm.training.word_loss import WordTokens, WordWeights, left_padded, word_losses, word_tokens
 from tests.support import recipe_runs
 from tests.support.recipe_runs import ROOT
@@ -192,9 +193,10 @@ def test_options_that_a_reading_lacks_are_refused(options, finding):
 
 
 @pytest.mark.parametrize("arguments", [JudgeArguments, DPOArguments, GRPOArguments])
-def test_other_recipes_name_the_one_that_trains_words(arguments):
+def test_other_recipes_name_the_one_that_trains_words(tmp_path, arguments):
+    args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)
     with pytest.raises(ConfigError, match=r"template letters scores .*use train/preference.py"):
-        check_template(arguments(train_data=["rows.jsonl"], template="letters"))
+        check_arguments(arguments(train_data=["rows.jsonl"], template="letters"), args)
 
 
 @pytest.fixture(scope="module")

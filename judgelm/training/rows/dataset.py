@@ -17,7 +17,6 @@ import torch
 from accelerate import PartialState
 from datasets.utils import tqdm
 from numpy.typing import NDArray
-from pyarrow import parquet
 from pydantic import TypeAdapter
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
@@ -121,11 +120,7 @@ def build_rows(
 
     def build(paths: Sequence[str], schedule: Schedule) -> EpochRows:
         folder, files = Path(str(args.output_dir)) / ROWS_FOLDER, [*paths, *extra_files]
-        # rows that need several files are fewer than the lines
-        total = None if extra_files else rows_in(paths)
-        return build_epochs(
-            tokenizer, options, files, schedule, folder, builder, workers=args.dataset_num_proc, total=total
-        )
+        return build_epochs(tokenizer, options, files, schedule, folder, builder, workers=args.dataset_num_proc)
 
     with state.main_process_first(), state.local_main_process_first():
         train = build(judge.train_data, schedule)
@@ -142,18 +137,17 @@ def build_epochs(
     builder: Callable[[Any, Any], RowBuilder] = SFTRowBuilder,
     *,
     workers: int | None = None,
-    total: int | None = None,
 ) -> EpochRows:
     """Build the rows of all epochs, or load those of an earlier run with the same settings and files.
 
-    One process of a machine must call it first. `workers` None uses all cores; `total` is for the progress bar.
+    One process of a machine must call it first. `workers` None uses all cores.
     """
     name = _fingerprint(tokenizer, options, paths, schedule)
     file, facts = folder / f"{name}.arrow", folder / f"{name}.counts.json"
     if not facts.exists():
         folder.mkdir(parents=True, exist_ok=True)
         job = RowJob(builder=builder, tokenizer=tokenizer, options=options, epochs=range(0))
-        _write(job, paths, schedule, file, facts, workers, total)
+        _write(job, paths, schedule, file, facts, workers)
     written = json.loads(facts.read_text(encoding="utf-8"))
     dataset = datasets.Dataset.from_file(str(file))
     batches = np.array(written["batches"])  # shape (batches, 2): epoch and rows of each
@@ -171,29 +165,21 @@ def build_epochs(
     )
 
 
-def _write(
-    job: RowJob,
-    paths: Sequence[str],
-    schedule: Schedule,
-    file: Path,
-    facts: Path,
-    workers: int | None,
-    total: int | None,
-) -> None:
+def _write(job: RowJob, paths: Sequence[str], schedule: Schedule, file: Path, facts: Path, workers: int | None) -> None:
     """Write the rows of all epochs; read the input again if `steps` gives the epochs only after the first."""
     partial = file.with_suffix(".partial")
     counts: list[RowCounts] = []
     batches: list[tuple[int, int]] = []
     builder = job.builder(job.tokenizer, job.options)
     schema = schema_of(builder.row)
-    done = 0
+    done, interval_s = 0, 0.5 if sys.stderr.isatty() else 30
     try:
         with pa.OSFile(str(partial), "wb") as out, pa.ipc.new_stream(out, schema) as sink:
             while done < (end := schedule.whole_epochs(counts[0].made if counts else None)):
                 epochs = range(done, end)
                 builder.counts = RowCounts()
                 chunks = make_chunks(builder.items(paths), replace(job, epochs=epochs), workers)
-                with _progress_bar(total, len(epochs)) as bar:
+                with tqdm(desc="building rows", unit=" rows", mininterval=interval_s, delay=0.5, leave=False) as bar:
                     for chunk in chunks:
                         for epoch, batch in zip(epochs, chunk.rows, strict=True):
                             sink.write_batch(batch)
@@ -209,34 +195,6 @@ def _write(
         partial.replace(facts)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _progress_bar(total: int | None, epochs: int) -> Any:
-    return tqdm(
-        desc="building rows",
-        total=total and total * epochs,
-        unit=" rows",
-        mininterval=0.5 if sys.stderr.isatty() else 30,
-        delay=0.5,
-        leave=False,
-    )
-
-
-def rows_in(paths: Sequence[str]) -> int | None:
-    """Return the number of rows in the files; None if a file would have to be parsed."""
-    total = 0
-    for path in paths:
-        try:
-            if path.endswith(".jsonl"):
-                with open(path, "rb") as file:
-                    total += sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-            elif path.endswith(".parquet"):
-                total += parquet.read_metadata(path).num_rows
-            else:
-                return None
-        except (OSError, pa.lib.ArrowException):
-            return None  # reading the file reports the reason
-    return total
 
 
 def _lengths(dataset: datasets.Dataset) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from judgelm.prompts.catalog import get_template
 from judgelm.records import Label, Sample
 from judgelm.training.rows.builder import RowOptions
 from judgelm.training.rows.chunks import CHUNK, RowJob, make_chunks
-from judgelm.training.rows.dataset import Schedule, build_epochs, rows_in, training_order
+from judgelm.training.rows.dataset import Schedule, build_epochs, training_order
 from judgelm.training.rows.sft import SFTRowBuilder
 from tests.support.recipe_runs import write_world
 
@@ -245,8 +245,3 @@ def test_a_targets_tokens_are_those_behind_the_whole_prompt(template, joined, sc
     assert tokenizer.unk_token_id not in whole
     behind = tokenizer(target)["input_ids"] if joined else whole[len(alone) :]
     assert row.input_ids.tolist() == [*alone, *behind, tokenizer.eos_token_id]
-
-
-def test_rows_are_counted_where_that_needs_no_parsing(many):
-    assert rows_in([many]) == MANY + 1  # the torn one counts
-    assert rows_in([many, "rows.json"]) is None
