@@ -19,11 +19,7 @@ from judgelm.records import Judgment, Sample
 from judgelm.runs.runner import judge
 
 DEFAULT_CACHE = 50_000
-"""Maximum number of cached judgments."""
-
-
 Method = Literal["reference", "group", "score", "checklist"]
-"""How an answer is scored, see `AnswerRewards`."""
 
 METHODS: tuple[Method, ...] = get_args(Method)
 ALONE: tuple[Method, ...] = ("reference", "score", "checklist")
@@ -46,7 +42,6 @@ class MethodOptions:
     Attributes:
         criteria: for `checklist`: criteria of answers that have none.
         hard: for `checklist`: count a criterion as met or not instead of by P(yes).
-        both_orders: compare each pair in both orders.
         cache_size: maximum number of cached judgments.
     """
 
@@ -59,11 +54,10 @@ class MethodOptions:
 class AnswerRewards:
     """Rewards answers with a judge.
 
-    P(better) is the judge's probability, averaged over both orders, or without probabilities its verdict: 1, 0.5 for a
-    tie, or 0.
+    P(better) is the judge's probability, averaged over both orders, or its verdict: 1, 0.5 for a tie, or 0.
 
     Args:
-        judge: loaded, in this process or with `engine="openai"` on a server. It stays open.
+        judge: stays open.
         method: `reference`: P(better than the reference answer). `group`: mean P(better) over the other answers to the
             same question; identical ones count 0.5. `score`: expected score, P(yes) or grade, scaled to 0 to 1; a
             reward model's raw number. `checklist`: weighted share of met criteria, at least 0 (Rubrics as Rewards,
@@ -105,7 +99,7 @@ class AnswerRewards:
         return self._group_means(answers)
 
     def sample(self, answer: RewardedAnswer) -> Sample | None:
-        """Return the sample to judge with a method in `ALONE`; None without a needed reference or criteria."""
+        """Return the sample to judge with a method in `ALONE`; None without reference or criteria."""
         if self.method == "reference":
             if answer.reference is None:
                 return None
@@ -152,7 +146,7 @@ class AnswerRewards:
 class JudgeQueue:
     """Runs one mode on one engine in its own thread, so that callers in several threads share batches.
 
-    Judgments are cached (LRU) by question, answers, reference and criteria; failed ones are not. The engine stays open.
+    Judgments except failed ones are cached (LRU) by question, answers, reference and criteria.
     """
 
     def __init__(self, mode: BatchMode, engine: Engine, *, cache_size: int = DEFAULT_CACHE) -> None:
@@ -190,7 +184,7 @@ class JudgeQueue:
             return self._pending[key]
 
     def judge(self, samples: Sequence[Sample]) -> list[Judgment]:
-        """Judge samples and return their judgments in order."""
+        """Judge samples, in order."""
         futures = [self.submit(sample) for sample in samples]
         return [future.result() for future in futures]
 

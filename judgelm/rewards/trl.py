@@ -23,8 +23,7 @@ Text = str | Sequence[Mapping[str, Any]]
 class JudgeReward:
     """Rewards completions with a judge, see `AnswerRewards`.
 
-    A None reward gives the completion no advantage; the share of them is logged as `judge_failures`. `group` compares
-    the completions of all processes.
+    A None reward gives the completion no advantage; their share is logged as `judge_failures`.
 
     Args:
         judge: loaded, or on a server.
@@ -61,7 +60,7 @@ class JudgeReward:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """Reward completions; TRL passes the data's columns by name."""
+        """Reward completions; TRL passes columns by name."""
         question, reference, criteria = self._columns
         if self._rewards.method == "reference" and reference not in columns:
             raise InputError(f'the data have no column "{reference}" with reference answers; set reference=')

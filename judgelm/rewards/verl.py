@@ -37,15 +37,14 @@ async def compute_score(
     Args:
         data_source: not used.
         solution_str: the response.
-        ground_truth: the reference answer for `reference`; otherwise optional.
-        extra_info: of the row; has the question, and for `checklist` the list `criteria`.
+        ground_truth: the reference answer, for `reference`.
+        extra_info: has the question, and for `checklist` the list `criteria`.
         model: see `Judge`.
         engine: see `Judge`.
         method: `reference`, `score` or `checklist`, see `AnswerRewards`.
         question: key of the question in `extra_info`.
-        failure_score: score of a response without a verdict. verl does not support missing rewards, so without it such
-            a response stops the training.
-        options: further options of `Judge`; those that verl passes are ignored.
+        failure_score: score of a response without a verdict, which otherwise stops the training.
+        options: of `Judge`.
 
     Returns:
         `score` in [0, 1], and `judged`, 0 without a verdict.

@@ -93,7 +93,7 @@ def accumulation_steps(global_batch: int | None, *, per_device: int, accumulatio
 
 
 def processes(args: Any) -> int:
-    """Return the number of devices that get different rows; with DataParallel one process drives several."""
+    """Return the number of devices; with DataParallel one process drives several."""
     return int(args.world_size) * max(1, int(args.n_gpu))
 
 

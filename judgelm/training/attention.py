@@ -29,7 +29,7 @@ _BUILT_FOR_LATER = (4, 2)
 
 
 class Attention(NamedTuple):
-    """The chosen attention, with a note for the user; None is transformers' default, torch's sdpa."""
+    """The chosen attention, with a note for the user; None is transformers' default."""
 
     implementation: str | None
     note: str
@@ -43,7 +43,7 @@ def requested_attention(base: Any, args: Any) -> str | None:
 
 
 def choose_attention(base: Any, args: Any) -> Attention:
-    """Choose the attention for a base model on this machine."""
+    """Choose the attention on this machine."""
     generation = torch.cuda.get_device_capability(args.device)[0] if args.device.type == "cuda" else None
     installed = [version for version, is_available in _FLASH.items() if generation is not None and is_available()]
     if (requested := requested_attention(base, args)) is not None:

@@ -75,10 +75,7 @@ def check_adapter(judge: JudgeArguments, base: ModelConfig) -> None:
 
 
 def with_adapter(model: Any, base: ModelConfig, judge: JudgeArguments) -> tuple[Any, Any]:
-    """Return the model to train, and the LoRA configuration that the trainer applies to it.
-
-    The configuration is None if `judge.adapter` names an adapter to train further.
-    """
+    """Return the model to train, and the LoRA configuration that the trainer applies to it."""
     if judge.adapter is None:
         return model, get_peft_config(base)
     return attach_adapter(model, judge.adapter, trainable=True), None

@@ -39,7 +39,7 @@ _NAME = re.compile(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointState:
-    """Content of the marker file: `files` has bytes by path; `resumable` is false for `save_only_model`."""
+    """Content of the marker; `files` has bytes by path."""
 
     settings: Mapping[str, Any]
     versions: Mapping[str, str]
@@ -59,11 +59,11 @@ class CheckpointCallback(TrainerCallback):
         self._settings = settings
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take the limit over from the trainer."""
+        """Take over the trainer's limit."""
         self.limit, args.save_total_limit = args.save_total_limit, None
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Flush the files to disk, write the marker and remove checkpoints beyond the limit."""
+        """Mark the checkpoint and remove those beyond the limit."""
         folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         processes = PartialState()
         processes.wait_for_everyone()
@@ -109,7 +109,7 @@ def read_state(checkpoint: Path) -> CheckpointState | None:
 
 
 def flaw_of(checkpoint: Path) -> str:
-    """Return why a checkpoint is incomplete, judging by file sizes; empty if it is complete."""
+    """Return why a checkpoint is incomplete, by file sizes."""
     state = read_state(checkpoint)
     if state is None:
         return f"{STATE_NAME}, which is written last, is missing"
@@ -123,7 +123,7 @@ def flaw_of(checkpoint: Path) -> str:
 
 
 def damage_of(checkpoint: Path) -> str:
-    """Hash a complete checkpoint and return the first file that changed; empty if none did."""
+    """Return the first file of a complete checkpoint whose hash has changed."""
     state = read_state(checkpoint)
     stated = state.sha256 if state else {}
     for name, sha256 in _sha256_of(checkpoint, stated).items():
@@ -133,19 +133,19 @@ def damage_of(checkpoint: Path) -> str:
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
-    """Return all checkpoints of an output folder, newest step first."""
+    """Return an output folder's checkpoints, newest first."""
     paths = [path for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if _NAME.fullmatch(path.name) and path.is_dir()]
     return sorted(paths, key=step_of, reverse=True)
 
 
 def resume_hint(folder: Path) -> str:
-    """Say what the same command does after a fault: `resumes from <checkpoint>` or `starts over`."""
+    """Say what the same command does after a fault."""
     whole = next((path for path in checkpoints_in(folder) if not flaw_of(path)), None)
     return f"resumes from {whole}" if whole else "starts over"
 
 
 def step_of(checkpoint: Path) -> int:
-    """Return the number of optimizer steps in a checkpoint's name."""
+    """Return a checkpoint's optimizer steps."""
     match = _NAME.fullmatch(checkpoint.name)
     return int(match[1]) if match else 0
 

@@ -28,7 +28,7 @@ _DISK_FULL_MESSAGE = re.compile(r"os error (28|27|122)\b|No space left|PytorchSt
 
 
 def check_disk_space(trainer: Any, limit: int | None) -> None:
-    """Refuse to train if the output folder's disk is too small; `limit` is `save_total_limit`."""
+    """Refuse to train if the disk is too small; `limit` is `save_total_limit`."""
     folder, count = Path(str(trainer.args.output_dir)).absolute(), max_checkpoints(trainer, limit)
     weights, states = checkpoint_bytes(trainer)
 
@@ -47,7 +47,7 @@ def check_disk_space(trainer: Any, limit: int | None) -> None:
 
 
 def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
-    """Return a checkpoint's size in bytes: weights (full or adapter) with small files, and optimizer states."""
+    """Return a checkpoint's bytes: weights with small files, and optimizer states."""
     args = trainer.args
     halved = args.deepspeed_plugin is not None and (args.bf16 or args.fp16)  # DeepSpeed casts the model
     # also the trainer's files; its log grows by about 150 bytes per entry
@@ -71,7 +71,7 @@ def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
 
 
 def max_checkpoints(trainer: Any, limit: int | None) -> int:
-    """Return the maximum number of checkpoints on disk at a time, including one about to be removed."""
+    """Return the maximum number of checkpoints on disk, including one about to be removed."""
     args, steps = trainer.args, last_step(trainer)
     if args.save_strategy == SaveStrategy.NO:
         return 0

@@ -67,7 +67,7 @@ def load_reference_model(base: ModelConfig, args: DPOConfig, attention: Attentio
 
 
 def dpo_facts(run: TrainingRun) -> dict[str, Any]:
-    """Return DPO's facts for the card."""
+    """Return the recipe's facts for the card."""
     judge, dpo = run.judge, run.args
     return {
         "method": "dpo",
@@ -80,7 +80,7 @@ def dpo_facts(run: TrainingRun) -> dict[str, Any]:
 
 
 def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
-    """Return the card of the judge to tune, or None if it has none."""
+    """Return the card of the judge to tune."""
     name = base_name(base)
     if (Path(name) / "adapter_config.json").exists():
         raise ConfigError(f"{name}: is an adapter; merge it into its base first: train/merge_lora.py {name} -o ...")

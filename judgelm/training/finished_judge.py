@@ -30,7 +30,7 @@ def save_judge(
 ) -> None:
     """Write the judge to the output folder; call it on every process, because sharded weights are gathered.
 
-    `facts` are added to the card; `tuned_from` is the card of a judge that was trained further.
+    `tuned_from` is the card of a judge that was trained further.
     """
     folder, rows = str(trainer.args.output_dir), trainer.rows
     metrics = {"metrics": trainer.validation.card_facts(trainer)} if trainer.validation is not None else {}

@@ -4,9 +4,9 @@ Each pair is shown in both orders, with several sampled replies per prompt. The 
 
     right * (share of right verdicts in the other order) + form_weight * form + length_weight * length
 
-`right` is 1 for a well-formed reply with the right verdict, otherwise 0. `form` is 0 for a well-formed reply, otherwise
--1. `length` falls from 0 at `soft` tokens to -1 at the limit. The first term is the mean over pairs of replies of J1's
-reward (1 if both are right).
+`right` is 1 for a well-formed reply with the right verdict, otherwise 0; `form` is 0 or, if it is not well-formed, -1;
+`length` falls from 0 at `soft` tokens to -1 at the limit. The first term is the mean of J1's reward (1 if both replies
+are right) over pairs of replies.
 
 Sources: Shao et al. 2024, DeepSeekMath (arXiv 2402.03300), GRPO; J1 (Whitehouse et al. 2025), consistency reward;
 RM-R1; DAPO (Yu et al. 2025), linear length penalty.
@@ -40,7 +40,7 @@ from judgelm.training.trainer import JudgeMixin
 
 
 class Attempt(NamedTuple):
-    """The outcome of one reply; `order` is 0 as given and 1 swapped."""
+    """The outcome of one reply; `order` is 1 if swapped."""
 
     pair: int
     order: int
@@ -50,7 +50,7 @@ class Attempt(NamedTuple):
 def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Unparsed:
     """Return the better answer's position as shown, or why the reply is not well-formed.
 
-    `ended` is false at the token limit; thinking counts as reasoning.
+    Thinking counts as reasoning.
     """
     if not ended:
         return Unparsed("truncated", text, "no end within the token limit")
@@ -67,7 +67,7 @@ def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Un
 
 
 def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
-    """Return 0 for a wrong attempt, otherwise the share of right ones in the pair's other order (None without any)."""
+    """Return 0 for a wrong attempt, otherwise the share of right ones in the other order (None without any)."""
     groups: dict[tuple[int, int], list[bool]] = defaultdict(list)
     for attempt in attempts:
         groups[attempt.pair, attempt.order].append(attempt.right)
@@ -101,12 +101,12 @@ class GRPOArguments(JudgeArguments):
     least_letters: int = argument("Minimum letters of reasoning before the verdict.", default=20)
 
     def soft(self, limit: int) -> int:
-        """Return the soft length limit of a reply in tokens."""
+        """Return a reply's soft limit in tokens."""
         return int(limit * _SOFT_SHARE) if self.soft_length is None else self.soft_length
 
 
 class VerdictRewards:
-    """The parts of the reward as TRL's reward functions, named like the logged means."""
+    """The parts of the reward as TRL's reward functions."""
 
     def __init__(self, judge: GRPOArguments, *, limit: int, eos_ids: Sequence[int]) -> None:
         self._judge = judge
@@ -122,7 +122,7 @@ class VerdictRewards:
         best: list[int],
         **_: Any,
     ) -> list[float | None]:
-        """See the module; the replies in the other order may be on other processes."""
+        """See the module; replies in the other order may be on other processes."""
         own = []
         for text, ids, pair_number, shown, better in zip(completions, completion_ids, pair, order, best, strict=True):
             verdict = self._read(text, ids)
@@ -169,7 +169,7 @@ class _RewardedVerdicts(GRPOTrainer):
 
 
 class VerdictTrainer(JudgeMixin, _RewardedVerdicts):
-    """The trainer of judges that reason first; `window` is for prompt and reply together."""
+    """The trainer of judges that reason first; `window` is of prompt and reply."""
 
 
 def prompts_of_a_generation(args: Any) -> int:
@@ -178,10 +178,9 @@ def prompts_of_a_generation(args: Any) -> int:
 
 
 def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
-    """Return the pairs of `JudgingPromptBuilder` as single prompts; both orders of a pair are adjacent.
+    """Return single prompts with both orders of a pair adjacent; `best` is the better answer's position as shown.
 
-    `step` is the prompts per generation batch; an incomplete last batch is left out. `best` is the better answer's
-    position as shown.
+    `step` is the prompts per generation batch; an incomplete last batch is left out.
     """
     pairs = rows.dataset
     if not (count := len(pairs) * 2 // step * step):
@@ -201,7 +200,7 @@ def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
 
 
 def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
-    """Check GRPO's arguments against each other, and the installed vLLM."""
+    """Check the recipe's own arguments, and the installed vLLM."""
     reasoned_template(judge.template)
     if args.use_vllm and (fault := vllm_fault(installed_vllm())) is not None:
         raise ConfigError(f"use_vllm is set, but {fault}")
@@ -238,7 +237,7 @@ def _check_batch(args: Any) -> None:
 
 
 def grpo_facts(run: TrainingRun) -> dict[str, Any]:
-    """Return GRPO's facts for the card."""
+    """Return the recipe's facts for the card."""
     judge, args = run.judge, run.args
     names = ("num_generations", "max_completion_length", "temperature", "beta", "scale_rewards", "loss_type")
     return {
@@ -255,7 +254,7 @@ def grpo_facts(run: TrainingRun) -> dict[str, Any]:
 
 @dataclass
 class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # untyped in trl
-    """TRL's `GRPOConfig` with a window and defaults for judges."""
+    """TRL's `GRPOConfig` with defaults for judges."""
 
     max_length: int | None = argument("The judge's window in tokens: prompt and reply.", default=2048)
     dataset_num_proc: int | None = argument("Processes that build the rows. Default: one per core.", default=None)
@@ -274,13 +273,13 @@ class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # unty
 
 
 def installed_vllm() -> str | None:
-    """Return the version of the installed vLLM, including its CPU build; None without one."""
+    """Return the version of the installed vLLM, including its CPU build."""
     distributions = packages_distributions().get("vllm", [])
     return version(distributions[0]) if distributions else None
 
 
 def vllm_fault(installed: str | None) -> str | None:
-    """Return why TRL, which only warns, cannot generate with this vLLM version; None if it can."""
+    """Return why TRL, which only warns, cannot generate with this vLLM version."""
     [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
     if installed is not None and supported.contains(installed, prereleases=True):
         return None

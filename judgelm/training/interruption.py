@@ -28,11 +28,7 @@ SAME_REQUEST_S = 2.0
 
 
 class PreemptionCallback(TrainerCallback):
-    """Saves and stops at the end of the step after SIGTERM or SIGUSR1; a second signal kills the process.
-
-    Attributes:
-        stopped_by: the signal that stopped the training, on every process; None until then.
-    """
+    """Saves and stops at the end of the step after SIGTERM or SIGUSR1; a second signal kills the process."""
 
     def __init__(self) -> None:
         self.stopped_by: int | None = None
@@ -41,7 +37,7 @@ class PreemptionCallback(TrainerCallback):
 
     @property
     def exit_code(self) -> int:
-        """0, or 128 plus the signal that stopped the training."""
+        """0, or 128 plus the signal."""
         return 0 if self.stopped_by is None else 128 + self.stopped_by
 
     @contextlib.contextmanager
@@ -68,7 +64,7 @@ class PreemptionCallback(TrainerCallback):
             control.should_evaluate = False
 
     def summary(self, trainer: Any) -> str:
-        """Return a sentence after training: the judge's folder, or the step at which a signal stopped it."""
+        """Return the judge's folder, or the step at which a signal stopped the training."""
         folder, state = trainer.args.output_dir, trainer.state
         if self.stopped_by is None:
             return f"judge in {folder}"

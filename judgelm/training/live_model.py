@@ -60,7 +60,7 @@ class LiveModel:
 
 @contextmanager
 def unwrapped(model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> Iterator[LiveModel]:
-    """Prepare a model for the engine (no dropout, packed attention), and restore it afterwards; see `LiveModel`."""
+    """Prepare a model for the engine (no dropout, packed attention), and restore it afterwards."""
     attention, training = model.config._attn_implementation, model.training
     model.config._attn_implementation = ATTENTION_NAME
     model.eval()

@@ -1,7 +1,7 @@
 """Faster LoRA layers on a CPU.
 
-PEFT computes W x, A x, B A x, the scaled product and the sum one after another. Here the products with A and B
-accumulate onto those with W, which is converted to oneDNN's layout once if memory allows. Results match up to rounding.
+The products with A and B accumulate onto those with W, which is converted to oneDNN's layout once if memory allows.
+Results match PEFT's up to rounding.
 """
 
 from functools import partial
@@ -20,7 +20,7 @@ _COPIES_SHARE = 0.25
 
 
 def speed_up_lora(trainer: Trainer) -> int:
-    """Replace the forward pass of plain LoRA layers on the CPU unless the model is sharded; return their number."""
+    """Replace the forward pass of plain LoRA layers on the CPU; return their number."""
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled or trainer.model is None:
         return 0
     layers = [module for module in trainer.model.modules() if isinstance(module, LoraLinear) and _is_plain(module)]

@@ -1,8 +1,7 @@
 """GPU memory of fine-tuning, estimated for `judgelm doctor --train` without weights or a GPU.
 
-Model states follow DeepSpeed's estimators and ZeRO (Rajbhandari et al., 2020); activations what autograd keeps of a
-Llama block (compare Korthikanti et al., 2022). Measured on one H200, LoRA on 7B: 24.4 GiB (estimate 23.9), without
-gradient checkpointing 74.1 GiB (estimate 87.1).
+Model states follow ZeRO (Rajbhandari et al., 2020) and DeepSpeed's estimators; activations are those that autograd
+keeps of a Llama block (compare Korthikanti et al., 2022).
 """
 
 import re
@@ -44,12 +43,12 @@ class ModelSizes:
     """Sizes of a causal language model, in parameters and features.
 
     Attributes:
-        total: parameters, shared ones counted once.
-        linear: parameters of linear layers without the output head; quantization shrinks them.
-        largest_module: parameters owned by the largest module, which ZeRO-3 gathers at a time.
+        total: all parameters; shared ones count once.
+        linear: parameters of linear layers without the output head.
+        largest_module: parameters of the largest module, which ZeRO-3 gathers at a time.
         block: parameters of a transformer block.
         query: heads x head width; `key_value` likewise.
-        adapter_inputs: total input features of a block's adapted layers.
+        adapter_inputs: input features of a block's adapted layers.
     """
 
     total: int
@@ -71,11 +70,11 @@ class TrainingSetup:
     """The fields of a training configuration that affect memory.
 
     Attributes:
-        prompts: sequences per row: 2 if both orders of a pair are one row.
-        weight_bytes: per parameter as loaded; TRL's default is float32, 4.
+        prompts: sequences per row.
+        weight_bytes: per parameter as loaded.
         compute_bytes: per activation.
-        state_numbers: optimizer values per parameter: 2 for Adam.
-        state_bytes: per optimizer value; None follows the parameters.
+        state_numbers: optimizer values per parameter; 2 for Adam.
+        state_bytes: per optimizer value; None: those of the parameters.
     """
 
     window: int
@@ -93,7 +92,7 @@ class TrainingSetup:
 class GpuMemory(NamedTuple):
     """Peak bytes of one GPU if every row fills the window.
 
-    `loss` is the larger of two that never coexist: a recomputed block, and logits with their loss.
+    `loss` is the larger of a recomputed block and the logits with their loss.
     """
 
     weights: float
@@ -159,10 +158,7 @@ def _frozen_bytes(model: ModelSizes, setup: TrainingSetup, width: int) -> tuple[
 
 
 def _zero_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: Sharding) -> GpuMemory:
-    """DeepSpeed: 16-bit weights, with a float32 master copy and states of the trained ones.
-
-    As in its estimators, ZeRO-2 counts gradients in 16 and 32 bits, ZeRO-3 in 32 bits.
-    """
+    """As DeepSpeed's estimators: ZeRO-2 counts gradients in 16 and 32 bits, ZeRO-3 in 32 bits."""
     width, trained = setup.compute_bytes, model.adapter if setup.lora else model.total
     base, quantised = _frozen_bytes(model, setup, width)
     held = base + (width * model.adapter if setup.lora else 0)
@@ -196,8 +192,8 @@ def _torch_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: 
 def _activations(model: ModelSizes, setup: TrainingSetup, sharding: Sharding) -> tuple[int, int]:
     """Bytes kept from forward to backward, and of the recomputed block.
 
-    Of a block, autograd keeps float32 input, normed and scaled output of both norms; queries, keys, values and the
-    attention output; gate, its activation, up and their product.
+    Of a block: input, normed and scaled output of both norms; queries, keys, values and the attention output; gate, its
+    activation, up and their product.
     """
     width, tokens = setup.compute_bytes, setup.micro_batch * setup.prompts * setup.window
     mixed = sharding == "ddp" and setup.weight_bytes > width  # autocast: the stream in float32

@@ -12,8 +12,7 @@ from judgelm.errors import ConfigError
 def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
     """Decide whether rows are concatenated without padding, set up the attention for it, and describe the layout.
 
-    judgelm's packed attention replaces sdpa. With `trees` of score lines after the rows it also replaces
-    FlashAttention, which does not support them.
+    judgelm's packed attention replaces sdpa, and FlashAttention if `trees` of score lines follow the rows.
     """
     flash = is_flash_attention_requested(requested_attention_implementation=model.config._attn_implementation)
     obstacle = "" if flash and not trees else packing_obstacle(model, args, trees=trees)

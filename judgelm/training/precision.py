@@ -1,7 +1,7 @@
 """Numeric formats of training on a CPU, and TF32.
 
-TRL 1.16 trains in bf16 by default, which is slow on a CPU without bfloat16 instructions. There `bf16` defaults to
-false, and `dtype: auto` is resolved as for judging. Configured formats are kept; a resumed run keeps its own.
+TRL 1.16 trains in bf16 by default, which is slow on a CPU without bfloat16 instructions; there `bf16` defaults to
+false. A resumed run keeps its formats.
 """
 
 import os
@@ -29,12 +29,12 @@ from judgelm.training.checkpoints import checkpoints_in, flaw_of, read_state
 from judgelm.training.process_group import broadcast_from_rank0
 
 _TRAINED_BYTES = 12
-"""Bytes per trained float32 weight in addition to the weight: a gradient and AdamW's two states."""
+"""Bytes per trained weight for its gradient and AdamW's two states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """Formats of training: products (`bf16`) and base weights (`dtype`), with notes for the user."""
+    """Formats of products (`bf16`) and base weights (`dtype`)."""
 
     bf16: bool
     dtype: str | None
@@ -42,7 +42,7 @@ class Precision:
 
 
 def settle_precision(judge: Any, args: Any, model: ModelConfig) -> tuple[str, ...]:
-    """Choose the formats that the config leaves open and set them in `args` and `model`; return notes for the user."""
+    """Set the formats that the config leaves open in `args` and `model`; return notes for the user."""
     if args.device.type != "cpu":
         return ()
     settled = broadcast_from_rank0(lambda: _settled(judge, args, model))
@@ -115,7 +115,7 @@ def agree_on_tf32() -> None:
 
 
 class PrecisionMixin:
-    """Mixed into TRL's configs: records whether `bf16` was left open, which TRL 1.16 sets to true, and sets TF32."""
+    """Mixed into TRL's configs: records whether `bf16` was left open, and sets TF32."""
 
     bf16: bool | None
     fp16: bool

@@ -1,4 +1,4 @@
-"""The trainer of `train/preference.py`: it trains P(first better) itself, as the judge computes it at test time."""
+"""The trainer of `train/preference.py`, on P(first better) itself."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -52,7 +52,6 @@ class PreferenceArguments(JudgeArguments):
     trains_words: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Set template and reading."""
         if not self.template:
             self.template = self.reading if self.reading not in (None, "score-line") else JudgeArguments.template
         template = get_template(self.template)
@@ -109,7 +108,7 @@ class _PairTrainer(SFTTrainer):
 
 
 class DistributionTrainer(JudgeMixin, _PairTrainer):
-    """The trainer on P(first better); options: `judge`, `rows`, `validation`, `patience` and those of `SFTTrainer`."""
+    """The trainer on P(first better)."""
 
 
 def objective_of(

@@ -37,11 +37,10 @@ _WITHOUT_EFFECT = (
     "train_data", "global_batch", "overwrite_output_dir", "early_stopping_patience", "save_dtype",
     "attn_implementation", "trust_remote_code",
 )  # fmt: skip
-"""Arguments of judge and model that do not change what is learned or are recorded separately."""
+"""Arguments that do not change what is learned or are recorded separately."""
 
 
 _WEIGHTS = ("config.json", "model*.safetensors*", "adapter_config.json", "adapter_model.safetensors")
-"""Patterns of a judge's weight files: full or adapter."""
 
 
 _ANOTHER_FOLDER = "choose another output_dir, or set overwrite_output_dir: true"
@@ -67,10 +66,7 @@ def find_start(judge: Any, args: Any, base: Any, rows: EpochRows) -> StartingPoi
 
 
 def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str, Any]:
-    """Return the settings that decide what a run learns, as JSON values.
-
-    The number of processes counts only if the optimizer is sharded.
-    """
+    """Return the settings that decide what a run learns, as JSON values."""
     schedule, sharding = rows.schedule, sharding_of(args)
     stated = asdict(judge) | asdict(base)
     settings = {
@@ -93,7 +89,7 @@ def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str,
 
 
 def sharding_of(args: Any) -> str | None:
-    """Return how processes shard the optimizer in checkpoints; None if each has all of it (DDP)."""
+    """Return how processes shard the optimizer; None if each has all of it."""
     if args.deepspeed_plugin is not None:
         return f"zero{args.deepspeed_plugin.zero_stage}"
     fsdp = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
@@ -108,7 +104,7 @@ def refuse_finished(judge: Any, args: Any) -> None:
 
 
 def skip_if_done(trainer: Any, start: StartingPoint) -> None:
-    """Keep a run that resumes from its last step from training another: transformers 5.x stops only after a step."""
+    """Train no further step if the checkpoint is the last; transformers 5.x stops only after a step."""
     if start.checkpoint is None:
         return
     last, rows = last_step(trainer), trainer.train_dataset
@@ -118,7 +114,7 @@ def skip_if_done(trainer: Any, start: StartingPoint) -> None:
 
 
 def last_step(trainer: Any) -> int:
-    """Return the optimizer steps of the whole run."""
+    """Return the run's optimizer steps."""
     args = trainer.args
     whole: int = math.ceil(args.num_train_epochs * math.ceil(len(trainer.train_dataset) / rows_per_step(args)))
     return int(args.max_steps) if args.max_steps > 0 else whole

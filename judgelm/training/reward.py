@@ -1,8 +1,7 @@
 """Reward models: the trainer of `train/reward.py`.
 
-The loss of a pair is TRL's: -log sigmoid(r(better) - r(worse) - margin). Without a margin, the sigmoid of the
-difference is P(better), which `--mode reward` reports. A margin of w (2p - 1) for preference p, as in Llama 2, makes
-P(better) overconfident until it is calibrated.
+The loss of a pair is -log sigmoid(r(better) - r(worse) - margin). Without a margin, the sigmoid of the difference is
+P(better), which `--mode reward` reports; with one, as in Llama 2, P(better) is overconfident until it is calibrated.
 
 Sources: Bradley and Terry 1952; Touvron et al. 2023, Llama 2 (arXiv 2307.09288), section 3.2.2.
 """
@@ -45,7 +44,7 @@ class JudgeRewardConfig(PrecisionMixin, RewardConfig):  # type: ignore[misc]  # 
 
 
 class BradleyTerryTrainer(JudgeMixin, RewardTrainer):
-    """A `RewardTrainer` for token rows; options: `rows`, `validation`, `patience` and those of `RewardTrainer`."""
+    """A `RewardTrainer` for token rows."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

@@ -26,7 +26,7 @@ from judgelm.training.validation import load_validation
 
 
 class TrainingRun:
-    """Arguments, rows, start and notes of a run; a recipe's `build_trainer` calls its methods in order."""
+    """The state of a run; a recipe's `build_trainer` calls its methods in order."""
 
     tokenizer: Any
     rows: EpochRows
@@ -45,7 +45,7 @@ class TrainingRun:
         check_adapter(self.judge, self.base)
 
     def build_rows(self, builder: type[RowBuilder], *, extra_files: Sequence[str] = (), **options: Any) -> EpochRows:
-        """Build the rows of all epochs and of the evaluations; `options` are the builder's own."""
+        """Build the rows of training and evaluations; `options` are the builder's own."""
         judge, args, base = self.judge, self.args, self.base
         self.tokenizer = load_tokenizer(base, trust_remote_code=args.trust_remote_code)
         check_pickled(base_name(base), base.model_revision)
@@ -69,7 +69,7 @@ class TrainingRun:
         return with_adapter(model, self.base, self.judge)
 
     def trainer_options(self) -> dict[str, Any]:
-        """Return the arguments shared by all trainers."""
+        """Return the arguments of all trainers."""
         self.checkpoints = CheckpointCallback(self.start.settings)
         return {
             "args": self.args,
@@ -82,7 +82,7 @@ class TrainingRun:
         }
 
     def summary(self, trainer: Any) -> str:
-        """Check the disk space and describe the run: rows, steps, attention, evaluation and notes."""
+        """Check the disk space and describe the run."""
         skip_if_done(trainer, self.start)
         check_disk_space(trainer, self.checkpoints.limit)
         args, attention = self.args, self.attention

@@ -1,13 +1,11 @@
 """The loss of judges that write score lines, on P(first better) itself.
 
-The loss of a pair with preference p, where the distribution over score lines gives P (`judgelm.parsing.scores`), is
+The loss of a pair with preference p, where the distribution over score lines gives P, is
 
     CE(p, P) + consistency_weight * (P1 - (1 - P2))^2 + score_line_weight * NLL(line(p))
 
-CE and NLL are means over the two orders; P1 and P2 are P(first better) in each; `line` is `scores_by_preference`.
-
-One forward pass evaluates prompt and tree of score lines (`judgelm.engines.candidates`). Each node sees the prompt and
-its ancestors; nodes of the same depth share a position.
+CE and NLL are means over the two orders; P1 and P2 are P(first better) in each; `line` is `scores_by_preference`. One
+forward pass evaluates the prompt and the tree of score lines (`judgelm.engines.candidates`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +25,7 @@ from judgelm.records import Sample
 from judgelm.training.word_loss import concatenated, left_padded
 
 TreeTensors = dict[str, Tensor]
-"""A tree of score lines and targets; see `ScoreLineTrees.tree`."""
+"""See `ScoreLineTrees.tree`."""
 
 
 _TREES = 64
@@ -37,7 +35,7 @@ _MIN_SHARE = 1e-6
 
 
 class ScoreLineTrees:
-    """Token trees of a template's score lines, as tensors; scores are integers on `scale`."""
+    """Token trees of a template's score lines as tensors; scores are integers on `scale`."""
 
     def __init__(self, tokenizer: Any, template: str, scale: tuple[float, float]) -> None:
         self.lines = score_lines(scale, 1)
@@ -47,14 +45,14 @@ class ScoreLineTrees:
         self._tree = lru_cache(_TREES)(self._build)
 
     def tree(self, targets: Sequence[tuple[float, float]]) -> TreeTensors:
-        """Return the tree of all score lines and of integer target pairs with their newline.
+        """Return the tree of all score lines and of target pairs.
 
         Returns:
             `tokens`, `depths`, shape (nodes,): the inner nodes.
             `visible`, shape (nodes, nodes): each node's ancestors and itself.
-            `rows`, `columns`, shape (steps,): logits row (0 is the end of the prompt) and token ID of each step.
+            `rows`, `columns`, shape (steps,): logits row (0: end of the prompt) and token ID of each step.
             `paths`, shape (lines + distinct targets, longest): steps of each, padded with `steps`.
-            `longer`, shape (lines, most): score lines that begin with another (`1 10` with `1 1`), padded with `lines`.
+            `longer`, shape (lines, most): lines that begin with another (`1 10` with `1 1`), padded with `lines`.
             `better`, shape (3, lines): log-weights of P(first better), P(second better) and all.
             `targets`, shape (targets,): the path of each target.
         """
@@ -88,7 +86,7 @@ class ScoreLineTrees:
 def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
     """Return inputs for one forward pass over left-padded prompts, each followed by the tree.
 
-    `attention_mask` has shape (prompts, 1, tokens, tokens), True where a token sees another.
+    `attention_mask` has shape (prompts, 1, tokens, tokens).
     """
     batch, nodes = left_padded(prompts), len(tree["tokens"])
     longest = batch["input_ids"].shape[1]
@@ -104,7 +102,7 @@ def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str,
 
 
 def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
-    """Return inputs for one forward pass over all prompts, concatenated, followed by the tree of each.
+    """Return inputs for one forward pass over all prompts, concatenated, then the tree of each.
 
     `scored` has the columns of each prompt's end and nodes.
     """
@@ -130,17 +128,14 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def path_logprobs(logits: Tensor, tree: TreeTensors) -> Tensor:
-    """Return the log-probability that a reply begins with each score line and each distinct target.
-
-    `logits` have shape (prompts, 1 + nodes, vocabulary).
-    """
+    """Return the log-probability that a reply begins with each line and each distinct target."""
     logits = logits.float()
     steps = logits[:, tree["rows"], tree["columns"]] - logits.logsumexp(-1)[:, tree["rows"]]
     return torch.nn.functional.pad(steps, (0, 1))[:, tree["paths"]].sum(-1)
 
 
 def line_logprobs(paths: Tensor, tree: TreeTensors) -> Tensor:
-    """Return the log-probability of each score line without its longer ones, shape (prompts, lines)."""
+    """Return the log-probability of each score line without longer ones, shape (prompts, lines)."""
     lines = paths[:, : len(tree["longer"])]
     if not tree["longer"].shape[1]:
         return lines
@@ -150,7 +145,7 @@ def line_logprobs(paths: Tensor, tree: TreeTensors) -> Tensor:
 
 
 def preference_logprobs(lines: Tensor, tree: TreeTensors) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the logs of P(first better) and P(second better) given a score line, and of P(score line)."""
+    """Return the logs of P(first better), P(second better) and P(score line)."""
     first, second, assigned = (lines[:, None] + tree["better"]).logsumexp(-1).unbind(1)
     return first - assigned, second - assigned, assigned
 
@@ -171,7 +166,7 @@ class ScoreLineObjective:
         self._weights = (consistency_weight, score_line_weight)
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Collate rows of `PairRow`'s lists: all pairs as given, then all swapped if the rows have both orders."""
+        """Collate rows of `PairRow`: all pairs as given, then all swapped if rows have both orders."""
         prompts = [example["prompt_ids"] for example in examples]
         preferences = [example["preference"] for example in examples]
         shown = list(preferences)
@@ -187,7 +182,7 @@ class ScoreLineObjective:
         }
 
     def model_inputs(self, batch: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
-        """Return the model's arguments for the logits of the prompts' ends and of the tree."""
+        """Return the model's arguments."""
         ids, tree = batch["input_ids"], batch["tree"]
         inputs = {"input_ids": ids, "position_ids": batch["position_ids"]}
         if "attention_mask" not in batch:
@@ -198,7 +193,7 @@ class ScoreLineObjective:
         return inputs | {"attention_mask": additive_mask(batch["attention_mask"], dtype), "logits_to_keep": scored}
 
     def losses(self, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """See `pair_losses`; without padding, `logits` have one row in the order of `scored`."""
+        """See `pair_losses`."""
         logits = logits.reshape(-1, 1 + len(batch["tree"]["tokens"]), logits.shape[-1])
         return pair_losses(logits, batch["tree"], batch["preference"], *self._weights)
 
@@ -210,10 +205,10 @@ def pair_losses(
 
     Args:
         logits: shape (orders x pairs, 1 + nodes, vocabulary): all pairs as given, then all swapped.
-        tree: `ScoreLineTrees.tree` of each order's target.
+        tree: of each order's target.
         preference: shape (pairs,), P(first answer is better), in [0, 1].
-        consistency_weight: of the squared difference between the orders.
-        score_line_weight: of the negative log-likelihood of the target's score line.
+        consistency_weight: see the module.
+        score_line_weight: see the module.
     """
     paths = path_logprobs(logits, tree)
     first, second, assigned = preference_logprobs(line_logprobs(paths, tree), tree)

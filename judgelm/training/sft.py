@@ -31,8 +31,8 @@ _SCORE_LINE = "score_line"
 class JudgeTrainer(JudgeMixin, SFTTrainer):
     """An `SFTTrainer` for a judge's rows.
 
-    `loss_average` is `token`: sum(weight * nll) / sum(weight) over the tokens of a step, or `row`: the mean of that
-    quotient over its rows. The weight is `score_weight` in the score line, otherwise 1.
+    `loss_average` is `token`: sum(weight * nll) / sum(weight) over a step, or `row`: the mean of that over its rows.
+    The weight is `score_weight` in the score line, otherwise 1.
     """
 
     def __init__(

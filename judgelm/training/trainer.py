@@ -25,7 +25,7 @@ from judgelm.training.validation import ValidationJudge
 
 
 def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int, rows_per_epoch: int) -> None:
-    """Make the trainer pass once over the rows of several epochs, and save and evaluate at the ends of epochs."""
+    """Make the trainer pass once over the rows of several epochs."""
     args.train_sampling_strategy = "sequential"
     args.num_train_epochs = schedule.epochs / epochs
     steps = -(-rows_per_epoch // schedule.batch)
@@ -42,14 +42,7 @@ class JudgeMixin(Trainer):
     """Mixed into a trainer class: trains on a judge's rows, judges at evaluations, stops on NaN, saves a judge.
 
     All processes check a step's loss before its last backward pass, and trained weights before saving: transformers 5.x
-    would replace good checkpoints with broken ones.
-
-    Args:
-        args: the trainer's.
-        rows: to train on.
-        validation: judges pairs at every evaluation.
-        patience: evaluations without improvement before training stops.
-        options: of the trainer.
+    would replace good checkpoints with broken ones. `patience`: evaluations without improvement before training stops.
     """
 
     model: Any
@@ -102,7 +95,7 @@ class JudgeMixin(Trainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Compute the loss of a micro-batch; if the step's loss is not finite, `nan_step_N.json` lists its rows."""
+        """Compute the loss of a micro-batch; stop if the step's loss is not finite."""
         loss: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch=num_items_in_batch)
         if not self.model.training:
             return loss
@@ -134,7 +127,7 @@ class JudgeMixin(Trainer):
         _write_dtype(Path(output_dir or str(self.args.output_dir)) / "config.json", dtype)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save a checkpoint with the number of tokens so far; TRL 1.16 would restart at 0."""
+        """Save the number of tokens so far; TRL 1.16 would restart at 0."""
         stored: Any = self.state.stateful_callbacks
         stored[_NUM_TOKENS] = getattr(self, "_total_train_tokens", 0)
         super()._save_checkpoint(model, trial)
@@ -183,7 +176,7 @@ _NUM_TOKENS = "num_tokens"
 
 
 def skip_unlabelled_logits() -> None:
-    """Make TRL 1.16, which does so only with Triton, compute logits only for labelled positions on CPUs and CUDA."""
+    """Make TRL 1.16 compute logits only for labelled positions, which it does only with Triton."""
     trl_utils._use_triton = _skips_unlabelled  # type: ignore[attr-defined]  # TRL imports it there
 
 
@@ -192,7 +185,7 @@ def _skips_unlabelled(device: torch.device) -> bool:
 
 
 def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[str]) -> dict[str, Tensor]:
-    """Cast floating-point weights on the CPU; shared ones stay shared, modules in `exempt` keep their dtype."""
+    """Cast floating-point weights on the CPU, except modules in `exempt`; shared ones stay shared."""
     by_storage: dict[tuple[Any, ...], Tensor] = {}
     cast = {}
     for name, tensor in weights.items():
@@ -207,7 +200,7 @@ def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[
 
 
 def _write_dtype(path: Path, dtype: torch.dtype) -> None:
-    """Write the dtype into the model's configuration; transformers 5.x writes the dtype in memory."""
+    """Correct the dtype in a model's config; transformers 5.x writes the dtype in memory."""
     config = json.loads(path.read_text(encoding="utf-8"))
     for part in (config, *(value for value in config.values() if isinstance(value, dict))):
         if "dtype" in part:

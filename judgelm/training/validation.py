@@ -41,7 +41,7 @@ PromptKind = Literal["without_reference", "with_reference"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationPairs:
-    """Pairs to judge: one sample per pair and prompt kind; `pairs` of `available` were drawn."""
+    """Samples to judge, one per pair and prompt kind; `pairs` of `available` were drawn."""
 
     samples: tuple[Sample, ...]
     labels: Mapping[str, Label]
@@ -62,7 +62,7 @@ class ValidationPairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationMetrics:
-    """Metrics of judgments against labels; `_PROTOCOL` explains them."""
+    """See `_PROTOCOL`."""
 
     agreement: "Estimate"
     agreement_by_mean: "Estimate | None"
@@ -71,13 +71,13 @@ class ValidationMetrics:
     failed: float
 
     def numbers(self) -> dict[str, float]:
-        """Return the defined values by name."""
+        """Return the values by name."""
         estimates = {name: getattr(self, name) for name in METRIC_NAMES}
         return {name: each.value for name, each in estimates.items() if each is not None} | {"failed": self.failed}
 
 
 def trained_prompt_kinds(counts: RowCounts) -> tuple[PromptKind, ...]:
-    """Return the prompt kinds of the rows with several answers."""
+    """Return the prompt kinds of the rows."""
     without = counts.made - counts.kinds["single"] - counts.with_reference
     rows_of: dict[PromptKind, int] = {"without_reference": without, "with_reference": counts.with_reference}
     return tuple(kind for kind, rows in rows_of.items() if rows > 0)
@@ -116,7 +116,7 @@ def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int,
 def validation_metrics(
     judgments: Sequence[Judgment], pairs: ValidationPairs, *, reads_words: bool = False
 ) -> dict[PromptKind | None, ValidationMetrics]:
-    """Return metrics of all judgments, under None, and of each prompt kind if there are two."""
+    """Return metrics of all judgments (under None), and of each prompt kind if there are two."""
     by_kind: dict[PromptKind | None, ValidationMetrics] = {None: _metrics(judgments, pairs, reads_words)}
     for kind in pairs.kinds if len(pairs.kinds) > 1 else ():
         of_kind = [each for each in judgments if pairs.kind_of[each.sample_id] == kind]
@@ -193,7 +193,7 @@ class ValidationJudge:
         self.reads_words = isinstance(mode, Pairwise) and get_template(mode.template).reads_words
 
     def metrics(self, trainer: Any, prefix: str) -> dict[str, float]:
-        """Return metrics for the trainer's log and choice of checkpoints; call it on every process."""
+        """Return metrics for the trainer; call it on every process."""
         began = time.monotonic()
         self._evaluate(trainer)
         return {
@@ -255,7 +255,7 @@ class ValidationJudge:
 
 
 def step_of_weights(trainer: Any) -> int:
-    """Return the optimizer steps of the trainer's final weights, which may be the best checkpoint's."""
+    """Return the optimizer steps of the final weights, which may be the best checkpoint's."""
     return int(trainer.state.best_global_step if _has_best(trainer) else trainer.state.global_step)
 
 
@@ -264,7 +264,7 @@ def _has_best(trainer: Any) -> bool:
 
 
 def load_validation(arguments: JudgeArguments, args: TrainingArguments, rows: EpochRows) -> ValidationJudge | None:
-    """Load the evaluation's pairs, with the prompt kinds of the rows; None if no pairs are judged."""
+    """Load the evaluation's pairs, with the prompt kinds of the rows."""
     if arguments.eval_pairs < 0:
         raise ConfigError(f"eval_pairs is {arguments.eval_pairs}; expected 0 or more")
     validation = None

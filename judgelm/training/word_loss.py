@@ -4,13 +4,13 @@ P(first better) = sigmoid(z), as in judging (`judgelm.modes.readings`). The loss
 
     CE(p, sigmoid(z)) + consistency_weight * (P1 - (1 - P2))^2 + word_weight * -log(words) + pointwise_weight * right
 
-- z: the mean over both orders of log P(A) - log P(B), in sample order (`letters`), or the difference of the answers'
-log-odds of yes (`yes-no`) or expected grades (`grade`);
+- z: for `letters` the mean over both orders of log P(A) - log P(B), in sample order; otherwise the difference of the
+answers' log-odds of yes (`yes-no`) or expected grades (`grade`);
 - P1, P2: P(first better) in each order (`letters`);
-- words: probability of all verdict words, averaged over both prompts;
+- words: probability of all verdict words, mean over both prompts;
 - right: cross entropy of P(yes) with an answer's scaled score (`yes-no`).
 
-A word's probability is summed over its single-token spellings. Source: Bradley and Terry 1952, for sigmoid(z).
+A word's probability is summed over its single-token spellings. Source: Bradley and Terry 1952.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class WordWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordTokens:
-    """The words of a reading: token IDs of each word's spellings, and the score for each word (none for letters)."""
+    """The words of a reading: token IDs of each word's spellings, and each word's score."""
 
     reading: str
     ids: tuple[tuple[int, ...], ...]
@@ -90,19 +90,19 @@ class WordObjective:
         }
 
     def model_inputs(self, batch: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-        """Return the model's arguments for the logits of each prompt's last position."""
+        """Return the model's arguments."""
         # indices, not a number: for a slice torch copies the vocabulary's weights per row
         ends = batch.get("cu_seq_lens_q", torch.tensor([0, batch["input_ids"].shape[1]]))[1:] - 1
         inputs = {name: value for name, value in batch.items() if name not in ("preference", "right")}
         return inputs | {"logits_to_keep": ends.to(batch["input_ids"].device)}
 
     def losses(self, logits: Tensor, batch: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """See `word_losses`; `logits` have shape (prompts, 1, vocabulary) or (1, prompts, vocabulary)."""
+        """See `word_losses`."""
         return word_losses(logits.flatten(0, 1), self._words, batch["preference"], batch["right"], self._weights)
 
 
 def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """Return inputs for one forward pass over left-padded prompts."""
+    """Return inputs for one forward pass over padded prompts."""
     lengths = torch.tensor([len(prompt) for prompt in prompts])
     longest = int(lengths.max())
     ids = torch.zeros((len(prompts), longest), dtype=torch.long)
@@ -113,7 +113,7 @@ def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
 
 
 def concatenated(prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return inputs for one forward pass over concatenated prompts, shape (1, tokens), with their bounds."""
+    """Return inputs for one forward pass over concatenated prompts, shape (1, tokens)."""
     batch = DataCollatorForLanguageModeling(0, padding_free=True)([{"input_ids": prompt} for prompt in prompts])
     return {name: value for name, value in batch.items() if name not in ("labels", "seq_idx")}
 
@@ -124,8 +124,7 @@ def word_losses(
     """Return the loss of each of n pairs, shape (n,), and detached metrics by name.
 
     Args:
-        logits: shape (prompts, vocabulary), at the reply's first token: all first orders or answers, then all second
-            ones.
+        logits: shape (prompts, vocabulary), at the reply's first token: all first orders or answers, then all second.
         words: of the reading.
         preference: shape (n,), P(first answer is better), in [0, 1].
         right: shape (2, n), P(answer is right), in [0, 1]; NaN if unknown.
@@ -153,7 +152,6 @@ def word_losses(
 
 
 def _strengths(spelled: Tensor, words: WordTokens) -> Tensor:
-    """Log-odds of the first word against the second, or the expected grade; shape (prompts,)."""
     if words.reading == "grade":
         return spelled.softmax(-1) @ torch.tensor(words.scores, dtype=spelled.dtype, device=spelled.device)
     return spelled[:, 0] - spelled[:, 1]

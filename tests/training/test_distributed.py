@@ -14,13 +14,11 @@ import torch
 from safetensors.torch import load_file
 
 from judgelm.judge import Judge
-from judgelm.prompts.judge_card import find_card
 from judgelm.training.grpo import Attempt, both_orders_right
 from tests.rewards.test_scoring import CHANCES, of_quality
 from tests.support import recipe_runs
 from tests.support.recipe_runs import LORA, ROOT, TWO, finish, losses_of
 from tests.support.vicuna_folders import pickle_weights
-from tests.training.test_grpo import GRPO, history, write_decided_pairs
 
 CLUSTERS = ROOT / "configs/accelerate"
 PREFERENCES = {"reason_prob": 0.0, "max_steps": 9}  # fewer than 96 rows are pairs
@@ -258,17 +256,3 @@ def test_a_checkpoint_the_other_order_and_the_other_answers_lie_on_another_proce
     assert parts[0]["answers"] + parts[1]["answers"] == [*map(pytest.approx, means), None]
     # each process sees a folder of its own, so both refuse to resume from it
     assert all("not found on every machine" in part["disk"] for part in parts)
-
-
-@pytest.mark.distributed
-def test_two_processes_reinforce_a_judge_together(tiny_model, tmp_path):
-    pairs = write_decided_pairs(tmp_path / "pairs.jsonl")
-    # 8 replies a step: 4 to each of 2 prompts, the given order on one process and the swapped one on the other
-    one_pass = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, "save_steps": 8}
-    files = {"model_name_or_path": str(tiny_model), "train_data": [pairs]}
-    config = recipe_runs.configure(tmp_path, **(GRPO | one_pass | files))
-    finish(launch(config, "ddp", script=ROOT / "train/grpo.py"))
-    logged = history(tmp_path / "out" / "checkpoint-8")
-    assert [entry["step"] for entry in logged] == list(range(1, 9))
-    assert all(entry["rewards/both_orders_right/mean"] == 0 for entry in logged)  # nonsense, and not missing
-    assert find_card(str(tmp_path / "out")).training["steps"] == 8

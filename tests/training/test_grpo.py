@@ -64,9 +64,6 @@ def test_the_reward_by_hand():
     attempts = [Attempt(*key, bool(right)) for key, group in rights.items() for right in group]
     third = 1 / 3
     assert both_orders_right(attempts) == pytest.approx([third, third, 0, 0, 0, 2 * third, 0, 0, 0, 0, 0, 0])
-
-
-def test_without_the_other_order_nothing_is_known():
     assert both_orders_right([Attempt(0, 0, True), Attempt(1, 0, True), Attempt(1, 1, True)]) == [None, 1.0, 1.0]
 
 
@@ -165,11 +162,6 @@ def test_a_training_with_vllm_but_without_a_vllm_of_trls_ends_before_it_begins(t
     judge, args = parsed(tmp_path, use_vllm=True)
     with pytest.raises(ConfigError, match="use_vllm is set, but vllm is not installed"):
         check_grpo_arguments(judge, args)
-
-
-def test_without_a_gpu_transformers_generates_and_rewards_are_not_scaled_by_group(tmp_path):
-    _, args = parsed(tmp_path)
-    assert (args.use_vllm, args.scale_rewards, args.shuffle_dataset, args.max_length) == (False, "batch", False, 256)
 
 
 def test_the_parts_of_the_reward_are_trls_reward_functions():

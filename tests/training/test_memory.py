@@ -110,13 +110,6 @@ def test_states_of_a_gpu(sharding, setup, expected):
     assert sum(memory) == sum(expected) + memory.activations + memory.loss + RESERVE_BYTES
 
 
-def test_one_gpu_exchanges_nothing_and_ddp_the_adapters_gradients():
-    setup = replace(SETUP, lora=True, weight_bytes=2, quantisation="4bit")
-    single, eight = (memory_of(MODEL, setup, gpus=gpus) for gpus in (1, 8))
-    assert eight.weights == single.weights
-    assert (single.communication, eight.communication) == (0, eight.gradients)
-
-
 def test_activations_and_the_loss_by_hand():
     plain, kept = (memory_of(MODEL, replace(SETUP, checkpointing=on), sharding="zero2") for on in (False, True))
     # 20 tokens; norms 2 * (4 + 4) * 4, attention 4 * 4 + 4 * 2, MLP 8 * 8 = 152 bytes; two blocks, the last norm 8 * 4
@@ -168,13 +161,6 @@ def test_the_recipes_on_eight_gpus_fit_as_they_and_the_page_say(tmp_path, name, 
     assert f"of {size} GB" in train.read_text().partition("model_name_or_path")[0]
 
 
-def test_a_gpu_that_is_too_small_ends_with_1(capsys):
-    train = ROOT / "configs/train/judgelm_33b.yaml"
-    options = ("--shape", "llama-33b", "--gpus", 8, "--sharding", "zero3", "--gpu-memory", 40)
-    assert exit_code("judgelm", "doctor", "--train", train, *options) == 1
-    assert "does not fit" in capsys.readouterr().out
-
-
 def test_what_is_absent_has_trls_default(written):
     _, setup = read_setup(written(model_name_or_path="m", max_length=2048, optim="paged_adamw_8bit"), {})
     assert (setup.micro_batch, setup.weight_bytes, setup.compute_bytes, setup.checkpointing) == (8, 4, 2, True)
@@ -210,9 +196,14 @@ def test_every_recipe_of_fine_tuning_is_estimated():
             assert read_setup(path, {})[1].window > 0
 
 
-def test_a_file_that_is_no_mapping_is_refused(tmp_path):
+def test_a_file_that_is_not_a_mapping_is_refused(tmp_path):
     (tmp_path / "list.yaml").write_text("- 1\n")
     with pytest.raises(InputError, match="expected a mapping"):
         read_setup(tmp_path / "list.yaml", {})
-    with pytest.raises(ConfigError, match="cannot read"):
-        read_setup(tmp_path / "nowhere.yaml", {})
+
+
+def test_a_gpu_that_is_too_small_ends_with_1(capsys):
+    train = ROOT / "configs/train/judgelm_33b.yaml"
+    options = ("--shape", "llama-33b", "--gpus", 8, "--sharding", "zero3", "--gpu-memory", 40)
+    assert exit_code("judgelm", "doctor", "--train", train, *options) == 1
+    assert "does not fit" in capsys.readouterr().out

@@ -20,7 +20,6 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from judgelm.engines.transformers.attention import ATTENTION_NAME, trained_rows
 from judgelm.errors import ConfigError, EngineError
-from judgelm.training.dpo import DPOArguments, JudgeDPOConfig, check_dpo_arguments
 from judgelm.training.padding import packing_obstacle, settle_padding
 from judgelm.training.score_line_loss import ScoreLineObjective, ScoreLineTrees
 from judgelm.training.word_loss import WordObjective, WordTokens, WordWeights
@@ -206,8 +205,3 @@ def test_sft_leaves_padding_out_by_itself_and_evaluates_to_the_same_loss(tiny_mo
     printed = capsys.readouterr().out
     assert "); no padding\n" in printed
     assert "); padded rows (padding_free is false)\n" in printed
-
-
-def test_dpo_says_that_it_pads():
-    with pytest.raises(ConfigError, match=r"padding_free is true, but .* only padded rows"):
-        check_dpo_arguments(DPOArguments(train_data=["rows.jsonl"]), JudgeDPOConfig(padding_free=True, use_cpu=True))

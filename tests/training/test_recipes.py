@@ -13,10 +13,8 @@ import pytest
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import launch_command_parser
-from packaging.specifiers import SpecifierSet
 from trl import ModelConfig, SFTConfig, TrlParser
 
-from judgelm.package import extra_requirements
 from judgelm.prompts.catalog import get_template
 from judgelm.training.arguments import JudgeArguments, accumulation_steps, row_options
 from judgelm.training.grpo import GRPOArguments, JudgeGRPOConfig, check_grpo_arguments, prompts_of_a_generation
@@ -115,13 +113,6 @@ def test_the_papers_judges_have_the_values_of_table_7(name, processes):
     assert (cluster.num_processes, cluster.deepspeed_config["zero_stage"]) == (processes, 3)
     assert "vicuna-" + name.removeprefix("judgelm_") in model.model_name_or_path
     assert not model.use_peft
-
-
-def test_the_recipe_states_the_versions_of_vllm_that_trl_supports():
-    text = (ROOT / "configs/train/grpo_7b.yaml").read_text(encoding="utf-8")
-    low, high = re.search(r"vLLM ([\d.]+) to ([\d.]+)", text).groups()
-    [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
-    assert supported == SpecifierSet(f">={low},<={high}")
 
 
 @pytest.mark.parametrize("path", ACCELERATE, ids=names(ACCELERATE))

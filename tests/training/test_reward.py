@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, TrainerCallback
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.finished_judge import save_judge
@@ -195,22 +195,12 @@ def test_rows_that_teach_no_preference_are_left_out_and_counted(chat_base, tmp_p
     }  # fmt: skip
 
 
-def test_a_dialogue_is_trained_on_with_all_its_turns(chat_base, tmp_path):
-    tokenizer = AutoTokenizer.from_pretrained(chat_base)
-    turns = [{"question": "q0", "answers": ["a0", "b0"]}, {"question": "q", "answers": ["a", "b"]}]
-    path = write_rows(tmp_path / "rows.jsonl", [{"question": "q", "answers": ["a", "b"], "winner": 2, "turns": turns}])
-    _, [row] = build(path, tokenizer)
-    words = tokenizer.decode(row.chosen_ids).split()
-    assert words == ["<user>", "q0", "<assistant>", "b0", "<user>", "q", "<assistant>", "b"]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"template": "yes-no"}, "template is 'yes-no', but a reward model does not support it"),
         ({"reason_prob": 1.0}, "reason_prob is 1.0, but a reward model does not support it"),
         ({"margin_weight": -1.0}, "margin_weight is -1.0; expected 0 or more"),
-        ({"margin_weight": float("nan")}, "margin_weight is nan"),
     ],
 )
 def test_options_of_other_recipes_are_refused(options, message):
@@ -221,8 +211,3 @@ def test_options_of_other_recipes_are_refused(options, message):
 def test_a_quantised_base_is_refused(chat_base, rows, tmp_path):
     with pytest.raises(ConfigError, match="need an unquantized base"):
         prepare(chat_base, tmp_path, rows, recipe="reward", model={"load_in_4bit": True}, **SHAPE)
-
-
-def test_a_base_without_a_chat_template_is_refused(tiny_model, rows, tmp_path):
-    with pytest.raises((ConfigError, InputError), match="chat template"):
-        prepare(tiny_model, tmp_path, rows, recipe="reward", **SHAPE)

@@ -100,7 +100,7 @@ def test_only_labelled_positions_pass_the_output_layer_in_training_and_evaluatio
 
 
 def test_a_batch_without_a_label_gives_nought_and_gradients_of_nought(tune):
-    # as a process may have one that shares its weights with others: it must pass all layers with them
+    # a process with sharded weights must pass all layers together with the others
     trainer = tune()
     batch = batch_of(trainer)
     batch["labels"] = torch.full_like(batch["labels"], -100)

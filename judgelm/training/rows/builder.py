@@ -1,4 +1,4 @@
-"""The parts shared by all row builders: options, counts, and prompts truncated as in batch runs."""
+"""The parts shared by all row builders."""
 
 from abc import abstractmethod
 from collections import Counter
@@ -28,7 +28,6 @@ class RowOptions:
 
     Attributes:
         window: maximum tokens of a row.
-        loss_on_prompt: compute the loss on the prompt as well (pre-training).
         seed: of all draws, which also depend on sample ID and epoch.
     """
 
@@ -44,7 +43,7 @@ class RowOptions:
 
 @dataclass(slots=True)
 class RowCounts:
-    """Statistics of the data; `not_swapped`: drawn for a swap, but the reason is ambiguous."""
+    """Statistics of the rows; `not_swapped`: drawn for a swap, but the reason is ambiguous."""
 
     made: int = 0
     files: Counter[str] = field(default_factory=Counter)
@@ -58,7 +57,7 @@ class RowCounts:
     scores: set[float] = field(default_factory=set)
 
     def add(self, other: "RowCounts") -> None:
-        """Add the statistics of more data."""
+        """Add statistics."""
         for name in (each.name for each in fields(self)):
             mine, more = getattr(self, name), getattr(other, name)
             setattr(self, name, mine | more if isinstance(mine, set) else mine + more)
@@ -82,7 +81,7 @@ _CONTEXT = 32
 
 
 _VARIANTS = 8
-"""Different prompts of one sample over all epochs: both orders, with and without reference."""
+"""Prompts of one sample: both orders, with and without reference."""
 
 
 def _kind_of(sample: Sample) -> Kind:
@@ -111,7 +110,7 @@ class FastTokenizer:
 
 
 class RowBuilder:
-    """Builds rows from items, which are the same in every epoch; `counts` accumulates statistics."""
+    """Builds rows from items, which are the same in every epoch."""
 
     row: ClassVar[type]
     options_type: ClassVar[type[RowOptions]] = RowOptions
@@ -134,7 +133,7 @@ class RowBuilder:
         """Yield items; each becomes at most one row per epoch."""
 
     def build(self, item: Any, epoch: int = 0) -> Any | None:
-        """Return an item's row in one epoch (from 0); if it is left out, count the reason and return None."""
+        """Return an item's row in one epoch (from 0), or count why it is left out."""
         row = self._row(item, epoch)
         if isinstance(row, str):
             self.counts.left_out[row] += 1
@@ -143,7 +142,7 @@ class RowBuilder:
 
     @abstractmethod
     def _row(self, item: Any, epoch: int) -> Any | str:
-        """The item's row in one epoch, or the reason to leave it out."""
+        """The item's row in one epoch, or why it is left out."""
 
     @abstractmethod
     def check(self, paths: Sequence[str]) -> None:
@@ -181,7 +180,7 @@ class RowBuilder:
     def _tokenise(
         self, prompt: Prompt, texts: tuple[tuple[str, str], ...]
     ) -> tuple[TokenizedPrompt, list[list[int]]] | Unparsed:
-        """The truncated prompt and each target's tokens (at most half the window); only a complete reason gets EOS."""
+        """The truncated prompt and each target (at most half the window); only a complete reason gets EOS."""
         room = self.options.window // 2
         forced = len(self._ids(prompt.prefill)) if prompt.prefill else 0
         tokenized_texts = [self._after_context(prompt, line + reason) for line, reason in texts]
@@ -200,7 +199,7 @@ class RowBuilder:
     def _after_context(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
         """A target's tokens after the prompt's last characters, and the token before them (None without a clean split).
 
-        Merges depend on neighbours only, so the split holds after any prompt with the same last token.
+        Merges depend on neighbours, so the split holds after any prompt with the same last token.
         """
         bare = tuple(span if span.kind == "template" else Span("", span.kind, span.role) for span in prompt.spans)
         context = (self._text_before(bare, chat=prompt.chat) + prompt.prefill)[-_CONTEXT:]

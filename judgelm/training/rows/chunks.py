@@ -40,7 +40,7 @@ _COLUMNS: dict[Any, pa.DataType] = {str: pa.string(), float: pa.float64(), int: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowJob:
-    """What a worker builds: builder class, fast tokenizer, options and epochs (from 0)."""
+    """What a worker builds."""
 
     builder: Callable[[Any, Any], RowBuilder]
     tokenizer: Any
@@ -50,7 +50,7 @@ class RowJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Rows of a number of items: one batch per epoch of the job, and the counts of its first epoch."""
+    """Rows of some items: one batch per epoch, and the counts of the first."""
 
     items: int
     rows: list[pa.RecordBatch]
@@ -58,7 +58,7 @@ class Chunk:
 
 
 def schema_of(row: type) -> pa.Schema:
-    """Return a row class's columns: texts, numbers and token lists."""
+    """Return a row class's columns."""
     return pa.schema([(column.name, _COLUMNS.get(column.type, _TOKENS)) for column in fields(row)])
 
 
@@ -95,7 +95,7 @@ def _in_processes(chunks: Iterator[tuple[Any, ...]], job: RowJob, workers: int) 
 
 
 def _chunk_of(builder: RowBuilder, epochs: Sequence[int], items: Sequence[Any]) -> Chunk:
-    """Rows of some items by epoch; an item's epochs are built together, because they repeat its prompts."""
+    """Rows by epoch; an item's epochs are built together, because they repeat its prompts."""
     rows: list[list[Any]] = [[] for _ in epochs]
     counts = builder.counts = RowCounts()
     for item in items:
@@ -146,7 +146,7 @@ def _can_unpickle(tokenizer: Any) -> bool:
 
 @contextlib.contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Keep starting workers from importing this process's script, which takes seconds and may not support it."""
+    """Keep workers from importing this process's script, which takes seconds and may not support it."""
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

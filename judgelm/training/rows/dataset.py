@@ -29,14 +29,14 @@ from judgelm.training.rows.sft import SFTRowBuilder
 
 _COUNTS = TypeAdapter(RowCounts)
 ROWS_FOLDER = "rows"
-"""Folder in the output folder with the rows of all epochs, removed when the judge is saved."""
+"""Folder in the output folder with the rows, removed when the judge is saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How often and in what order training passes over its rows.
+    """How often and in what order training passes over its rows; `steps` takes precedence over `epochs`.
 
-    `batch` is the rows per optimizer step; `steps` takes precedence over `epochs`, which may be fractional.
+    `batch` is the rows per optimizer step.
     """
 
     epochs: float
@@ -46,18 +46,18 @@ class Schedule:
     seed: int
 
     def epochs_of(self, rows_per_epoch: int) -> float:
-        """Return the epochs, as configured or computed from the steps."""
+        """Return the epochs, which `steps` may decide."""
         return self.epochs if self.steps is None else self.steps * self.batch / rows_per_epoch
 
     def whole_epochs(self, rows_per_epoch: int | None) -> int:
-        """Return the epochs to build; 1 if steps decide and the rows per epoch are still unknown."""
+        """Return the epochs to build; 1 if that depends on the still unknown rows per epoch."""
         if self.steps is not None and rows_per_epoch is None:
             return 1
         return int(np.ceil(self.epochs_of(rows_per_epoch or 0)))
 
 
 def schedule_of(args: Any) -> Schedule:
-    """Return the schedule in a trainer's arguments."""
+    """Return the schedule of a trainer's arguments."""
     return Schedule(
         epochs=args.num_train_epochs,
         steps=args.max_steps if args.max_steps > 0 else None,
@@ -89,8 +89,7 @@ class EpochRows:
     """Rows in training order.
 
     Attributes:
-        name: hash of builder, options and files; independent of the order.
-        dataset: columns `sample_id` and token lists.
+        name: hash of options and files.
         counts: statistics of the first epoch.
         epochs: complete epochs in the dataset.
         per_epoch: rows of the first epoch.
@@ -114,7 +113,7 @@ def build_rows(
     *,
     extra_files: Sequence[str] = (),
 ) -> tuple[EpochRows, EpochRows | None]:
-    """Build the rows to train on, and those to evaluate on if there are evaluation files; see `build_epochs`."""
+    """Build the rows to train on, and to evaluate on if there are evaluation files."""
     schedule = schedule_of(args)
     state = PartialState()
 
@@ -166,7 +165,7 @@ def build_epochs(
 
 
 def _write(job: RowJob, paths: Sequence[str], schedule: Schedule, file: Path, facts: Path, workers: int | None) -> None:
-    """Write the rows of all epochs; read the input again if `steps` gives the epochs only after the first."""
+    """Write the rows of all epochs; read the input again if the first epoch decides how many."""
     partial = file.with_suffix(".partial")
     counts: list[RowCounts] = []
     batches: list[tuple[int, int]] = []
@@ -198,7 +197,6 @@ def _write(job: RowJob, paths: Sequence[str], schedule: Schedule, file: Path, fa
 
 
 def _lengths(dataset: datasets.Dataset) -> NDArray[np.int64]:
-    """Tokens of each row over all its lists, 0 for texts; only their order matters."""
     columns = [column for column in dataset.data.table.columns if pa.types.is_list(column.type)]
     lengths = (pyarrow.compute.list_value_length(column).to_numpy() for column in columns)
     return np.asarray(sum(lengths, start=np.zeros(len(dataset))), dtype=np.int64)

@@ -2,8 +2,8 @@ r"""DPO rows: two judgments of one prompt.
 
 Files of both kinds can be mixed:
 
-- a labelled pair and a judge's reply in a run of `judgelm-batch`, joined by sample ID: the teacher's judgment for the
-shown order and reference is chosen, a wrong reply rejected;
+- a labelled pair and a judge's reply in a run of `judgelm-batch`, joined by sample ID: the label for the shown order
+and reference is chosen, a wrong reply rejected;
 - a row with two judgments, each a score line with an optional reason (with the reference: `chosen_w_reference` and
 `rejected_w_reference`):
 
@@ -39,7 +39,7 @@ from judgelm.training.rows.builder import RowBuilder, RowOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeReply:
-    """A judge's reply to one prompt; `reference`: whether the run showed references."""
+    """A judge's reply to one prompt; `reference`: the run showed references."""
 
     shown: Shown
     reference: bool
@@ -47,12 +47,12 @@ class JudgeReply:
 
     @property
     def scores(self) -> tuple[float, ...] | None:
-        """Scores as shown; None if the judge's own reply is unparseable."""
+        """Scores as shown; None if the first reply is unparseable."""
         return self.shown.scores if self.shown.repaired is None else None
 
     @property
     def text(self) -> str | None:
-        """Score line, with its reason if complete; the first reply if it was retried; None if incomplete."""
+        """Score line with its reason if complete, or the unparseable first reply; None if incomplete."""
         failure = self.shown.repaired or self.shown.failure
         if failure is not None:
             return failure.text if failure.code in ("off_grammar", "out_of_range") else None
@@ -61,7 +61,7 @@ class JudgeReply:
 
 
 def read_replies(path: str, *, template: str, scale: tuple[float, float]) -> dict[str, tuple[JudgeReply, ...]]:
-    """Read a `judgelm-batch` run's replies by sample ID; the last judgment of a sample counts."""
+    """Read a run's replies by sample ID; the last judgment of a sample counts."""
     reference = _shows_references(path, template, scale)
     return {
         judgment.sample_id: tuple(
@@ -119,7 +119,7 @@ class PreferenceRowOptions(RowOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgmentPair:
-    """Two judgments of one sample, in sample order; an unparseable one is the `reason` of a label without scores."""
+    """Two judgments of one sample; an unparseable one is the `reason` of a label without scores."""
 
     chosen: LabelledPair
     rejected: LabelledPair
@@ -127,7 +127,7 @@ class JudgmentPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRow:
-    """One training row: token IDs of the prompt and of the better and the worse judgment."""
+    """Token IDs of a prompt and of its better and worse judgment."""
 
     sample_id: str
     prompt_ids: NDArray[np.int32]
@@ -143,7 +143,7 @@ class PreferenceRowBuilder(RowBuilder):
     options: PreferenceRowOptions
 
     def items(self, paths: Sequence[str]) -> Iterator[JudgmentPair]:
-        """Yield pairs of judgments from labelled files and runs on them."""
+        """Yield pairs of judgments."""
         unjoined = set(self._replies)
         for path in self._labelled(paths):
             stream = SampleStream([path], on_reject=self._reject)

@@ -18,7 +18,7 @@ from judgelm.training.rows.sft import SFTRowBuilder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRowOptions(RowOptions):
-    """How a labelled pair becomes a row; `both_orders` does not apply to templates that show one answer."""
+    """How a labelled pair becomes a row; templates that show one answer ignore `both_orders`."""
 
     both_orders: bool = True
 
@@ -29,8 +29,8 @@ class PairRow:
 
     Attributes:
         prompt_ids: the given order, or the first answer.
-        second_ids: the swapped order (empty without both orders), or the second answer.
-        preference: P(first answer of `prompt_ids` is better), in [0, 1].
+        second_ids: the swapped order if any, or the second answer.
+        preference: P(first answer of `prompt_ids` is better).
         first_right: the first answer's score, scaled to 0 to 1; NaN without one; `second_right` likewise.
     """
 
@@ -83,7 +83,6 @@ class PairRowBuilder(SFTRowBuilder):
         return [self._template.render(sample, order, reference, scale=self.options.scale) for order in orders]
 
     def _right(self, label: Label) -> tuple[float, float]:
-        """Each score's position on the scale, 0 to 1; NaN if missing or outside."""
         low, high = self.options.scale
         first, second = (
             (score - low) / (high - low) if low <= score <= high else math.nan
@@ -92,14 +91,14 @@ class PairRowBuilder(SFTRowBuilder):
         return first, second
 
     def _scored(self, label: Label | None) -> Label | None:
-        """The label with its preference, without its reason, which could prevent a swap."""
+        """The label with its preference and without its reason, which could prevent a swap."""
         preference = None if label is None else preference_of(label)
         return None if label is None or preference is None else replace(label, preference=preference, reason=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardRowOptions(PairRowOptions):
-    """How a labelled pair becomes two chats; `margin_weight` is the margin of a preference of 1."""
+    """How a labelled pair becomes two chats."""
 
     margin_weight: float = 0.0
 
@@ -157,7 +156,7 @@ class JudgingPromptOptions(RowOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingPrompts:
-    """The prompts in both orders as text, and the better answer as given, 1 or 2."""
+    """The prompts in both orders as text, and the better answer as given."""
 
     sample_id: str
     prompt: str

@@ -1,7 +1,7 @@
 """Token rows of labelled answers for `train/sft.py`.
 
 A single answer's prompt ends in the prefilled score of its reference, `10`; the target is a space, its score and a
-newline. A complete reason ends with EOS.
+newline.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ class SFTRowBuilder(RowBuilder):
     row: ClassVar[type] = TokenRow
 
     def items(self, paths: Sequence[str]) -> Iterator[LabelledPair]:
-        """Yield samples with their labels; preferences without scores get those of `scores_by_preference`."""
+        """Yield samples with their labels."""
         for path in paths:
             stream = SampleStream([path], on_reject=self._reject)
             for row, sample in stream.pairs():
@@ -96,7 +96,7 @@ class SFTRowBuilder(RowBuilder):
         return f" {line}" if len(sample.answers) == 1 else line, reason
 
     def _swap(self, item: LabelledPair, epoch: int) -> LabelledPair:
-        """The pair, swapped if this epoch draws so; the data builder's draw has another name, or this would undo it."""
+        """The pair, swapped if drawn; the data builder's draw has another name, or this would undo it."""
         labels = [label for label in (item.plain, item.referenced) if label is not None]
         labelled = any(label.scores is not None or label.preference is not None for label in labels)
         drawn = uniform_hash(self.options.seed, item.sample.id, "swap while training", epoch) < self.options.swap_prob

@@ -66,13 +66,6 @@ def test_a_row_may_carry_both_judgments(tokenizer, write, rejected, options, cho
     assert (counts.made, counts.with_reason, counts.scores) == (1, "</s>" in chosen, {8.0, 6.0})
 
 
-def test_a_pair_whose_answers_are_equal_after_the_cut_is_left_out(tokenizer, write):
-    long = "a big fox jumps " * 100
-    equal = STATED | {"id": "2", "answer_1": f"{long}over", "answer_2": f"{long}lazy"}
-    texts, counts = read(tokenizer, write(STATED, equal))
-    assert (len(texts), counts.left_out) == (1, {"equal after cut": 1})
-
-
 def test_both_judgments_are_swapped_or_none(tokenizer, write):
     [texts], counts = read(tokenizer, write(STATED), swap_prob=1)
     assert texts == (REORDERED, "6 8\nAnswer 2 can jump.</s>", "7 3\nAnswer 1 is lazy.</s>")
@@ -138,17 +131,6 @@ def test_an_unreadable_reply_is_rejected_as_it_was_written(tokenizer, write, run
     judged = run(path, {"what is it|a fox|a dog": "both are fine\n", "*": "8/10, 99/10\n"})
     texts, _ = read(tokenizer, path, judged, judgments=(judged,))
     assert [rejected for _, _, rejected in texts] == ["both are fine\n", "8/10, 99/10\n"]
-
-
-def test_reasons_of_teacher_and_judge_are_set_against_each_other(tokenizer, write, run):
-    path = write(PAIR | {"score": [8, 6], "reason": "Answer 1 can jump."})
-
-    def script(prompt):
-        return "Answer 2 is lazy." if prompt.prefill else "3 7\n"
-
-    judged = run(path, script, reasons="all", both_orders=False)
-    [texts], _ = read(tokenizer, path, judged, judgments=(judged,))
-    assert texts == (GIVEN, "8 6\nAnswer 1 can jump.</s>", "3 7\nAnswer 2 is lazy.</s>")
 
 
 def test_what_does_not_join_is_counted(tokenizer, write, run):
@@ -255,11 +237,6 @@ def test_ties_and_what_does_not_fit_are_left_out_and_counted(tokenizer, write):
     assert (builder.counts.made, builder.counts.cut) == (2, 1)
 
 
-def test_a_file_of_ties_is_refused(tokenizer, write):
-    with pytest.raises(InputError, match=r"no usable row \(1 a tie\)"):
-        list(JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS).read([write(pair("a", "b", winner="tie"))]))
-
-
 def test_both_orders_stand_side_by_side_and_whole_steps_alone(tokenizer, write, tmp_path):
     rows = [pair(f"a{index}", "b", winner=str(1 + index % 2), id=str(index)) for index in range(5)]
     schedule = Schedule(epochs=1, steps=None, batch=4, group_by_length=False, seed=0)
@@ -274,3 +251,14 @@ def test_both_orders_stand_side_by_side_and_whole_steps_alone(tokenizer, write, 
         assert f"[1] a{number}\n[2] b" in given["prompt"]
         assert f"[1] b\n[2] a{number}" in swapped["prompt"]
     assert paired.per_epoch == 10
+
+
+def test_reasons_of_teacher_and_judge_are_set_against_each_other(tokenizer, write, run):
+    path = write(PAIR | {"score": [8, 6], "reason": "Answer 1 can jump."})
+
+    def script(prompt):
+        return "Answer 2 is lazy." if prompt.prefill else "3 7\n"
+
+    judged = run(path, script, reasons="all", both_orders=False)
+    [texts], _ = read(tokenizer, path, judged, judgments=(judged,))
+    assert texts == (GIVEN, "8 6\nAnswer 1 can jump.</s>", "3 7\nAnswer 2 is lazy.</s>")
