@@ -4,13 +4,10 @@ The row comes from `SFTRowBuilder`. Tokens are decoded piece by piece, so that t
 """
 
 import heapq
-import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.text import Text
@@ -27,17 +24,7 @@ from judgelm.records import Prompt
 from judgelm.training.rows.builder import IGNORED, RowOptions
 from judgelm.training.rows.sft import SFTRowBuilder, TokenRow
 
-LINE_END, SPECIAL, LOSS, CHANGED, BOUNDARY = "⏎", ("⟨", "⟩"), ("⟦", "⟧"), ("«", "»"), "│"
-
-
-_WORD = re.compile(r"\d+(?:\.\d+)?|\w+|\s+|.", re.DOTALL)
-
-
-class DiffPiece(NamedTuple):
-    """A piece of a text, and whether the other text differs there."""
-
-    text: str
-    changed: bool
+LINE_END, SPECIAL, LOSS, BOUNDARY = "⏎", ("⟨", "⟩"), ("⟦", "⟧"), "│"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +67,10 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwapPreview:
-    """A pair's rows before and after its swap, and the words of their targets that differ.
-
-    A reason that cannot be swapped is dropped from the row after; `ambiguous` lists its problems.
-    """
+    """A pair's rows before and after its swap; `ambiguous` says why a reason was dropped."""
 
     before: RowPreview | LeftOut
     after: RowPreview | LeftOut
-    changed: tuple[list[DiffPiece], list[DiffPiece]]
     ambiguous: tuple[Ambiguous, ...]
 
 
@@ -186,23 +169,18 @@ def preview_swap(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> Swa
         raise ConfigError(f"row {pair.sample.id} has {len(pair.sample.answers)} answers; only a pair can be swapped")
     swapped = swap_answers(pair, "drop_reason")
     before, after = (preview_row(each, tokenizer, options) for each in (pair, swapped.pair))
-    targets = (row.target if isinstance(row, RowPreview) else "" for row in (before, after))
-    return SwapPreview(before=before, after=after, changed=diff_words(*targets), ambiguous=swapped.ambiguous)
+    return SwapPreview(before=before, after=after, ambiguous=swapped.ambiguous)
 
 
-def render_row(
-    row: RowPreview, changed: Sequence[DiffPiece] = (), *, plain: bool = False, boundaries: bool = False
-) -> Text:
-    """The row for a terminal: line ends, special tokens and cuts visible, control characters escaped.
+def render_row(row: RowPreview, *, plain: bool = False, boundaries: bool = False) -> Text:
+    """Return the row for a terminal: line ends, special tokens and cuts visible, control characters escaped.
 
     Args:
         row: the row.
-        changed: its target in pieces, from `SwapPreview`.
-        plain: mark loss and changed words by brackets instead of colours.
+        plain: mark loss by brackets instead of colours.
         boundaries: mark the end of each token.
     """
     shown = Text()
-    marks = [piece.changed for piece in changed for _ in piece.text]
     cuts = sorted(row.cuts.items())
     at = in_target = 0
     for index, token in enumerate(row.tokens):
@@ -212,11 +190,10 @@ def render_row(
             shown.append(LOSS[0])
         style = ("green", "cyan")[index % 2] if token.loss else "dim"
         end = in_target + len(token.text) if token.loss else in_target
-        flags = marks[in_target:end] if token.loss and marks else [False] * len(token.text)
         if token.special:
             shown.append(f"{SPECIAL[0]}{visible(token.text)}{SPECIAL[1]}", f"{style} reverse")
         else:
-            _append(shown, token.text, flags, style, plain=plain)
+            shown.append(visible(token.text), style)
         if boundaries:
             shown.append(BOUNDARY, "bright_black")
         at, in_target = at + len(token.text), end
@@ -225,18 +202,6 @@ def render_row(
     for _, cut in cuts:
         shown.append(f"[✂ {cut}]", "bold red")
     return shown
-
-
-def _append(shown: Text, text: str, flags: Sequence[bool], style: str, *, plain: bool) -> None:
-    """Append one token's characters, in runs of changed and unchanged ones."""
-    start = 0
-    for end in range(1, len(text) + 1):
-        if end < len(text) and flags[end] == flags[start]:
-            continue
-        run = visible(text[start:end])
-        opened, closed = CHANGED if plain and flags[start] else ("", "")
-        shown.append(f"{opened}{run}{closed}", f"{style} bold reverse" if flags[start] else style)
-        start = end
 
 
 def visible(text: str) -> str:
@@ -287,31 +252,3 @@ def _answer_cuts(prompt: Prompt, text: str, truncator: Truncator) -> dict[int, s
             cuts[at + len(visible_part)] = f"answer {shown} is cut by {missing:,} characters"
         at, answer = end + len(words), ""
     return cuts
-
-
-def diff_words(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]:
-    """Both texts in pieces; each one's pieces joined are the text.
-
-    First lines, where scores stand, are compared with each other, and so is what follows them. Texts of equally many
-    words, as swapped names leave them, are compared word by word, so that "1 and 2" against "2 and 1" is two changed
-    words; others by their longest common runs of words.
-    """
-    old, new = before.partition("\n"), after.partition("\n")
-    first, rest = _changes(old[0], new[0]), _changes(old[1] + old[2], new[1] + new[2])
-    return first[0] + rest[0], first[1] + rest[1]
-
-
-def _changes(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]:
-    old, new = _WORD.findall(before), _WORD.findall(after)
-    if len(old) == len(new):
-        differs = [old_word != other for old_word, other in zip(old, new, strict=True)]
-        return _diff_pieces(old, differs), _diff_pieces(new, differs)
-    old_differs, new_differs = [True] * len(old), [True] * len(new)
-    for start, other, size in SequenceMatcher(a=old, b=new, autojunk=False).get_matching_blocks():
-        old_differs[start : start + size] = new_differs[other : other + size] = [False] * size
-    return _diff_pieces(old, old_differs), _diff_pieces(new, new_differs)
-
-
-def _diff_pieces(words: Iterable[str], differs: Iterable[bool]) -> list[DiffPiece]:
-    together = groupby(zip(words, differs, strict=True), key=lambda item: item[1])
-    return [DiffPiece("".join(word for word, _ in run), changed) for changed, run in together]

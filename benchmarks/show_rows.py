@@ -5,15 +5,13 @@
     python data_tools/show.py rows.jsonl --model BASE --id 17 --swap
 
 `--model` names a model's or a tokenizer's folder, or a hub id; only the tokenizer is loaded. The prompt is dim, tokens
-with loss are coloured. Without colours (a pipe, or NO_COLOR set) brackets mark them: ⟦loss⟧, «changed word».
+with loss are coloured. Without colours (a pipe, or NO_COLOR set) brackets mark them: ⟦loss⟧.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
 
 from benchmarks.row_preview import (
-    DiffPiece,
     LeftOut,
     RowPreview,
     pair_by_id,
@@ -93,12 +91,11 @@ def show_one(
 ) -> None:
     """One row, or with --swap two of them, one under the other."""
     if not options.swap:
-        show_row(console, f"row {pair.sample.id}", preview_row(pair, tokenizer, rows), (), options)
+        show_row(console, f"row {pair.sample.id}", preview_row(pair, tokenizer, rows), options)
         return
     swapped = preview_swap(pair, tokenizer, rows)
-    before, after = swapped.changed
-    show_row(console, f"row {pair.sample.id}", swapped.before, before, options)
-    show_row(console, f"row {pair.sample.id}, swapped", swapped.after, after, options)
+    show_row(console, f"row {pair.sample.id}", swapped.before, options)
+    show_row(console, f"row {pair.sample.id}, swapped", swapped.after, options)
     for problem in swapped.ambiguous:
         console.print(
             f"The reason is ambiguous ({problem.code}): “…{visible(problem.excerpt)}…”. A build leaves this pair "
@@ -108,13 +105,7 @@ def show_one(
         )
 
 
-def show_row(
-    console: PlainConsole,
-    title: str,
-    row: RowPreview | LeftOut,
-    changed: Sequence[DiffPiece],
-    options: argparse.Namespace,
-) -> None:
+def show_row(console: PlainConsole, title: str, row: RowPreview | LeftOut, options: argparse.Namespace) -> None:
     """One row under its counts."""
     console.rule(visible(title).replace("\n", ""), characters="=", align="left", style="bright_black")
     if isinstance(row, LeftOut):
@@ -128,7 +119,7 @@ def show_row(
         markup=False,
     )
     plain = console.no_color or not console.is_terminal
-    console.print(render_row(row, changed, plain=plain, boundaries=options.boundaries))
+    console.print(render_row(row, plain=plain, boundaries=options.boundaries))
 
 
 if __name__ == "__main__":

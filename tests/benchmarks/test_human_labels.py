@@ -18,7 +18,6 @@ from benchmarks.human_labels.measures import (
     position,
     protocol_credits,
 )
-from benchmarks.human_labels.page import page_of
 from benchmarks.human_labels.results import CONSTANT, LONGER, Entrant, result_of
 from benchmarks.human_labels.sets import SETS, Rows, read_rows
 from judgelm.metrics.resampling import Resampling
@@ -89,13 +88,6 @@ def test_the_tie_threshold_of_the_highest_agreement():
     assert fit_tie_threshold(probability, np.array([1, -1, 1, -1])) == 0.0
 
 
-def test_position_by_each_orders_probability():
-    # alike; the first place wins in both orders; the second place does; a failed pair is left out
-    place = position(verdicts([0.9, 0.9, 0.2, NAN], [0.6, 0.2, 0.8, 0.1]), ["a", "b", "c", "d"], FEW)
-    assert [place.consistency.value, place.toward_first.value, place.toward_second.value] == pytest.approx([1 / 3] * 3)
-    assert place.consistency.n == 3
-
-
 def distribution(first_better, unassigned):
     return PairDistribution(expected=(5, 5), first_better=first_better, tie=0, unassigned=unassigned, likeliest=())
 
@@ -134,8 +126,6 @@ def test_a_judge_is_measured_against_the_best_trivial_baseline():
     assert [band.judge.n for band in judge.bands] == [6]
     assert result.first_over["its base, zero-shot"].value == 1  # no judgment of the base is there
     assert result.judges["its base, zero-shot"].failures == {"missing": 6}
-    page = page_of({"llmbar": result}, {}, {"command": "c", "machine": "m", "rows": "all rows"})
-    assert "| LLMBar (written and checked by the authors) | 6 | longer answer | 83.3" in page
 
 
 def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, capsys):
@@ -161,3 +151,10 @@ def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, caps
     assert "| LLMBar (written and checked by the authors) | 4 |" in (tmp_path / "page" / "results.md").read_text()
     with pytest.raises(SystemExit, match="verdicts of other pairs"):
         read_verdicts(file, rows.part(np.array([0])))
+
+
+def test_position_by_each_orders_probability():
+    # alike; the first place wins in both orders; the second place does; a failed pair is left out
+    place = position(verdicts([0.9, 0.9, 0.2, NAN], [0.6, 0.2, 0.8, 0.1]), ["a", "b", "c", "d"], FEW)
+    assert [place.consistency.value, place.toward_first.value, place.toward_second.value] == pytest.approx([1 / 3] * 3)
+    assert place.consistency.n == 3

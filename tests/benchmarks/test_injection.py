@@ -42,13 +42,6 @@ def test_nothing_becomes_a_token_or_a_role_of_a_chat_model(family):
     assert through(check_attacks(get_template("judgelm-chat"), tokenizer_of(family))) == {}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", ["judgelm-v1", "judgelm-paper", "judgelm-compact"])
-def test_nothing_becomes_a_token_in_a_plain_template(name, family):
-    assert through(check_attacks(TEMPLATES[name], tokenizer_of(family))) == {}
-
-
 def test_a_template_without_defence_is_found_out(monkeypatch):
     """The checks themselves can fail: the same template, its delimiters declared and not defended."""
     monkeypatch.setattr(catalog.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
@@ -122,14 +115,6 @@ def test_a_models_tokens_are_attacked_and_its_judge_is_measured(capsys, tiny_jud
     assert len(found["attacks"]) > 200
     assert found["attacks"][0].keys() == {"attack", "sanitized", "escapes"}
     assert found["success"]["share"]["n"] + found["success"]["already"] + found["success"]["unreadable"] > 0
-
-
-def test_an_attack_that_gets_through_is_named_and_ends_with_1(capsys, monkeypatch):
-    monkeypatch.setattr(catalog.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
-    assert main([]) == 1
-    printed = capsys.readouterr().out
-    assert "got through block end/[Question] in answer_" in printed
-    assert "more in --json" in printed
 
 
 def _texts(value):

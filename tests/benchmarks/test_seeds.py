@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.seeds import Seed, SeedSource, apportion, normalised, read_seeds, redistributed, sample_seeds
 from judgelm.data.readers.rows import Reject
@@ -115,16 +113,6 @@ def test_largest_remainders():
     assert filled == {"a": 1, "b": 6, "c": 3}
 
 
-@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 60)), min_size=1, max_size=5), st.data())
-def test_filling_up_gives_the_size_and_no_more_than_there_is(given_sources, data):
-    shares = {str(place): float(share) for place, (share, _) in enumerate(given_sources)}
-    available = {str(place): count for place, (_, count) in enumerate(given_sources)}
-    size = data.draw(st.integers(0, sum(available.values())))
-    taken = redistributed(apportion(size, shares), available, shares)
-    assert sum(taken.values()) == size
-    assert all(0 <= taken[name] <= available[name] for name in available)
-
-
 def run_recipe(config, tmp_path):
     (tmp_path / "seeds.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     script = ROOT / "data_tools" / "sample_seeds.py"
@@ -145,9 +133,3 @@ def test_the_recipe_writes_seeds_and_rejects_or_nothing(write, tmp_path):
     assert done.stdout.split()[-8:] == ["x", "21", "1", "0", "0", "20", "5", "5"]
     samples = list(SampleStream([write(*(row | {"answers": ["a", "b"]} for row in rows), name="joined.jsonl")]))
     assert [(sample.id, sample.reference) for sample in samples] == [(row["id"], row["reference"]) for row in rows]
-
-
-def test_the_example_config_is_read():
-    config = yaml.safe_load((ROOT / "configs" / "data" / "seeds.yaml").read_text(encoding="utf-8"))
-    assert set(config["sources"]) == set(config["mix"])
-    assert sum(config["mix"].values()) == pytest.approx(1)

@@ -1,8 +1,6 @@
 """The parts of `benchmarks.throughput`: its dummy model, its systems, and the results of their timings."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -11,7 +9,6 @@ from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
 from benchmarks.throughput.baselines import OriginalLoop, PaddedBatches, PlainModel
 from benchmarks.throughput.engine import EngineSystem
 from benchmarks.throughput.layer_products import needed_tokens
-from benchmarks.throughput.record import Measurement
 from benchmarks.throughput.results import Ceiling, ratios, results_of
 from benchmarks.throughput.systems import Timing
 from judgelm.engines.base import EngineOptions
@@ -130,15 +127,3 @@ def test_a_ratio_is_taken_within_a_round(timings, name, expected):
 
 def test_needed_tokens_count_a_shared_beginning_once():
     assert needed_tokens([(1, 2, 3), (1, 2, 4, 5), (1, 2, 3), (9,)]) == 3 + 2 + 0 + 1
-
-
-@pytest.mark.slow
-def test_the_benchmark_runs(tmp_path):
-    command = [sys.executable, "-m", "benchmarks.throughput", "--quick", "--out", str(tmp_path)]
-    only = ["--only", "original loop", "--only", "judgelm", "--reasons", "0"]
-    subprocess.run([*command, *only], check=True, capture_output=True, text=True)
-    measured = Measurement.read(tmp_path / "throughput.json")
-    assert {timing.system for timing in measured.timings} == {"original loop", "judgelm"}
-    assert {timing.workload for timing in measured.timings} == {"score", "distribution", "both"}
-    assert "judgelm / original loop" in (tmp_path / "throughput.md").read_text()
-    assert (tmp_path / "throughput.svg").read_text().startswith("<?xml")

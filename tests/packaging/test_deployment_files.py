@@ -105,9 +105,8 @@ def test_the_judges_probes_outlast_loading_and_a_shutdown():
     assert [probe["httpGet"]["path"] for probe in probes] == ["/readyz", "/readyz", "/livez"]
     shutdown = int(container["args"][container["args"].index("--shutdown-s") + 1])
     # 10 s preStop + 60 s shutdown < 90 s; /livez stays 200 in a shutdown, so no probe cuts it short
-    assert (
-        int(container["lifecycle"]["preStop"]["exec"]["command"][1]) + shutdown < spec["terminationGracePeriodSeconds"]
-    )
+    pause = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pause + shutdown < spec["terminationGracePeriodSeconds"]
     assert probes[0]["failureThreshold"] * probes[0]["periodSeconds"] == 20 * 60
 
 

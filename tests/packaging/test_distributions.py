@@ -30,9 +30,6 @@ def built(tmp_path_factory):
     return sdist, wheel
 
 
-"""Other packages' types take minutes to read and say nothing of ours."""
-
-
 def is_tracked(path):
     return path.is_file() and not any(part in path.as_posix() for part in JUNK)
 

@@ -200,13 +200,6 @@ def test_each_extra_alone_does_its_work(environment, pairs, tmp_path, attempt):
     attempt(alone, pairs, tmp_path)
 
 
-def test_the_local_extra_judges_with_base_and_trained_judge(environment, base, judge, pairs, tmp_path):
-    plain = environment("local")
-    plain.pip("install", f"{plain.checkout}[local]")
-    for model in (base, judge):
-        assert_texts(replies(plain, model, pairs, tmp_path / f"{model.name}.jsonl"))
-
-
 def test_vllm_judges_as_transformers_does_with_base_and_trained_judge(environment, base, judge, pairs, tmp_path):
     fast = environment("vllm")
     probe = "import sys, torch; sys.exit(torch.version.cuda is not None)"
@@ -224,3 +217,10 @@ def test_vllm_judges_as_transformers_does_with_base_and_trained_judge(environmen
         }
         assert_texts(found["vllm"])
         assert found["vllm"] == found["transformers"]
+
+
+def test_the_local_extra_judges_with_base_and_trained_judge(environment, base, judge, pairs, tmp_path):
+    plain = environment("local")
+    plain.pip("install", f"{plain.checkout}[local]")
+    for model in (base, judge):
+        assert_texts(replies(plain, model, pairs, tmp_path / f"{model.name}.jsonl"))

@@ -1,8 +1,6 @@
 """The changelog's section of a release, by the script that the release workflow runs."""
 
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -57,9 +55,3 @@ def test_a_versions_section_alone(tmp_path, version, section):
 def test_another_tag_and_a_version_without_entries_are_refused(tmp_path, version, entries, message):
     with pytest.raises(ValueError, match=message):
         notes(tmp_path, "v1.3.0", version=version, changelog=f"# Changelog\n{entries}")
-
-
-def test_the_command_says_it_in_a_sentence():
-    done = subprocess.run([sys.executable, SCRIPT, "v0.0.0"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: tag v0.0.0: judgelm/package.py has ")
