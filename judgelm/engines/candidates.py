@@ -40,7 +40,7 @@ class ScoreTree:
 
     @cached_property
     def node_behind(self) -> dict[Step, int]:
-        """Inner node after each step, if any."""
+        """Inner node after each step that has one."""
         return {(self.parents[node], token): node for node, token in enumerate(self.tokens)}
 
     @cached_property

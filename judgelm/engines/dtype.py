@@ -51,13 +51,7 @@ def resolve_dtype(
 ) -> DtypeChoice:
     """Resolve `options.dtype` on this machine. On a CPU this measures for a tenth of a second.
 
-    Args:
-        base: the model's folder or hub id.
-        config: the model's config.
-        options: the engine options.
-        device: torch's device name.
-        reserved_bytes: memory that weights cannot use.
-        has_bfloat16: only called if needed.
+    `reserved_bytes` is memory that weights cannot use; `has_bfloat16` is only called if needed.
     """
     stored = stored_dtype(base, config)
     quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None

@@ -80,13 +80,13 @@ def gguf_record(folder: str | Path) -> GgufRecord | None:
 
 
 def gguf_note(folder: str | Path) -> str:
-    """Describe the repairs of a GGUF file, if any."""
+    """Describe a GGUF file's repairs; empty without repairs."""
     record = gguf_record(folder)
     return "" if record is None or not record.repairs else f"GGUF: {record.file}: {'; '.join(record.repairs)}"
 
 
 def _sha256_of(file: Path) -> str:
-    """Hash the file. The hash is cached until size or modification time change."""
+    """The hash is cached until size or modification time change."""
     path, stat = file.resolve(), file.stat()
     state = [str(path), stat.st_size, stat.st_mtime_ns]
     known = cache_root() / "gguf" / "hashes" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:32]}.json"

@@ -19,7 +19,7 @@ _GRAMMAR = "ZQ[0-9]{2}"  # no model writes this without a grammar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCapabilities:
-    """What a server supports; `window` may be unknown."""
+    """Features of a server; `window` may be unknown."""
 
     api: Api
     accepts_token_ids: bool
@@ -30,7 +30,7 @@ class ServerCapabilities:
 async def discover_servers(
     pool: EndpointPool, model: str, options: EndpointOptions, hello: list[int] | None
 ) -> ServerCapabilities:
-    """Return what all servers support. Unreachable ones are skipped for a while."""
+    """Return what all reachable servers support."""
     discoveries = (
         discover_server(endpoint, model, own, hello)
         for endpoint, own in zip(pool.endpoints, options.servers, strict=True)

@@ -323,7 +323,7 @@ class TransformersEngine:
 class RewardEngine(TransformersEngine):
     """Runs a reward model, whose head turns each prompt's last token into a number.
 
-    Ignores trailing padding tokens. The head runs in float32 because 16-bit rewards would tie.
+    The head runs in float32 because 16-bit rewards would tie.
     """
 
     gives_rewards = True

@@ -118,7 +118,7 @@ def batch_note(config: VllmConfig, options: EngineOptions) -> str:
 
 
 def generation_config(base: str, options: EngineOptions) -> Any:
-    """Load the model's generation config, if any."""
+    """Load the model's generation config; None without one."""
     try:
         return GenerationConfig.from_pretrained(base, revision=options.revision or "main")
     except OSError:
