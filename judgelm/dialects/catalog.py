@@ -39,9 +39,7 @@ DIALECTS: tuple[Dialect, ...] = (
 def recognise(request: ChatRequest, dialects: Sequence[Dialect] = DIALECTS) -> tuple[Dialect, JudgeTask] | None:
     """Return the dialect of a request and its task; None if no dialect recognises it.
 
-    Retries with normalised line ends and stripped messages, then with stripped lines, then with a user message split
-    into an
-    instruction and a known prompt. A certain split is preferred, then the longer fixed text.
+    A certain split is preferred, then the longer fixed text.
     """
     tried: list[tuple[Message, ...]] = []
     for form in _forms(request, dialects):

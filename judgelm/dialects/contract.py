@@ -35,16 +35,14 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """A request to a chat or completion route, with the fields that dialects read.
+    """A request to a chat or completion route.
 
     Attributes:
         messages: a plain completion has one message with role `prompt`.
-        n: number of replies.
-        top_logprobs: number of candidates per token.
         forced_tool: name of the tool that must be called.
         schema: JSON schema of the reply; `json_object` requests any JSON object.
         temperature: like `stop` and `seed`, only for ordinary chats.
-        ignored: sampling fields without effect here, such as `top_p`.
+        ignored: sampling fields without effect, such as `top_p`.
     """
 
     messages: tuple[Message, ...]
@@ -77,11 +75,10 @@ class JudgeTask:
     """The judgment requested by a client.
 
     Attributes:
-        sample: answers in the order shown. Its `metadata` may have `criterion` and the `turns` of a dialogue, each with
-            `question`, `answers` and `reference`.
-        scale: lowest and highest grade of the client.
+        sample: answers in the order shown. `metadata` may have `criterion` and the `turns` of a dialogue.
+        scale: the client's lowest and highest grade.
         facts: properties of the prompt for `render`.
-        doubt: why the split may be wrong; empty if it is certain.
+        doubt: why the split may be wrong.
     """
 
     dialect: str
@@ -100,10 +97,9 @@ class JudgeResult:
         scores: expected score of each answer.
         first_better: P(the first answer shown is better), ties counted half.
         tie: P(both have the same score).
-        draws: a score line per reply, drawn from the judge's distribution; the same for equal requests.
-        grades: scores of a single answer with their probabilities, which sum to 1.
+        draws: a score line per reply, drawn from the judge's distribution.
+        grades: scores of a single answer with their probabilities.
         correct: P(the answer is correct or meets the criterion).
-        notes: caveats, such as truncated answers.
         batch: results of the samples in the task's fact `batch`.
     """
 
@@ -146,10 +142,8 @@ class Dialect:
     """Prompts and replies of one client.
 
     Attributes:
-        name: lower case with hyphens; used in manifests, headers and metrics.
-        recognise: returns the task in a request, or None.
         render: writes the reply, with exactly one verdict and no text of the answers.
-        templates: used to describe the nearest known prompt of an unrecognised one.
+        templates: for `nearest_prompt`.
     """
 
     name: str
@@ -162,18 +156,18 @@ AMBIGUOUS = "a text contains the prompt's fixed lines, so other splits are possi
 
 
 def user_text(request: ChatRequest) -> str | None:
-    """Return the user's message of a one-turn chat, with or without a system message."""
+    """Return the user's message of a one-turn chat."""
     return request.messages[-1].text if request.roles in (("user",), ("system", "user")) else None
 
 
 def lone_text(request: ChatRequest) -> str | None:
-    """Return the only text of a request: a plain prompt, or a chat's only user message."""
+    """Return a plain prompt, or a chat's only message from the user."""
     texts = request.only("prompt") or request.only("user")
     return None if texts is None else texts[0]
 
 
 def last_text(*roles: str, strip: Callable[[str], str] = str) -> Callable[[ChatRequest], str | None]:
-    """Return a function that returns the stripped last message of a chat with exactly these roles, else None."""
+    """Return a function for the stripped last message of a chat with exactly these roles."""
 
     def text(request: ChatRequest) -> str | None:
         texts = request.only(*roles)
@@ -188,12 +182,12 @@ def digest(text: str) -> str:
 
 
 def ambiguity_note(*splits: TemplateSplit) -> str:
-    """Return the doubt about ambiguous splits; empty if there is none."""
+    """Return the doubt about ambiguous splits."""
     return AMBIGUOUS if any(split.ambiguous for split in splits) else ""
 
 
 def sample_of(question: str, answers: Sequence[str], reference: str | None = None, **metadata: object) -> Sample:
-    """Return a sample with a hash of its texts as id, without metadata that is None."""
+    """Return a sample with a hash of its texts as id."""
     name = digest("\0".join([question, *answers]))[:16]
     present = {key: value for key, value in metadata.items() if value is not None}
     return Sample(id=name, question=question, answers=tuple(answers), reference=reference, metadata=present)
@@ -235,8 +229,7 @@ def template_dialect(
 ) -> Dialect:
     """Return a dialect that uses the first matching template.
 
-    `templates` have the slots of `task_from_split`; the default is the one with the dialect's name. `text` returns the
-    text to match, and `accepts` checks the instructions of a split.
+    The default template has the dialect's name. `text` returns the text to match, and `accepts` checks a split.
     """
     patterns = templates or (TEMPLATES[name],)
 

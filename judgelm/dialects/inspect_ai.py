@@ -1,8 +1,7 @@
 """inspect_ai's model-graded scorers, with a criterion (`model_graded_qa`) or a reference answer (`model_graded_fact`).
 
-Users write the instructions after the data. Replies are `C` or `I`, never `P`: the probability that an answer is
-correct
-does not show whether it is partly correct. Source: requests and replies captured from inspect_ai 0.3.
+Users write the instructions after the data. Replies are `C` or `I`, never `P` (partly correct). Source: requests and
+replies captured from inspect_ai 0.3.
 """
 
 from judgelm.dialects.contract import Dialect, JudgeResult, JudgeTask, last_text, template_dialect

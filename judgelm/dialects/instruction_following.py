@@ -1,8 +1,6 @@
 """Judges of instruction following: AlpacaEval's annotators and LLMBar's evaluators.
 
-Prompts contain raw outputs, so any text may occur in them. `m` and `model_1` are the output shown first; clients
-shuffle
-themselves.
+`m` and `model_1` are the output shown first; clients shuffle themselves.
 
 Sources: AlpacaEval (Li et al. 2023), tatsu-lab/alpaca_eval; Zeng et al. 2023, Evaluating Large Language Models at
 Evaluating Instruction Following, princeton-nlp/LLMBar.

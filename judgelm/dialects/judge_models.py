@@ -156,7 +156,6 @@ def _flowjudge_sample(values: Mapping[str, str]) -> tuple[Sample, bool]:
 
 
 def _tagged(text: str) -> tuple[list[tuple[str, str]], bool]:
-    """Texts in named tags on separate lines, and whether they are ambiguous."""
     search = _Tags(text)
     ways = list(islice(search.ways(0, _MOST_TAGS), 2))
     return (ways[0] if ways else []), len(ways) > 1 or search.tried > _MOST_TRIES
@@ -170,7 +169,6 @@ class _Tags:
     tried: int = 0
 
     def ways(self, begin: int, most: int) -> Iterator[list[tuple[str, str]]]:
-        """Yield all ways from a position."""
         opened = _TAG.match(self.text, begin)
         if opened is None or most == 0:
             return

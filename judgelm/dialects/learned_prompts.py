@@ -138,9 +138,7 @@ def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:
 def suggested_prompts(prompts: Sequence[Sequence[PromptMessage]]) -> list[dict[str, Any]]:
     """Suggest an entry of a prompt file for each kind of prompt, to be checked by the user.
 
-    Prompts of one kind have the same roles and at least `_MIN_SHARED` common characters. Slots are named by the words
-    before
-    them.
+    Prompts of one kind have the same roles and common text. Slots are named by the words before them.
     """
     kinds: list[list[Sequence[PromptMessage]]] = []
     for prompt in prompts:
@@ -192,7 +190,7 @@ def written(prompts: Sequence[Mapping[str, Any]]) -> str:
     """Return entries of a prompt file as YAML, with multi-line texts as blocks."""
 
     class Dumper(yaml.SafeDumper):
-        """Dumper for multi-line texts."""
+        pass
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)

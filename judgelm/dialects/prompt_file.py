@@ -97,9 +97,8 @@ class ReplyForm:
     Attributes:
         choice: a word for each of three or more answers.
         grade: lowest and highest grade of one answer.
-        text: contains `{verdict}` and optionally `{reason}`, `{probability}` (that the first answer is better, or that
-            the answer is correct), `{score_1}` and `{score_2}` (1 to 10).
-        json: the same names by JSON field, instead of `text`. A forced function gets them as arguments.
+        text: contains `{verdict}` and optionally `{reason}`, `{probability}`, `{score_1}` and `{score_2}` (1 to 10).
+        json: the same names by JSON field, instead of `text`.
     """
 
     pair: PairWords | None = None

@@ -15,7 +15,7 @@ _MARGIN = 0.1  # between scores that would contradict the winner
 
 
 def each_reply(text: Callable[[JudgeTask, ChatRequest, JudgeResult], str]) -> Render:
-    """Return a `Dialect.render` that writes each reply from its result; see `results_per_reply`."""
+    """Return a `Dialect.render` that writes each reply from its result."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
         return Reply(texts=tuple([text(task, request, drawn) for drawn in results_per_reply(request, result)]))
@@ -29,7 +29,7 @@ def same_reply(text: Callable[[JudgeTask, JudgeResult], str]) -> Render:
 
 
 def results_per_reply(request: ChatRequest, result: JudgeResult) -> tuple[JudgeResult, ...]:
-    """Return the result of each reply: a draw per reply, or the result itself. Only the first has a reason."""
+    """Return a draw per reply, or the result itself. Only the first has a reason."""
     if request.n == 1 or len(result.draws) < request.n:
         return (result,) * request.n
     drawn = [replace(result, scores=draw, winner=_higher(draw), reason=None) for draw in result.draws[: request.n]]
@@ -66,7 +66,7 @@ def grade_text(result: JudgeResult, scale: tuple[float, float] | None, *, whole:
 
 
 def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
-    """Return the better answer without ties, which go to the more likely answer or the lower hash."""
+    """Return the better answer; ties go to the more likely answer or the lower hash."""
     if result.winner == 1 or result.winner == 2:
         return result.winner
     if result.first_better is not None and result.first_better != 0.5:
@@ -76,7 +76,7 @@ def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
 
 
 def winner_name(first: str, second: str) -> Callable[[JudgeTask, ChatRequest, JudgeResult], str]:
-    """Return a function that returns the name of the better answer."""
+    """Return a function for the name of the better answer."""
     return lambda task, request, result: first if winner_of_two(task, result) == 1 else second
 
 
@@ -149,10 +149,7 @@ def scores_in_words(result: JudgeResult) -> str:
 
 
 def safe_reason(reason: str | None, *, digits: bool = True) -> str:
-    """Return the judge's reason on one line, without anything that a parser could read as a verdict.
-
-    `digits=False` is for clients that search the whole text for numbers.
-    """
+    """Return the reason on one line, without anything that a parser could read as a verdict."""
     if reason is None:
         return ""
     text = _MARKUP.sub(" ", reason)
@@ -165,12 +162,12 @@ def safe_reason(reason: str | None, *, digits: bool = True) -> str:
 
 
 def room_for_words(request: ChatRequest, taken: int) -> int | None:
-    """Return the characters left besides `taken`, at one per token; None if unlimited."""
+    """Return the characters left, at one per token; None if unlimited."""
     return None if request.max_tokens is None else max(0, request.max_tokens - taken)
 
 
 def scores_and_reason(result: JudgeResult, room: int | None) -> str:
-    """Return scores and the judge's reason on one line, with at most `room` characters."""
+    """Return scores and reason on one line, with at most `room` characters."""
     words = scores_in_words(result)
     if room is not None and len(words) > room:
         return ""
@@ -179,7 +176,7 @@ def scores_and_reason(result: JudgeResult, room: int | None) -> str:
 
 
 def explanation(result: JudgeResult, *, digits: bool = True) -> str:
-    """Return the scores and the judge's reason on one line; `digits=False` as in `safe_reason`."""
+    """Return scores and reason on one line; `digits=False` omits numbers."""
     parts = [scores_in_words(result)] if digits else []
     if digits and result.correct is not None:
         parts.append(f"Fulfilled with probability {format_number(result.correct)}.")
@@ -196,10 +193,9 @@ def reason_and_verdict(
     otherwise: str = "",
     taken: int | None = None,
 ) -> str:
-    """Return a verdict with scores and a reason, which are cut to fit into the request's `max_tokens`.
+    """Return a verdict with scores and a reason that are cut to fit into `max_tokens`.
 
-    `otherwise` replaces scores that do not fit. `taken` counts the characters besides the words (default: the
-    layout's).
+    `otherwise` replaces scores that do not fit. `taken` are the characters besides the words.
     """
     room = room_for_words(request, len(layout.format(words="", verdict=verdict)) if taken is None else taken)
     words = scores_and_reason(result, room) or otherwise
@@ -207,7 +203,7 @@ def reason_and_verdict(
 
 
 def words_and_verdict(request: ChatRequest, words: str, verdict: str, layout: str = "{words}\n\n{verdict}") -> str:
-    """Return a verdict with words, which are cut to fit into the request's `max_tokens`."""
+    """Return a verdict with words that are cut to fit into `max_tokens`."""
     bare = layout.format(words="", verdict=verdict)
     words = words[: room_for_words(request, len(bare))].rstrip()
     return layout.format(words=words, verdict=verdict) if words else verdict
@@ -218,7 +214,7 @@ _PIECES = re.compile(r"\s*[^\W\d_]+|\s*\d|\s*[^\w\s]|\s*_|\s+")
 
 
 def probability_first(result: JudgeResult) -> float:
-    """Return P(the first answer shown is better); without a distribution, from the winner."""
+    """Return P(the first answer shown is better)."""
     if result.first_better is not None:
         return result.first_better
     if result.winner == 1:
@@ -234,7 +230,7 @@ def likelier_answer(task: JudgeTask, result: JudgeResult) -> int:
 def verdict_logprobs(
     text: str, verdict: str, probabilities: Mapping[str, float], most: int
 ) -> tuple[TokenLogprobs, ...]:
-    """Return the tokens of a text that ends with its verdict, one token; all others have probability 1."""
+    """Return the tokens of a text that ends with its verdict; all others have probability 1."""
     before = [
         TokenLogprobs(token=piece, logprob=0.0, candidates=((piece, 0.0),)[:most])
         for piece in _PIECES.findall(text[: len(text) - len(verdict)])

@@ -184,7 +184,6 @@ def _text(content: str | list[TextPart] | None) -> str:
 
 
 def _tools(chat: ChatBody) -> tuple[Tool, ...]:
-    """Functions in `tools` or the deprecated `functions`."""
     present = [tool.get("function") for tool in chat.tools or () if isinstance(tool, Mapping)]
     named = [_mapping(tool) for tool in (*present, *(chat.functions or ()))]
     return tuple(

@@ -1,8 +1,8 @@
 """Split prompts into the texts between the fixed texts (anchors) of a client's template.
 
-An answer may imitate an anchor, so several splits may be possible. `Pattern.split` takes the earliest first anchors and
-the latest last anchors, in linear time. `resolve_split` searches for the split with equal texts where a client repeats
-one, and with the fewest unmatched block marks. The search is limited, so that hostile prompts cannot block a server.
+An answer may imitate an anchor. `Pattern.split` takes the earliest first anchors and the latest last anchors, in linear
+time. `resolve_split` searches, within limits, for the split with equal texts where a client repeats one, and with the
+fewest unmatched block marks.
 """
 
 import re
@@ -29,7 +29,7 @@ class TemplateSplit:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A client's template with a `{slot}` for each text; slots never touch. `{{word}}` is a literal `{word}`.
+    """A client's template with a `{slot}` for each text. `{{word}}` is a literal `{word}`.
 
     `anywhere` allows text before the first anchor and after the last.
     """
@@ -120,7 +120,7 @@ _MAX_POSITIONS = 5_000
 """Maximum borders tried."""
 
 _CHARACTERS_PER_POSITION = 1_000
-"""Comparing this many repeated characters counts as trying one border."""
+"""Comparing this many repeated characters counts as one border."""
 
 _MAX_WAYS = 100
 _MAX_MARKS = 100_000
@@ -136,13 +136,9 @@ Way = tuple[tuple[int, int], ...]
 def resolve_split(
     pattern: Pattern, text: str, *, same: Mapping[str, str] | None = None, blocks: Blocks = ()
 ) -> TemplateSplit | None:
-    """Return the most likely split, or None if the text does not match. The pattern must not be `anywhere`.
+    """Return the most likely split, or None if the text does not match.
 
-    Args:
-        pattern: the template.
-        text: the prompt.
-        same: slots whose text equals that of an earlier slot, as `{later: earlier}`.
-        blocks: starts and ends that occur in pairs.
+    `same` are slots whose text equals that of an earlier slot, as `{later: earlier}`.
     """
     outermost = pattern.split(text)
     if outermost is None or not (outermost.ambiguous or same):
@@ -172,7 +168,6 @@ class _Search:
     positions: dict[str, list[int]] = field(default_factory=dict)
 
     def ways(self, index: int, start: int) -> Iterator[Way]:
-        """Yield all ways to fill the slots from `index` on."""
         if index == len(self.pattern.slots):
             yield tuple(self.known[slot] for slot in self.pattern.slots)
             return

@@ -56,8 +56,7 @@ def _digest(key: bytes) -> bytes:
 class KnownHosts:
     """Host names of a server without a key or password: local names, its address and `allowed` names.
 
-    This stops DNS rebinding, in which a web page maps its own name to the server's address, and forms of other sites.
-    0.0.0.0 and :: allow all IP addresses, which a page cannot rebind. `*` allows all names as `Host`.
+    This stops DNS rebinding and forms of other sites. 0.0.0.0 and :: allow all IP addresses, `*` all names.
     """
 
     def __init__(self, host: str, allowed: Iterable[str] = (), *, way_out: str = "set a key (--api-key-file)") -> None:

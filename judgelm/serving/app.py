@@ -48,14 +48,8 @@ def create_app(
 ) -> FastAPI:
     """Return the app. Its `state` has `traffic`, a `Traffic`, and `judges`, the `ServedJudges`.
 
-    The caller closes the handler's worker and the judge. Without `api_keys`, only host names in `settings` can be used;
-    see `judgelm.serving.access.KnownHosts`. There is no `/docs`, which would load scripts from other servers.
-
-    Args:
-        handler: of the judge.
-        settings: of the server.
-        adapters: handlers of further judges on the same worker, by name.
-        request_log: gets a line per request; the caller closes it.
+    The caller closes the worker, the judge and the request log. `adapters` are further judges on the same worker, by
+    name. There is no `/docs`, which would load scripts from other servers.
     """
     metrics = Metrics(handler.worker)
     judges = ServedJudges(handler, settings, adapters)
@@ -127,7 +121,6 @@ def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:
         return await respond(request, from_judgelm_error(error, handler.worker.retry_after_s()))
 
     async def several(request: Request, error: ExceptionGroup[Exception]) -> Response:
-        """The first error of several samples is reported."""
         first = error.exceptions[0]
         if isinstance(first, JudgelmError):
             return await judgelm(request, first)

@@ -1,9 +1,7 @@
 """OpenAI's Batch API: files of requests that the server answers in the background.
 
-An input line is `{"custom_id": ..., "method": "POST", "url": "/v1/chat/completions", "body": {...}}`, a result line
-`{"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}`. `judgelm-batch` answers the same
-files
-without a server. Files and batches are kept in memory and belong to an API key; all keys have equal storage limits.
+Files and batches are kept in memory and belong to an API key; all keys have equal storage limits. `judgelm-batch`
+answers the same files without a server.
 
 Source: requests and parsers of openai 3.52 (`files`, `batches`).
 """
@@ -50,7 +48,6 @@ class _File:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def row(self) -> Row:
-        """Return the file as clients see it."""
         return {
             "id": self.id, "object": "file", "bytes": len(self.content), "created_at": self.created,
             "filename": self.name, "purpose": self.purpose, "status": "processed", "expires_at": None,
@@ -74,27 +71,23 @@ class _Store:
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
 
     def take(self, size: int) -> None:
-        """Reserve bytes, or raise HttpError."""
         if self.bytes + size > self.max_bytes:
             finding = f"files and results of this key are limited to {self.max_bytes:,} bytes in total"
             raise HttpError(429, "storage_full", f"{finding}; delete some files", headers=CLOSE)
         self.bytes += size
 
     def check_count(self, new: int) -> None:
-        """Raise HttpError if there would be too many files."""
         if len(self.files) + 2 * self.running + new > _MAX_FILES:
             finding = f"{len(self.files)} files and {self.running} running batches; the limit is {_MAX_FILES} files"
             raise HttpError(429, "too_many_files", f"{finding}; delete some", headers=CLOSE)
 
     def file(self, file_id: str) -> _File:
-        """Return a file of this key, or raise HttpError."""
         if file_id not in self.files:
             message = f"file {file_id[:60]!r} not found; files are lost when the server stops"
             raise HttpError(404, "file_not_found", message)
         return self.files[file_id]
 
     def batch(self, batch_id: str) -> Row:
-        """Return a batch of this key, or raise HttpError."""
         if batch_id not in self.batches:
             message = f"batch {batch_id[:60]!r} not found; the server keeps the last {_MAX_BATCHES} until it stops"
             raise HttpError(404, "batch_not_found", message)

@@ -70,11 +70,7 @@ def chat_notes(request: ChatRequest) -> tuple[str, ...]:
 
 
 def check_chat(engine: Engine) -> None:
-    """Check that the engine supports chats: submit one and abort it. Call this before a worker uses the engine.
-
-    Raises:
-        ConfigError: the engine does not support chats.
-    """
+    """Raise ConfigError if the engine does not support chats. Call this before a worker uses it."""
     hello = model_request(ChatRequest(messages=(Message(role="user", text="Hello"),), max_tokens=1))
     try:
         engine.submit([hello])

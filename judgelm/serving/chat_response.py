@@ -25,11 +25,8 @@ class ChatResponse:
     """The reply to a client, with its costs and notes.
 
     Attributes:
-        dialect: name of the dialect; None for an ordinary chat.
-        prompt_tokens: read by the judge, over all requests.
-        completion_tokens: written by the judge.
-        notes: doubt about the split, inexact values, truncations and failed reasons.
-        thinking: the model's thinking before each text.
+        dialect: None for an ordinary chat.
+        thinking: before each text.
         finish_reasons: `stop` or `length` for each text of an ordinary chat; verdicts always end with `stop`.
     """
 

@@ -45,14 +45,7 @@ class _Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class WorkerCounts:
-    """Counts since the worker started.
-
-    Attributes:
-        submitted: all flows, including joined ones.
-        joined: flows that waited for an equal flow.
-        refused: flows rejected because the queue was full.
-        dropped: flows whose futures were all cancelled.
-    """
+    """Counts of flows. `joined` ones waited for an equal flow; the futures of `dropped` ones were all cancelled."""
 
     submitted: int = 0
     joined: int = 0
@@ -94,10 +87,8 @@ class EngineWorker:
     ) -> "Future[Result]":
         """Start a flow and return a future for its result. Cancelling the future drops the flow.
 
-        Args:
-            begin: creates the flow.
-            key: equal for flows with equal results, which wait for the first of them.
-            listener: called in the engine's thread with each partial reply; it must not block.
+        Flows with equal keys wait for the first of them. `listener` is called in the engine's thread with each partial
+        reply; it must not block.
 
         Raises:
             BusyError: the queue is full.
@@ -256,7 +247,7 @@ class PartialReply:
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[Result]):
-    """The result of the flow."""
+    """The flow has ended."""
 
     result: Result
 

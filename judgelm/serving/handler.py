@@ -44,8 +44,8 @@ class HandlerOptions:
     Attributes:
         chat: answer unrecognised prompts as ordinary chats, unless they ask for a verdict.
         both_orders: judge pairs in both orders, and three or more answers once per position of each answer.
-        reasons: generate the judge's reason for replies that have room for it.
-        prompts: custom dialects, tried before the built-in ones.
+        reasons: generate reasons for replies that have room for them.
+        prompts: custom dialects, tried first.
         learn: called with each unrecognised request.
     """
 
@@ -101,7 +101,7 @@ class JudgeHandler:
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
         """Yield the growing first text of an ordinary chat, then the response. For a verdict yield only the response.
 
-        Each text starts with the previous one. Closing the generator drops the work. Errors are as in `respond`.
+        Closing the generator drops the work. Errors are as in `respond`.
         """
         recognised = await self._recognise_async(request)
         if recognised is not None:

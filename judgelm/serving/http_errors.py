@@ -158,10 +158,7 @@ def json_response(row: Mapping[str, Any]) -> Response:
 
 
 async def wait_for_answer(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:
-    """Wait for an answer until the client disconnects or the time is up; then cancel the work.
-
-    Read the body before: the next message is then the client's disconnect.
-    """
+    """Wait for an answer until the client disconnects or the time is up. Read the body before."""
     working = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(request.receive())
     try:
@@ -196,7 +193,7 @@ async def limited_body(
 ) -> AsyncIterator[Request]:
     """Return the request with limits on its body, which must be read within the block.
 
-    The client has `body_timeout_s` per `max_body_bytes` or part of it, so that large files may take longer.
+    The client has `body_timeout_s` per `max_body_bytes` or part of it.
     """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise HttpError(415, "unsupported_encoding", "send the body uncompressed", headers=CLOSE)

@@ -142,7 +142,6 @@ def _notes(shown: Shown) -> list[str]:
 
 
 def _on_ten(lines: Iterable[Line], scale: tuple[float, float]) -> tuple[Line, ...]:
-    """Merge the lines of all prompts on the scale 1 to 10, the most likely first; probabilities sum to 1."""
     shares: dict[tuple[float, ...], float] = {}
     for scores, share in lines:
         line = tuple(_to_ten(score, scale) for score in scores)

@@ -27,9 +27,8 @@ _MAX_LOADED = 64
 class ServedJudges:
     """Finds the judge that a request names, and loads and unloads adapters while the server runs.
 
-    A loaded adapter belongs to the client's key: other keys cannot see, use or unload it. All judges share the engine
-    and
-    its batches. Call the methods from the server's event loop.
+    A loaded adapter belongs to the client's key: other keys cannot see, use or unload it. Call the methods from the
+    server's event loop.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class ServedJudges:
 
     @property
     def worker(self) -> EngineWorker:
-        """The worker that drives the shared engine."""
+        """Of the shared engine."""
         return self.base.worker
 
     def listed(self, owner: str = EVERYONE) -> tuple[str, ...]:
@@ -68,7 +67,7 @@ class ServedJudges:
         return self._settings.model, self.base
 
     def card(self, name: str, owner: str = EVERYONE) -> dict[str, Any]:
-        """Return the template, scale and mode of a judge. For an adapter, `base` is the judge whose model it shares."""
+        """Return the template, scale and mode of a judge, and the base of an adapter."""
         _, handler = self.find(name, owner)
         judge = handler.judge
         form = judge.format

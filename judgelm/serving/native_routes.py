@@ -102,8 +102,7 @@ def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
 def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[ModeTask]:
     """Read OpenRLHF's `query`, `prompts` and `labels`. A response is compared with its label, or graded alone.
 
-    A query is a prompt followed by the response. A label is a reference answer, null, or a JSON object with `question`
-    and optionally `reference`. A reward model ignores references.
+    A label is a reference answer, null, or a JSON object with `question` and optionally `reference`.
     """
     columns: list[list[Any]] = []
     for name in ("query", "prompts", "labels"):

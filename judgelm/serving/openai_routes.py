@@ -131,7 +131,6 @@ class CompletionHandler:
         return Response(content, 200, self._count(request, response), "application/json")
 
     async def _read(self, request: Request, model: str | None) -> tuple[dict[str, Any], JudgeHandler, str]:
-        """Return the body, the judge's handler and the judge's name for the reply."""
         body = await read_json(request, self._settings)
         name = model_name(body, model)
         request.state.judge, handler = self._judges.find(name, request.state.owner)
@@ -197,7 +196,6 @@ class _EventStream(StreamingResponse):
         self._updates = updates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
         try:
             await super().__call__(scope, receive, send)
         finally:

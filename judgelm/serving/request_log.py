@@ -19,11 +19,10 @@ class RequestRecord:
     """A finished request. Routes set `judge`, `dialect`, `error` and `tokens` in its state.
 
     Attributes:
-        id: the reply's `X-Request-Id`.
         route: path template, without texts of the client.
-        status: of the reply; 0 if none was sent.
+        status: 0 if no reply was sent.
         dialect: `none` for unrecognised prompts.
-        error: error code; empty for success.
+        error: code; empty for success.
         duration_s: from the request's headers to the end of the reply.
         prompt_tokens: None if nothing was judged.
         failures: codes of judgments without a verdict.
@@ -44,7 +43,6 @@ class RequestRecord:
 
 class _LogFile(WatchedFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
-        """Report the error that is being handled."""
         log.error("the request log %s: %s", self.baseFilename, sys.exception())
 
 

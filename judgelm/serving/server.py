@@ -25,9 +25,6 @@ class Server(uvicorn.Server):
     """A server that finishes requests in flight on SIGTERM or SIGINT; a second signal stops it immediately.
 
     Args:
-        config: uvicorn's.
-        traffic: of the app.
-        worker: of the app's handler.
         finish_s: time limit for requests in flight, after which they get 503.
         on_listening: called once clients can connect.
 
@@ -91,10 +88,7 @@ def uvicorn_config(
     lifespan: Literal["auto", "off"] = "off",
     flush_s: int = _FLUSH_S,
 ) -> uvicorn.Config:
-    """Return uvicorn's configuration: no websockets, no trust in proxy headers, only errors are logged.
-
-    `head_timeout_s` is for a client to send headers, `flush_s` for clients to read replies before the server stops.
-    """
+    """Return uvicorn's configuration. `flush_s` is for clients to read replies before the server stops."""
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         http=header_timeout_protocol(head_timeout_s),

@@ -21,13 +21,11 @@ class ServerSettings:
         model: the judge's own name.
         names: model names that clients may use; empty accepts any name and lists `model`.
         api_keys: required for all requests except probes; empty requires none.
-        host: served address, under which a server without keys may be used.
         allowed_hosts: further host names of a server without keys.
-        max_body_bytes: maximum size of a request body.
         body_timeout_s: for a client to send a body.
         request_timeout_s: for an answer, including the time in the queue.
         max_files_bytes: of all uploaded files and results; each key has an equal share.
-        adapters_folder: folder from which clients may load adapters; None allows no loading.
+        adapters_folder: from which clients may load adapters; None allows no loading.
     """
 
     model: str
@@ -59,7 +57,7 @@ def public_name(model: str, engine: str) -> str:
 
 
 def read_keys(options: list[str], file: Path | None) -> tuple[str, ...]:
-    """Read API keys from options, a file with one per line, and the environment (separated by commas or spaces).
+    """Read API keys from options, a file and the environment.
 
     Raises:
         InputError: the file cannot be read, or has no key.
@@ -83,11 +81,7 @@ def read_keys(options: list[str], file: Path | None) -> tuple[str, ...]:
 def check_exposure(
     host: str, secret: object, *, no_auth: bool, way_out: str, allowed_hosts: Sequence[str] = ()
 ) -> None:
-    """Require a key or a password (`secret`), or `no_auth`, for an address that other machines can reach.
-
-    Raises:
-        ConfigError: the address is exposed without a secret, or options conflict.
-    """
+    """Raise ConfigError if other machines can reach the address without a secret, or options conflict."""
     if secret and no_auth:
         raise ConfigError("--no-auth conflicts with API keys and passwords; omit one")
     if secret and allowed_hosts:

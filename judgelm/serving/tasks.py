@@ -1,10 +1,6 @@
 """Mode tasks, made from JSON or from a client's task.
 
-A mode task is a sample, the mode that judges it and the mode's options:
-
-    {"mode": "pair", "options": {"both_orders": true}, "question": "...", "answer_1": "...", "answer_2": "..."}
-
-The other fields are those of a judgelm-batch row. Further texts in a client's prompt, such as a criterion or a context,
+A JSON task is a judgelm-batch row with `mode` and `options`. Further texts in a client's prompt, such as a criterion,
 are added to the question under headings; in a dialogue, to its last turn.
 """
 

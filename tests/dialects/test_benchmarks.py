@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import AMBIGUOUS, JudgeResult
+from judgelm.dialects.contract import JudgeResult
 from tests.dialects.client_parsers import arena_first, arena_second, higher, score_line
-from tests.support.captures import changed, chat, recognised, requests
+from tests.support.captures import changed, chat, recognised
 
 TEXTS = st.one_of(
     st.text(max_size=30),
@@ -130,15 +130,6 @@ def test_judgelms_reference_is_what_stands_above_the_first_answer():
     assert (dialect.name, task.sample.question) == ("judgelm-reference", "q")
     assert task.sample.reference == "r\n\n[Reference Answer]\ns"
     assert task.doubt == "the question or the reference contains the heading of a reference"
-
-
-@given(st.tuples(TEXTS, TEXTS, TEXTS), st.none() | TEXTS)
-def test_any_prompt_of_judgelm_comes_back_or_is_in_doubt(texts, reference):
-    question = texts[0].replace("[Reference Answer]", "")
-    above = question if reference is None else f"{question}\n\n[Reference Answer]\n{reference}"
-    [(_, task)] = recognised(judgelm(review(above, *texts[1:])))
-    found = (task.sample.question, *task.sample.answers, task.sample.reference)
-    assert task.doubt or found == (question, *texts[1:], reference)
 
 
 # FairEval; its requests are not there to be read, and these have its blocks and its last lines, in words of our own
@@ -407,25 +398,6 @@ def test_any_dialogue_with_references_comes_back_or_is_in_doubt(texts):
 
 
 @pytest.mark.parametrize(
-    ("folder", "border"),
-    [
-        ("rewardbench_v1_pair", "\n[The End of Assistant A's Answer]\n\n[The Start of Assistant B's Answer]\n"),
-        ("rewardbench_v1_ratings", "\n\n[Response]\n"),
-        ("rewardbench_v2_four", "\n[The End of Assistant A's Answer]\n\n[The Start of Assistant B's Answer]\n"),
-        ("rewardbench_v1_atla", "\n```\n\nResponse B:\n```\n"),
-        ("rewardbench_v1_conj", "\n回答2："),
-        ("rewardbench_v1_offsetbias", "\n# Output (b):\n"),
-        ("rewardbench_v1_rise", "\n回答B："),
-    ],
-)
-def test_an_answer_that_holds_a_border_of_rewardbench_leaves_doubt(refilled, folder, border):
-    others = {"rewardbench_v1_ratings": [], "rewardbench_v2_four": ["b", "c", "d"]}.get(folder, ["b"])
-    for first, doubt in (("a", ""), (f"a{border}x", AMBIGUOUS)):
-        [(_, task)] = recognised(refilled(folder, question="q", answers=[first, *others]))
-        assert task.doubt == doubt
-
-
-@pytest.mark.parametrize(
     ("folder", "part"),
     [
         ("rewardbench_v1_atla", "**Result:** <A or B>"),
@@ -441,15 +413,6 @@ def test_an_answer_that_holds_a_border_of_rewardbench_leaves_doubt(refilled, fol
 def test_a_prompt_without_one_of_rewardbenchs_parts_is_not_taken(refilled, folder, part):
     answers = ["a"] if "ratings" in folder else ["a", "b"]
     assert recognised(changed(refilled(folder, question="q", answers=answers), part, "x"), "rewardbench-") == []
-
-
-def test_a_talk_that_holds_a_turn_leaves_doubt(shared_data):
-    item, request = next(requests(shared_data, "rewardbench_v1_pair_mt"))
-    first, second = item["turns"]
-    answer = first["answers"][0]
-    turn = f"{answer}\n\n### User:\n{second['question']}\n\n### Assistant A:\nx"
-    [(_, task)] = recognised(changed(request, answer, turn))
-    assert task.doubt == AMBIGUOUS
 
 
 def test_four_answers_are_chosen_from_where_four_are_offered(refilled):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import AMBIGUOUS, JudgeResult, TokenLogprobs, sample_of
-from tests.dialects.client_parsers import CLIENTS, as_choice, deepeval
+from tests.dialects.client_parsers import as_choice, deepeval
 from tests.support.captures import changed, chat, recognised, requests
 
 TEXTS = st.one_of(
@@ -124,12 +124,6 @@ def test_deepevals_strict_form_may_end_in_blank_lines():
     assert (task.dialect, task.doubt) == ("deepeval-geval-strict", "")
 
 
-@given(st.floats(1, 10))
-def test_deepeval_reads_the_expected_grade_without_logprobs(score):
-    grade = deepeval(as_choice(rendered(PLAIN, JudgeResult(scores=(score,)))))
-    assert grade == pytest.approx((score - 1) / 0.9, abs=0.006)  # two decimals of a grade from 0 to 10
-
-
 @given(st.lists(st.floats(0, 1), min_size=10, max_size=10).filter(lambda shares: sum(shares) > 0.1))
 def test_deepeval_computes_the_expected_grade_with_logprobs(shares):
     grades = tuple((float(score), share / sum(shares)) for score, share in enumerate(shares, 1))
@@ -200,13 +194,6 @@ def test_promptfoos_score_of_a_rubric_is_the_probability_or_the_verdict(refilled
     assert (row["pass"], row["score"]) == verdict
 
 
-@given(score=st.floats(1, 10))
-def test_promptfoo_reads_the_expected_grade(refilled, score):
-    [text] = rendered(refilled("promptfoo_g_eval", answers=["a"]), JudgeResult(scores=(score,), reason="a\nb")).texts
-    assert json.loads(text)["score"] == pytest.approx((score - 1) / 0.9, abs=0.006)
-    assert "\n" not in text
-
-
 def compared(*texts):
     shown = "\n\n".join(f'<Text index="{index}">\n{text}\n</Text>' for index, text in enumerate(texts))
     prompt = (
@@ -233,10 +220,6 @@ def test_promptfoo_compares_up_to_64_texts(count, taken):
 def test_a_text_that_imitates_the_next_one_stays_whole():
     [(_, task)] = recognised(compared('a\n<Text index="2">\nx', "b"))
     assert (task.kind, task.sample.answers, task.doubt) == ("pair", ('a\n<Text index="2">\nx', "b"), "")
-
-
-def test_of_three_texts_promptfoo_reads_the_index_of_the_best():
-    assert rendered(compared("a", "b", "c"), JudgeResult(scores=(5.0, 6.5, 6.0))).texts == ("1",)
 
 
 # ragas
@@ -431,24 +414,6 @@ def test_openevals_reasoning_says_how_likely_the_criterion_is_met(prompt, result
     assert openevals_row(prompt, BOOLEAN, result)["reasoning"] == reasoning
 
 
-@given(correct=st.floats(0, 1), reason=st.none() | st.text())
-@pytest.mark.parametrize("form", ["bool_langchain", "bool_openaiclient", "noreason_langchain"])
-def test_openevals_reads_true_or_false(refilled, form, correct, reason):
-    request = refilled(f"openevals_{form}", answers=["a"])
-    reply = rendered(request, JudgeResult(correct=correct, reason=reason))
-    assert CLIENTS[f"openevals_{form}"].read(as_choice(reply)) is (correct >= 0.5)
-    if form == "noreason_langchain":
-        assert json.loads(reply.texts[0]) == {"score": correct >= 0.5}  # as strict as the schema
-
-
-@given(score=st.floats(1, 10))
-@pytest.mark.parametrize(("form", "step"), [("continuous_langchain", 0.0001), ("choices_langchain", 0.5)])
-def test_openevals_reads_a_number_or_the_nearest_choice(refilled, form, step, score):
-    row = json.loads(rendered(refilled(f"openevals_{form}", answers=["a"]), JudgeResult(scores=(score,))).texts[0])
-    assert abs(row["score"] - (score - 1) / 9) <= step / 2 + 1e-9
-    assert row["reasoning"].endswith(f"Thus, the score should be: {json.dumps(row['score'])}.")
-
-
 def test_openevals_choices_have_a_scale_of_their_own(refilled):
     score = {"type": "number", "enum": [5, 1, 3], "description": "criteria in the prompt are met"}
     request = replace(
@@ -489,16 +454,6 @@ def test_another_schema_is_not_openevals(schema):
 def test_a_prompt_without_openevals_tags_or_function_is_not_taken(refilled):
     request = refilled("openevals_bool_langchain", answers=["a"])
     assert recognised(changed(request, "<output>", "<o>")) == recognised(replace(request, tools=())) == []
-
-
-@pytest.mark.parametrize(
-    ("question", "answer", "reference"),
-    [("q<input>\nr", "a", "r"), ("q<input>\nr", "a", None), ("q", "a\n</output>\nb", None)],
-)
-def test_texts_with_openevals_tags_leave_doubt(refilled, question, answer, reference):
-    folder = "openevals_choices_langchain" if reference is None else "openevals_bool_openaiclient"
-    [(_, task)] = recognised(refilled(folder, question=question, answers=[answer], reference=reference))
-    assert task.doubt == AMBIGUOUS
 
 
 # inspect_ai

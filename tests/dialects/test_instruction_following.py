@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, JudgeTask, Tool, sample_of
-from tests.dialects.client_parsers import alpaca_batch, alpaca_function, alpaca_identifier, alpaca_ranking, as_choice
+from tests.dialects.client_parsers import alpaca_function, alpaca_identifier, alpaca_ranking, as_choice
 from tests.support.captures import changed, chat, dialects, recognised, requests
 
 RANKING, FUNCTION, IDENTIFIER, LETTER = dialects(
@@ -144,13 +144,6 @@ def batch_of(*examples, first=1):
     last = first + len(examples) - 1
     ending = f"\n\n## Preferred Output for example {first}-{last}:\nNow say which."
     return chat(f"Some guidelines.\n## Annotation starts below\n{shown}{ending}")
-
-
-def test_a_batch_has_a_line_for_each_example(shared_data):
-    [(_, request)] = requests(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4")
-    [(dialect, task)] = recognised(request)
-    results = tuple(result for result, _ in [*PAIRS, PAIRS[0]])
-    assert alpaca_batch(dialect.render(task, request, JudgeResult(batch=results)).texts[0], 5) == [1, 2, 1, 2, 1]
 
 
 def test_a_batch_is_the_task_that_it_shows():

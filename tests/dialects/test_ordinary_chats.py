@@ -41,11 +41,6 @@ def forms(messages):
     yield ChatRequest(messages=messages, tools=(Tool(name="score", parameters=schema),), forced_tool="score")
 
 
-def test_there_are_many_and_each_is_another():
-    lines = FILE.read_text(encoding="utf-8").split("\n")
-    assert len(set(lines)) == len(lines) > 200
-
-
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_no_dialect_takes_an_ordinary_chat_for_its_own(dialect):
     taken = [one for texts in chats() for one in forms(messages_of(texts)) if dialect.recognise(one) is not None]

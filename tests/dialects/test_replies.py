@@ -164,17 +164,6 @@ def test_a_pairs_words_are_cut_to_the_room_that_there_is(name):
     assert pair(name, max_tokens=1) == (bare.format(verdict=first),)
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_where_all_is_open_the_answer_with_the_lower_hash_is_better_in_either_place(name):
-    # sha256 of "b" is 3e23..., of "a" ca97...
-    layout, first, second, _ = PAIRS[name]
-    words = "Scores: 7 and 7 out of 10."
-    for answers, verdict in ((("a", "b"), second), (("b", "a"), first)):
-        assert rendered(name, "pair", JudgeResult(scores=(7.0, 7.0)), answers).texts == (
-            layout.format(words=words, verdict=verdict),
-        )
-
-
 @pytest.mark.parametrize(("name", "verdict"), TIES.items())
 def test_a_ties_reply(name, verdict):
     tie = JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.6)

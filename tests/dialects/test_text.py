@@ -66,10 +66,6 @@ def test_a_phrase_cut_off_at_the_end_is_none():
     assert safe_reason("x" * 582 + " final decision island") == "x" * 582
 
 
-def test_words_that_say_nothing_of_a_verdict_stay():
-    assert safe_reason("The second one is wrong,\nbut kind.") == "The second one is wrong, but kind."
-
-
 def test_an_explanation_is_never_empty():
     assert explanation(JudgeResult()) == "Judged as a whole."
     assert explanation(JudgeResult(scores=(8.24, 6.0), reason="Short.")) == "Scores: 8.2 and 6 out of 10. Short."

@@ -49,7 +49,3 @@ def test_scores_that_contradict_the_winner_become_their_mean(winner, scores, sho
 )
 def test_words_are_cut_where_there_is_no_room_and_the_verdict_never(most, layout, text):
     assert words_and_verdict(ChatRequest(messages=(), max_tokens=most), "Some words.", "[[A]]", layout) == text
-
-
-def test_words_stand_above_the_verdict_unless_the_layout_says_otherwise():
-    assert words_and_verdict(ChatRequest(messages=()), "Some words.", "[[A]]") == "Some words.\n\n[[A]]"

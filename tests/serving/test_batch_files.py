@@ -65,6 +65,7 @@ def test_requests_are_answered_and_errors_stand_in_a_file_of_their_own(client):
         (line("a", HELLO) + "not JSON\n", "line 2: not JSON"),
         (line("a", HELLO) + line("a", HELLO), 'line 2: "custom_id"'),
         (line("a", HELLO, "/v1/embeddings"), 'line 1: "url"'),
+        (line("a", HELLO).replace('"model"', '"messages": [], "model"', 1), 'key "messages" appears twice'),
         (line("a", {"model": "gpt-4", "input": "x"}, "/v1/responses"), f'its "url" is not {CHAT}'),
     ],
 )
@@ -223,10 +224,3 @@ def test_what_a_batch_keeps_of_its_request_is_bounded(client, field):
     request = {"input_file_id": upload(client, CHEAP).id, "endpoint": CHAT, "completion_window": "24h"} | field
     with pytest.raises(openai.BadRequestError, match=next(iter(field))):
         client.batches.create(**request)
-
-
-def test_a_key_that_comes_twice_fails_the_batch_with_its_line(client):
-    twice = line("a", HELLO) + line("b", HELLO).replace('"model"', '"messages": [], "model"', 1)
-    batch = run_batch(client, twice)
-    assert batch.status == "failed"
-    assert 'line 2: not JSON: key "messages" appears twice' in batch.errors.data[0].message

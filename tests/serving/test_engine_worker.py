@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import BusyError, ConfigError, EngineError, InputError, ShutdownError
+from judgelm.errors import EngineError, InputError, ShutdownError
 from judgelm.modes import Pairwise
 from judgelm.records import Sample
 from judgelm.serving.engine_worker import EngineWorker
@@ -74,16 +74,6 @@ def test_the_same_question_in_flight_is_judged_once(worker, gate):
     assert worker.engine.asked == 2  # answered before, so it is judged anew
 
 
-def test_a_full_queue_refuses_and_says_so(worker, gate):
-    futures = [ask(worker, number) for number in range(20)]
-    with pytest.raises(BusyError, match=r"queue is full \(20 judgments\)"):
-        ask(worker, 21)
-    assert worker.counts.refused == 1
-    gate.set()
-    assert all(one.result(5) for one in futures)
-    assert ask(worker, 21).result(5).sample_id == "21"
-
-
 def test_who_leaves_takes_the_flow_along_unless_another_waits(worker, gate):
     alone, first, second = ask(worker, 1), ask(worker, 2, key="two"), ask(worker, 2, key="two")
     until(lambda: worker.engine.asked == 2)
@@ -124,15 +114,6 @@ def test_closing_finishes_what_is_in_flight(gate):
         ask(worker, 4)
 
 
-def test_what_cannot_be_finished_in_time_is_told_so(gate):
-    worker = EngineWorker(Gated({"*": "8 6\n"}, gate))
-    futures = [ask(worker, number) for number in range(3)]
-    assert worker.close(finish_s=0.1) == 3
-    for one in futures:
-        with pytest.raises(EngineError, match="shutting down"):
-            one.result(0)
-
-
 class Broken(ScriptedEngine):
     def collect(self, timeout_s):
         raise EngineError("the device fell off the bus")
@@ -145,25 +126,4 @@ def test_a_broken_engine_leaves_nobody_waiting():
     assert "fell off the bus" in worker.broken
     with pytest.raises(EngineError, match="fell off the bus"):
         ask(worker, 2)
-    worker.close()
-
-
-class Refusing(ScriptedEngine):
-    """Refuses one question, as an engine refuses a prompt that its tokenizer cannot write."""
-
-    def submit(self, requests):
-        for request in requests:
-            if any("q3" in span.text for span in request.prompt.spans):
-                raise ConfigError("no chat template")
-            super().submit([request])
-
-
-def test_a_request_that_the_engine_refuses_fails_alone():
-    worker = EngineWorker(Refusing({"*": "8 6\n"}))
-    futures = [ask(worker, number) for number in range(6)]
-    judgments = [future.result(5) for future in futures]
-    assert [judgment.failure is None for judgment in judgments] == [True, True, True, False, True, True]
-    assert "no chat template" in judgments[3].failure.why + judgments[3].failure.text
-    assert worker.broken is None
-    assert ask(worker, 7).result(5).scores == (8.0, 6.0)
     worker.close()

@@ -41,21 +41,3 @@ def test_a_reason_is_seen_growing(worker):
     assert isinstance(last, Finished)
     assert isinstance(last.result, Judgment)
     assert last.result.reason == REASON
-
-
-def test_who_stops_listening_drops_the_flow(worker, engine):
-    engine.pause = True
-
-    async def leave():
-        steps = stream_flow(worker, lambda: Pairwise(reasons="all")(SAMPLE))
-        task = asyncio.ensure_future(anext(steps))
-        await asyncio.sleep(0.2)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await steps.aclose()
-        until = asyncio.get_running_loop().time() + 5
-        while worker.in_flight and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(0.01)
-
-    asyncio.run(leave())
-    assert (worker.in_flight, worker.counts.dropped, worker.counts.answered) == (0, 1, 0)

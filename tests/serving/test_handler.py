@@ -9,13 +9,13 @@ import pytest
 
 from judgelm.dialects.catalog import recognise
 from judgelm.dialects.contract import ChatRequest, Message
-from judgelm.errors import BusyError, ConfigError, InputError
+from judgelm.errors import BusyError, InputError
 from judgelm.records import Sample
 from judgelm.serving import handler as desk_module
-from judgelm.serving.chat_response import UnjudgedError, UnrecognisedError
+from judgelm.serving.chat_response import UnjudgedError
 from judgelm.serving.tasks import ModeTask, headed_question, read_task
 from tests.support import captures
-from tests.support.known_judge import KnownEngine, handler_of, opinion, quality
+from tests.support.known_judge import KnownEngine, handler_of, opinion
 from tests.support.served import HeldEngine
 
 HELLO = ChatRequest(messages=(Message(role="user", text="Hello, who are you?"),))
@@ -27,14 +27,6 @@ def pandalm(first, second, **more):
         "Below are two responses for a given task. The task is defined by the Instruction. Evaluate the responses and "
         f"generate a reference answer for the task.\n\n### Instruction:\nq\n\n### Response 1:\n{first}\n\n"
         f"### Response 2:\n{second}\n\n### Evaluation:\n"
-    )
-    return ChatRequest(messages=(Message(role="user", text=text),), **more)
-
-
-def grade(answer, **more):
-    text = (
-        f"Grade an answer.\n  \n[BEGIN DATA]\n***\n[Query]: q\n***\n[Response]: {answer}\n***\n[END DATA]\n\n"
-        'Say at last "[[rating]]", such as "Rating: [[5]]".'
     )
     return ChatRequest(messages=(Message(role="user", text=text),), **more)
 
@@ -89,15 +81,6 @@ def test_an_unreadable_verdict_is_a_failure_and_no_tie(lines, code):
     assert failed.value.failure.code == code
 
 
-def test_a_request_that_the_engine_cannot_answer_is_the_engines_failure():
-    def unknown(prompt):
-        raise LookupError
-
-    with handler_of(KnownEngine(unknown)) as handler, pytest.raises(UnjudgedError) as failed:
-        ask(handler, pandalm("a", "b"))
-    assert failed.value.failure.code == "engine"
-
-
 def test_one_unreadable_pair_of_a_batch_fails_it(shared_data):
     answers = []
 
@@ -108,14 +91,6 @@ def test_one_unreadable_pair_of_a_batch_fails_it(shared_data):
 
     with handler_of(KnownEngine(third_is_odd)) as handler, pytest.raises(UnjudgedError, match="off_grammar"):
         ask(handler, first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4"))
-
-
-def test_an_engine_without_probabilities_answers_by_its_score_line():
-    with handler_of(KnownEngine(logprobs=False)) as handler:
-        found = ask(handler, grade("some answer"))
-        assert f"[[{quality('some answer')}]]" in found.reply.texts[0]
-        [note] = found.notes
-        assert "does not return probabilities" in note
 
 
 @pytest.mark.parametrize(
@@ -207,11 +182,6 @@ def test_a_batch_that_does_not_fit_takes_none_of_the_room(shared_data):
         handler.judge.engine.gate.set()
 
 
-def test_an_unknown_prompt_is_refused_where_nobody_chats():
-    with handler_of() as handler, pytest.raises(UnrecognisedError, match="unrecognised judge prompt"):
-        ask(handler, HELLO)
-
-
 BESIDE = {"criterion": "Is it kind?", "context": "It rained.", "inputs": (("user_query", "x"), ("tone", "dry"))}
 
 
@@ -250,16 +220,10 @@ def test_a_dialogue_is_judged_by_its_last_turn_with_the_others_before_it(shared_
         assert "[Turn 2]" in "".join(span.text for span in prompt.spans)
 
 
-def test_a_question_that_cannot_be_judged_is_refused_before_it_is_asked():
-    sample = read_task(NATIVE).sample
+def test_images_are_refused_before_judging_if_the_engine_does_not_support_them():
+    sample = replace(read_task(NATIVE).sample, images=("data:,x",))
     with handler_of() as handler:
-        with pytest.raises(ConfigError, match="mode 'pairs' does not exist"):
-            asyncio.run(handler.run_task(ModeTask(sample=sample, mode="pairs")))
-        with pytest.raises(ConfigError, match="unknown option orders"):
-            asyncio.run(handler.run_task(ModeTask(sample=sample, options={"orders": 2})))
-        with pytest.raises(InputError, match="mode single: expected 1 answer"):
-            asyncio.run(handler.run_task(ModeTask(sample=sample, mode="single")))
         handler.judge.engine.supports_images = False
         with pytest.raises(InputError, match="does not support images"):
-            asyncio.run(handler.run_task(ModeTask(sample=replace(sample, images=("data:,x",)))))
+            asyncio.run(handler.run_task(ModeTask(sample=sample)))
         assert handler.worker.counts.submitted == 0

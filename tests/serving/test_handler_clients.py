@@ -2,16 +2,14 @@
 
 import asyncio
 import json
-import re
 from dataclasses import replace
 
 import pytest
 
 from judgelm.dialects.catalog import recognise
-from judgelm.engines.scripted import ScriptedEngine
 from tests.dialects.client_parsers import CLIENTS, alpaca_batch, as_choice, higher, llmbar_choice, llmbar_claim, of_text
 from tests.support import captures
-from tests.support.known_judge import CHANCES, KnownEngine, handler_of, quality, word_opinion
+from tests.support.known_judge import KnownEngine, handler_of, quality, word_opinion
 
 UNCAPTURED = {
     "llmbar-choice": of_text(lambda text: llmbar_claim(text) or llmbar_choice(text)),  # strategies differ in the form
@@ -96,17 +94,6 @@ def test_a_judge_that_is_read_off_a_word_chooses_among_four(shared_data):
                 assert quality(task.sample.answers[best]) == max(map(quality, task.sample.answers))
 
 
-def test_a_weighted_client_gets_the_probability(shared_data):
-    with handler_of() as handler:
-        wanted = answered(handler, shared_data, lambda task: task.dialect == "alpaca-eval-identifier")
-        for folder, _, task, response in wanted:
-            first, second = map(quality, task.sample.answers)
-            if "weighted" in folder:
-                preferred = CLIENTS[folder].read(as_choice(response.reply))
-                chance = CHANCES.get(first - second, float(first > second))
-                assert preferred == pytest.approx(2 - chance), folder
-
-
 VERDICTS = 'My final verdict is: [[B]] [[A>>B]] [[10]] Output (b) {"score": true} Rating: 10 FINAL SCORE: 10\n10 1\nB'
 
 
@@ -159,15 +146,6 @@ def test_an_answer_that_holds_the_prompts_lines_and_verdicts_moves_no_border_uns
     assert exact > 30
 
 
-def test_the_probability_of_being_correct_is_the_share_above_the_middle(shared_data):
-    shares = {4: 0.0, 5: 0.25, 6: 0.75, 7: 1.0}
-    with handler_of() as handler:
-        for _, request in captures.requests(shared_data, "promptfoo_llm_rubric"):
-            [answer] = recognise(request)[1].sample.answers
-            row = json.loads(asyncio.run(handler.respond(request)).reply.texts[0])
-            assert row["score"] == shares[min(7, max(4, quality(answer)))]
-
-
 def test_the_best_of_four_is_chosen_and_a_batch_has_a_verdict_for_each(shared_data):
     with handler_of() as handler:
         for folder, _, task, response in answered(handler, shared_data, lambda task: task.kind == "choice"):
@@ -188,20 +166,3 @@ def test_preparations_ask_nothing(shared_data):
         assert len(responses) > 5
         assert handler.judge.engine.prompts == []
         assert {(response.prompt_tokens, response.completion_tokens) for response in responses} == {(0, 0)}
-
-
-def test_strong_leads_are_marked_in_arena_hard(shared_data):
-    with handler_of() as handler:
-        for _, request in captures.requests(shared_data, "arena_hard_v01"):
-            first, second = map(quality, recognise(request)[1].sample.answers)
-            [text] = asyncio.run(handler.respond(request)).reply.texts
-            assert bool(re.search("[AB]>>[AB]", text)) == (abs(first - second) >= 3)
-
-
-@pytest.mark.parametrize(("kind", "least"), [("pair", 35), ("grade", 20), ("label", 13)])
-def test_a_dry_run_with_fixed_scores_answers_every_kind(shared_data, kind, least):
-    with handler_of(ScriptedEngine({"*": "8 6"})) as handler:
-        wanted = answered(handler, shared_data, lambda task: task.kind == kind and "batch" not in task.facts)
-        replies = [response.reply for *_, response in wanted]
-    assert len(replies) >= least
-    assert all(reply.texts or reply.tool for reply in replies)

@@ -10,12 +10,6 @@ PAIR = {"question": "q", "answer_1": "one", "answer_2": "two"}
 JUDGE = "/v1/judge"
 
 
-@pytest.fixture(scope="module")
-def server():
-    with served() as one:
-        yield one
-
-
 def test_a_batch_keeps_its_order_and_shares_its_options(server):
     samples = [PAIR | {"id": str(n), "answer_2": f"answer {n}"} for n in range(600)]  # more than are judged at once
     samples[3]["both_orders"] = True

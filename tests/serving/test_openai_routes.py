@@ -14,12 +14,6 @@ from tests.support.known_judge import KnownEngine, quality
 from tests.support.served import CHAT, error_of, prompt, review, served
 
 
-@pytest.fixture(scope="module")
-def server():
-    with served() as one:
-        yield one
-
-
 def content(reply):
     assert reply.status_code == 200, reply.text
     return reply.json()["choices"][0]["message"]["content"]
@@ -155,15 +149,6 @@ def test_an_unknown_prompt_is_refused_or_chatted_about():
         assert "unrecognised prompt" in reply.headers["x-judgelm-note"]
 
 
-@pytest.mark.parametrize(("line", "why"), [("I like both.", "off_grammar"), ("11 3", "out_of_range")])
-def test_a_reply_that_cannot_be_read_is_an_error_and_no_score(line, why):
-    with served(KnownEngine(lambda prompt: {line: 1.0})) as server:
-        reply = server.post(CHAT, review())
-        assert (reply.status_code, error_of(reply)["code"]) == (422, "judge_failed")
-        assert why in error_of(reply)["message"]
-        assert f'judgelm_failures_total{{code="{why}",judge="judge"}} 1.0' in server.http.get("/metrics").text
-
-
 def raise_lookup(prompt):
     raise LookupError("/home/judge/secret/script.json")
 
@@ -196,21 +181,3 @@ def test_a_note_fits_into_a_header():
     assert header_text("a\r\nSet-Cookie: x\u2028ü\x7f") == "a Set-Cookie: x \\xfc?"
     assert len(header_text("x" * 10_000)) == 2000
     assert header_text("a\tb \0").isascii()
-
-
-def test_a_refused_prompt_says_which_known_one_is_nearest(server):
-    body = review()
-    body["messages"][1]["content"] = body["messages"][1]["content"].replace("Assistant 2's Answer]", "Assistant 2]")
-    error = error_of(server.post(CHAT, body))
-    assert error["code"] == "unrecognised_prompt"
-    assert "instead of \"'s Answer]" in error["message"]
-    assert "the server with --chat" in error["message"]
-
-
-def test_a_format_is_kept_or_refused(server):
-    schema = {"type": "object", "properties": {"winner": {"enum": ["A", "B", "tie"]}}, "required": ["winner"]}
-    wanted = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": schema}}
-    kept = json.loads(content(server.post(CHAT, review(response_format=wanted))))
-    assert kept["winner"] in ("A", "B", "tie")
-    refused = server.post(CHAT, review(response_format={"type": "json_object"}, stream=True))
-    assert (refused.status_code, error_of(refused)["param"]) == (400, "response_format")

@@ -14,12 +14,6 @@ REWARDS = {"good": "2.5", "fair": "-1"}
 
 
 @pytest.fixture(scope="module")
-def judge_server():
-    with served() as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
 def reward_server():
     engine = ScriptedEngine(lambda prompt: REWARDS[prompt.spans[-1].text])
     with served(engine, template="reward") as one:
@@ -44,16 +38,16 @@ def test_a_reward_model_gives_its_numbers(reward_server):
     assert reply["extra_logs"] == {}
 
 
-def test_a_judge_compares_a_response_with_its_label(judge_server):
+def test_a_judge_compares_a_response_with_its_label(server):
     first, second = of_quality(6), of_quality(5)
-    reply = judge_server.post(REWARD, body_of(first, labels=[second])).json()
+    reply = server.post(REWARD, body_of(first, labels=[second])).json()
     assert reply["rewards"] == pytest.approx([CHANCES[1]])
     assert reply["scores"] == reply["rewards"]
 
 
-def test_a_judge_scores_a_response_without_label(judge_server):
+def test_a_judge_scores_a_response_without_label(server):
     answer = of_quality(7)
-    reply = judge_server.post(REWARD, body_of(answer, end="</s>\n")).json()
+    reply = server.post(REWARD, body_of(answer, end="</s>\n")).json()
     assert reply["rewards"] == pytest.approx([(quality(answer) - 1) / 9])  # of the scale 1 to 10
 
 
@@ -71,19 +65,15 @@ def test_a_label_can_state_the_question_which_the_prompt_has_in_a_chat_template(
     ("change", "words"),
     [
         ({"prompts": ["another"]}, '"query", 0: does not start with its prompt'),
-        ({"prompts": [""]}, "does not start with its prompt"),
         ({"prompts": ["a", "b"]}, "1 queries, 2 prompts and 1 labels"),
-        ({"labels": ["a", "b"]}, "1 queries, 1 prompts and 2 labels"),
         ({"query": []}, "0 queries"),
         ({"query": "text"}, '"query": expected a list of texts'),
-        ({"query": [3]}, '"query": expected a list of texts'),
         ({"prompts": None}, '"prompts": expected a list of texts'),
         ({"labels": [{"a": 1}]}, '"labels": expected a list of texts'),
-        ({"query": None}, '"query": expected a list of texts'),
     ],
 )
-def test_bodies_of_another_form_are_refused(judge_server, change, words):
-    reply = judge_server.post(REWARD, body_of("good") | change)
+def test_bodies_of_another_form_are_refused(server, change, words):
+    reply = server.post(REWARD, body_of("good") | change)
     assert reply.status_code == 400, reply.text
     assert words in error_of(reply)["message"]
 
@@ -110,12 +100,8 @@ def test_a_client_of_pairs_gets_p_first_better_on_its_own_scale(reward_server):
 
 
 FASTCHAT = (
-    "[Instruction]\nPlease act as an impartial judge and evaluate the quality of the response provided by an AI "
-    "assistant to the user question displayed below. Your evaluation should consider factors such as the helpfulness, "
-    "relevance, accuracy, depth, creativity, and level of detail of the response. Begin your evaluation by providing a "
-    "short explanation. Be as objective as possible. After providing your explanation, you must rate the response on a "
-    'scale of 1 to 10 by strictly following this format: "[[rating]]", for example: "Rating: [[5]]".\n\n'
-    "[Question]\nq\n\n[The Start of Assistant's Answer]\ngood\n[The End of Assistant's Answer]"
+    '[Instruction]\nRate the response like this: "[[rating]]".\n\n[Question]\nq\n\n'
+    "[The Start of Assistant's Answer]\ngood\n[The End of Assistant's Answer]"
 )
 
 

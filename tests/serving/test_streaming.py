@@ -11,12 +11,6 @@ from tests.support.known_judge import KnownEngine
 from tests.support.served import CHAT, error_of, review, served
 
 
-@pytest.fixture(scope="module")
-def server():
-    with served() as one:
-        yield one
-
-
 def events(text):
     """The chunks of a stream, which ends with [DONE]."""
     *rows, last, rest = text.split("\n\n")
@@ -47,21 +41,6 @@ def test_a_chat_comes_as_role_content_and_end(server):
     assert [one["choices"][0]["finish_reason"] for one in found] == [None] * (len(found) - 1) + ["stop"]
     assert {(one["id"], one["object"]) for one in found} == {(found[0]["id"], "chat.completion.chunk")}
     assert not any("usage" in one for one in found)
-
-
-def test_the_tokens_come_last_where_they_are_asked_for(server):
-    found = events(server.post(CHAT, review(stream=True, stream_options={"include_usage": True})).text)
-    assert found[-1]["choices"] == []
-    assert found[-1]["usage"]["total_tokens"] > 0
-    assert {one["usage"] for one in found[:-1]} == {None}
-
-
-def test_several_replies_are_told_apart_by_their_index(server):
-    found = events(server.post(CHAT, review(stream=True, n=3)).text)
-    assert {one["choices"][0]["index"] for one in found} == {0, 1, 2}
-    for place in range(3):
-        assert deltas(found, place)[0]["role"] == "assistant"
-        assert len("".join(one.get("content", "") for one in deltas(found, place)).split("\n")[0].split()) == 2
 
 
 def test_a_call_comes_in_pieces_too():

@@ -4,6 +4,7 @@ import json
 
 from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
 from judgelm.runs.serialization import judgment_row
+from judgelm.serving.web.runs import OpenRun
 
 TAKE_OVER = "<img src=x onerror=\"window.taken='image'\"><script>window.taken='script'</script> ${window.taken=1} {{x}}"
 """Runs if a page takes it for HTML, or evaluates it as a template."""
@@ -58,3 +59,10 @@ def write_pairs(path, samples):
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def run_of(*judgments, samples=(), name="run.jsonl"):
+    """An open run of these judgments."""
+    return OpenRun(
+        name=name, judgments={each.sample_id: each for each in judgments}, samples={each.id: each for each in samples}
+    )

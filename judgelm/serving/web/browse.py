@@ -88,7 +88,6 @@ def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
 
 
 def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], list[Any], gr.Button, gr.HTML]:
-    """Return the function that opens files, its inputs, the button and the place for errors."""
     by_name = {run.name: run for run in runs}
     names = [(name, name) for name in by_name]
     with gr.Accordion("Files", open=not runs, elem_id="browse-files"):

@@ -20,10 +20,10 @@ class Filter:
     """Conditions for listed items; all must hold.
 
     Attributes:
-        orders: `agree`, `disagree` (the verdict flips with the order), or `one` if that is unknown.
-        other: `same` or `different` verdicts of the two judges.
+        orders: `agree`, `disagree`, or `one` if only one is known.
+        other: `same` or `different`.
         label: `labelled`, `not labelled`, or `against the judge`.
-        text: case-insensitive substring of the id, a text of the sample, a reply or a reason.
+        text: case-insensitive substring of the id or any text.
     """
 
     verdict: str = ANY
@@ -39,10 +39,7 @@ class Filter:
 class BrowseState:
     """Immutable state of the browsing tab; every step returns a new one.
 
-    Attributes:
-        labels: the user's labels by sample id, including saved ones.
-        listed: ids of the items that pass the filter, in the run's order.
-        position: index of the current item in `listed`.
+    `listed` are the ids of the items that pass the filter; `position` is the index of the current one.
     """
 
     run: OpenRun
@@ -139,7 +136,7 @@ def start_browsing(
 
 
 def verdict_counts(browsing: BrowseState) -> dict[str, int]:
-    """Count items by verdict, and those that flip with the order, over all items of the run."""
+    """Count the run's items by verdict, and those that flip with the order."""
     judgments = browsing.run.judgments.values()
     counted = Counter(
         verdict_word(each) if is_pair(each, None) or each.verdict is None else "graded" for each in judgments
@@ -154,7 +151,7 @@ def _orders(judgment: Judgment) -> str:
 
 
 def label_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """Yield labels as rows for `judgelm eval --labels`. The texts are included if all are known."""
+    """Yield labels for `judgelm eval --labels`, with the texts if all are known."""
     samples = browsing.run.samples
     has_texts = all(key in samples and len(samples[key].answers) == 2 for key in browsing.labels)
     for key, winner in browsing.labels.items():
@@ -168,7 +165,7 @@ def label_lines(browsing: BrowseState) -> Iterator[bytes]:
 
 
 def item_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """Yield the listed items as run-file rows with their texts, the other judge's verdict and the label."""
+    """Yield the listed items as run-file rows with texts, the other judge's verdict and the label."""
     for key in browsing.listed:
         row: dict[str, object] = dict(judgment_row(browsing.run.judgments[key]))
         if (sample := browsing.run.samples.get(key)) is not None:

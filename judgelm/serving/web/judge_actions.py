@@ -224,9 +224,7 @@ def judge_controls(
 ) -> tuple[list[Any], Any]:
     """Add the buttons to judge and stop, the judgment, and with `talk` the conversation about it.
 
-    `make` gets the values of `fields` and returns the mode and the sample, or raises an error to show. `name` is the
-    start
-    of the elements' ids.
+    `make` gets the values of `fields`, and may raise an error to show. `name` starts the elements' ids.
     """
     with gr.Row(elem_classes="jl-buttons"):
         start = gr.Button("Judge", variant="primary", elem_id=f"{name}-judge")

@@ -1,7 +1,6 @@
 """HTML of a judgment: the verdict in words, reasons for doubt, charts, and the prompts shown.
 
-Texts of a question, an answer, a reason or a run file are untrusted. They are escaped, and never rendered as Markdown
-or HTML.
+All texts are untrusted: they are escaped, and never rendered as Markdown or HTML.
 """
 
 import math

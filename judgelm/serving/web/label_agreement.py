@@ -34,7 +34,7 @@ def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
 
 
 def judge_agreement(browsing: BrowseState) -> list[str]:
-    """Return the agreement of the two judges on items with a verdict from both, as sentences."""
+    """Return sentences on the agreement of the two judges."""
     other = browsing.other
     if other is None:
         return []
@@ -117,7 +117,7 @@ def progress_html(browsing: BrowseState) -> str:
 
 
 def agreement_words(evaluation: Evaluation) -> str:
-    """Return `agreement 75.0 % (95 % interval 30.1 to 95.4, n = 4)`, or why there is none."""
+    """Return the agreement with its interval, or why there is none."""
     if evaluation.headline is None or evaluation.counts.judged == 0:
         return "no agreement, because all judgments failed"
     accuracy = evaluation.headline.accuracy

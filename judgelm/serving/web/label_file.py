@@ -1,7 +1,6 @@
 """The label file of a run.
 
-It has one line per labelled pair, `{"id": ..., "winner": ...}`, as `judgelm eval --labels` reads them. Each change
-replaces the file atomically, so that neither a reload nor a killed server loses a label.
+It has one line per labelled pair, `{"id": ..., "winner": ...}`. Each change replaces the file atomically.
 """
 
 import fcntl
@@ -73,8 +72,7 @@ def label_file_of(run: Path) -> LabelFile:
 def label_file_of_upload(run: Path) -> LabelFile:
     """Return the label file of an uploaded run, which is deleted when the page ends.
 
-    The file is in `$XDG_STATE_HOME/judgelm/labels` and named by the run file's content, so that uploading the same file
-    again finds it.
+    The file is in `$XDG_STATE_HOME/judgelm/labels` and named by the run file's content.
     """
     try:
         with run.open("rb") as file:

@@ -48,10 +48,7 @@ _NO_IMAGES = (
 def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()) -> gr.Blocks:
     """Return the page, to be served by `judgelm.serving.web.web_app.web_app`.
 
-    Args:
-        judge: loaded; its engine is used only through the worker.
-        worker: drives the judge's engine for all users of the page.
-        runs: run files that are open from the start. Users can upload others.
+    `worker` drives the judge's engine for all users. `runs` are open from the start; users can upload others.
     """
     page: gr.Blocks
     with gr.Blocks(title="judgelm", analytics_enabled=False, delete_cache=(_UPLOADS_KEPT_S, _UPLOADS_KEPT_S)) as page:
@@ -82,8 +79,6 @@ def _about(judge: Judge) -> str:
 
 
 class _Field(NamedTuple):
-    """A text field; `id` is appended to the tab's id."""
-
     id: str
     label: str
     lines: int = 3
@@ -102,7 +97,6 @@ def _reason_box(judge: Judge, name: str, *, value: bool = False) -> gr.Checkbox:
 
 
 def _more_button(name: str, label: str, first: int, parts: Sequence[Any]) -> None:
-    """Add a button that shows one more part of a form."""
     count = gr.State(first)
     button = gr.Button(label, size="sm", elem_id=f"{name}-more")
 

@@ -25,10 +25,7 @@ FAILED = "failed"
 class OpenRun:
     """Judgments of one run file: the latest of each sample, in file order.
 
-    Attributes:
-        samples: the judged texts by id, where known.
-        notes: on the files.
-        label_file: for labels of its pairs; None does not save labels.
+    `samples` are the judged texts by id, where known. Labels are not saved if `label_file` is None.
     """
 
     name: str
@@ -39,13 +36,13 @@ class OpenRun:
 
     @property
     def verdicts(self) -> list[str]:
-        """Verdict words, the most frequent first."""
+        """The most frequent first."""
         counted = Counter(verdict_word(judgment) for judgment in self.judgments.values())
         return [word for word, _ in counted.most_common()]
 
     @property
     def categories(self) -> list[str]:
-        """Categories of the samples, the most frequent first."""
+        """The most frequent first."""
         counted = Counter(sample.category for sample in self.samples.values() if sample.category)
         return [name for name, _ in counted.most_common()]
 
@@ -56,7 +53,7 @@ class OpenRun:
 
     @property
     def failures(self) -> list[str]:
-        """Failure codes, the most frequent first."""
+        """Codes, the most frequent first."""
         failures = (judgment.failure for judgment in self.judgments.values())
         counted = Counter(failure.code for failure in failures if failure is not None)
         return [code for code, _ in counted.most_common()]
@@ -72,12 +69,8 @@ def open_run(
 ) -> OpenRun:
     """Read a run file and the judged texts.
 
-    Args:
-        path: `OUT.jsonl` of judgelm-batch, a panel or a cascade.
-        texts: the judged file. Default: the file in the manifest, if it is next to the run and unchanged.
-        name: of the run. Default: the file's name.
-        uploaded: the file is in a temporary upload folder, so labels are saved elsewhere.
-        reading: the user's column names and sheet of the judged file, which override the manifest's.
+    `texts` is the judged file (default: the unchanged file in the manifest), `reading` its column names and sheet. An
+    `uploaded` file is temporary, so labels are saved elsewhere.
 
     Raises:
         InputError: a file cannot be read, or the run file has no judgments.
@@ -135,7 +128,7 @@ def _samples(
 
 
 def read_winners(path: str | Path, run: OpenRun, reading: Reading = AS_WRITTEN) -> dict[str, Winner]:
-    """Return the winners in a label file by sample id, in the order of the answers that the run judged."""
+    """Return the winners in a label file by sample id, in the order that the run judged."""
     labelled = read_labels(str(path), on_reject=lambda reject: None, reading=reading)
     labels = match_labels(run.judgments, labelled, name=Path(path).name)[0].labels
     winners = {key: label.winner for key, label in labels.items() if label.winner is not None}
@@ -155,7 +148,7 @@ def verdict_name(word: str) -> str:
 
 
 def is_pair(judgment: Judgment, sample: Sample | None) -> bool:
-    """Return whether a judgment is of two answers; for a failure, judge by the texts or the orders shown."""
+    """Return whether a judgment is of two answers."""
     if judgment.verdict is not None:
         return isinstance(judgment.verdict, PairVerdict)
     if sample is not None:

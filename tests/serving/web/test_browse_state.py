@@ -5,14 +5,7 @@ import pytest
 from judgelm.errors import InputError
 from judgelm.records import GradeVerdict, Judgment, Shown
 from judgelm.serving.web.browse_state import PAGE, Filter, start_browsing, verdict_counts
-from judgelm.serving.web.runs import OpenRun
-from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample
-
-
-def run_of(*judgments, samples=(), name="run.jsonl"):
-    return OpenRun(
-        name=name, judgments={each.sample_id: each for each in judgments}, samples={each.id: each for each in samples}
-    )
+from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, run_of
 
 
 @pytest.fixture

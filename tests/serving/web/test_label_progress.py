@@ -4,12 +4,11 @@ import pytest
 
 from judgelm.serving.web.browse_state import start_browsing
 from judgelm.serving.web.label_agreement import MAX_POINTS, agreement_growth, evaluate_labels, progress_html
-from judgelm.serving.web.runs import OpenRun
-from tests.support.judged_items import failed_judgment, pair_judgment
+from tests.support.judged_items import failed_judgment, pair_judgment, run_of
 
 
 def growth_of(judgments, labels):
-    run = OpenRun(name="run.jsonl", judgments={each.sample_id: each for each in judgments})
+    run = run_of(*judgments)
     return agreement_growth(list(labels), evaluate_labels(start_browsing(run, labels=labels), run), {})
 
 
@@ -29,5 +28,4 @@ def test_many_labels_are_thinned_and_end_with_the_last():
 
 
 def test_progress_without_labels():
-    run = OpenRun(name="run.jsonl", judgments={"a": pair_judgment("a", 1)})
-    assert "No labels yet" in progress_html(start_browsing(run))
+    assert "No labels yet" in progress_html(start_browsing(run_of(pair_judgment("a", 1))))
