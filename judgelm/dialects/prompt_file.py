@@ -164,7 +164,7 @@ def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
 
 
 def custom_dialect(custom: CustomPrompt) -> Dialect:
-    """Return the dialect of a prompt. Errors are as in `read_prompts`."""
+    """Return the dialect of a prompt."""
     roles = tuple(message.role for message in custom.prompt)
     patterns = [_pattern(message.text) for message in custom.prompt]
     kind = custom.reply.kind

@@ -92,7 +92,7 @@ def winner_sentence(task: JudgeTask, result: JudgeResult, *, ties: bool = True) 
 
 
 def consistent_scores(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> tuple[str, str]:
-    """Return the expected scores; if they contradict the winner, replace them by their mean, 0.1 apart."""
+    """Return the expected scores; their mean, 0.1 apart, if they contradict the winner."""
     first, second = (round(score, 2) for score in result.scores)
     winner = winner_with_ties(task, result, ties=ties)
     if (first == second) if winner == "tie" else ((first > second) if winner == 1 else (first < second)):
@@ -129,7 +129,7 @@ _SPACES = re.compile(r"\s+")
 
 
 def json_text(row: Mapping[str, object]) -> str:
-    """Return `row` as JSON with unescaped non-ASCII characters."""
+    """Return JSON with unescaped non-ASCII characters."""
     return json.dumps(row, ensure_ascii=False)
 
 

@@ -77,7 +77,8 @@ class KnownHosts:
             if name in sent:
                 sent[name].append(value.decode("latin-1"))
         host = _name_in(sent[b"host"][0]) if len(sent[b"host"]) == 1 else None
-        if host is None or not self._knows(host):
+        is_known = host in self._names or "*" in self._names or (self._any_address and _is_address(host or ""))
+        if host is None or not is_known:
             shown = ", ".join(sent[b"host"])[:100]
             finding = f"host {shown!r} is not a known name of this server, which has no key or password"
             return self._error(421, "unknown_host", finding, host)
@@ -87,9 +88,6 @@ class KnownHosts:
                 finding = f"origin {origin[:100]!r} is another site, and this server has no key or password"
                 return self._error(403, "foreign_origin", finding, site)
         return None
-
-    def _knows(self, host: str) -> bool:
-        return host in self._names or "*" in self._names or (self._any_address and _is_address(host))
 
     def _error(self, status: int, code: str, finding: str, name: str | None) -> HttpError:
         way_out = f"start it with --allowed-host {name[:100] if name else 'NAME'}, or {self._way_out}"

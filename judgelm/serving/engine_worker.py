@@ -59,7 +59,7 @@ class EngineWorker:
     """Drives flows of many callers in one thread.
 
     Args:
-        engine: loaded. The caller closes the worker, then the engine.
+        engine: closed by the caller after the worker.
         max_queue: maximum flows in flight, including the engine's batch.
 
     Attributes:

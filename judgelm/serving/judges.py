@@ -59,8 +59,8 @@ class ServedJudges:
         adapter = self._shared.get(str(name)) or self._loaded.get(owner, {}).get(str(name))
         if adapter is not None:
             return str(name), adapter
-        is_base = self._settings.accepts(str(name)) if self._is_single else name in self._base_names()
-        if name is None or not is_base:
+        accepts_all = self._is_single and not self._settings.names
+        if name is None or not (accepts_all or name in self._base_names()):
             message = f"model {str(name)[:100]!r} not found; available: {', '.join(listed) or 'none'}"
             message += "; a server started without --name takes every name" if self._is_single else ""
             raise HttpError(404, "model_not_found", message, param="model")

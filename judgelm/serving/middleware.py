@@ -31,10 +31,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class RequestMiddleware:
-    """Counts and logs every request, rejects requests without access or during shutdown, and handles unexpected errors.
-
-    It sets `owner` in a request's state.
-    """
+    """Counts and logs requests, rejects them without access or during shutdown, and handles unexpected errors."""
 
     app: ASGIApp
     keys: ApiKeys

@@ -18,10 +18,9 @@ class Envelope:
     """OpenAI's JSON fields around a reply.
 
     Attributes:
-        model: name of the judge as sent by the client.
-        plain: the request was a plain completion.
+        model: name as sent by the client.
         function: use the deprecated `function_call` instead of `tool_calls`.
-        usage: end a stream with a chunk of token counts.
+        usage: end a stream with token counts.
     """
 
     model: str

@@ -44,10 +44,6 @@ class ServerSettings:
         """Names at `/v1/models`."""
         return self.names or (self.model,)
 
-    def accepts(self, name: str) -> bool:
-        """Return whether clients may use this model name."""
-        return not self.names or name in self.names
-
 
 def public_name(model: str, engine: str) -> str:
     """Return a judge's name for clients: the hub id, the server's model name, or the name of the folder."""

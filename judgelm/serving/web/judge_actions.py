@@ -26,7 +26,7 @@ ModeAndSample = tuple[BatchMode, Sample]
 async def stream_judgment(
     judge: Judge, worker: EngineWorker, make: Callable[[], ModeAndSample]
 ) -> AsyncIterator[tuple[str, FollowUp | None]]:
-    """Yield the HTML of a judgment as it changes, finally with the follow-up conversation if there is one."""
+    """Yield the HTML of a judgment as it changes, finally with the follow-up conversation."""
     try:
         mode, sample = make()
         yield busy("The judge is scoring …"), None
@@ -61,7 +61,7 @@ async def stream_talk(worker: EngineWorker, talk: FollowUp, question: str) -> As
 
 
 def talk_log(talk: FollowUp) -> str:
-    """Return the questions and replies of a conversation, with notes on failed replies."""
+    """Return the questions and replies of a conversation."""
     blocks = []
     for turn in talk.history:
         blocks.append(text_block(turn.question, title="You"))
@@ -83,7 +83,7 @@ def pair_input(
 
 
 def single_input(judge: Judge, question: str, answer: str, reference: str, anchor: str, explain: bool) -> ModeAndSample:
-    """Return the mode and sample of one answer, with a reference, with another answer, or alone."""
+    """Return the mode and sample of one answer."""
     if reference.strip() and anchor.strip():
         raise InputError("give a reference or another answer, not both; leave one blank")
     sample = _sample(question, [answer], reference, {"anchor": anchor} if anchor.strip() else {})
@@ -124,7 +124,7 @@ def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[s
 def image_input(
     judge: Judge, question: str, answer: str, reference: str, image: str | None, explain: bool
 ) -> ModeAndSample:
-    """Return the mode and sample of an answer about an image. A judge without vision uses only the reference."""
+    """Return the mode and sample of an answer about an image."""
     _refuse_blank({"the reference": reference})
     sees = judge.engine.supports_images
     if sees and image is None:
@@ -201,7 +201,7 @@ def reason_info(judge: Judge) -> str:
 
 
 def html(elem_id: str, *, value: str = "", visible: bool = True) -> gr.HTML:
-    """Return an element for HTML from `markup`, without Gradio's own script."""
+    """Return an element for HTML from `markup`."""
     return gr.HTML(
         value,
         elem_id=elem_id,
@@ -222,7 +222,7 @@ def judge_controls(
     *,
     talk: bool = False,
 ) -> tuple[list[Any], Any]:
-    """Add the buttons to judge and stop, the judgment, and with `talk` the conversation about it.
+    """Add the buttons, the judgment, and with `talk` the conversation about it.
 
     `make` gets the values of `fields`, and may raise an error to show. `name` starts the elements' ids.
     """

@@ -9,7 +9,16 @@ from collections.abc import Iterator, Sequence
 from judgelm.errors import ConfigError
 from judgelm.judges.resolve import JudgeFormat
 from judgelm.parsing.scores import MIN_ASSIGNED, score_lines
-from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Unparsed
+from judgelm.records import (
+    GradeDistribution,
+    GradeVerdict,
+    Judgment,
+    LabelVerdict,
+    PairVerdict,
+    RankingVerdict,
+    Shown,
+    Unparsed,
+)
 from judgelm.reports.pairs import score_text
 from judgelm.reports.wording import FAILURE_NAMES
 from judgelm.serving.engine_worker import PartialReply
@@ -23,7 +32,9 @@ _LOW_COVERAGE = "Less than half of the probability is on score lines. The chart 
 def judgment_panel(judgment: Judgment, judge: JudgeFormat) -> str:
     """Return the whole judgment."""
     panels = [_shown_panel(shown, judgment, judge) for shown in judgment.shown]
-    drawn = "" if judgment.probability is None else _balance(judgment)
+    drawn = ""
+    if judgment.probability is not None and isinstance(judgment.verdict, PairVerdict):
+        drawn = probability_bar(judgment.probability)
     if isinstance(judgment.verdict, RankingVerdict) and judgment.scores is not None:
         drawn = score_bars(judgment.scores, judge.scale)
     return (
@@ -130,7 +141,8 @@ def _shown_panel(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
 
 
 def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
-    if shown.distribution is None and shown.grades is None:
+    drawn = shown.grades or shown.distribution
+    if drawn is None:
         return ""
     if shown.grades is not None and shown.log_odds is not None and len(shown.order) == 1:
         probability = (1 + math.tanh(shown.log_odds / 2)) / 2
@@ -139,36 +151,20 @@ def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
         values = score_lines(judge.scale, judge.step).values
     except ConfigError as error:
         return notice(str(error))
-    drawn = shown.grades or shown.distribution
-    assert drawn is not None, "checked above"
     low_coverage = notice(_LOW_COVERAGE) if 1 - drawn.unassigned < MIN_ASSIGNED else ""
-    if shown.grades is not None:
-        grades = shown.grades
-        expected = "" if math.isnan(grades.expected) else f"Expected score {grades.expected:.2f}"
-        return (
-            sentences([expected, _rest(grades.unassigned, grades.approximation)])
-            + low_coverage
-            + grade_bars(grades, values)
-        )
-    assert shown.distribution is not None, "checked above"
-    pair = shown.distribution
-    first = pair.first_better if shown.order == (0, 1) else 1 - pair.first_better
-    better = "" if math.isnan(first) else f"P(first better) {first:.2f} in this order"
-    return (
-        sentences([better, _rest(pair.unassigned, pair.approximation)])
-        + low_coverage
-        + heat_map(pair, shown.order, values)
-    )
+    if isinstance(drawn, GradeDistribution):
+        summary = "" if math.isnan(drawn.expected) else f"Expected score {drawn.expected:.2f}"
+        chart = grade_bars(drawn, values)
+    else:
+        first = drawn.first_better if shown.order == (0, 1) else 1 - drawn.first_better
+        summary = "" if math.isnan(first) else f"P(first better) {first:.2f} in this order"
+        chart = heat_map(drawn, shown.order, values)
+    return sentences([summary, _rest(drawn.unassigned, drawn.approximation)]) + low_coverage + chart
 
 
 def _rest(unassigned: float, approximation: str) -> str:
     exact = f" The probabilities are not exact: {approximation}." if approximation else ""
     return (f"{unassigned:.1%} on other replies." if unassigned >= 0.001 else "") + exact
-
-
-def _balance(judgment: Judgment) -> str:
-    pair = isinstance(judgment.verdict, PairVerdict)
-    return probability_bar(judgment.probability) if pair and judgment.probability is not None else ""
 
 
 def _in_sample_order(shown: Shown) -> tuple[float, ...]:

@@ -32,9 +32,9 @@ def web_app(page: gr.Blocks, *, password: str | None = None, hosts: KnownHosts |
     """Return an ASGI application for the page.
 
     Args:
-        page: from `judgelm.serving.web.page.create_page`.
+        page: from `create_page`.
         password: required to see the page; None requires none.
-        hosts: accepted host names when there is no password. Default: names of this machine only.
+        hosts: accepted without a password. Default: names of this machine.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     known = hosts or KnownHosts("127.0.0.1", way_out="set a password")
