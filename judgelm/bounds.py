@@ -17,12 +17,7 @@ def megabytes(size: int) -> str:
 
 
 def read_text(path: str | Path, max_bytes: int = MAX_ROW_BYTES, errors: str = "strict") -> str:
-    """Read a whole UTF-8 file.
-
-    Raises:
-        OSError: it cannot be read, or is larger than `max_bytes`.
-        UnicodeDecodeError: it is not UTF-8.
-    """
+    """Read a whole UTF-8 file."""
     with Path(path).open("rb") as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:

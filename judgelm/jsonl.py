@@ -25,13 +25,9 @@ _BLOCK = 1 << 16
 
 
 def encode_line(row: Mapping[str, object]) -> bytes:
-    r"""Return a row as a line of UTF-8 with a newline.
+    r"""Return a row as a line of UTF-8 with a newline; a ValueError for NaN or an infinity.
 
     U+0085, U+2028 and U+2029, which some readers take for line ends, and lone surrogates are written as `\uXXXX`.
-
-    Raises:
-        ValueError: the row has NaN or an infinity.
-        TypeError: JSON cannot encode a value.
     """
     text = _ENCODER.encode(row)
     if text.isascii():
@@ -64,9 +60,6 @@ class Appender:
     A written line survives `kill -9`, but without fsync maybe not a power failure. Only one process can append at a
     time. Opening repairs an incomplete last line; `repaired` is the number of bytes removed. `overwrite` empties the
     file.
-
-    Raises:
-        RunError: the file cannot be opened or written; earlier lines remain.
     """
 
     def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -113,11 +106,7 @@ class Appender:
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Appender]:
-    """Write to a temporary file, and rename it on success.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
+    """Write to a temporary file, and rename it on success."""
     partial = Path(f"{path}.partial")
     try:
         with Appender(partial, overwrite=True) as file:
@@ -131,15 +120,7 @@ def atomic_write(path: str | Path) -> Iterator[Appender]:
 
 
 def check_no_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
-    """Check that no output is an input: by path, symbolic link, hard link or redirection.
-
-    Args:
-        outputs: paths; `-` is standard output. Temporary `.partial` files count too.
-        inputs: paths; `-` is standard input. Missing files are ignored.
-
-    Raises:
-        ConfigError: an output is an input.
-    """
+    """Check that no output is an input: by path, symbolic link, hard link or redirection."""
     read = {key: path for path in inputs for key in _file_keys(path, 0)}
     for output in outputs:
         for written in (output, f"{output}.partial"):
@@ -200,11 +181,7 @@ def repair_tail(path: str | Path) -> int:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-        ValueError: not JSON, or too deeply nested.
-    """
+    """Return the value of a JSON text."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -219,11 +196,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield line numbers (from 1) and rows of one of judgelm's own files, without blank lines.
-
-    Raises:
-        InputError: the file cannot be opened, or a line is not a JSON object.
-    """
+    """Yield line numbers (from 1) and rows of one of judgelm's own files, without blank lines."""
     try:
         with Path(path).open("rb") as file:
             for line_number, line in enumerate(iter(partial(file.readline, MAX_ROW_BYTES + 1), b""), 1):

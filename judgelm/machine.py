@@ -149,12 +149,7 @@ def driver_cuda() -> int | None:
 
 
 def driver_too_old(driver: int | None, build: str | None) -> str:
-    """Return why torch cannot use the driver and how to fix it, or an empty string.
-
-    Args:
-        driver: the driver's major CUDA version.
-        build: torch's CUDA version.
-    """
+    """Return why torch's CUDA `build` cannot use a driver of this major version, with the fix; or an empty string."""
     if driver is None or build is None or driver >= (needed := int(build.partition(".")[0])):
         return ""
     version = f", version {_MIN_DRIVERS[needed]} or later" if needed in _MIN_DRIVERS else ""
@@ -323,16 +318,8 @@ def with_error(package: Package, error: str, versions: Mapping[str, str | None])
 
 
 def findings(packages: Iterable[Package]) -> list[str]:
-    """Return problems with their fixes; packages with the same fix share a sentence."""
-    by_way_out: dict[str, list[Package]] = {}
-    for package in packages:
-        if package.is_finding:
-            by_way_out.setdefault(package.way_out, []).append(package)
-    sentences = []
-    for way_out, (first, *others) in by_way_out.items():
-        also = f" (nor {', '.join(package.name for package in others)})" if others else ""
-        sentences.append(f"{first.finding}{also}; {way_out}")
-    return sentences
+    """Return problems with their fixes."""
+    return [f"{package.finding}; {package.way_out}" for package in packages if package.is_finding]
 
 
 def _version(distribution: str) -> str | None:

@@ -32,11 +32,7 @@ MODULES = {
 
 
 def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requirement]":
-    """Return the requirements of an extra on this machine, those of the extras it names included.
-
-    Raises:
-        PackageNotFoundError: the distribution is not installed.
-    """
+    """Return the requirements of an extra on this machine, those of the extras it names included."""
     from importlib.metadata import requires  # late: every command imports this module
 
     from packaging.requirements import Requirement

@@ -13,11 +13,7 @@ _NO_VALUE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeE
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse a YAML text.
-
-    Raises:
-        ConfigError: not YAML; the message is one line without the text, which may hold a password.
-    """
+    """Parse a YAML text."""
     import yaml  # late, for fast --help
 
     try:
@@ -27,11 +23,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def read_yaml(path: str | Path) -> Any:
-    """Read a YAML file.
-
-    Raises:
-        ConfigError: it cannot be read, or is not YAML.
-    """
+    """Read a YAML file."""
     try:
         return parse_yaml(read_text(path, MAX_YAML_BYTES))
     except OSError as error:

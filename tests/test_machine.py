@@ -159,13 +159,10 @@ def test_a_crash_and_a_hang_are_found_and_the_rest_is_still_looked_at(site):
     }
 
 
-def test_a_torchvision_of_another_build_is_named_once_with_the_way_out():
+def test_a_torchvision_of_another_build_is_to_be_uninstalled():
     versions = {"torch": "2.13.0+cpu", "torchvision": "0.28.0", "torchcodec": "0.15.0"}
     error = "RuntimeError: operator torchvision::nms does not exist"
-    broken = [
-        with_error(Package(name=name, wanted="", extra="vllm", distribution=name, installed="1.0"), error, versions)
-        for name in ("vllm", "trl")
-    ]
-    [finding] = findings(broken)
-    assert finding.startswith(f"vllm 1.0 cannot be imported: {error} (nor trl); torchvision")
+    package = Package(name="vllm", wanted="", extra="vllm", distribution="vllm", installed="1.0")
+    [finding] = findings([with_error(package, error, versions)])
+    assert finding.startswith(f"vllm 1.0 cannot be imported: {error}; torchvision")
     assert finding.endswith("run: pip uninstall torchvision torchcodec")

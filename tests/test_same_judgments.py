@@ -15,6 +15,7 @@ import pytest
 from judgelm.runs.run_files import read_judgments
 from tests.support.batch_runs import BATCH
 from tests.support.in_process import exit_code
+from tests.support.jsonl_files import write_rows
 
 PAIRS = 80
 WORDS = ["a", "big", "red", "fox", "jumps", "over", "the", "lazy", "dog", "because", "it", "can"]
@@ -25,11 +26,6 @@ def input_rows():
     rng = random.Random(0)
     text = lambda most: " ".join(rng.choice(WORDS) for _ in range(rng.randint(1, most)))  # noqa: E731
     return [{"id": f"p{i}", "question": text(12), "answer_1": text(60), "answer_2": text(60)} for i in range(PAIRS)]
-
-
-def write_rows(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def arguments(model, path, out, *options):
@@ -55,12 +51,9 @@ def content(out):
 @pytest.fixture(scope="module")
 def undisturbed(tiny_model, input_rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
-    return run(tiny_model, write_rows(folder / "in.jsonl", input_rows), folder / "out.jsonl")
-
-
-def test_the_judge_says_many_different_things(undisturbed):
-    # or else the tests below would compare little
-    assert len({shown[1] for shown_all in undisturbed.values() for shown in shown_all}) > PAIRS // 2
+    judgments = run(tiny_model, write_rows(folder / "in.jsonl", input_rows), folder / "out.jsonl")
+    assert len({text for prompts in judgments.values() for _, text, *_ in prompts}) > PAIRS // 2
+    return judgments
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,7 @@ from judgelm.errors import ConfigError
 
 
 def load_workers(name: str, options: EngineOptions, cluster: RayCluster) -> Engine:
-    """Load the named engine on workers that act as one engine.
-
-    Raises:
-        MissingExtraError: ray is not installed.
-        ConfigError: the options do not fit a cluster or each other.
-        ModelError: a worker cannot load the model.
-        EngineError: no worker starts, or two workers loaded different models.
-    """
+    """Load the named engine on workers that act as one engine."""
     if name == "openai" and options.engine_args.get("max_cost_usd") is not None:
         raise ConfigError("max_cost_usd limits a single client; use it without a cluster")
     if options.device not in ("auto", "cpu", "cuda"):

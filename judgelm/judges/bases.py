@@ -26,12 +26,9 @@ _BLOCK = 1 << 20
 
 
 def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Origin:
-    """Return where a judge's base comes from.
+    """Return where a judge's base comes from: the user's `file`, else `source` (`hub`, `index`).
 
-    Args:
-        card: of the judge.
-        source: `hub`, `index`, or `auto`: the hub's local cache, else the hub, else the index.
-        file: the user's GGUF file, which has priority.
+    `auto` is the hub's local cache, else the hub, else the index.
     """
     if file is not None:
         if not file.is_file():
@@ -59,18 +56,7 @@ def _in_hub_cache(base: BaseWeights) -> Path | None:
 
 
 def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing, share: None) -> Path:
-    """Download and dequantise a base unless it is in the cache; returns its checkpoint folder.
-
-    Args:
-        card: of the judge.
-        origin: from `find_origin`; the user's file is kept, a downloaded one is deleted.
-        report: see `Report`.
-
-    Raises:
-        ModelError: the download failed or has the wrong hash; the message suggests other sources.
-        InputError: the user's file has the wrong hash.
-        RunError: the cache is full or not writable.
-    """
+    """Download and dequantise a base unless it is in the cache; returns its checkpoint folder."""
     base, folder = card.base, gguf_folder(card.base.gguf_sha256)
     if folder.is_dir():
         return folder

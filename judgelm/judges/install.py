@@ -45,13 +45,7 @@ def find_source(card: NamedJudge, source: Path | None) -> Path | str:
 
 
 def install_adapter(card: NamedJudge, source: Path | str) -> None:
-    """Copy the adapter from `find_source` into the cache and replace an earlier one.
-
-    Raises:
-        ModelError: the source has no complete adapter, or pip cannot download the wheel.
-        CardError: the adapter was trained on another base.
-        RunError: the cache is not writable.
-    """
+    """Copy the adapter from `find_source` into the cache and replace an earlier one."""
     with tempfile.TemporaryDirectory(prefix="judgelm-adapter-") as scratch:
         if isinstance(source, str):
             try:

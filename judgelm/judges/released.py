@@ -229,17 +229,13 @@ class ReleasedTask:
     Attributes:
         words: file with the prompt; None if the card contains it.
         user: user message, or plain text if `chat` is False; None if a reference is always shown.
-        with_reference: the same with a place for a reference.
-        with_input: the same with a place for an instruction's input.
         system: system message; `""` is an empty message, None no message.
         slots: text in the words -> replacement: `{question}`, `{answer_1}`, `{answer_2}`, `{reference}`, `{rubric}`,
             `{criterion}`, `{levels}` and `{bulleted_levels}`.
         braces: doubled braces mean single ones, as in `str.format`.
         chat: apply the tokenizer's chat template; otherwise `before` and `after` surround the message.
-        stripped: strip the answers.
         delimiters: block delimiters; their confusables in untrusted text are sanitized.
         stop: stop strings of a judge that writes its verdict first.
-        max_tokens: maximum tokens of a reply, from the authors.
         prompt_sha256: of the prompt that the authors' code makes of `GOLDEN`; empty if unchecked.
     """
 
@@ -267,15 +263,11 @@ class ReleasedJudge:
     """A judge released by others.
 
     Attributes:
-        name: value of `--card`.
-        checkpoints: weights of all sizes.
-        sources: pages with the card's facts.
         template: id of judgelm's template for judges trained on it, which have no tasks.
         scale: lowest and highest score, with a template.
         tasks: by mode (`pair`, `single`).
         tasks_of: name of the card whose tasks it shares.
         chat: shared tasks use the tokenizer's chat template.
-        thinking: passed to its chat template.
         unverified: what was not checked; empty for a verified judge.
     """
 
@@ -325,12 +317,7 @@ def released_names() -> list[str]:
 
 @cache
 def released_judge(name: str) -> ReleasedJudge:
-    """Return the card of that name.
-
-    Raises:
-        ConfigError: it does not exist.
-        CardError: it is invalid.
-    """
+    """Return the card of that name."""
     if name not in released_names():
         raise not_found("card", name, released_names())
     try:

@@ -40,7 +40,6 @@ class ResolvedJudge:
         model: as the user typed it; None for the default judge.
         asked_engine: as the user typed it; Ray workers resolve `auto` on their own machines.
         weights: folder, GGUF file, hub id, server's name or script that the engine loads.
-        named: the installed judge; None for a folder, a hub id or a server's model.
         tuned: card of a folder from `judgelm tune`, which names the weights.
     """
 
@@ -60,7 +59,7 @@ class ResolvedJudge:
 
     @property
     def engine_reason(self) -> str:
-        """The reason why `auto` takes this engine; empty for an engine that the user named."""
+        """Why `auto` takes this engine; empty for an engine that the user named."""
         return self._engine_choice[1]
 
     @cached_property
@@ -162,8 +161,6 @@ class JudgeSetup:
 
     Attributes:
         options: for its engine; window and thinking are from the card unless the user chose them.
-        card: None for a model without one.
-        recognition: empty for a judge with a card.
     """
 
     judge: ResolvedJudge
@@ -190,14 +187,7 @@ def prepare(
     template: str | None = None,
     reading: JudgeReading | None = None,
 ) -> JudgeSetup:
-    """Read the judge's card, which may download it from the hub, and decide how the judge is loaded and prompted.
-
-    Args:
-        judge: from `resolve`.
-        options: fields of `EngineOptions` without the model.
-        template: id of the user's template; None takes the card's, else the default of the reading.
-        reading: of the user; None takes the card's.
-    """
+    """Read the judge's card, which may download it from the hub, and decide how the judge is loaded and prompted."""
     engine = EngineOptions(**{**options, "model": judge.weights, "adapter": judge.adapter})
     engine = replace(engine, adapters=tuple(absolute_folder(adapter) for adapter in engine.adapters))
     runs_model = judge.engine in MODEL_ENGINES
@@ -243,16 +233,7 @@ def judge_format(
     ignore_card: bool,
     chat: bool = False,
 ) -> JudgeFormat:
-    """Return the template and scale of a judge.
-
-    Args:
-        card: of the judge; None where it has none.
-        template: the user's; None takes the card's, else the default of the reading.
-        reading: the user's; None takes the template's.
-        location: names the model in errors.
-        ignore_card: allow another template than the card's.
-        chat: the model has a chat template; without a card it is then prompted like any instruct model.
-    """
+    """Return the template and scale of a judge; `location` names the model in errors."""
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
     if card is None or isinstance(card, ReleasedJudge):

@@ -37,10 +37,6 @@ def collect(
     """Generate one model's answers; finished answers are on disk immediately, and a rerun resumes.
 
     The model is not loaded if its answers are complete.
-
-    Raises:
-        RunError: `out` cannot be written, or has answers to other requests.
-        ModelError, EngineError: the model cannot be loaded, or broke.
     """
     draws = [AnswerTask(question, decoding) for question in questions for decoding in generator.decodings]
     request = _asked(generator)

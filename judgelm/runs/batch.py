@@ -49,11 +49,7 @@ class BatchJob:
     Attributes:
         inputs: files, folders and patterns of pairs, or two AlpacaEval output files; `-` is standard input.
         out: path of the judgments; `-` is standard output, without manifest and resume.
-        limit: maximum number of samples, from the start of the input.
-        references: file of references by id.
-        self_answers: run file with the judge's own answers; see `judgelm.runs.answers`.
-        retry: earlier failures to judge again: engine failures, or all.
-        reading: the user's column names and sheet.
+        self_answers: run file with the judge's own answers.
         parts: maps an input sample to the samples to judge.
         fingerprint: further entries next to model, mode and input.
     """
@@ -75,10 +71,8 @@ class BatchHooks:
     """Callbacks of a run.
 
     Attributes:
-        on_input: the format of the input is known.
         on_resume: number of samples finished earlier, and bytes removed from an incomplete line.
         on_judgment: a judgment is on disk.
-        on_reject: an input line cannot be used.
         stop: called before each sample; True ends the run after the samples in flight.
     """
 

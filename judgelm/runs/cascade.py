@@ -125,9 +125,6 @@ def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
 
     Returns:
         Counts of OUT's judgments, with the time of both runs, and of the cascade.
-
-    Raises:
-        RunError: OUT cannot be written or belongs to another run, or the judges saw different texts under one id.
     """
     manifests = [_manifest(path) for path in cascade.paths]
     stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))

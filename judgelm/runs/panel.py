@@ -30,7 +30,7 @@ class Panel:
     """Judges and their decision rule.
 
     Attributes:
-        runs: two or more run files; a judge's name is its file's, without `.jsonl`.
+        runs: two or more run files; a judge is named by its file.
         rule: `vote` counts verdicts; `mean` compares mean scores.
         families: family -> names of its judges or models. A family counts once: its judges are combined first. Other
             judges are their own family.
@@ -94,11 +94,6 @@ def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
 
     Returns:
         Counts of the panel's judgments, and of each judge's.
-
-    Raises:
-        ConfigError: the rule does not fit the judges.
-        InputError: an invalid line, or one id with different samples or texts.
-        RunError: OUT cannot be written or belongs to another run.
     """
     by_sample = _judgments_by_sample(panel)
     counts = PanelStats(judges={name: PanelJudgeStats(family=panel.family_of[name]) for name in panel.names})

@@ -28,12 +28,7 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str
 
     The user's names have priority. A recorded name is used if the file has its column, a recorded sheet if the file has
     the name of the judged one.
-
-    Args:
-        path: the file.
-        given: names from the user.
-        runs: run files.
-        other: second file for the same names; each file takes the columns that it has.
+    `other` is a second file for the same names; each file takes the columns that it has.
     """
     prints = [each for run in runs for each in _fingerprints(_fingerprint_of(run))]
     sheet = _sheet_of(path, given, prints, strict=other is None)

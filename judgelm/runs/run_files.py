@@ -166,11 +166,7 @@ def iter_judgments(path: str | Path) -> Iterator[Judgment]:
 
 
 def read_judgments(path: str | Path) -> dict[str, Judgment]:
-    """Return the latest judgment of each sample by id.
-
-    Raises:
-        InputError: an invalid line, or two judgments of one id with different texts.
-    """
+    """Return the latest judgment of each sample by id."""
     judgments: dict[str, Judgment] = {}
     for judgment in iter_judgments(path):
         if judgment.sample_id in judgments:
@@ -223,11 +219,7 @@ def check_output_is_no_input(out: str | Path, inputs: Iterable[str | Path]) -> N
 
 
 def read_manifest(out: Path) -> dict[str, Any] | None:
-    """Return a run's manifest; None if there is no run.
-
-    Raises:
-        RunError: the manifest is missing or invalid.
-    """
+    """Return a run's manifest; None if there is no run."""
     path = run_paths(out)[1]
     if not path.exists():
         if out.exists() and out.stat().st_size > 0:
@@ -348,16 +340,8 @@ class RunFiles:
     """The three files of a run, open for appending.
 
     Args:
-        out: path of the judgments, `NAME.jsonl`.
         fingerprint: equal in all sessions of a run; `input` holds `input_identities`.
-        provenance: model, engine, mode and machine of this session.
         inputs: paths of `fingerprint["input"]`, to detect files that have only grown.
-        retry: failures to redo: engine failures, or all.
-        overwrite: delete the files and start over.
-
-    Raises:
-        RunError: the files belong to another run or are not writable.
-        InputError: an invalid line.
     """
 
     def __init__(

@@ -59,11 +59,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
 
 
 def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
-    """Return the judgment of a row that this or an earlier version wrote.
-
-    Raises:
-        ValueError: the row is not a judgment.
-    """
+    """Return the judgment of a row that this or an earlier version wrote."""
     try:
         if not isinstance(row["id"], str):
             raise TypeError(f"id: expected text, got {row['id']!r}")

@@ -15,7 +15,6 @@ class SessionStats:
 
     Attributes:
         skipped: items that earlier sessions finished.
-        failures: by code.
         earlier_failures: failures of earlier sessions that were not retried, by code.
     """
 
@@ -37,18 +36,13 @@ class RunStats(SessionStats):
     """Counts of judgments.
 
     Attributes:
-        cut: judgments with a truncated answer.
         neutralised: judgments with sanitized confusables.
         shown: prompts.
         repaired: replies that became readable in a grammar-constrained retry.
         reasons_incomplete: reasons that are truncated, or about answers that were cut further.
         parts_failed: unreadable replies in judgments that have a verdict.
-        probabilities: judgments with P(first better).
         mostly_unassigned: judgments without it, because the score lines have less than half of the probability.
-        grade_distributions: distributions over the grades of one answer.
         unassigned: sum of the probabilities on other replies, over all `distributions`.
-        approximations: reasons why distributions are not exact.
-        unanimous: judgments whose votes agree.
     """
 
     judged: int = 0
@@ -164,10 +158,7 @@ class AnswerStats(SessionStats):
     """Counts of one model's answers.
 
     Attributes:
-        truncated: answers that ended at the token limit.
         no_final_answer: answers without a final answer, for tasks that need one.
-        first_failure: message of the first failure, or empty.
-        engine_stats: the engine's counts at the end.
     """
 
     answered: int = 0
@@ -200,10 +191,8 @@ class CascadeStats:
     """Counts of a cascade.
 
     Attributes:
-        pairs: judged by the small judge.
         passed_on: pairs for the large judge; `passed_on_failed` have no verdict of the small judge.
         waiting: passed-on pairs that the large judge has not judged yet.
-        small_tokens: prompt tokens of the small judge.
         compared: pairs with verdicts of both judges; `changed` have different winners.
         mended: pairs that only the large judge could decide.
     """

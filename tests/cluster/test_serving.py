@@ -1,6 +1,5 @@
 """The recipe and the examples in `serve/` for clusters."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,14 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.jsonl_files import write_rows
+
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
 ROOT = Path(__file__).parents[2]
-
-
-def write_pairs(path, count):
-    rows = ({"id": f"{path.stem} {i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} for i in range(count))
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def test_ray_takes_the_example_of_a_cluster():
@@ -58,7 +53,8 @@ def test_the_slurm_script_judges_on_two_nodes(tmp_path):
         "PATH": f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "node",
         "SLURM_JOB_ID": str(os.getpid()), "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "1",
     }  # fmt: skip
-    pairs, out, log = write_pairs(tmp_path / "pairs.jsonl", 50), tmp_path / "out.jsonl", tmp_path / "log"
+    rows = ({"id": f"p{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} for i in range(50))
+    pairs, out, log = write_rows(tmp_path / "pairs.jsonl", rows), tmp_path / "out.jsonl", tmp_path / "log"
     command = ["bash", ROOT / "serve/slurm_ray.sh", pairs, "-o", out, "--model", "8 6", "--engine", "scripted"]
     with log.open("w") as file:
         done = subprocess.run(

@@ -32,9 +32,9 @@ def test_a_card_is_whole(name):
 
 
 GB = 10**9
-LARGE = judge_card("qwen-1.5b")  # 6 GB on a CPU with bfloat16, 1.2 x 3.6 GB on a GPU
 
 
+# qwen-1.5b needs 6 GB on a CPU with bfloat16, 1.2 x 3.6 GB on a GPU
 @pytest.mark.parametrize(
     ("memory", "cuda", "bfloat16", "name", "reason"),
     [
@@ -53,8 +53,6 @@ def test_the_default_follows_the_machine(memory, cuda, bfloat16, name, reason):
 
 
 def test_the_default_of_this_machine(little_memory):
-    large = Machine(memory_bytes=16 * GB, cuda_bytes=0, has_bfloat16=True)
-    assert default_choice(large) == (LARGE, "no model is named")
     assert default_choice().card == SMALL
 
 
@@ -68,11 +66,6 @@ def test_a_judge_without_an_adapter_is_its_base(judge_cache, tiny_model):
     assert judge.notice == (
         "qwen-0.5b: base Qwen2.5-Coder-0.5B-Instruct (Q4_K_M) under Apache-2.0, not fine-tuned for judging"
     )
-
-
-def test_a_name_without_a_card_is_refused_with_the_nearest():
-    with pytest.raises(ConfigError, match=r"judge 'smal-judge' does not exist; did you mean small-judge\?"):
-        judge_card("smal-judge")
 
 
 INSTALL = "run: judgelm judges install small-judge"

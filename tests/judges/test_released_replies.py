@@ -19,7 +19,6 @@ def reader(card, task):
 read_pandalm, read_auto_j = reader("pandalm", "pair"), reader("auto-j", "pair")
 read_auto_j_rating = reader("auto-j", "single")
 read_prometheus_score, read_prometheus_letter = reader("prometheus-2", "single"), reader("prometheus-2", "pair")
-READERS = [read_pandalm, read_auto_j, read_auto_j_rating, read_prometheus_score, read_prometheus_letter]
 
 
 def code(reading):
@@ -67,15 +66,8 @@ def test_prometheus_letter_as_its_code_and_with_a_full_stop(shared_data):
     ("read", "text", "code", "why"),
     [
         (read_pandalm, "Both\n1", "off_grammar", "no verdict marked by the format of the judge's card"),
-        (
-            read_auto_j,
-            "final decision is Tie or Response 2",
-            "off_grammar",
-            "'' is none of Response 1, Response 2, Tie",
-        ),
         (read_auto_j_rating, "Rating: [[7.", "off_grammar", "0 numbers, expected 1"),
         (read_auto_j_rating, "Rating: [[10.5]]", "out_of_range", "10.5 is outside 1 to 10"),
-        (read_prometheus_score, "four", "off_grammar", "no verdict marked by the format of the judge's card"),
         (read_prometheus_score, "[RESULT] 4\n[RESULT] 3", "off_grammar", "that differ: 4 on line 1 and 3 on line 2"),
         (read_prometheus_score, "[RESULT] 6", "out_of_range", "6 is outside 1 to 5"),
     ],
@@ -103,11 +95,9 @@ DECIDES = "So, the final decision is Response"
         (read_auto_j_rating, "Good.\n\nRating: [[0]]", "out_of_range"),
         (read_auto_j_rating, "Good.\n\nRating: [[1]]", 1),
         (read_auto_j_rating, "Good.\n\nRating: [[10]]", 10),
-        (read_auto_j_rating, "Good.\n\nRating: [[11]]", "out_of_range"),
         (read_auto_j_rating, "Good.\n\nRating: [[a]]", "off_grammar"),
         # the last rating counts, whatever stands in brackets around it
         (read_auto_j_rating, "[[x]] Rating: [[3]]. No, Rating: [[7]], for [[this]].", 7),
-        (read_auto_j_rating, "Rating: [[3]]", 3),
         (read_auto_j_rating, "3]]", "off_grammar"),
         (read_prometheus_score, "Good. [RESULT] 4.", 4),
         (read_prometheus_score, "Good. **[RESULT] 4**", 4),
@@ -120,7 +110,6 @@ DECIDES = "So, the final decision is Response"
         (read_prometheus_score, "[RESULT] 2 (or 3)", "off_grammar"),
         (read_prometheus_score, "[RESULT] 2 (perhaps three)", "off_grammar"),
         (read_prometheus_score, "[RESULT] 4/10", "off_grammar"),
-        (read_prometheus_score, "[RESULT] 4.5", "off_grammar"),
         (read_prometheus_score, "[RESULT] 3-4", "off_grammar"),
         (read_prometheus_score, "[RESULT] -1", "off_grammar"),
         (read_prometheus_score, "Score 4: good. Score 5: better.", "off_grammar"),
@@ -132,7 +121,6 @@ DECIDES = "So, the final decision is Response"
         (read_prometheus_score, "I would not go as far as **[RESULT] 5**", "off_grammar"),
         (read_prometheus_score, "It cannot reach a score of 5. Score: 2", 2),
         (read_prometheus_score, "It lacks a year.\n\nOverall score of 3 out of 5.", 3),
-        (read_prometheus_score, "No. [RESULT] 1", 1),
         (read_prometheus_letter, "This cannot be [RESULT] B", "off_grammar"),
         (read_auto_j, "I cannot say: final decision is Tie", "tie"),
         (read_auto_j_rating, "It is never Rating: [[9]]", "off_grammar"),
@@ -146,13 +134,6 @@ DECIDES = "So, the final decision is Response"
 )
 def test_replies(read, text, expected):
     assert code(read(text)) == expected
-
-
-@given(st.text())
-@pytest.mark.parametrize("read", READERS)
-def test_every_text_is_read_or_refused(read, text):
-    verdict = read(text)
-    assert isinstance(verdict, Unparsed) or verdict in ("1", "2", "tie") or 1 <= verdict <= 10
 
 
 WORDS = st.lists(

@@ -3,11 +3,11 @@
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.errors import ConfigError, RunError
 from judgelm.modes import Pairwise, make_mode
-from judgelm.records import GradeVerdict, LabelVerdict, PairVerdict, RankingVerdict, Unparsed
+from judgelm.records import LabelVerdict, PairVerdict, RankingVerdict
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
-from judgelm.runs.panel import Opinion, Panel, aggregate, combine, verdict_text
+from judgelm.runs.panel import Opinion, Panel, aggregate, combine
 from judgelm.runs.run_files import read_judgments
 from tests.support.jsonl_files import write_rows
 
@@ -113,13 +113,6 @@ def test_scores_on_different_scales_have_no_mean(tmp_path, run):
     assert (judgments["p0"].winner, judgments["p0"].scores) == (1, None)
 
 
-def test_ids_that_stand_for_different_samples_are_noticed(tmp_path, run):
-    multi = make_mode("multi", {})
-    runs = [run("a", "9 5 1", mode=multi, answers="abc"), run("b", "8 9", mode=multi, answers="ab")]
-    with pytest.raises(InputError, match='id "p0": the number of answers differs from a\'s'):
-        joined(tmp_path, runs)
-
-
 def test_what_is_no_panel_is_refused(tmp_path, run):
     a, b = run("a", "8 6"), run("b", "8 6")
     for options, finding in (
@@ -188,34 +181,3 @@ def test_rankings_are_put_together_by_bordas_count():
     orders = [((0,), (1,), (2,)), ((0,), (1, 2)), ((2,), (1,), (0,))]
     opinions = [Opinion(verdict=RankingVerdict(order=order)) for order in orders]
     assert combine(opinions, "vote", comparable=True).verdict == RankingVerdict(order=((0,), (1, 2)))
-
-
-def test_grades_have_a_mean_and_no_vote():
-    grades = [Opinion(verdict=GradeVerdict(score=score), scores=(score,)) for score in (7, 8)]
-    assert combine(grades, "mean", comparable=True).verdict == GradeVerdict(score=7.5)
-    with pytest.raises(ValueError, match="grades cannot be combined"):
-        combine(grades, "vote", comparable=True)
-
-
-def test_what_cannot_be_put_together_is_refused():
-    ranked = [Opinion(verdict=RankingVerdict(order=order)) for order in (((0,), (1,)), ((0,), (1,), (2,)))]
-    with pytest.raises(ValueError, match="different numbers of answers"):
-        combine(ranked, "vote", comparable=True)
-    with pytest.raises(ValueError, match="of one kind"):
-        combine([*pairs(1), ranked[0]], "vote", comparable=True)
-    with pytest.raises(ValueError, match="at least one"):
-        combine([], "vote", comparable=True)
-    assert not isinstance(combine(pairs(1), "vote", comparable=True), Unparsed)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "word"),
-    [
-        (PairVerdict(winner="tie"), "tie"),
-        (LabelVerdict(label="correct"), "correct"),
-        (GradeVerdict(score=7.5), "7.5"),
-        (RankingVerdict(order=((1,), (0, 2))), "2>1=3"),
-    ],
-)
-def test_every_verdict_has_a_word(verdict, word):
-    assert verdict_text(verdict) == word

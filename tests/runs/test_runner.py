@@ -77,13 +77,7 @@ class Broken(ScriptedEngine):
 
 
 def test_an_engine_that_breaks_stops_the_run_and_what_was_given_stands():
-    given = []
+    running = judge(samples(20), Pairwise(), Broken())
+    assert [next(running).verdict for _ in range(4)] == [PairVerdict(winner=1)] * 4
     with pytest.raises(EngineError, match="the device is gone"):
-        given += iter_into(given, judge(samples(20), Pairwise(), Broken()))
-    assert [judgment.verdict for judgment in given] == [PairVerdict(winner=1)] * 4
-
-
-def iter_into(target, judgments):
-    for judgment in judgments:
-        target.append(judgment)
-    return []
+        next(running)

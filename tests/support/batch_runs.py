@@ -12,7 +12,6 @@ BATCH = Path(sys.executable).parent / "judgelm-batch"
 
 
 def write_pairs(path, count):
-    """Pairs that `tiny_judge` can judge; the path."""
     samples = (word_sample(i) for i in range(count))
     rows = ({"id": s.id, "question": s.question, "answer_1": s.answers[0], "answer_2": s.answers[1]} for s in samples)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -20,7 +19,6 @@ def write_pairs(path, count):
 
 
 def judged_rows(out):
-    """Every judgment of a run file, by id."""
     rows = [row for _, row in read_jsonl(out)]
     assert len({row["id"] for row in rows}) == len(rows), "something was judged twice"
     return {row["id"]: row for row in rows}
@@ -31,7 +29,7 @@ def manifest(out):
 
 
 def wait_for_judgments(out, process, said, count):
-    """Until so many are on the disk; `said` gives what the process wrote, should it end before."""
+    """Until so many are on the disk."""
     until = time.monotonic() + 240
     while time.monotonic() < until and process.poll() is None:
         if out.exists() and out.read_bytes().count(b"\n") >= count:

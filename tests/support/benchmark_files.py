@@ -12,7 +12,7 @@ VARIABLE = "JUDGELM_BENCHMARK_FILES"
 
 
 def published(benchmark, *names):
-    """Paths of files below FOLDER/BENCHMARK; the test is skipped where they are not there."""
+    """Paths of files below FOLDER/BENCHMARK."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         pytest.skip(f"{VARIABLE} names no folder with the published files of {benchmark}")

@@ -37,7 +37,6 @@ class Watched:
             self.outside.append(url)
 
     def is_clean(self):
-        """No errors, no outside request, and nobody's script has run."""
         assert self.errors == []
         assert self.outside == []
         assert self.page.evaluate("window.taken ?? null") is None, "a script from a text ran"
@@ -45,7 +44,6 @@ class Watched:
 
 @contextlib.contextmanager
 def served(app):
-    """Serve an ASGI app in a thread; gives its address."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
@@ -62,7 +60,6 @@ def served(app):
 
 @contextlib.contextmanager
 def chromium():
-    """The distribution's Chromium, headless."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser

@@ -22,20 +22,18 @@ def recognised(request, *starts):
 
 
 def chat(*messages, **options):
-    """A request of (role, text) pairs; a text alone is the user's message."""
+    """A request of (role, text) pairs."""
     pairs = [("user", message) if isinstance(message, str) else message for message in messages]
     return ChatRequest(messages=tuple(Message(role=role, text=text) for role, text in pairs), **options)
 
 
 def changed(request, old, new):
-    """The request whose last message has another text in the place of one that it holds."""
     *before, last = request.messages
     assert old in last.text
     return replace(request, messages=(*before, replace(last, text=last.text.replace(old, new))))
 
 
 def requests(shared_data, folder):
-    """(what was judged, the request as dialects see it) of each captured request; helper requests included."""
     path = shared_data / "dialects" / folder / "requests.jsonl"
     if not path.is_file():
         pytest.skip(f"no captured requests of {folder}")
@@ -51,7 +49,6 @@ def last_turn(item):
 
 
 def bodies(shared_data, folder):
-    """The captured requests as they were sent."""
     return [row["body"] for row in _rows(shared_data / "dialects" / folder / "requests.jsonl")]
 
 

@@ -8,7 +8,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def copy_checkout(folder: Path) -> Path:
-    """Copy what git tracks and does not ignore."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     for name in listed.stdout.decode().split("\0"):

@@ -1,9 +1,4 @@
-"""A Containerfile's instructions, and a stage of it followed in a folder: no container engine, no root.
-
-Paths of the image that a stage writes to are below the folder; programs of the system are this machine's, so that
-`apt-get` and accounts are left out. What that shows: the commands run, in their order, on the files that the build
-context holds and on no others.
-"""
+"""A Containerfile's instructions, and a stage of it followed in a folder: no container engine, no root."""
 
 import fnmatch
 import os
@@ -26,7 +21,6 @@ class Instruction:
 
 
 def instructions(path: Path) -> list[Instruction]:
-    """All instructions of a Containerfile in order."""
     lines = (line for line in path.read_text(encoding="utf-8").splitlines() if not line.lstrip().startswith("#"))
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     parts = (line.split(None, 1) for line in joined.splitlines() if line.strip())
@@ -34,7 +28,6 @@ def instructions(path: Path) -> list[Instruction]:
 
 
 def stages(path: Path) -> dict[str, list[Instruction]]:
-    """The instructions of each stage by its name; those before the first are under ""."""
     result: dict[str, list[Instruction]] = {"": []}
     name = ""
     for step in instructions(path):
@@ -55,7 +48,6 @@ def build_context(root: Path) -> list[str]:
 
 
 def _is_let_in(name: str, rules: list[str]) -> bool:
-    """The last rule that matches the file, or a folder that it is in, decides."""
     let_in = True
     folders = [name, *(parent.as_posix() for parent in Path(name).parents)]
     for rule in rules:
@@ -70,15 +62,7 @@ def _is_let_in(name: str, rules: list[str]) -> bool:
 
 @dataclass(slots=True)
 class Image:
-    """Stages followed below a folder.
-
-    Attributes:
-        root: the folder that stands for `/`.
-        checkout: whence COPY takes files.
-        environment: variables of this machine that commands may see.
-        arguments: build arguments, over the file's own; None leaves one unset.
-        left_out: the commands that need root or an image's package manager.
-    """
+    """Stages followed below a folder."""
 
     root: Path
     checkout: Path
@@ -87,11 +71,7 @@ class Image:
     left_out: list[str] = field(default_factory=list)
 
     def follow(self, steps: list[Instruction]) -> dict[str, str]:
-        """Do a stage's steps; return the variables that it sets for the programs of the image.
-
-        Raises:
-            subprocess.CalledProcessError: a command fails; its output is in the error.
-        """
+        """Do a stage's steps."""
         folder, variables, arguments = "/", {}, {}
         for step in steps:
             if step.word == "WORKDIR":
@@ -114,7 +94,6 @@ class Image:
         return self.root / path.lstrip("/")
 
     def _below(self, text: str) -> str:
-        """The text with the image's own folders below the root."""
         return re.sub(r"(?<![\w./])/(opt/judgelm|src|cache|work|recipes)\b", rf"{self.root}/\1", text)
 
     def _copy(self, words: list[str], folder: str) -> None:
@@ -149,7 +128,6 @@ class Image:
 
 
 def _inside(name: str, source: str) -> str | None:
-    """Where a file goes below COPY's target; None for one that the source does not name."""
     if source == ".":
         return name
     if name == source:

@@ -19,7 +19,7 @@ def reward_requests(*answers, question="what is the capital of france"):
 
 
 def run(engine, requests):
-    """All completions by key; a request that never comes back fails the test instead of hanging."""
+    """All completions by key."""
     engine.submit(requests)
     done = {}
     for _ in range(10_000):

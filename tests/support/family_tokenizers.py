@@ -66,7 +66,6 @@ FAMILIES = {
 
 
 def tokenizer_of(family):
-    """A byte-level tokenizer of that family."""
     tokens, chat, _ = FAMILIES[family]
     return _made(tokens, chat, normalizer=None, normalized=False)
 

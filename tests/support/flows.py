@@ -9,12 +9,10 @@ SAMPLE = Sample(id="1", question="q", answers=("a", "b"))
 
 
 def text_of(prompt):
-    """All texts of a prompt, in one piece."""
     return "".join(span.text for span in prompt.spans)
 
 
 def logs(*probabilities):
-    """Their logarithms, as engines give candidates' probabilities."""
     return tuple(math.log(one) if one else -math.inf for one in probabilities)
 
 
@@ -28,12 +26,11 @@ def reply(text, *, finish="stop", lines=None, shares=None, **fields):
 
 
 def broken(reason="error", error="out of order"):
-    """A request that the engine did not answer."""
     return Completion(key="", texts=(), finish_reasons=(reason,), error=error)
 
 
 def drive(mode, *rounds, sample=SAMPLE):
-    """All requests asked, round by round, and the judgment; `rounds` are the completions of each."""
+    """All requests asked, round by round, and the judgment."""
     flow = mode(sample)
     asked = [next(flow)]
     for place, completions in enumerate(rounds):

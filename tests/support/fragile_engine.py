@@ -12,10 +12,7 @@ WORDS = " ".join(f"word{number}" for number in range(60))
 
 
 class FragileEngine(ScriptedEngine):
-    """Scripted, one request at a time. The model says how it is: `differs`, `absent`, or anything.
-
-    A request with the word `poison` ends the process, one with `breaks` the engine.
-    """
+    """Scripted, one request at a time."""
 
     def __init__(self, model):
         super().__init__({"*": "8 6\n"})
@@ -59,6 +56,5 @@ class WritingWorker(WritingEngine):
 
 
 def install():
-    """Give them names among the engines; Ray calls this in each worker."""
     ENGINES["fragile"] = lambda options: FragileEngine(options.model)
     ENGINES["writing"] = lambda options: WritingWorker(options.model)

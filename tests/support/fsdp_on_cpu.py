@@ -1,8 +1,4 @@
-"""A recipe, `train/sft.py` unless the variable RECIPE names another, with accelerate's FSDP on the CPU.
-
-accelerate shards by FSDP on accelerators only: told of several processes on the CPU it takes plain data parallelism,
-without a word. Here it is told that they are of the other kind once they are connected; the rest is its own.
-"""
+"""A recipe, `train/sft.py` unless the variable RECIPE names another, with accelerate's FSDP on the CPU."""
 
 import os
 import runpy

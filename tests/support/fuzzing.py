@@ -22,10 +22,7 @@ class HungError(Exception):
 
 
 def drive(strategy, body):
-    """Give `body` values of `strategy` for `FUZZ_SECONDS` of CPU time; how many it was given, and what that took.
-
-    Short runs see the same values each time. With `FUZZ_SECONDS` set they are new ones; Hypothesis prints what fails.
-    """
+    """Give `body` values of `strategy` for `FUZZ_SECONDS` of CPU time."""
     first = time.time_ns() if "FUZZ_SECONDS" in os.environ else 0
     executions, rounds, began = 0, 0, time.process_time()
 
@@ -50,7 +47,7 @@ def drive(strategy, body):
 
 @contextmanager
 def limited_cpu():
-    """Raise where what is inside uses too much CPU time, regular expressions included; a busy machine costs nothing."""
+    """Raise where what is inside uses too much CPU time, regular expressions included."""
 
     def hung(number, frame):
         raise HungError(f"more than {CPU_LIMIT_S:g} s of CPU time")
@@ -65,13 +62,7 @@ def limited_cpu():
 
 
 def refusal(call, *places, expected=JudgelmError):
-    """What `call` says when it refuses; None where it does not. Anything but the errors expected is raised.
-
-    Args:
-        call: without arguments.
-        places: names one of which the error must name.
-        expected: the errors with which it may refuse.
-    """
+    """What `call` says when it refuses."""
     try:
         call()
     except expected as error:
@@ -104,7 +95,7 @@ JUNK = st.recursive(
 
 
 def rows(fields):
-    """Rows that mostly are what they should be: `fields` names a strategy each; some are missing, some are junk."""
+    """Rows that mostly are what they should be: `fields` names a strategy each."""
     entry = {name: st.one_of(*[value] * 8, JUNK) for name, value in fields.items()}
     unknown = st.dictionaries(st.text(max_size=5), JUNK, max_size=1)
     return st.tuples(st.fixed_dictionaries({}, optional=entry), unknown).map(lambda two: two[1] | two[0])
@@ -112,7 +103,6 @@ def rows(fields):
 
 @st.composite
 def altered(draw, rows_of, junk=JUNK):
-    """One of real rows with a field exchanged, dropped, or put in another's place; mostly untouched."""
     row = dict(draw(rows_of))
     for _ in range(draw(st.sampled_from((0, 0, 0, 1, 1, 2)))):
         if not row:
@@ -143,7 +133,6 @@ def altered_inside(draw, value, junk=JUNK):
 
 
 def json_lines(some):
-    """Rows as JSON lines; lone surrogates stay escapes."""
     return b"".join(json.dumps(row).encode() + b"\n" for row in some)
 
 

@@ -27,7 +27,6 @@ _NAMES = {
 
 
 def weights_of(folder, kind=Q8_0):
-    """The weights of a Llama as a GGUF file of this kind holds them, by transformers' names, in float32."""
     weights = load_file(folder / "model.safetensors")
     return {
         name: gguf.quants.dequantize(_packed(weight, _kind(weight, kind)), _kind(weight, kind))
@@ -36,11 +35,6 @@ def weights_of(folder, kind=Q8_0):
 
 
 def write_gguf(folder, path, *, kind=Q8_0, extra=None, tensors=None, tokenizer="gpt2"):
-    """Write the Llama of a folder as a GGUF file.
-
-    `extra` holds metadata, as text, bool or int, and None removes a key; `tensors` more tensors. `tokenizer` is the
-    folder's own (`gpt2`), a sentencepiece one of a few letters (`llama`), or None.
-    """
     config, own = AutoConfig.from_pretrained(folder), load_file(folder / "model.safetensors")
     writer = gguf.GGUFWriter(path, "llama")
     metadata = {
@@ -108,7 +102,6 @@ def _add_byte_level(writer, tokenizer):
 
 
 def _add_sentencepiece(writer):
-    """`<unk>`, `<s>`, `</s>`, all bytes, then letters and pieces with scores in the order of their merges."""
     pieces = ["\u2581", "a", "b", "1", "\u2581a", "ab", "\u2581ab"]
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
     writer.add_tokenizer_model("llama")

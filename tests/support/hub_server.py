@@ -1,14 +1,4 @@
-"""A small hub of files on this machine: data sets and models for the real `huggingface_hub` and `datasets` clients.
-
-    with running_hub() as hub:
-        hub.commit("dataset", "org/name", {"README.md": "...", "train.jsonl": "..."})
-        hub.commit("model", "org/judge", {"config.json": "{}"})
-        subprocess.run(command, env=os.environ | hub.environment(tmp_path / "cache"))
-
-The clients read HF_ENDPOINT when they are imported, so they belong into a process of their own. A second commit to a
-repository is a new revision, and the earlier ones stay. Routes: repository info, tree, paths-info, auth-check and
-resolve with ETag, X-Repo-Commit and ranges; answers and error codes are those that `huggingface_hub` tells apart.
-"""
+"""A small hub of files on this machine: data sets and models for the real `huggingface_hub` and `datasets` clients."""
 
 import hashlib
 import json
@@ -30,13 +20,7 @@ _RESOLVE = re.compile(r"/(?P<kind>datasets/)?(?P<repo>[^/]+/[^/]+)/resolve/(?P<r
 
 @dataclass
 class Repository:
-    """A repository: its revisions, oldest first, and who may read its files.
-
-    Attributes:
-        gated: whether its conditions must be accepted.
-        tokens: tokens of accounts that accepted them.
-        licence: as its metadata states it.
-    """
+    """A repository: its revisions, oldest first, and who may read its files."""
 
     gated: bool = False
     tokens: frozenset = frozenset()
@@ -49,19 +33,6 @@ class Repository:
 
 
 class Hub:
-    """The running server.
-
-    Attributes:
-        url: the value of HF_ENDPOINT.
-        requests: (method, path, value of the header Range) of each request so far.
-        break_after: path of a file -> bytes after which its next download breaks off, once.
-        held: paths of files whose downloads do not begin before they are taken out of the set.
-        private: of each repository that was uploaded, whether it is.
-        files: content by path of each.
-        commits: number of uploads.
-        readme_errors: faults that the hub finds in any model card.
-    """
-
     def __init__(self):
         self.repositories = {}
         self.requests = []
@@ -73,7 +44,6 @@ class Hub:
         self.url = ""
 
     def commit(self, kind, repo, files, *, gated=False, tokens=(), licence=None):
-        """Add a revision with these files (text, bytes or a Path each), and return its sha."""
         contents = {path: _content(file) for path, file in files.items()}
         entry = self.repositories.setdefault((kind, repo), Repository())
         entry.gated, entry.tokens, entry.licence = gated, frozenset(tokens), licence
@@ -84,7 +54,6 @@ class Hub:
         return digest.hexdigest()
 
     def environment(self, cache, token=None):
-        """Variables for a client's process, whose cache is that folder."""
         variables = {"HF_ENDPOINT": self.url, "HF_HOME": str(cache), "HF_HUB_DISABLE_TELEMETRY": "1"}
         return variables | ({"HF_TOKEN": token} if token else {})
 
@@ -101,7 +70,6 @@ def _content(file):
 
 @contextmanager
 def running_hub():
-    """A hub on a port of its own, until the block ends."""
     hub = Hub()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
     hub.url = f"http://127.0.0.1:{server.server_port}"
@@ -159,7 +127,6 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def _files(self, entry, revision):
-        """(sha, files) of a revision, or None after a refusal."""
         name = unquote(revision or "main")
         sha = entry.head if name == "main" else name
         if sha not in entry.revisions:
@@ -277,7 +244,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _info(repo, sha, files, entry):
-    """The description of a repository, as `DatasetInfo` and `ModelInfo` read it."""
     return {
         "_id": sha[:24],
         "id": repo,

@@ -10,7 +10,6 @@ ENTRIES = {"judgelm": main.main, "judgelm-batch": batch.main}
 
 
 def exit_code(program, *arguments) -> int:
-    """Run a command to its end."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", [program, *map(str, arguments)])
         patched.setattr("gc.unfreeze", lambda: None)  # or the next run would search all that this process imported

@@ -5,7 +5,6 @@ from pathlib import Path
 
 
 def write_rows(path, rows):
-    """Write rows as JSON lines; the path."""
     Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 

@@ -11,7 +11,7 @@ TAKE_OVER = "<img src=x onerror=\"window.taken='image'\"><script>window.taken='s
 
 
 def pair_judgment(key, winner, *, scores=None, swapped=None, reason=None):
-    """A judgment of a pair; `swapped` are the scores of the exchanged order, as shown."""
+    """A judgment of a pair."""
     shown = [Shown(order=(0, 1), text="8 6", scores=scores or (8.0, 6.0), reason=reason)]
     if swapped is not None:
         shown.append(Shown(order=(1, 0), text="x", scores=swapped))
@@ -26,26 +26,22 @@ def pair_judgment(key, winner, *, scores=None, swapped=None, reason=None):
 
 
 def failed_judgment(key, code="off_grammar"):
-    """A judgment of a pair that came to nothing."""
     failure = Unparsed(code, "I cannot say", "no score line")
     shown = (Shown(order=(0, 1), text="I cannot say", failure=failure),)
     return Judgment(sample_id=key, mode="pair", verdict=None, shown=shown, failure=failure)
 
 
 def pair_sample(key, **fields):
-    """The texts of such a judgment."""
     given = {"question": f"question {key}", "answers": (f"first {key}", f"second {key}")} | fields
     return Sample(id=key, **given)
 
 
 def write_run(path, judgments):
-    """A run file of these judgments."""
     path.write_text("".join(json.dumps(judgment_row(one)) + "\n" for one in judgments), encoding="utf-8")
     return path
 
 
 def write_pairs(path, samples):
-    """The file that was judged."""
     rows = [
         {
             "id": one.id,

@@ -1,13 +1,4 @@
-"""A judge whose opinion of every answer is known, as a real engine with probabilities; and a handler before it.
-
-The quality of an answer is a whole number from 2 to 9, made of its text. The judge writes it with probability 0.5, and
-one less or one more with 0.25 each; of several answers each by itself. So an answer's expected score is its quality,
-and of two answers the better one is the likelier winner:
-
-    difference of the qualities    0       1       2
-    P(first is better, ties half)  0.5     0.8125  0.96875
-    P(tie)                         0.375   0.25    0.0625
-"""
+"""A judge whose opinion of every answer is known, as a real engine with probabilities."""
 
 import hashlib
 import math
@@ -25,7 +16,7 @@ _TURN = re.compile(r"\[Turn (\d+)\]")
 
 
 def quality(answer):
-    """From 2 to 9; signs do not count, since look-alikes of markers are shown with other signs."""
+    """From 2 to 9."""
     return 2 + hashlib.sha256(re.sub(r"[\W_]", "", answer).encode()).digest()[0] % 8
 
 
@@ -47,7 +38,6 @@ def judged(prompt):
 
 
 def opinion(prompt):
-    """Each score line with its probability."""
     blank = " " if prompt.prefill else ""
     spread = [
         [(quality(one) + step, share) for step, share in ((-1, 0.25), (0, 0.5), (1, 0.25))] for one in judged(prompt)
@@ -59,7 +49,6 @@ def opinion(prompt):
 
 
 def word_opinion(prompt):
-    """The same of a judge that is read off a word: P(yes) rises evenly with the quality, a letter's odds double."""
     qualities = [quality(answer.rpartition("Assistant: ")[2]) for answer in judged(prompt)]
     if len(qualities) == 1:
         share = (qualities[0] - 1) / 9
@@ -69,14 +58,7 @@ def word_opinion(prompt):
 
 
 class KnownEngine(ScriptedEngine):
-    """Writes the likeliest line of an opinion, and knows how probable all are.
-
-    Args:
-        opinion: from a prompt to lines with their probabilities; what they lack to 1 is nobody's.
-        logprobs: whether it tells probabilities.
-        approximation: what it says of them.
-        reason: what it writes behind a score line.
-    """
+    """Writes the likeliest line of an opinion, and knows how probable all are."""
 
     def __init__(self, opinion=opinion, *, logprobs=True, approximation="", reason="It is the better one."):
         super().__init__(self.write)
@@ -106,7 +88,6 @@ class KnownEngine(ScriptedEngine):
 
 @contextmanager
 def handler_of(engine=None, *, scale=None, template=None, **options):
-    """A handler with a known judge behind it, on whatever scale."""
     judge = Judge("8 6", engine="scripted")
     judge.engine = engine or KnownEngine()
     if scale is not None:

@@ -1,4 +1,4 @@
-"""A tiny adapter under the name of a card and a tiny base, as installed in a cache; wheels that hold the adapter."""
+"""A tiny adapter under the name of a card and a tiny base, as installed in a cache."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ INFO = f"{MODULE}-9.9.dist-info"
 
 
 def cached_adapter(cache: Path, base: Path, card: NamedJudge = SMALL) -> Path:
-    """Put an adapter where the card's own would lie; its folder."""
+    """Put an adapter where the card's own would lie."""
     folder = make_adapter(base, cache / "judges" / card.name / "9.9", seed=1)
     own = Card(template=TEMPLATE, template_sha=get_template(TEMPLATE).sha, name=card.name, scale=card.scale)
     write_card(folder, replace(own, base=GgufBase(gguf_sha256=card.base.gguf_sha256, file=Path(card.base.file).name)))
@@ -27,7 +27,6 @@ def cached_adapter(cache: Path, base: Path, card: NamedJudge = SMALL) -> Path:
 
 
 def cached_base(cache: Path, base: Path, card: NamedJudge = SMALL) -> Path:
-    """Put a checkpoint where the card's base would lie."""
     folder = Path(shutil.copytree(base, cache / "gguf" / card.base.gguf_sha256))
     record = GgufRecord(
         file="tiny.gguf", sha256=card.base.gguf_sha256, architecture="llama", quantised=False, dtype="float32",
@@ -38,7 +37,6 @@ def cached_base(cache: Path, base: Path, card: NamedJudge = SMALL) -> Path:
 
 
 def wheel_entries(adapter: Path) -> dict[str, bytes]:
-    """The entries of a wheel that holds an adapter."""
     files = {f"{MODULE}/{path.name}": path.read_bytes() for path in sorted(adapter.iterdir())}
     return files | {
         f"{MODULE}/__init__.py": b"raise SystemExit('imported')\n",

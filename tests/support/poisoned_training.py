@@ -1,7 +1,4 @@
-"""A training whose base breaks where one token is read; as a process of its own for several of them.
-
-python tests/support/poisoned_training.py --config OPTIONS.json
-"""
+"""A training whose base breaks where one token is read."""
 
 import json
 import sys
@@ -11,7 +8,7 @@ import torch
 
 
 def poison(model, token):
-    """Put NaN where a token is read; a head of its own keeps it from being written everywhere."""
+    """Put NaN where a token is read."""
     base = model.get_base_model()
     base.lm_head.weight = torch.nn.Parameter(base.lm_head.weight.detach().clone(), requires_grad=False)
     base.get_input_embeddings().weight.data[token] = float("nan")

@@ -28,13 +28,11 @@ LORA = {"use_peft": True, "lora_r": 4, "lora_target_modules": ["all-linear"]}
 
 
 def write_rows(path, rows):
-    """Write the rows as JSON lines; the path as text."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
 
 
 def write_world(path, count=96):
-    """Write labelled pairs of the synthetic world."""
     return write_rows(path, generate(count, seed=0, split="train"))
 
 
@@ -49,7 +47,7 @@ def build(recipe, judge, args, base):
 
 
 def prepare(base, folder, rows, *, recipe="sft", judge=None, model=None, **options):
-    """The trainer of a recipe on a file of rows, not yet trained; its own arguments, and the model's."""
+    """The trainer of a recipe on a file of rows, not yet trained."""
     from trl import ModelConfig
 
     from judgelm.training.arguments import JudgeArguments
@@ -71,7 +69,7 @@ def prepare(base, folder, rows, *, recipe="sft", judge=None, model=None, **optio
 
 
 def configure(folder, **options):
-    """Write a configuration into the folder, whose `out` is the output; the file."""
+    """Write a configuration into the folder, whose `out` is the output."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "config.yaml"
     config.write_text(json.dumps(SETTINGS | {"output_dir": str(folder / "out")} | options))
@@ -79,7 +77,7 @@ def configure(folder, **options):
 
 
 def run_here(config, *flags, recipe="sft"):
-    """Run the recipe in this process, on one thread; what it exits with, None at its end."""
+    """Run the recipe in this process, on one thread."""
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [f"train/{recipe}.py", "--config", str(config), *flags])
@@ -94,7 +92,7 @@ def run_here(config, *flags, recipe="sft"):
 
 
 def merge_here(adapter, out, *flags):
-    """Run `train/merge_lora.py` in this process; what it exits with, None at its end."""
+    """Run `train/merge_lora.py` in this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["merge_lora.py", str(adapter), "-o", str(out), *map(str, flags)])
         try:
@@ -105,7 +103,6 @@ def merge_here(adapter, out, *flags):
 
 
 def start(config, *, launcher=(), script=ROOT / "train/sft.py"):
-    """Start the recipe in a process group of its own; `launcher` is a module that starts it, and its arguments."""
     command = [str(script), "--config", str(config)]
     if launcher:
         command = ["-m", *launcher, *command]
@@ -117,14 +114,12 @@ def start(config, *, launcher=(), script=ROOT / "train/sft.py"):
 
 
 def finish(process):
-    """Wait until it ended well; what it said."""
     said, _ = process.communicate(timeout=280)
     assert process.returncode == 0, said[-5000:]
     return said
 
 
 def read_to_step(process, step):
-    """Read what it writes until so many steps are logged."""
     lines = []
     while sum("'loss': '" in line for line in lines) < step:
         lines.append(process.stdout.readline())
@@ -132,6 +127,5 @@ def read_to_step(process, step):
 
 
 def losses_of(checkpoint, name="loss"):
-    """The loss of each step up to a checkpoint, unrounded, or another logged figure."""
     history = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
     return {entry["step"]: entry[name] for entry in history if name in entry}

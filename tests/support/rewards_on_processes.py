@@ -1,11 +1,4 @@
-"""One of several processes: gives TRL's reward functions its share of a batch, and writes what they return.
-
-python -m torch.distributed.run --standalone --nproc_per_node 2 tests/support/rewards_on_processes.py --config ASKED
-
-ASKED is a JSON file with `verdicts`, the texts and columns of all processes one behind another, and `answers`, the
-prompts and completions of one batch; each process takes its part. 0.json and 1.json beside it hold the rewards, and the
-refusal of a checkpoint that each process has elsewhere.
-"""
+"""One of several processes: gives TRL's reward functions its share of a batch, and writes what they return."""
 
 import json
 import sys
@@ -24,7 +17,6 @@ from tests.support.known_judge import KnownEngine
 
 
 def main():
-    """Reward this process's share."""
     asked, folder = json.loads(Path(sys.argv[2]).read_text()), Path(sys.argv[2]).parent
     state = PartialState(cpu=True)
 

@@ -1,4 +1,4 @@
-"""A real server in a thread, with a known judge behind it; and what clients of it send."""
+"""A real server in a thread, with a known judge behind it."""
 
 import json
 import socket
@@ -25,7 +25,6 @@ CHAT = "/v1/chat/completions"
 
 
 def review(question="q", first="one", second="two", **more):
-    """The body of Vicuna's review of a pair."""
     messages = [
         {
             "role": "system",
@@ -37,14 +36,11 @@ def review(question="q", first="one", second="two", **more):
 
 
 def prompt(question="q", first="one", second="two"):
-    """JudgeLM's own prompt, for plain completions."""
     opening = "You are a helpful and precise assistant for checking the quality of the answer.\n"
     return opening + REVIEW.format(question=question, first=first, second=second) + "### Response:"
 
 
 class HeldEngine(KnownEngine):
-    """Answers nothing before its gate is opened."""
-
     def __init__(self, **options):
         super().__init__(**options)
         self.gate = threading.Event()
@@ -55,8 +51,6 @@ class HeldEngine(KnownEngine):
 
 @dataclass(frozen=True)
 class Served:
-    """A running server."""
-
     url: str
     http: httpx.Client
     handler: JudgeHandler
@@ -74,7 +68,6 @@ class Served:
 
 @contextmanager
 def served(engine=None, *, settings=None, finish_s=5.0, max_queue=4096, request_log=None, **options):
-    """Serve a known judge on a free port; `options` are the handler's."""
     with handler_of(engine, **options) as handler:
         handler.worker.max_queue = max_queue
         app_settings = ServerSettings(model="judge", **(settings or {}))
@@ -102,7 +95,6 @@ def served(engine=None, *, settings=None, finish_s=5.0, max_queue=4096, request_
 
 
 def connected(server, data):
-    """A connection of its own on which this was sent."""
     host, port = server.url.removeprefix("http://").split(":")
     connection = socket.create_connection((host, int(port)), timeout=10)
     connection.sendall(data)
@@ -116,7 +108,6 @@ def raw_reply(server, data):
 
 
 def error_of(reply):
-    """The error in a reply, which has OpenAI's four fields and no other."""
     assert reply.headers["content-type"] == "application/json"
     body = reply.json()
     assert body.keys() == {"error"}
@@ -125,7 +116,6 @@ def error_of(reply):
 
 
 def until(condition, seconds=10):
-    """Wait for something that must come true."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():

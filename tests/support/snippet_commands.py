@@ -40,7 +40,7 @@ class SnippetError(AssertionError):
 
 
 def commands(text: str) -> list[list[str]]:
-    """The simple commands of a script, as words; redirections and assignments before them are taken out."""
+    """The simple commands of a script, as words."""
     found: list[list[str]] = []
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.shlex(line, posix=True, punctuation_chars="|;&<>()")
@@ -65,15 +65,7 @@ def commands(text: str) -> list[list[str]]:
 
 
 def check_shell(text: str, *, mentioned: bool = False) -> None:
-    """See that every command of a script names programs, options and files that there are.
-
-    Args:
-        text: the script.
-        mentioned: its commands are named in a sentence, so that what they need may be missing.
-
-    Raises:
-        SnippetError: one does not.
-    """
+    """See that every command of a script names programs, options and files that there are."""
     for words in commands(text):
         try:
             _check(words, mentioned)
@@ -82,11 +74,7 @@ def check_shell(text: str, *, mentioned: bool = False) -> None:
 
 
 def check_python(text: str) -> None:
-    """See that a script is Python, and that what it takes from judgelm is there.
-
-    Raises:
-        SnippetError: it does not.
-    """
+    """See that a script is Python, and that what it takes from judgelm is there."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "judgelm":
             module = importlib.import_module(node.module)

@@ -1,15 +1,4 @@
-"""The code blocks of a Markdown page, and what each of them is for.
-
-What follows a fence's language decides:
-
-    ```bash                        run, in the page's folder, after the blocks before it; so is ```python
-    ```bash title="Needs a GPU"    not run (the reader sees why), but parsed; so with all that begin with "Needs", but
-                                   for those of `PROVIDED`: the tests have what they need, and run them
-    ```json title="pairs.jsonl"    is that file of the page's folder, whatever its language
-    ```text title="Output"         is what the block before it prints
-
-Blocks without a fence, indented by four, are commands of a shell, as README.md has them.
-"""
+"""The code blocks of a Markdown page, and what each of them is for."""
 
 import ast
 import re
@@ -72,10 +61,7 @@ _SCRIPTS = ("data_tools", "train", "serve")
 
 
 def named_commands(path: Path) -> list[str]:
-    """The commands that a page's sentences, a configuration's first comment, or a script's docstrings name.
-
-    Those with a placeholder for a part of the command are left out; a script's name alone is one of the repository's.
-    """
+    """The commands that a page's sentences, a configuration's first comment, or a script's docstrings name."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         found = [" ".join(match[1].split()) for match in _INLINE.finditer(_FENCED.sub("", text))]
@@ -90,7 +76,6 @@ def named_commands(path: Path) -> list[str]:
 
 
 def _located(call: str) -> str:
-    """The call of a script of the repository by its path; empty for other files' names."""
     program = call.split()[0]
     if not program.endswith(".py"):
         return call
@@ -99,7 +84,6 @@ def _located(call: str) -> str:
 
 
 def snippets(page: Path) -> list[Snippet]:
-    """All blocks of a page in their order."""
     text = page.read_text(encoding="utf-8")
     fenced = [
         Snippet(

@@ -20,7 +20,6 @@ FAILURE = Unparsed("off_grammar", "I cannot say")
 
 
 def judged_pair(key, winner, **fields):
-    """A judgment of a pair in one order; without a winner it failed."""
     failure = None if winner else FAILURE
     verdict = PairVerdict(winner=winner) if winner else None
     shown = (Shown(order=(0, 1), text="", failure=failure),)
@@ -28,7 +27,6 @@ def judged_pair(key, winner, **fields):
 
 
 def graded(key, grade, mode="single"):
-    """A grade of one answer; without one it failed."""
     if grade is None:
         return Judgment(sample_id=key, mode=mode, verdict=None, shown=(), failure=FAILURE)
     return Judgment(sample_id=key, mode=mode, verdict=GradeVerdict(score=grade), shown=(), scores=(grade,))
@@ -40,7 +38,6 @@ def judged_in_both_orders(samples, replies):
 
 
 def write_rows(path, rows):
-    """A file of JSON lines."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
@@ -55,7 +52,6 @@ def import_rows(name, folder, files):
 
 
 def run_study(command, folder, *arguments):
-    """The numbers that a study's command prints; the study is in FOLDER/study."""
     app = typer.Typer()
     add_command(app, command, "study")
     options = ("-o", folder / "study", "--bootstrap", 100, "--json", "-")
@@ -64,23 +60,19 @@ def run_study(command, folder, *arguments):
 
 
 def table(result, name):
-    """The rows of a result's table, by column key."""
     [found] = [one for one in result.tables if one.name == name]
     keys = [column.key for column in found.columns]
     return [dict(zip(keys, row, strict=True)) for row in found.rows]
 
 
 def cells(result, name, column=1):
-    """A column of a table by the first one; of estimates the values."""
     [found] = [one for one in result.tables if one.name == name]
     return {row[0]: value(row[column]) for row in found.rows}
 
 
 def value(cell):
-    """An estimate's value, or the cell itself."""
     return cell.value if isinstance(cell, Estimate) else cell
 
 
 def render_study(result):
-    """The page of a study alone."""
     return study_files(result)["report.html"].decode()

@@ -47,12 +47,7 @@ def _generated(text, prompt, asked):
 
 
 class Ledger:
-    """A server's fault that says which prompt was served how often; `plan` are the faults of a prompt's first tries.
-
-    Args:
-        plan: the first prompt meets the first fault once, the second prompt the second, ..., and round again.
-        marker: only requests that hold it count; the others (what the engine asks to know the server) are served.
-    """
+    """A server's fault that says which prompt was served how often; `plan` are the faults of a prompt's first tries."""
 
     def __init__(self, plan=(None,), marker="Assistant"):
         self.plan = plan

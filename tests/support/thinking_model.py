@@ -20,7 +20,6 @@ def going_on(reply):
 
 
 def thinking(script):
-    """The script, with thinking before each reply that is not yet behind it."""
 
     def reply(prompt):
         begun = prompt.prefill
@@ -34,6 +33,5 @@ def thinking(script):
 
 
 def engine(script, *, asked="on", resumes=True, max_tokens=1000, thinks=True):
-    """An engine with such a judge; `resumes` as a local engine's, else as a chat server's."""
     how = Thinking(mode=asked, max_tokens=max_tokens, resumes=resumes)
     return ScriptedEngine(thinking(script) if thinks else script, thinking=how)

@@ -18,26 +18,22 @@ _WORDS = _TEXT.split()
 
 
 def word_sample(seed):
-    """A pair of answers with 1 to 10 words each."""
     draw = random.Random(seed)
     answers = tuple(" ".join(draw.choices(_WORDS, k=draw.randint(1, 10))) for _ in range(2))
     return Sample(id=str(seed), question=f"what is {draw.choice(_WORDS)}", answers=answers)
 
 
 def text_of(sample, order=(0, 1)):
-    """What the judge reads."""
     return "".join(span.text for span in get_template(TEMPLATE).render(sample, order, None).spans)
 
 
 def reply_of(sample):
-    """What it is taught to write."""
     first, second = (len(answer.split()) for answer in sample.answers)
     better = "both are alike" if first == second else f"answer {1 if first > second else 2} has more words"
     return f"{first} {second}\n{better}"
 
 
 def train_judge(base: Path, folder: Path, *, steps: int = 300, rows: int = 16) -> Path:
-    """Fine-tune `base` on word counts and save it with its card."""
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(base)
     model = AutoModelForCausalLM.from_pretrained(base)

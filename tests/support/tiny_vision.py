@@ -42,7 +42,7 @@ CHAT_TEMPLATE = (
 
 
 def make_llava(folder: Path, texts: list[str], *, seed: int = 0) -> Path:
-    """Write a random LLaVA of two layers on either side, with its processor; it writes nonsense, always the same."""
+    """Write a random LLaVA of two layers on either side, with its processor."""
     tokenizer = _tokenizer(texts, ["<image>"])
     config = LlavaConfig(
         vision_config=CLIPVisionConfig(**_EYE, projection_dim=32),
@@ -65,7 +65,6 @@ def make_llava(folder: Path, texts: list[str], *, seed: int = 0) -> Path:
 
 
 def make_idefics(folder: Path, texts: list[str], *, seed: int = 0) -> Path:
-    """The same for Idefics 3, whose images have marks of their own around their tokens."""
     marks = ["<fake_token_around_image>", "<image>", "<end_of_utterance>", "<global-img>"]
     tokenizer = _tokenizer(texts, marks)
     config = Idefics3Config(
@@ -116,7 +115,6 @@ def _write(folder, kind, config, processor, seed):
 
 
 def write_image(path: Path, seed: int) -> Path:
-    """A picture of random pixels, twice as wide as it is high."""
     pixels = np.random.default_rng(seed).integers(0, 256, size=(24, 48, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path)
     return path

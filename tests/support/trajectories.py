@@ -16,11 +16,9 @@ def chat(*, name="find_order", arguments='{"id": 7}', result='{"status": "shippe
 
 
 def text(**fields):
-    """As an answer holds it."""
     return json.dumps(chat(**fields))
 
 
 def calls(*named):
-    """A message with these (tool, arguments) calls and nothing else."""
     made = [{"name": name, "args": arguments} for name, arguments in named]
     return [{"role": "assistant", "tool_calls": made}]

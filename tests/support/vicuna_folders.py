@@ -1,8 +1,4 @@
-"""Tiny folders of the shape that vicuna-7b and the judges trained from it are published in.
-
-Weights pickled in two shards with an index, `tokenizer.model` alone, the configs of transformers 4.28: everything but
-the sizes and the random weights is as in `lmsys/vicuna-7b-v1.3`, and the sampling settings are those of v1.5.
-"""
+"""Tiny folders of the shape that vicuna-7b and the judges trained from it are published in."""
 
 import json
 import os
@@ -27,7 +23,6 @@ def prompt_of(sample, template=TEMPLATE):
 
 
 def make_vicuna(folder: Path, *, hidden_size=64, layers=2, heads=2) -> Path:
-    """A judge's base with random weights in float16."""
     folder.mkdir(parents=True, exist_ok=True)
     vocab_size = _train_sentencepiece(folder)
     config = {
@@ -72,7 +67,6 @@ def make_vicuna(folder: Path, *, hidden_size=64, layers=2, heads=2) -> Path:
 
 
 def _train_sentencepiece(folder):
-    """Byte-pair encoding with the settings of Llama's own model; the number of its pieces."""
     samples = [word_sample(f"vicuna {number}") for number in range(200)]
     lines = [line for one in samples for line in (prompt_of(one) + reply_of(one)).splitlines() if line]
     sentencepiece.SentencePieceTrainer.train(
@@ -95,7 +89,6 @@ def _train_sentencepiece(folder):
 
 
 def _pickle_shards(folder, layers):
-    """The weights in float16 in two files, with the buffers that transformers 4.28 saved."""
     config = LlamaConfig.from_pretrained(folder)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -113,7 +106,6 @@ def _pickle_shards(folder, layers):
 
 
 def pickle_weights(source: Path, folder: Path, *, extra=None) -> Path:
-    """A copy of a model's or an adapter's folder whose weights are pickled instead of safetensors."""
     shutil.copytree(source, folder)
     for path in folder.glob("*.safetensors"):
         weights = load_file(path) | ({} if extra is None else {"extra": extra})

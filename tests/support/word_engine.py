@@ -1,9 +1,4 @@
-"""A judge that is read off words, with strengths that stand in the answers: an engine with probabilities.
-
-An answer is two numbers, such as `1.5 -2`. The first is its log-odds of yes, and 5 more its grade; the difference of
-the second ones is the log-odds of the first letter, whichever answer has it. An answer `mute` gives words no
-probability.
-"""
+"""A judge that is read off words, with strengths that stand in the answers: an engine with probabilities."""
 
 import hashlib
 import math

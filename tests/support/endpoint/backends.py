@@ -69,14 +69,6 @@ class TinyBackend:
 
 
 class ScriptedBackend:
-    """Tokens by their probabilities, written down.
-
-    Args:
-        script: from the reply so far to `{token: probability}`; `"</s>"` ends the reply. A reply so far that is
-            missing ends as well.
-        marker: the prompt's last text; what stands behind it is the reply so far.
-    """
-
     takes_ids = False
 
     def __init__(self, script=None, marker="[S]"):

@@ -10,7 +10,6 @@ from tests.support.driving import prompt_of, run
 
 
 def load(*servers, options=None, **arguments):
-    """The engine for these servers, or addresses, with short waits between its tries."""
     address = ",".join(server if isinstance(server, str) else server.base_url for server in servers)
     arguments = {"base_url": address, "backoff_s": 0.01} | arguments
     return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments, **(options or {})))
@@ -18,7 +17,6 @@ def load(*servers, options=None, **arguments):
 
 @contextmanager
 def client(*servers, **options):
-    """The engine of `load`, closed at the end of the block."""
     engine = load(*servers, **options)
     try:
         yield engine
@@ -33,15 +31,13 @@ def request_of(key="x", prompt=None, candidates=(), **sampling):
 
 
 def ask(engine, key="x", **more):
-    """The completion of one request; `more` as for `request_of`."""
     return run(engine, [request_of(key, **more)])[key]
 
 
 def ask_all(engine, *keys):
-    """The completions of several requests, by key."""
     return run(engine, [request_of(key) for key in keys])
 
 
 def engine_threads():
-    """Threads of engines that run now; another test's engine may be one of them."""
+    """Threads of engines that run now."""
     return {thread for thread in threading.enumerate() if thread.name == "openai-engine"}

@@ -18,18 +18,7 @@ def first(count, fault):
 
 @dataclass
 class Server:
-    """What the endpoint has, takes and does wrong; all may be changed while it runs.
-
-    Attributes:
-        fault: from a request's number (1, 2, ..., since it was set through `misbehave`) and body to None or one of
-            429, 429-quota, 500, 503-later, 401, 404, 400, stall, cut, drop, html, torn, types, no_choices,
-            empty_choices, null_text, error_200, bad_logprobs, nan_logprobs, filter, refusal; or a status and a body,
-            sent as they are, or a function that changes the reply's data.
-        refuses: fields that are answered with a 400 which names them.
-        most_at_once: more requests than so many at once get a 429.
-        counts: POST requests by path, and `answered`, `limited`, `at_once` (maximum).
-        bodies: what was asked, in order.
-    """
+    """What the endpoint has, takes and does wrong; all may be changed while it runs."""
 
     backend: object
     models: tuple = ("tiny",)
@@ -77,7 +66,6 @@ class Server:
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def kill(self):
-        """As a killed process: the port is closed and so is every connection."""
         http, self._http = self._http, None
         if http is not None:
             http.shutdown()
@@ -92,7 +80,7 @@ class Server:
 
 @contextmanager
 def endpoint(backend=None, **switches):
-    """A `Server` that runs until the block ends; `switches` are its attributes."""
+    """A `Server` that runs until the block ends."""
     server = Server(backend or ScriptedBackend(), **switches)
     server.start()
     try:

@@ -2,13 +2,11 @@
 
 
 def choice(reply, index, *, chat, logprobs):
-    """A choice of the reply; `logprobs` is its field of that name."""
     content = {"message": {"role": "assistant", "content": reply.text}} if chat else {"text": reply.text}
     return {"index": index, "finish_reason": reply.finish_reason, "logprobs": logprobs, **content}
 
 
 def logprobs_of(reply, top, *, chat_form):
-    """The `top` most probable tokens at each position, in the form of chat or of completions."""
     ranked = [
         (token, value, sorted(tops.items(), key=lambda entry: -entry[1])[:top]) for token, value, tops in reply.steps
     ]
@@ -30,7 +28,7 @@ def error_body(message, **more):
 
 
 def chat_text(body):
-    """The messages in a row; a last assistant message is gone on from only where that is asked for."""
+    """The messages in a row."""
     messages = body["messages"]
     if messages[-1]["role"] == "assistant" and not body.get("continue_final_message"):
         messages = messages[:-1]
@@ -38,7 +36,6 @@ def chat_text(body):
 
 
 def _content_text(content):
-    """A message's text; of one with images the texts among its parts."""
     if isinstance(content, str):
         return content
     return "".join(part["text"] for part in content if part["type"] == "text")
