@@ -50,14 +50,12 @@ class QaOptions:
         failures: exclude answers without a label, or count them `as_incorrect` as in the original code.
         siblings: answering model -> judge of its family, for sibling-preference.
         own: answering model -> its own judge, if the names differ.
-        sibling_others: whether a sibling's other judges include the answering model's own; the paper does not say.
         types_judge: judge for the answer types; None selects the best by correlation with annotators, or the first.
     """
 
     failures: QaFailureHandling = "excluded"
     siblings: Mapping[str, str] = field(default_factory=dict)
     own: Mapping[str, str] = field(default_factory=dict)
-    sibling_others: bool = True
     types_judge: str | None = None
     resampling: Resampling = field(default_factory=Resampling)
 
@@ -89,9 +87,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     if own:
         tables.append(preference_table("self-preference", own))
     if siblings:
-        included = "includes" if options.sibling_others else "excludes"
-        note = f"A sibling is compared with all other judges, which {included} the answering model's own."
-        tables.append(preference_table("sibling-preference", siblings, note))
+        tables.append(preference_table("sibling-preference", siblings))
     tables += [judge_table(answers, runs), _authors_table(answers, runs, counting, people=people)]
     return StudyResult(
         study="qa",
@@ -146,10 +142,9 @@ def _preferences(
     answers: Sequence[QaAnswer], main: Sequence[QaRun], options: QaOptions, counting: Counting
 ) -> tuple[list[ModelPreference], list[ModelPreference]]:
     own = {model: options.own.get(model, model) for model in {answer.model for answer in answers}}
-    without = None if options.sibling_others else own
     return (
         model_preferences(answers, main, own, counting),
-        model_preferences(answers, main, options.siblings, counting, without=without),
+        model_preferences(answers, main, options.siblings, counting),
     )
 
 
@@ -265,7 +260,6 @@ class _Correlations(NamedTuple):
 
 
 def _correlations(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> _Correlations:
-    """Pearson's with human labels by answering model, and the average."""
     models = dict.fromkeys(answer.model for answer in answers if answer.human is not None)
     groups = {
         model: _rated([answer for answer in answers if answer.model == model], labelling, counting) for model in models
@@ -288,7 +282,6 @@ def _f1_at(threshold: float) -> Labelling:
 
 
 def _human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
-    """Table 2."""
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in runs}
     labellings |= {"EM": lambda answer: answer.gate.exact, "F1 of 0.5 and more": _f1_at(0.5)}
     by_labelling = {name: _correlations(answers, labelling, counting) for name, labelling in labellings.items()}
@@ -296,7 +289,6 @@ def _human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: C
 
 
 def _threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> Table:
-    """Table 10."""
     by_threshold = {f"F1 ≥ {cut:g}": _correlations(answers, _f1_at(cut), counting) for cut in F1_THRESHOLDS}
     return _table("f1-thresholds", by_threshold)
 
@@ -310,7 +302,6 @@ def _table(name: str, by_labelling: Mapping[str, _Correlations]) -> Table:
 
 
 def _prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
-    """Table 7."""
     variants = list(dict.fromkeys(run.variant for run in runs))
     judges = list(dict.fromkeys(run.judge for run in runs))
     if len(variants) < 2:
@@ -353,7 +344,6 @@ def _authors_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting:
 
 
 def _type_correlations(answers: Sequence[QaAnswer], run: QaRun, counting: Counting) -> dict[str, Estimate | None]:
-    """Table 4."""
     types = dict.fromkeys(answer.answer_type for answer in answers)
     return {
         name: correlation(

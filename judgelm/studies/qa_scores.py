@@ -43,8 +43,8 @@ class QaAnswer:
 
     Attributes:
         question: key shared by all answers to the question.
-        own: exact match and F1 by the data set's own rules, best over the validated answers.
-        gate: exact match and F1 by the rules that decide whether the judge is called, the same for all data sets.
+        own: exact match and F1 by the data set's own rules.
+        gate: exact match and F1 by the rules that decide whether the judge is called.
         human: whether annotators call it correct.
     """
 
@@ -142,7 +142,7 @@ def qa_answers(
         validated: whether any validated answer decides, or only the first.
 
     Raises:
-        InputError: a sample has no reference or not exactly one answer, or no answer has a human label.
+        InputError: a sample is not one answer with a reference, or no answer has a human label.
     """
     answers = [_answer(sample, human or {}, rules, validated) for sample in samples]
     if human and all(answer.human is None for answer in answers):
@@ -310,12 +310,7 @@ class ModelPreference(NamedTuple):
 
 
 def model_preferences(
-    answers: Sequence[QaAnswer],
-    runs: Sequence[QaRun],
-    judges: Mapping[str, str],
-    counting: Counting,
-    *,
-    without: Mapping[str, str] | None = None,
+    answers: Sequence[QaAnswer], runs: Sequence[QaRun], judges: Mapping[str, str], counting: Counting
 ) -> list[ModelPreference]:
     """Return the preference of each answering model's judge for its answers.
 
@@ -325,8 +320,7 @@ def model_preferences(
     rows = []
     for model in dict.fromkeys(answer.model for answer in answers):
         own = by_judge.get(judges.get(model, ""))
-        left = (without or {}).get(model)
-        others = [run for run in runs if own is not None and run.judge not in (own.judge, left)]
+        others = [run for run in runs if own is not None and run.judge != own.judge]
         if own is None or not others:
             continue
         false = [answer for answer in answers if answer.model == model and not answer.gate.exact]
@@ -339,7 +333,7 @@ def model_preferences(
     return rows
 
 
-def preference_table(name: str, rows: Sequence[ModelPreference], note: str = "") -> Table:
+def preference_table(name: str, rows: Sequence[ModelPreference]) -> Table:
     """Return one row per answering model, one column per threshold."""
     percents = [round(100 * threshold) for threshold in PREFERENCE_THRESHOLDS]
     cells: list[Row] = [
@@ -347,4 +341,4 @@ def preference_table(name: str, rows: Sequence[ModelPreference], note: str = "")
         for row in rows
     ]
     shares = columns("share", ((f"threshold_{part}", f"≥ {part} % of the others say incorrect") for part in percents))
-    return LAYOUTS.table(name, cells, *shares, siblings=note)
+    return LAYOUTS.table(name, cells, *shares)

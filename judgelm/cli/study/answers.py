@@ -29,7 +29,6 @@ def qa_command(
     human: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     siblings: Annotated[list[str] | None, typer.Option("--sibling", metavar="MODEL=JUDGE")] = None,
     own: Annotated[list[str] | None, typer.Option(metavar="MODEL=JUDGE")] = None,
-    sibling_others: Literal["with-own", "without-own"] = "with-own",
     types_judge: Annotated[str | None, typer.Option(metavar="JUDGE")] = None,
     failures: Literal["excluded", "as_incorrect"] = "excluded",
     rules: Literal["hotpotqa", "2wiki", "drop", "quoref", "strict"] = "hotpotqa",
@@ -48,7 +47,6 @@ def qa_command(
         human: Human labels: rows of id and label (correct or incorrect, 1 or 0).
         siblings: An answering model and a judge of the same family. Repeatable.
         own: An answering model and the judge that is the same model, if their names differ. Repeatable.
-        sibling_others: Include the model's own judge in the comparison with its sibling.
         types_judge: Judge for the analysis by answer type. Default: the judge closest to people.
         failures: Leave failures out, or count them as incorrect as in the original code.
         rules: Exact match rules, as in the run.
@@ -62,7 +60,6 @@ def qa_command(
         failures=failures,
         siblings=parse_pairs(siblings or (), "--sibling", parse=str),
         own=parse_pairs(own or (), "--own", parse=str),
-        sibling_others=sibling_others == "with-own",
         types_judge=types_judge,
         resampling=output.resampling,
     )
@@ -210,7 +207,6 @@ def self_bias_command(
     scaling: Literal["maximum", "unit"] = "maximum",
     spline: bool = False,
     length: Literal["none", "per_judge", "shared"] = "none",
-    length_over: Literal["prompt", "overall"] = "prompt",
     length_tokenizer: Annotated[str | None, typer.Option(metavar="MODEL")] = None,
     dimensions: bool = True,
     self_term: bool = True,
@@ -246,8 +242,7 @@ def self_bias_command(
         indicator: A 0/1 column: estimate another bias with a control group, one effect per judge.
         scaling: Divide by the dimension's maximum, or rescale to [0, 1].
         spline: Use a cubic spline of the reference instead of a line.
-        length: Control for length in the main regression.
-        length_over: Normalise lengths within a prompt or over all rows.
+        length: Control for length within a prompt in the main regression.
         length_tokenizer: Tokenizer to measure answers of --run, such as bert-base-uncased (the paper's). Default: count
             words.
         dimensions: Include dimension effects.
@@ -289,7 +284,6 @@ def self_bias_command(
         reference=reference,
         scaling=scaling,
         model=model,
-        length_over=length_over,
         by=tuple(by or []),
         weak=None if weak is None else tuple(weak),
         other_reference=other_reference,
