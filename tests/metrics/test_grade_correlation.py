@@ -65,14 +65,6 @@ def test_kappa_needs_whole_grades():
     assert means.kappa.value == 1.0
 
 
-def test_answers_of_one_question_are_resampled_together():
-    x, y = drawn(n=30)
-    x, y, questions = (np.repeat(one, 8) for one in (x, y, np.arange(30)))
-    alone, clustered = (grade_correlation(x, y, None, keys, HOW).pearson for keys in (None, questions.tolist()))
-    assert clustered.value == pytest.approx(alone.value)
-    assert clustered.high - clustered.low > 1.8 * (alone.high - alone.low)  # sqrt(8) in the long run
-
-
 def test_an_interval_of_few_resamples_is_not_given():
     found = grade_correlation([3, 3, 3, 4], [1, 2, 3, 4], None, None, HOW)  # (3/4)^4 = 0.32 of them have threes alone
     assert found.pearson.value > 0

@@ -27,26 +27,6 @@ def test_no_row_of_the_part_and_no_row_at_all_are_undefined():
     assert share_of([], []) is None
 
 
-def test_an_interval_needs_one_resample_that_has_the_number():
-    # one row of two belongs to the part; seed 3 draws one row twice, seed 4 the other
-    numbers, part = np.array([[0.5, 1.0], [0.0, 0.0]]), np.array([True, False])
-
-    def drawn(seed):
-        how = Resampling(seed=seed, resamples=1)
-        return defined_estimates(numbers, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [Basis(rows=part)], None, how)[
-            0
-        ]
-
-    [one] = [one for one in map(drawn, (3, 4)) if one is not None]
-    assert (one.value, one.low, one.high, one.n) == (0.5, 0.5, 0.5, 1)
-
-
-def test_rows_of_one_question_are_drawn_together():
-    # two questions of ten rows: a share of 0, 1/2 or 1
-    found = share_of([1] * 10 + [0] * 10, [1] * 20, clusters=["p"] * 10 + ["q"] * 10)
-    assert (found.value, found.low, found.high) == (0.5, 0.0, 1.0)
-
-
 def test_an_f1_of_none_has_the_interval_of_the_share_that_it_grows_with():
     # no hit in four rows: J up to 0.4899 (as below), F1 = 2 J / (1 + J) up to 0.9798 / 1.4899
     rows = np.ones(4, dtype=bool)

@@ -39,13 +39,6 @@ def test_one_judge_right_throughout_and_the_other_never_have_an_interval_too():
     assert (turned.value, turned.low, turned.high) == (-1, -1, pytest.approx(-0.2065, abs=1e-4))
 
 
-def test_pairs_of_one_question_count_as_one():
-    first, second = bits("1" * 10 + "0" * 10 + "1" * 10), bits("0" * 10 + "1" * 10 + "1" * 10)
-    alone = paired_difference(first, second, None, HOW)
-    together = paired_difference(first, second, [place // 10 for place in range(30)], HOW)
-    assert together.high - together.low > 2 * (alone.high - alone.low)
-
-
 def test_mcnemar_counts_and_is_the_binomial_test():
     found = mcnemar(bits("11110001"), bits("11000010"))
     # both: 0, 1; only first: 2, 3, 7; only second: 6; neither: 4, 5

@@ -70,10 +70,7 @@ def test_no_number_is_an_empty_cell_and_never_nan():
         (None, "share", "–", ""),
         (math.nan, "number", "–", ""),
         (0, "count", "0", ""),
-        (12345, "count", "12,345", ""),
         (0.00012, "number", "1.2e-04", ""),
-        (0, "number", "0.000", ""),
-        ("text", "text", "text", ""),
     ],
 )
 def test_cells_as_the_page_shows_them(cell, kind, text, small):
@@ -130,19 +127,15 @@ def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_written(tmp_p
 def test_text_that_is_no_unicode_can_be_written(tmp_path):
     strange = replace(RESULT, tables=(replace(TABLE, rows=(("a\ud800b", HALF, 1),)),))
     write_study(strange, tmp_path)
-    assert (
-        json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))["tables"][0]["rows"][0]["judge"] == "a\ud800b"
-    )
+    [table] = json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))["tables"]
+    assert table["rows"][0]["judge"] == "a\ud800b"
 
 
 def test_cells_that_a_file_cannot_hold_or_a_spreadsheet_computes_are_counted():
     rows = (("=1+1", HALF, 1), ("a\0b", HALF, 1), ("-0.5", None, -3))
     study = replace(RESULT, tables=(replace(TABLE, rows=rows),))
-    assert [line.partition(",")[0] for line in table_csv(study.tables[0]).splitlines()[1:]] == [
-        "=1+1",
-        "a\ufffdb",
-        "-0.5",
-    ]
+    first = [line.partition(",")[0] for line in table_csv(study.tables[0]).splitlines()[1:]]
+    assert first == ["=1+1", "a\ufffdb", "-0.5"]
     replaced, formulas = table_notes(study)
     assert "1 cell has characters" in replaced
     assert "1 cell begins with =" in formulas

@@ -104,8 +104,3 @@ def test_long_lists_are_cut_and_that_is_said():
 )
 def test_little_or_nothing_to_draw_is_no_error(figure):
     assert draw(figure).png
-
-
-def test_many_series_are_told_apart_by_more_than_colour():
-    series = tuple(Series(name=f"s{place}", x=(0.0, 1.0), y=(0.1, 0.2)) for place in range(9))
-    assert "stroke-dasharray" in draw(replace(LINES, diagonal=False, series=series)).svg

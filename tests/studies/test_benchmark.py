@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from judgelm.metrics.agreement import two_orders
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Pairwise
 from judgelm.modes.multi import Multi
-from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
+from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.benchmark.study import benchmark_study
 from judgelm.studies.pair_labels import by_id
@@ -214,16 +213,6 @@ def test_rewardbench_2_with_ties(tmp_path):
     assert cells(benchmark_study("rewardbench-2", found, labelled, HOW), "scores") == pytest.approx(
         {"overall": (0.75 + 0.25 + 1.01) / 3, "Focus": 0.75, "Math": 0.25, "Ties": 1.01}
     )
-
-
-def test_samples_of_other_shapes_are_refused(tmp_path):
-    labelled = second_rewardbench(tmp_path)
-    pair = Sample(id="1", question="q", answers=("a", "b"))
-    found = by_id(judge([pair], Pairwise(), ScriptedEngine({"*": "8 6\n"})))
-    with pytest.raises(InputError, match='id "1": the number of answers differs'):
-        benchmark_study("rewardbench-2", found, labelled, HOW)
-    with pytest.raises(InputError, match="expected scores of 4 answers"):
-        benchmark_study("rewardbench-2", {"1": replace(found["1"], hashes=None)}, labelled, HOW)
 
 
 def test_rm_benchs_scores_are_those_of_its_readme(tmp_path):

@@ -81,13 +81,6 @@ def test_no_question_is_on_both_sides():
     assert (found.counts["fitted_on"], found.counts["rest"]) == (20, 40)
 
 
-def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_judgments():
-    probabilities, winners = too_sure(60)
-    turned = dict(reversed(probabilities.items()))
-    one, other = (table(study(given, winners), "gains")[0]["temperature"].value for given in (probabilities, turned))
-    assert one == pytest.approx(other, rel=1e-4)
-
-
 def test_without_a_best_scaling_none_is_used_and_that_is_said():
     found = study({"a": 0.9, "b": 0.8, "c": 0.1, "d": 0.2}, {"a": 1, "b": 1, "c": 2, "d": 2})
     assert "gains" not in [one.name for one in found.tables]

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from judgelm.cli.study.pairs import leaderboard_command
-from judgelm.data.labelled_set import read_labels
-from judgelm.data.sources.alpaca_eval import read_annotations
 from judgelm.errors import ConfigError, InputError
 from tests.support.judged_items import write_run
 from tests.support.studies import judged_pair, run_study, write_rows
@@ -21,13 +19,6 @@ ROW = {
     "instruction": "i", "output_1": "long answer", "output_2": "short",
     "generator_1": "base", "generator_2": "m", "annotator": "judge",
 }  # fmt: skip
-
-
-def test_a_continuous_preference_is_kept_as_a_probability(tmp_path):
-    path = write_rows(tmp_path / "a.jsonl", [ROW | {"preference": 1.25}, ROW | {"preference": 2, "instruction": "j"}])
-    assert [one.preference for one in read_annotations(str(path))] == [0.25, 1.0]
-    # of the first output; 0 for the hard label that names the second
-    assert [(one.winner, one.preference) for one in read_labels(str(path)).labels.values()] == [(1, 0.75), (2, 0.0)]
 
 
 def test_win_rates_by_hand_with_what_was_not_judged_and_not_usable(tmp_path):

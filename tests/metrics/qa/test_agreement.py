@@ -78,18 +78,3 @@ def test_the_mean_of_nothing_defined_is_none():
     found = mean_correlation({"a": rated([1, 1], [1, 0])}, HOW)
     assert found == MeanCorrelation(mean=None, defined=0, undefined=("a",))
     assert mean_correlation({}, HOW) == MeanCorrelation(mean=None, defined=0, undefined=())
-
-
-def test_answers_to_one_question_are_drawn_together():
-    # the same four answers twice: as 8 rows the interval is narrower than as 4 questions of two answers each
-    human, judged = [1, 0, 1, 0] * 10, [1, 0, 0, 0] * 10
-    alone = correlation(rated(human * 2, judged * 2), HOW)
-    together = correlation(rated(human * 2, judged * 2, [*range(40), *range(40)]), HOW)
-    assert together.high - together.low > alone.high - alone.low
-
-
-def test_sizes_that_differ_are_refused():
-    with pytest.raises(ValueError, match="2, 1 and 2 entries"):
-        rated([1, 0], [1])
-    with pytest.raises(ValueError, match="one shape"):
-        pearson([1, 0], [1])

@@ -55,23 +55,13 @@ OWN, OTHERS, _ = labels("CII")
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "thresholds", "finding"),
+    ("own", "others", "finding"),
     [
-        (OWN, OTHERS[:, :0], (1.0,), "at least one other judge"),
-        (OWN, OWN, (1.0,), "expected shapes"),
-        (OTHERS, OTHERS, (1.0,), "expected shapes"),
-        (OWN, np.repeat(OTHERS, 2, axis=0), (1.0,), "expected shapes"),
-        (OWN, OTHERS, (0,), "expected shares in"),
-        (OWN, OTHERS, (1.0, 1.01), "expected shares in"),
+        (OWN, OTHERS[:, :0], "at least one other judge"),
+        (OWN, OWN, "expected shapes"),
+        (OWN, np.repeat(OTHERS, 2, axis=0), "expected shapes"),
     ],
 )
-def test_what_makes_no_sense_is_refused(own, others, thresholds, finding):
+def test_what_makes_no_sense_is_refused(own, others, finding):
     with pytest.raises(ValueError, match=finding):
-        preferences(own, others, [0], HOW, thresholds=thresholds)
-
-
-def test_answers_to_one_question_are_one_draw():
-    # always the own judge alone; Wilson's low end of 1 of 1 is 1 / (1 + 1.96^2) = 0.2065
-    own, others, _ = labels(*["CII"] * 4)
-    [one] = preferences(own, others, ["q"] * 4, HOW, thresholds=(1.0,))
-    assert (one.threshold, one.share.low) == (1.0, pytest.approx(0.2065, abs=1e-4))
+        preferences(own, others, [0], HOW)

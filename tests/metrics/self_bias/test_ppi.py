@@ -57,14 +57,6 @@ def test_good_ratings_narrow_the_interval_and_their_bias_does_not_shift_it():
     assert powered.low < ratings - 0.5 < powered.high
 
 
-def test_the_unit_of_the_scores_does_not_matter():
-    # normalised scores differ by less than 1 throughout
-    one = stratum("a", 1)
-    small = Stratum(name="a", labels=one.labels / 100, rated=one.rated / 100, rated_only=one.rated_only / 100)
-    found, known = stratified_mean([small], 0.90), stratified_mean([one], 0.90)
-    assert (100 * found.value, 100 * found.high) == pytest.approx((known.value, known.high))
-
-
 def test_ratings_that_are_all_alike_or_not_needed_change_nothing():
     labels = np.array([1.0, 2, 3])
     for rated, rated_only in ((np.ones(3), np.zeros(0)), (np.ones(3), np.ones(5)), (labels**2, np.zeros(0))):

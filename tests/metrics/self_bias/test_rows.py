@@ -10,11 +10,9 @@ from judgelm.metrics.ratings import (
     pair_with_reference,
     slices,
     with_length,
-    with_reference,
     without_models,
 )
-from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias import BiasFit, Term, debiased, mean_of
+from judgelm.metrics.self_bias import BiasFit, Term, debiased
 
 FAMILIES = families_given({"F": ["a", "b"], "G": ["c"]})
 
@@ -50,30 +48,6 @@ def test_scores_that_are_all_alike_are_not_stretched():
     assert pair_with_reference(alike.assign(score=0.0), FAMILIES).scales == {"d": RatingScale(low=0.0, span=1.0)}
 
 
-def test_a_scale_below_1_is_stretched_like_any_other():
-    # scores of PLAIN by 10: from 0.1 to 0.5
-    small = pair_with_reference(PLAIN.assign(score=PLAIN["score"] / 10), FAMILIES, scaling="unit")
-    assert small.scales == {"d": RatingScale(low=0.1, span=pytest.approx(0.4))}
-    assert small.frame["rating"].tolist() == pytest.approx([1.0, 0.5, 0.0])
-
-
-def test_rows_left_over_are_counted_anew_and_have_the_same_columns():
-    rows = pd.concat([PLAIN, ratings(("a", "x", 2.0), ("c", "x", 2.0))])
-    paired = pair_with_reference(rows.assign(style="plain"), FAMILIES)
-    columns = [
-        "judge", "model", "rating_raw", "item", "dimension", "task", "length", "style", "reference_raw", "rating",
-        "reference", "own", "family",
-    ]  # fmt: skip
-    without = [name for name in columns if name not in ("reference", "reference_raw")]
-    fewer = paired.keep(paired.frame["judge"] == "c")
-    other = with_reference(paired, pd.Series([np.nan, 0.1, 0.3]))
-    assert [list(one) for one in (paired.frame, fewer.frame)] == [columns, columns]
-    assert list(paired.unreferenced) == without
-    assert set(other.frame) == {*columns} - {"reference_raw"}
-    for frame in (paired.frame, paired.unreferenced, fewer.frame, other.frame):
-        assert list(frame.index) == list(range(len(frame)))
-
-
 def test_checks_and_gold_take_no_part():
     extra = ratings(("gold", "a", 9.0), ("a", "b", 8.0)).assign(check=["", "attention"])
     paired = pair_with_reference(pd.concat([PLAIN, extra]), FAMILIES)
@@ -103,12 +77,6 @@ def test_length_over_all_rows():
     found = with_length(pair_with_reference(close, FAMILIES), "overall").frame["length_feature"]
     assert found.tolist() == pytest.approx([np.tanh(-1), 0, np.tanh(1)])
     assert with_length(pair_with_reference(PLAIN, FAMILIES), "overall").frame.empty  # one length throughout
-
-
-def test_another_reference_leaves_out_the_rows_that_it_does_not_know():
-    paired = with_reference(pair_with_reference(PLAIN, FAMILIES), pd.Series([0.1, np.nan, 0.3]))
-    assert paired.frame[["judge", "reference"]].to_numpy().tolist() == [["a", 0.1], ["c", 0.3]]
-    assert "reference_raw" not in paired.frame
 
 
 def test_models_leave_as_models_alone_or_as_judges_too():
@@ -151,10 +119,3 @@ def test_debiased_scores_by_hand():
     assert frame["debiased_raw"].tolist() == pytest.approx([4.5, 2.0, 1.0])  # of 5
     with pytest.raises(ValueError, match="the fit is in log-odds; use a linear one"):
         debiased(pair_with_reference(PLAIN, FAMILIES), fit(unit="log-odds"))
-
-
-def test_a_mean_draws_the_rows_of_one_item_together():
-    # two items of ten rows: the mean of two draws is 1, 3 or 5, and 1 and 5 in a quarter of the resamples each
-    frame = pd.DataFrame({"item": ["i"] * 10 + ["j"] * 10, "score": [1] * 10 + [5] * 10})
-    found = mean_of(frame, "score", Resampling(resamples=200))
-    assert (found.value, found.low, found.high, found.n) == (3.0, 1.0, 5.0, 20)
