@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, compress
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
@@ -53,8 +54,8 @@ def confusion_cells(truth: Ints, predicted: Ints) -> Floats:
 def scores_of_confusion(matrices: Floats) -> Floats:
     """Return accuracy and macro precision, recall and F1 of m confusion matrices of shape (m, 3, 3); shape (m, 4).
 
-    Equal to scikit-learn's. Macro means are over the labels that occur in truth or prediction. A label that is never
-    predicted has precision 0; one that never occurs in the truth has recall 0.
+    As in scikit-learn, macro means are over the labels that occur in truth or prediction; a label that is never
+    predicted has precision 0.
     """
     hits = np.diagonal(matrices, axis1=1, axis2=2)
     in_truth, in_prediction = matrices.sum(axis=2), matrices.sum(axis=1)
@@ -196,8 +197,7 @@ def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resa
 def position_cells(given: Ints, swapped: Ints) -> Floats:
     """One-hot encode each pair as consistent, toward first or toward second, shape (n, 3).
 
-    Both arguments are in sample order: an unbiased judge has `given == swapped`. A pair leans toward the first position
-    if its answer does better when shown first.
+    Both arguments are in sample order: an unbiased judge has `given == swapped`.
 
     Source: JudgeLM, section 3.2 and Table 4. The original code's `perfer_before_rate` is the mean of column 1.
     """
@@ -205,13 +205,7 @@ def position_cells(given: Ints, swapped: Ints) -> Floats:
     return np.stack([swapped == given, swapped < given, swapped > given], axis=1).astype(np.float64)
 
 
-def first_place_leads(leads: Floats) -> Floats:
-    """Average the score advantage of the first position over both orders; shape (n, 2) to (n,)."""
-    return np.asarray(leads.mean(axis=1), dtype=np.float64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TwoOrders:
+class TwoOrders(NamedTuple):
     """Counts over both orders of n pairs; an unreadable order is wrong in the first three shares.
 
     Attributes:

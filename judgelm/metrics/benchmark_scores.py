@@ -130,7 +130,6 @@ def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimat
 
 
 def _ties_row(tied: TiesPrompt | None, reference: TiesPrompt | None) -> list[float]:
-    """Five hits as weighted in `_TIE_WEIGHTS`, then counts (tied, reference, both)."""
     both = tied is not None and reference is not None
     gap, spread = _gap(tied), _spread(tied)
     least = None if gap is None or (other := _gap(reference)) is None else min(gap, other)

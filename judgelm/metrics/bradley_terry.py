@@ -1,7 +1,6 @@
 """Bradley-Terry ratings from soft verdicts on pairs, with an effect of the first position.
 
-P(i, shown first, beats j) = expit(strength_i - strength_j + position). A tie (0.5) is half a win for each. The fit is
-an unpenalised logistic regression.
+P(i, shown first, beats j) = expit(strength_i - strength_j + position). A tie (0.5) is half a win for each.
 
 If the likelihood has no finite maximum (a model never lost, or the first answer always won), each model gets one more
 tie against a virtual player at strength 0, and the position one tie between equal players. Ratings that only this prior
@@ -71,10 +70,9 @@ class Rating:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratings:
-    """Ratings of all models.
+    """Ratings of all models, strongest first.
 
     Attributes:
-        rated: strongest first.
         unrated: reason for each model that is not connected to the rated ones.
         position: advantage of the first position in Elo points, or the reason for no estimate.
         regularised: the likelihood has no finite maximum, so all fits are regularised.
@@ -162,12 +160,7 @@ def _wins_over(verdicts: Iterable[tuple[str, str, float]], names: Sequence[str])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
-    """Matches grouped by kind: first model, second model, ordered.
-
-    Attributes:
-        design: shape (kinds, models and perhaps the position): 1 first, -1 second model, 1 if ordered.
-        sums: shape (questions, kinds, 2): wins of the first model, and matches.
-    """
+    """Shapes: `design` (kinds, models and perhaps the position), `sums` (questions, kinds, 2), wins and matches."""
 
     models: Sequence[str]
     design: Floats
@@ -266,10 +259,9 @@ def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
 
 
 def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: Floats) -> Floats:
-    """Intervals, open for models without a bound relative to the largest group whose models beat each other.
+    """Open intervals of models without a bound relative to the largest group whose models beat each other.
 
-    The finite bound is at least so far away that the model would win (or lose) all these matches with probability 2.5
-    %; a question counts once.
+    The finite bound is at least so far away that winning (or losing) all these matches has probability 2.5 %.
     """
     reaches = np.isfinite(shortest_path(wins.astype(float), unweighted=True))
     together = reaches & reaches.T

@@ -1,7 +1,6 @@
 """Calibration of probabilities, and temperature scaling.
 
-`outcome` and `probability` (of the outcome) have shape (n,). Functions raise `ValueError` for other shapes, n = 0 and
-values outside [0, 1].
+`outcome` and `probability` (of the outcome) have shape (n,). Functions raise `ValueError` for other input.
 
 Source: Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks.
 """

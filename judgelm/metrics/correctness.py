@@ -1,7 +1,6 @@
 """Metrics of correctness judgments, split by whether the judge can answer the question; gate metrics.
 
-Arrays have shape (n,); different shapes raise `ValueError`. Rows of one cluster are resampled together. Failed
-judgments must be excluded. All values equal scikit-learn's.
+Arrays have shape (n,); different shapes raise `ValueError`. Failed judgments must be excluded.
 """
 
 from collections.abc import Hashable, Sequence

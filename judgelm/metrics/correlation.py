@@ -178,7 +178,6 @@ def _pearson(n: Floats, x: Floats, y: Floats, xy: Floats, xx: Floats, yy: Floats
 
 
 def _partial(r_gj: Floats, r_ga: Floats, r_ja: Floats) -> Floats:
-    """Equation 14; NaN if A determines G or J."""
     left = (1 - r_ga**2) * (1 - r_ja**2)
     return np.clip(ratio(r_gj - r_ga * r_ja, np.sqrt(np.where(left > _EXACT, left, 0))), -1.0, 1.0)
 
@@ -252,7 +251,6 @@ def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> Mea
 
 
 def _sums(rated: Rated) -> Floats:
-    """Columns n, x, y, xy, xx, yy; shape (n, 6)."""
     x, y = rated.human.astype(np.float64), rated.judged.astype(np.float64)
     return np.stack([np.ones_like(x), x, y, x * y, x * x, y * y], axis=1)
 

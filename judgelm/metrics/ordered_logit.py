@@ -34,13 +34,7 @@ class OrderedLogit(NamedTuple):
 
 
 def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int = 100) -> OrderedLogit:
-    """Fit P(level <= k) = 1 / (1 + exp(x b - t_k)).
-
-    Args:
-        levels: shape (rows,), 0 to the highest level; each occurs.
-        matrix: shape (rows, columns), without a constant.
-        counts: shape (rows,), occurrences of each row.
-        max_steps: maximum number of Newton steps.
+    """Fit P(level <= k) = 1 / (1 + exp(x b - t_k)) on rows with counts; the matrix has no constant, each level occurs.
 
     Source: McCullagh (1980), Regression models for ordinal data; Pratt (1981), Concavity of the log likelihood.
     """
@@ -77,11 +71,7 @@ def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int 
 
 
 class _Likelihood:
-    """Log-likelihood of the parameters (coefficients, thresholds).
-
-    For a level between thresholds l and u, F(u) - F(l) is computed as F(u) (1 - F(l)) (1 - exp(l - u)), which stays
-    exact in the tails.
-    """
+    """F(u) - F(l) is computed as F(u) (1 - F(l)) (1 - exp(l - u)), which stays exact in the tails."""
 
     def __init__(self, levels: Ints, matrix: Floats, counts: Ints, thresholds: int) -> None:
         self._counts = counts.astype(np.float64)

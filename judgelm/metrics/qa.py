@@ -1,7 +1,4 @@
-"""Metrics of short answers: exact match, F1, and self-preference of judges.
-
-F1 is HotpotQA's over tokens, or DROP's over spans (also for Quoref). Self-preference is the share of answers without an
-exact match that a judge calls correct while most other judges call them incorrect.
+"""Metrics of short answers: exact match, F1 over tokens (HotpotQA) or spans (DROP, Quoref), and self-preference.
 
 Source: QA-Judge, sections 3, 5.2 and 6.2, Tables 6 and 13; the metrics follow its authors' code.
 """
@@ -122,13 +119,9 @@ class Preference:
 
 
 def preferences(
-    own: Flags,
-    others: Flags,
-    questions: Sequence[Hashable],
-    resampling: Resampling,
-    thresholds: Sequence[float] = PREFERENCE_THRESHOLDS,
+    own: Flags, others: Flags, questions: Sequence[Hashable], resampling: Resampling
 ) -> tuple[Preference, ...]:
-    """Compute the share of answers that only the own judge calls correct, at each threshold.
+    """Compute the share of answers that only the own judge calls correct, at each of `PREFERENCE_THRESHOLDS`.
 
     `own` has shape (n,), `others` (n, k): whether a judge calls the answer correct.
     """
@@ -137,11 +130,9 @@ def preferences(
     k = others.shape[1]
     if k == 0:
         raise ValueError("preference: expected at least one other judge")
-    if not all(0 < threshold <= 1 for threshold in thresholds):
-        raise ValueError(f"preference: thresholds {tuple(thresholds)}; expected shares in (0, 1]")
     against = k - others.sum(axis=1)
     result = []
-    for threshold in thresholds:
+    for threshold in PREFERENCE_THRESHOLDS:
         needed = math.ceil(threshold * k - 1e-9)  # 5/6 of 6 is 5, though not in floating point
         hits = own & (against >= needed)
         result.append(

@@ -113,9 +113,7 @@ def pair_with_reference(
 
 
 def with_length(paired: PairedRatings, over: Literal["prompt", "overall"]) -> PairedRatings:
-    """Add `length_feature`, tanh((L - mean) / sd), and drop rows where it is undefined.
-
-    Mean and sd (ddof 1) are over a prompt's rows, as in the authors' code, or over all rows.
+    """Add `length_feature`, tanh((L - mean) / sd) over a prompt's rows or all rows; drop rows where it is undefined.
 
     Source: Play Favorites, section 6.2; Dubois et al., Length-Controlled AlpacaEval.
     """
@@ -128,12 +126,6 @@ def with_length(paired: PairedRatings, over: Literal["prompt", "overall"]) -> Pa
         spread = pd.Series(lengths.std(), index=lengths.index)
     feature = ((lengths - mean) / spread.where(spread > 0)).map(np.tanh)
     return replace(paired, frame=paired.frame.assign(length_feature=feature)).keep(feature.notna())
-
-
-def with_reference(paired: PairedRatings, reference: "pd.Series[float]") -> PairedRatings:
-    """Replace the normalised reference; drop rows without one, and the raw references."""
-    frame = paired.frame.assign(reference=reference).drop(columns="reference_raw")
-    return replace(paired, frame=frame[frame["reference"].notna()].reset_index(drop=True))
 
 
 def _scale(rows: pd.DataFrame, scaling: Scaling) -> RatingScale:
@@ -203,7 +195,8 @@ def family_as_reference(paired: PairedRatings, family: str, *, completions_too: 
     if completions_too:
         others = others.keep(others.frame["model"].map(dict(paired.families)) != family)
     keys = pd.MultiIndex.from_frame(others.frame[COMPLETION])
-    return with_reference(others, pd.Series(means.reindex(keys).to_numpy(), index=others.frame.index))
+    frame = others.frame.assign(reference=means.reindex(keys).to_numpy()).drop(columns="reference_raw")
+    return replace(others, frame=frame).keep(frame["reference"].notna())
 
 
 def slices(paired: PairedRatings, column: str) -> Iterator[tuple[str, PairedRatings]]:
@@ -222,9 +215,6 @@ def _families(paired: PairedRatings) -> set[str]:
     return {paired.families[judge] for judge in paired.judges if judge in paired.families}
 
 
-Measurement = Literal["nominal", "ordinal", "interval"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotatorAgreement:
     """Krippendorff's alpha (None if all ratings are equal), and the share of unanimous completions."""
@@ -233,13 +223,11 @@ class AnnotatorAgreement:
     observed: Estimate
 
 
-def annotator_agreement(
-    ratings: Floats, resampling: Resampling, *, measurement: Measurement = "ordinal"
-) -> AnnotatorAgreement:
+def annotator_agreement(ratings: Floats, resampling: Resampling) -> AnnotatorAgreement:
     """Compute Krippendorff's alpha with ordinal distances, and the share of completions on which all agree.
 
-    `ratings` has shape (completions, annotators), NaN if missing; completions with fewer than two ratings are excluded.
-    The package `krippendorff` gives the same values; it is GPL, so only the tests use it.
+    `ratings` has shape (completions, annotators), NaN if missing. The package `krippendorff` is GPL, so only the tests
+    use it.
 
     Raises:
         ValueError: no completion has two ratings.
@@ -253,33 +241,29 @@ def annotator_agreement(
     counts = np.stack([(shared == value).sum(axis=1) for value in values], axis=1)
     agree = (counts > 0).sum(axis=1) == 1
     return AnnotatorAgreement(
-        alpha=_alpha(counts, values, measurement, resampling) if len(values) > 1 else None,
+        alpha=_alpha(counts, resampling) if len(values) > 1 else None,
         observed=share(agree, None, resampling),
     )
 
 
-def _alpha(counts: Ints, values: Floats, measurement: Measurement, resampling: Resampling) -> Estimate:
+def _alpha(counts: Ints, resampling: Resampling) -> Estimate:
     kinds, often = np.unique(counts, axis=0, return_counts=True)
-    pairs = np.einsum("ui,uj->uij", kinds, kinds) - np.einsum("ui,ij->uij", kinds, np.eye(len(values)))
+    pairs = np.einsum("ui,uj->uij", kinds, kinds) - np.einsum("ui,ij->uij", kinds, np.eye(counts.shape[1]))
     coincidences = pairs / (kinds.sum(axis=1) - 1)[:, None, None]
     draws = np.random.default_rng(resampling.seed).multinomial(
         len(counts), often / often.sum(), size=resampling.resamples
     )
     differing = draws[((draws @ kinds) > 0).sum(axis=1) > 1]
-    samples = _alphas(np.tensordot(differing, coincidences, axes=1), values, measurement)
+    samples = _alphas(np.tensordot(differing, coincidences, axes=1))
     low, high = interval(samples) if samples.size else (np.nan, np.nan)
-    [value] = _alphas(np.tensordot(often[None], coincidences, axes=1), values, measurement)
+    [value] = _alphas(np.tensordot(often[None], coincidences, axes=1))
     return Estimate(value=float(value), low=low, high=high, n=len(counts))
 
 
-def _alphas(coincidences: Floats, values: Floats, measurement: Measurement) -> Floats:
-    """Krippendorff's alpha of coincidence matrices of shape (m, v, v); ordinal distances count ratings between."""
+def _alphas(coincidences: Floats) -> Floats:
     totals = coincidences.sum(axis=2)
-    if measurement == "nominal":
-        distance = 1 - np.eye(len(values))[None]
-    else:
-        places = totals.cumsum(axis=1) - totals / 2 if measurement == "ordinal" else values[None]
-        distance = (places[:, :, None] - places[:, None, :]) ** 2
+    places = totals.cumsum(axis=1) - totals / 2
+    distance = (places[:, :, None] - places[:, None, :]) ** 2
     observed = (coincidences * distance).sum(axis=(1, 2))
     expected = (totals[:, :, None] * totals[:, None, :] * distance).sum(axis=(1, 2)) / (totals.sum(axis=1) - 1)
     return np.asarray(1 - observed / expected, dtype=np.float64)
@@ -331,12 +315,10 @@ MAX_MIXED_PANELS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgePanel:
-    """Quality of a panel's mean score.
+    """Quality of a panel's mean score; a judge of unknown family is a family.
 
     Attributes:
-        families: number of families; a judge of unknown family is a family.
         completions: completions rated by every member.
-        correlation: Spearman's, with the reference.
         unevenness: root mean square over models of the centred difference between mean panel and reference score.
         favour: mean centred difference of models of the members' families minus the others; None without either.
     """
@@ -389,7 +371,6 @@ def _kin(paired: PairedRatings, name: str) -> str:
 
 
 def _differences(both: pd.DataFrame, models: list[str]) -> Floats:
-    """Shape (completions, 2 x models): the difference in its model's column, then the same for counts."""
     position = both["model"].map({model: i for i, model in enumerate(models)}).to_numpy(int)
     chosen = np.eye(len(models))[position]
     return np.hstack([chosen * (both["rating"] - both["reference"]).to_numpy()[:, None], chosen])

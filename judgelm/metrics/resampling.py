@@ -1,7 +1,6 @@
 """Bootstrap intervals for statistics that are functions of sums over pairs.
 
 Clusters with equal sums are interchangeable, so a resample is one multinomial draw of how often each kind occurs.
-`scipy.stats.bootstrap` does not support clusters.
 """
 
 from collections.abc import Callable, Hashable, Sequence

@@ -1,8 +1,8 @@
 """Self- and family-bias: higher ratings of own completions than their quality explains.
 
-Equation 1 by statsmodels: `rating ~ judge + reference:judge + own + family + dimension - 1`. Each judge has an
-intercept, a slope and a self-bias; each family one family-bias, for other models of the judge's family. Dimensions are
-relative to the alphabetically first. `fit_ordinal` fits the same terms by ordinal logit.
+Equation 1: `rating ~ judge + reference:judge + own + family + dimension - 1`. Each judge has an intercept, a slope and
+a self-bias; each family one family-bias, for other models of the judge's family. Dimensions are relative to the
+alphabetically first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from sklearn.preprocessing import SplineTransformer
 
 from judgelm.metrics.ordered_logit import OrderedLogit, ordered_logit
 from judgelm.metrics.ratings import PairedRatings
-from judgelm.metrics.resampling import Estimate, Flags, Floats, Resampling, mean, normal_estimate
+from judgelm.metrics.resampling import Estimate, Flags, Floats, normal_estimate
 
 TermKind = Literal["judge", "slope", "spline", "self", "family", "dimension", "length", "indicator"]
 
@@ -37,7 +37,6 @@ class BiasModel:
         length: slope on `length_feature`.
         indicator: another column of 0 and 1, with one coefficient per judge (section 7).
         errors: HC1 (authors' Python), HC0 (White's, authors' R), or clustered by item (ours).
-        level: of the Wald intervals; the paper's is 90 %.
     """
 
     reference: Literal["line", "spline"] = "line"
@@ -166,9 +165,6 @@ def _column(frame: pd.DataFrame, name: str, way_out: str) -> Floats:
     return np.asarray(frame[name].to_numpy())
 
 
-__all__ = ["BiasFit", "BiasModel", "Term", "TooFewRatings", "fit_self_bias"]
-
-
 class TooFewRatings(ValueError):  # noqa: N818 - a finding that callers report, not a fault
     """There are not more rows than coefficients."""
 
@@ -181,7 +177,6 @@ class Term:
         kind: `judge` and `slope` are delta and beta of equation 1, `self` gamma, `family` lambda, `dimension` eta.
         level: the judge, family or dimension.
         estimate: its n is the number of rows where the term is not zero.
-        error: standard error.
         p: two-sided Wald test that the coefficient is 0.
     """
 
@@ -280,7 +275,7 @@ def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
 def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
     """Add `bias`, `debiased` (both normalised) and `debiased_raw` (on the dimension's scale).
 
-    Missing estimates count as 0. Debiased scores can leave the scale, because clipping would bias their means.
+    Debiased scores can leave the scale, because clipping would bias their means.
 
     Raises:
         ValueError: the fit is in log-odds.
@@ -297,11 +292,6 @@ def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
     return frame.assign(
         bias=bias, debiased=frame["rating"] - bias, debiased_raw=frame["rating_raw"] - bias * span.astype(float)
     )
-
-
-def mean_of(frame: pd.DataFrame, column: str, resampling: Resampling) -> Estimate:
-    """Return the mean of a column, with rows of one item resampled together."""
-    return mean(frame[column].to_numpy(float), list(frame["item"]), resampling)
 
 
 _MAX_STEPS = 100
@@ -351,7 +341,6 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
 
 
 def _maximised(design: Design, levels: NDArray[np.intp]) -> OrderedLogit:
-    """Fit over distinct rows with their counts: same likelihood, far fewer rows."""
     present = np.unique(levels, return_inverse=True)[1]
     different, counts = np.unique(np.column_stack([design.matrix, present]), axis=0, return_counts=True)
     return ordered_logit(different[:, -1].astype(int), different[:, :-1], counts, max_steps=_MAX_STEPS)

@@ -1,8 +1,7 @@
 """True win rate of a model from many judged pairs and few labels.
 
-The estimates are the judge's own rate, the labels alone, Rogan-Gladen and PPI++. Intervals use the mean of linearised
-values (delta method), with questions as clusters. The intervals of `ppi-python` have neither clusters nor Student
-quantiles and are too short for 20 labels.
+Intervals use the mean of linearised values (delta method), with questions as clusters. Those of `ppi-python` have
+neither clusters nor Student quantiles and are too short for 20 labels.
 
 Source: Rogan and Gladen (1978), Estimating prevalence from the results of a screening test; Angelopoulos, Duchi and
 Zrnic (2023), PPI++, section 6 (power tuning).
@@ -83,8 +82,7 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
 def _power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> float:
     """Return the weight of the judge's ratings with the lowest variance of the estimate, clipped to [0, 1].
 
-    Source: PPI++ (2023), section 6, in the form of the package `ppi-python` 0.2.3: the covariance divides by n, and the
-    variance is over all ratings and divides by n + m - 1.
+    Source: PPI++ (2023), section 6, as in `ppi-python` 0.2.3.
     """
     n, m = len(labels), len(rated_only)
     spread = np.var(np.concatenate([rated, rated_only]), ddof=1)
@@ -137,10 +135,9 @@ class TrueWinRate:
     """Estimates of a win rate with 95 % intervals; a string is the reason for no estimate.
 
     Attributes:
-        verdicts: rate of the judge's verdicts.
         judge: rate of `proxy`; need not contain the true rate.
         labels: from the labels alone.
-        weight: of the judge's values in PPI++; None without an estimate.
+        weight: of the judge's values in PPI++.
         drift: p-value of a difference between the judge's values on labelled and unlabelled pairs.
     """
 
@@ -149,9 +146,9 @@ class TrueWinRate:
     labels: Estimate | str
     rogan_gladen: Estimate | str
     ppi: Estimate | str
-    errors: tuple[JudgeError, ...]
-    weight: float | None
-    drift: float | None
+    errors: tuple[JudgeError, ...] = ()
+    weight: float | None = None
+    drift: float | None = None
 
 
 def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
@@ -164,16 +161,7 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
     verdicts, judge = (_estimate(values, pairs.clusters) for values in (pairs.verdicts, pairs.proxy))
     if n < MIN_LABELS:
         reason = f"{n} labels are fewer than {MIN_LABELS}"
-        return TrueWinRate(
-            verdicts=verdicts,
-            judge=judge,
-            labels=reason,
-            rogan_gladen=reason,
-            ppi=reason,
-            errors=(),
-            weight=None,
-            drift=None,
-        )
+        return TrueWinRate(verdicts=verdicts, judge=judge, labels=reason, rogan_gladen=reason, ppi=reason)
     own = list(compress(pairs.clusters, known))
     ppi, weight = _ppi(pairs)
     return TrueWinRate(

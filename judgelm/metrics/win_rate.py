@@ -1,12 +1,11 @@
 """Win rates against a baseline, and preferences controlled for length and Markdown.
 
 Style control is a logistic regression of preferences on differences in style, with a strength per model if models are
-known. It removes the fitted effect of style from each preference:
+known:
 
     adjusted = preference - (P(at its difference in style) - P(at no difference))
 
-Against one baseline, the mean adjusted preference of a model is AlpacaEval's length-controlled win rate. AlpacaEval
-fits each model alone; here one coefficient covers all models.
+AlpacaEval fits each model alone; here one coefficient covers all models.
 
 Source: AlpacaEval (Li et al. 2023); Length-Controlled AlpacaEval (Dubois et al. 2024), section 3 and
 tatsu-lab/alpaca_eval, `metrics/winrate.py` and `metrics/glm_winrate.py`. Headers, lists and bold text as terms: LMSYS,
@@ -38,7 +37,6 @@ class _FractionalLogit:
 
 
 def _fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable]) -> _FractionalLogit | str:
-    """Fit P = expit(design @ coefficients) without penalty; return the reason if there is no fit."""
     if np.linalg.matrix_rank(design) < design.shape[1]:
         return "the terms of the regression depend on each other"
     groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]
@@ -105,10 +103,8 @@ def length_controlled(
     """Estimate the win rate at equal length by a logistic regression, or return the reason for none.
 
     The terms are AlpacaEval's: tanh of the standardised difference in length, a constant, and optionally the
-    instruction's difficulty. AlpacaEval's fit is L1-penalised and drawn to verbose and concise versions of its
-    baseline. This fit has no penalty, so the figures differ.
-
-    `lengths` has shape (n, 2): the baseline's and the model's answers.
+    instruction's difficulty. AlpacaEval's fit is penalised, so the figures differ. `lengths` has shape (n, 2): the
+    baseline's and the model's answers.
     """
     n = len(preferences)
     if n < MIN_PAIRS:
@@ -176,13 +172,11 @@ class StyleControl:
     Attributes:
         terms: coefficients, positive if more of the feature is preferred.
         adjusted: shape (n,), can leave [0, 1].
-        neutral: shape (n,), fitted P(first better) at no difference in style; NaN if not fitted.
-        unadjusted: number of unchanged pairs, of models that always or never win.
+            unadjusted: number of unchanged pairs, of models that always or never win.
     """
 
     terms: Mapping[str, Estimate]
     adjusted: Floats
-    neutral: Floats
     unadjusted: int
 
 
@@ -226,14 +220,14 @@ def control_style(
     if isinstance(fit, str):
         return fit
     first_term = strengths.shape[1]
-    neutral = np.full(len(preferences), np.nan)
-    neutral[fitted] = expit(strengths @ fit.coefficients[:first_term])
     adjusted = preferences.copy()
-    adjusted[fitted] -= expit(design @ fit.coefficients) - neutral[fitted]
+    adjusted[fitted] -= expit(design @ fit.coefficients) - expit(strengths @ fit.coefficients[:first_term])
     return StyleControl(
-        terms={name: _coefficient(fit, first_term + index, n) for index, name in enumerate(differences.terms)},
+        terms={
+            name: normal_estimate(float(fit.coefficients[index]), float(np.sqrt(fit.covariance[index, index])), n)
+            for index, name in enumerate(differences.terms, first_term)
+        },
         adjusted=adjusted,
-        neutral=neutral,
         unadjusted=len(preferences) - n,
     )
 
@@ -259,7 +253,3 @@ def _strengths(preferences: Floats, models: Sequence[tuple[str, str]] | None) ->
     if len(full) and np.linalg.matrix_rank(full) < full.shape[1]:
         full = full[:, :-1]
     return fitted, full
-
-
-def _coefficient(fit: _FractionalLogit, index: int, n: int) -> Estimate:
-    return normal_estimate(float(fit.coefficients[index]), float(np.sqrt(fit.covariance[index, index])), n)

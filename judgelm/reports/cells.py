@@ -30,7 +30,6 @@ class CellTexts:
     Attributes:
         unwanted: characters that the format cannot hold; each becomes U+FFFD.
         max_units: maximum UTF-16 units of a cell.
-        escape_formulas: put an apostrophe before formulas.
         formulas: cells that a spreadsheet may evaluate, escaped or not.
     """
 

@@ -30,6 +30,7 @@ from judgelm.studies.claim import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation, GroupRow
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.result import StudyResult
+from judgelm.studies.sentences import format_percents
 from judgelm.studies.style_control import ControlledAgreement
 
 MAX_GROUPS = 60
@@ -62,7 +63,7 @@ def render_report(
 
     Args:
         evaluation: of these judgments and labels.
-        judgments: for the raw replies.
+        judgments: by sample id.
         samples: without them the list has only replies and labels.
         labels: by sample id.
         manifest: the run's `OUT.run.json`; any key can be missing.
@@ -70,7 +71,7 @@ def render_report(
         control: agreement controlled for style.
         claim: win rate of two models, or the reason for none.
         comparison: `compare_judges` of this run and another judge's.
-        judges: its first table, from `judgelm.reports.study.page_table`.
+        judges: its first table, from `page_table`.
     """
     listed = list_pairs(evaluation, judgments, samples or {}, labels)
     return render_page(
@@ -106,11 +107,12 @@ def render_page(name: str, *, script: str = "", styles: Sequence[str] = ("report
     `script` is the file of the only script allowed to run; the content is autoescaped.
     """
     code = _own_text(script) if script else Markup("")
+    digest = base64.b64encode(hashlib.sha256(code.encode("utf-8")).digest()).decode("ascii")
     page = (
         _environment()
         .get_template(name)
         .render(
-            policy=f"{_POLICY}; script-src 'sha256-{_digest(code)}'" if script else _POLICY,
+            policy=f"{_POLICY}; script-src 'sha256-{digest}'" if script else _POLICY,
             style=Markup("").join(map(_own_text, styles)),
             script=code,
             **content,
@@ -130,7 +132,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "percent": wording.percent,
         "points": wording.points,
-        "bounds": wording.bounds,
+        "bounds": format_percents,
         "number": wording.number_text,
         "scores": score_text,
         "clipped": clipped,
@@ -153,10 +155,6 @@ def _group_table(name: str, rows: tuple[GroupRow, ...]) -> dict[str, object]:
 
 def _own_text(name: str) -> Markup:
     return Markup((_FOLDER / name).read_text(encoding="utf-8"))
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
 
 
 def facts(manifest: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -92,7 +92,7 @@ def list_pairs(
 
 
 def _sureness(judgment: Judgment) -> float:
-    """Distance of P(first better) from 0.5, or else of the scores, which share a scale within a run."""
+    """Distance of P(first better) from 0.5, or else of the scores."""
     if judgment.probability is not None:
         return abs(judgment.probability - 0.5)
     scores = judgment.scores

@@ -1,7 +1,7 @@
 """Figures of runs and studies as deterministic SVG and PNG, without scripts or external references.
 
-Colours are Okabe and Ito's, readable with any colour vision, on white also in dark mode. Names in data are untrusted:
-they are shortened, stripped of control characters and not parsed as mathematics.
+Colours are Okabe and Ito's, readable with any colour vision. Names in data are untrusted: they are shortened, stripped
+of control characters and not parsed as mathematics.
 """
 
 import io
@@ -9,11 +9,10 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from html import escape
 from textwrap import fill
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -46,6 +45,7 @@ STYLE: dict[Any, Any] = {  # matplotlib types the keys as some 300 literals
     "text.parse_math": False,
 }
 _Look = dict[str, Any]
+_NO_METADATA: _Look = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
 def score_figure(scores: ScoreHistogram) -> str:
@@ -74,7 +74,7 @@ def _score_bars(axes: Axes, edges: NDArray[np.float64], places: Mapping[str, Arr
 def svg(figure: Canvas, description: str) -> str:
     """Return the <svg> element for HTML; `description` must be trusted."""
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    figure.savefig(out, format="svg", metadata=_NO_METADATA)
     return inline_svg(out.getvalue(), description)
 
 
@@ -117,8 +117,7 @@ _BLUES = LinearSegmentedColormap.from_list("white-blue", ["#ffffff", BLUE])
 _DIVERGING = LinearSegmentedColormap.from_list("orange-white-blue", [VERMILION, "#ffffff", BLUE])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class Drawn(NamedTuple):
     """A figure as an SVG document, the same as an HTML element, and PNG; `wide` needs the whole width of the page."""
 
     svg: str
@@ -138,8 +137,7 @@ def draw(figure: Figure) -> Drawn:
             case HeatMap():
                 canvas = _heat_map(figure)
         document, picture = io.StringIO(), io.BytesIO()
-        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        canvas.savefig(document, format="svg", metadata=nothing)
+        canvas.savefig(document, format="svg", metadata=_NO_METADATA)
         canvas.savefig(picture, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
     text = document.getvalue()
     return Drawn(
@@ -311,7 +309,6 @@ def _drawn(names: Sequence[str]) -> tuple[list[str], str]:
 
 
 def _number(value: float, *, fine: bool = False) -> str:
-    """`fine` gives numbers below 1 a third decimal."""
     size = abs(value)
     if fine and size < 1:
         return f"{value:.3f}"

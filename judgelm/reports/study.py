@@ -29,24 +29,21 @@ from judgelm.reports.cells import CellTexts
 from judgelm.reports.html import render_page
 from judgelm.reports.plots import Drawn, draw
 from judgelm.studies.result import Cell, Figure, Kind, Lines, StudyResult, Table
-from judgelm.studies.sentences import format_bounds
+from judgelm.studies.sentences import format_bounds, format_percents
 
 STUDY_FILE, PAGE_FILE = "study.json", "report.html"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -> list[Path]:
-    """Write a study into a folder; other files in it are kept.
+    """Write a study into a folder and return the files; other files in it are kept.
 
     Files are written to a draft folder and then moved, `study.json` last, so a folder with that file is complete.
-    `overwrite` replaces the study in the folder, including its other tables and figures.
-
-    Returns:
-        The files written, page and `study.json` first.
+    `overwrite` replaces the whole study in the folder.
 
     Raises:
         RunError: the folder has a study or one of the files and `overwrite` is False, or it is not writable.
-        ValueError: a table or figure name is not lower case letters, digits, hyphens.
+        ValueError: a table or figure name cannot name a file.
     """
     files = study_files(result)
     try:
@@ -97,7 +94,7 @@ def _page(result: StudyResult, drawn: list[tuple[Figure, Drawn]]) -> str:
 
 
 def _page_figure(figure: Figure, pictures: Drawn) -> dict[str, Any]:
-    """The SVG is passed unescaped: matplotlib has escaped its texts."""
+    """The SVG is not escaped: matplotlib has escaped its texts."""
     return {
         "name": figure.name,
         "title": figure.title,
@@ -167,8 +164,6 @@ _PARTS = ("low", "high", "n", "level")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ShownCell:
-    """Text, small print, and the number to sort by (None: the text)."""
-
     text: str
     small: str = ""
     order: float | None = None
@@ -254,7 +249,7 @@ def _written(value: float, kind: Kind) -> str:
 
 def _bounds(cell: Estimate, kind: Kind) -> str:
     if kind == "share" and math.isfinite(cell.low) and math.isfinite(cell.high):
-        return wording.bounds(cell)
+        return format_percents(cell)
     return format_bounds(cell, lambda bound: f"{bound:,.3f}")
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from judgelm.metrics.agreement import HumanAgreement
-from judgelm.metrics.resampling import Estimate
 from judgelm.records import Winner
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates
-from judgelm.studies.sentences import few_pairs_sentence
+from judgelm.studies.sentences import few_pairs_sentence, format_percents
 
 FEW_PAIRS = 100
 """With fewer pairs the headline warns of wide intervals (about ±10 points)."""
@@ -37,11 +36,6 @@ def points(difference: float) -> str:
     return f"{100 * difference:+.1f}\u00a0points"
 
 
-def bounds(estimate: Estimate) -> str:
-    """Format the interval in percent: `68.2 to 73.9`."""
-    return f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
-
-
 def number_text(value: object, unit: str = "") -> str:
     """Format a figure of the manifest to three digits, or as `not recorded`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -61,7 +55,7 @@ def headline(evaluation: Evaluation) -> list[str]:
         ]
     sentences = [
         f"The judge agrees with the label in {percent(shown.accuracy.value)} of {shown.n:,} pairs "
-        f"(95 % interval {bounds(shown.accuracy)}{_rule_words(evaluation)}){_decided_words(shown)}.",
+        f"(95 % interval {format_percents(shown.accuracy)}{_rule_words(evaluation)}){_decided_words(shown)}.",
         *_tie_sentence(shown),
         _baseline_sentence(shown),
         *_other_rules(evaluation),
@@ -80,8 +74,8 @@ def _position_sentence(position: PositionEstimates) -> str:
     first, second = percent(position.toward_first.value), percent(position.toward_second.value)
     return (
         f"In {percent(position.consistency.value)} of {position.consistency.n:,} pairs the verdict is the same in both "
-        f"orders (95 % interval {bounds(position.consistency)}). It favours the answer shown first in {first} and the "
-        f"answer shown second in {second}."
+        f"orders (95 % interval {format_percents(position.consistency)}). It favours the answer shown first in {first} "
+        f"and the answer shown second in {second}."
     )
 
 
@@ -96,8 +90,8 @@ def human_sentence(humans: HumanAgreement) -> str:
         verdict = "the difference is not significant"
     return (
         f"Over {humans.human_human.n:,} pairs, two annotators agree {percent(humans.human_human.value)} of the time "
-        f"({bounds(humans.human_human)}), and the judge and an annotator {percent(humans.judge_human.value)} "
-        f"({bounds(humans.judge_human)}): {verdict}."
+        f"({format_percents(humans.human_human)}), and the judge and an annotator {percent(humans.judge_human.value)} "
+        f"({format_percents(humans.judge_human)}): {verdict}."
     )
 
 
@@ -109,9 +103,8 @@ def _decided_words(shown: PairMetrics) -> str:
     decided = shown.decided
     if decided is None or decided.n == shown.n:
         return ""
-    return (
-        f", and in {percent(decided.value)} of the {decided.n:,} pairs with a winner (95 % interval {bounds(decided)})"
-    )
+    interval = f"95 % interval {format_percents(decided)}"
+    return f", and in {percent(decided.value)} of the {decided.n:,} pairs with a winner ({interval})"
 
 
 def _tie_sentence(shown: PairMetrics) -> Iterator[str]:
@@ -128,13 +121,13 @@ def _other_rules(evaluation: Evaluation) -> Iterator[str]:
     for rule, agreement in evaluation.other_rules.items():
         accuracy = agreement.excluded if evaluation.failures == "excluded" else agreement.as_tie
         if accuracy is not None:
-            figure = f"{percent(accuracy.value)} ({bounds(accuracy)}, n = {accuracy.n:,})"
+            figure = f"{percent(accuracy.value)} ({format_percents(accuracy)}, n = {accuracy.n:,})"
             yield f"With the order rule “{RULE_NAMES[rule]}” agreement is {figure}."
 
 
 def _baseline_sentence(shown: PairMetrics) -> str:
     always = f"always answering “{WINNER_NAMES[shown.majority_label]}” ({percent(shown.majority.value)})"
-    gain = f"{points(shown.gain.value)} (95 % interval {bounds(shown.gain)})"
+    gain = f"{points(shown.gain.value)} (95 % interval {format_percents(shown.gain)})"
     if shown.gain.low > 0:
         return f"Agreement is better than {always}: {gain}."
     if shown.gain.high < 0:

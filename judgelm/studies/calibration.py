@@ -59,8 +59,6 @@ class CalibrationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Slice:
-    """Pairs with a probability and a label with a winner; `outcome`: the first answer is better."""
-
     outcome: NDArray[np.bool_]
     probability: NDArray[np.float64]
     clusters: Sequence[Hashable]
@@ -79,8 +77,6 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CalibrationScores:
-    """`overconfidence` is the mean probability of the predicted winner minus accuracy."""
-
     name: str
     brier: Estimate
     log_loss: Estimate
@@ -90,8 +86,6 @@ class _CalibrationScores:
 
 
 class _Gain(NamedTuple):
-    """Temperature and changes in scores; below 0 is better."""
-
     temperature: Estimate
     brier: Estimate
     log_loss: Estimate
@@ -203,7 +197,6 @@ FEW_PAIRS = 200
 
 
 def _split(pairs: _Slice, options: CalibrationOptions) -> tuple[_Slice | None, _Slice]:
-    """The first part is None if nothing is fitted."""
     if int(options.fit_share * len(set(pairs.clusters))) < 1:
         return None, pairs
     split = GroupShuffleSplit(n_splits=1, train_size=options.fit_share, random_state=options.resampling.seed)
@@ -270,7 +263,6 @@ def _findings(before: _CalibrationScores, change: _Gain | None) -> list[str]:
 
 
 def _unfitted(fitted: _Slice | None, change: _Gain | None, options: CalibrationOptions) -> list[str]:
-    """Reason for a missing temperature."""
     if fitted is None:
         few = "No temperature is fitted: there are too few questions to split."
         return [few] if options.fit_share > 0 else []

@@ -17,7 +17,7 @@ from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.leaderboard import leaderboard_study, matches_of_run
 from judgelm.studies.pair_labels import first_better, label_of, pair_winner
 from judgelm.studies.result import DEFAULT_RESAMPLING, Layouts, Row, StudyResult, Table, forest
-from judgelm.studies.sentences import format_number, format_share
+from judgelm.studies.sentences import format_number, format_percents, format_share
 from judgelm.studies.style_control import pair_styles
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
@@ -27,8 +27,6 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ModelPair:
-    """A judged pair; `first` is True if the model wrote the first answer."""
-
     id: str
     judgment: Judgment
     question: str
@@ -48,10 +46,7 @@ class _ModelPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sides:
-    """Pairs of a model, including failures; `opponent` is None for several.
-
-    `unnamed` judgments lack model names in a run where others have them; `soft`: all verdicts have a probability.
-    """
+    """Pairs of a model, including failures; `unnamed` judgments lack model names in a run where others have them."""
 
     model: str
     opponent: str | None
@@ -67,7 +62,6 @@ class _Sides:
 def _model_sides(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], model: str | None, against: str | None
 ) -> _Sides:
-    """Pairs of a model; without model names, all pairs as seen by the first answer."""
     named = {key: samples[key].answer_models for key in judgments if key in samples and samples[key].answer_models}
     soft = all(judgment.probability is not None for judgment in judgments.values() if judgment.winner is not None)
     if not named:
@@ -110,7 +104,7 @@ class ClaimOptions:
     """Options of an estimate.
 
     Attributes:
-        model: whose wins are counted; None for the model of the first answer, if there are at most two models.
+        model: whose wins are counted; by default, the model of the first answer if there are at most two.
         against: only pairs against this model.
         control: style features to control the judge's verdicts for.
         width: target width of the interval, in [0, 1], for the number of labels needed.
@@ -146,7 +140,6 @@ class WinRateClaim:
     Attributes:
         opponent: None for several, or without model names.
         soft: whether the judge's P(better) is used instead of its verdicts.
-        estimates: if controlled, `judge` is the controlled rate.
         uncontrolled: the judge's rate without control; None without a control.
         control: the fit, or the reason for none.
         labels_needed: for the target width, or the reason for none.
@@ -167,7 +160,7 @@ class WinRateClaim:
         """Return plain values, without the per-pair values of the control."""
         plain = asdict(self)
         if isinstance(self.control, StyleControl):
-            del plain["control"]["adjusted"], plain["control"]["neutral"]
+            del plain["control"]["adjusted"]
         return dict(json_ready(plain))
 
     def rows(self) -> list[tuple[str, Estimate | str]]:
@@ -263,7 +256,6 @@ def _judged_pairs(sides: _Sides, labels: Mapping[str, Label], adjusted: Mapping[
 def _control(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], sides: _Sides, control: Control
 ) -> tuple[StyleControl | str, dict[str, float]]:
-    """Fit the control on all judged pairs, including other models'; return it with P(first better) by id."""
     missing = next((pair.id for pair in sides.judged if not _has_answers(samples.get(pair.id))), None)
     if missing is not None:
         raise InputError(f"control of {control}: pair {missing} has no answers; pass the judged pairs with --samples")
@@ -331,9 +323,8 @@ class ModelComparison:
 
     Attributes:
         models: the first wrote the first answer of each pair; its wins are counted.
-        labels: by annotators, of some pairs; can be empty.
-        questions: number of questions, answered or not.
-        stages: name of each stage -> manifest of its run; empty without one.
+        labels: by annotators, of some pairs.
+        stages: name of each stage -> manifest of its run.
         warnings: of the earlier stages.
     """
 
@@ -383,14 +374,12 @@ def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAU
 
 
 def _reads_alone(comparison: ModelComparison) -> bool:
-    """True if the judge grades each answer alone."""
     return any(judgment.reads_words and not judgment.compared for judgment in comparison.judgments.values())
 
 
 def _claim_rows(
     comparison: ModelComparison, claim: WinRateClaim, board: StudyResult, resampling: Resampling
 ) -> list[tuple[str, Estimate | None, str]]:
-    """Name, estimate, and the reason for a missing one; consistency comes last."""
     [duel] = board.table("win-rates")
     rate = duel["length_controlled_winrate"]
     equal = rate if isinstance(rate, Estimate) else str(duel["length_note"])
@@ -427,12 +416,14 @@ def _comparison_findings(claim: WinRateClaim, judge: str) -> Iterator[str]:
     best = estimates.verdicts
     sentence = f"{name} on an unknown share of {basis}: {best}"
     if isinstance(best, Estimate):
-        sentence = f"{name} on {100 * best.value:.1f} % (95 % interval {_bounds(best)}) of {basis}"
+        sentence = f"{name} on {100 * best.value:.1f} % (95 % interval {format_percents(best)}) of {basis}"
     if isinstance(estimates.labels, Estimate):
         best, verb = estimates.ppi, "correct this to"
         if not isinstance(best, Estimate):
             best, verb = estimates.labels, "give"
-        sentence += f"; human labels on {counts.labels:,} of them {verb} {100 * best.value:.1f} % ({_bounds(best)})"
+        sentence += (
+            f"; human labels on {counts.labels:,} of them {verb} {100 * best.value:.1f} % ({format_percents(best)})"
+        )
     elif counts.labels:
         sentence += f"; {estimates.labels}, so it is not corrected"
     yield f"{sentence}."
@@ -441,10 +432,6 @@ def _comparison_findings(claim: WinRateClaim, judge: str) -> Iterator[str]:
     else:
         by = "human labels" if isinstance(estimates.labels, Estimate) else f"{judge}, without correction by labels"
         yield f"{claim.model if best.low > 0.5 else claim.opponent} is better by {by}."
-
-
-def _bounds(estimate: Estimate) -> str:
-    return f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
 
 
 def _elo_sentence(board: StudyResult, model: str) -> str:

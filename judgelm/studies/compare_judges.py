@@ -30,7 +30,7 @@ from judgelm.studies.pair_labels import (
     join,
     questions_of,
 )
-from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates, pair_metrics
+from judgelm.studies.pair_metrics import PairMetrics, pair_metrics
 from judgelm.studies.result import Figure, Layouts, Row, StudyResult, Table, columns, forest, table
 from judgelm.studies.sentences import excerpt, few_pairs_sentence, file_slug, format_number, format_points, format_share
 
@@ -55,8 +55,6 @@ DEFAULT_OPTIONS = CompareOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JudgeAgreement:
-    """`alone` is on the judge's own pairs, `common` and `kappa` on the common pairs."""
-
     name: str
     judged: int
     failed: int
@@ -68,10 +66,7 @@ class _JudgeAgreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PairedComparison:
-    """Two judges on the pairs that both labelled.
-
-    `holm` is the p-value of `test` corrected for all tests; rows of `verdicts` are the first judge's.
-    """
+    """`holm` is the p-value of `test` corrected for all tests."""
 
     first: str
     second: str
@@ -85,10 +80,7 @@ class _PairedComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AlignedVotes:
-    """Labels of every judge by sample id: +1 first better, 0 tie, -1 second better.
-
-    `judged` omits excluded failures; `common` ids have a label from every judge.
-    """
+    """`judged` omits excluded failures; `common` ids have a label from every judge."""
 
     rows: Mapping[str, Mapping[str, JoinedPair]]
     judged: Mapping[str, Mapping[str, int]]
@@ -137,7 +129,7 @@ def compare_judges(
         findings=tuple(_findings(votes, results, comparisons)),
         counts=_counts(votes, labels, results),
         tables=(
-            _judge_table(results, options.order_rule),
+            LAYOUTS.table("judges", map(_judge_row, results), rule=RULE_NAMES[options.order_rule]),
             _difference_table(comparisons),
             _verdict_table(comparisons),
             *_group_tables(votes, names, labels.groups),
@@ -179,7 +171,6 @@ def _align_votes(
 
 
 def _failures(rows: Sequence[JoinedPair]) -> str:
-    """`2 of 80 (out of range 2)`, or `0 of 80`."""
     codes = Counter(failure_code(row.judgment) for row in rows if row.judged is None)
     named = ", ".join(f"{failure_name(code)} {count}" for code, count in codes.most_common())
     return f"{codes.total()} of {len(rows)}{f' ({named})' if named else ''}"
@@ -297,28 +288,24 @@ def _warnings(
 _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 
 
-def _judge_table(results: Sequence[_JudgeAgreement], rule: LabelRule) -> Table:
-    return LAYOUTS.table("judges", [_judge_row(result) for result in results], rule=RULE_NAMES[rule])
-
-
 def _judge_row(result: _JudgeAgreement) -> Row:
     alone = result.alone
     own = (None, None) if alone is None else (alone.accuracy, alone.f1)
-    orders = _order_shares(None if alone is None else alone.position)
+    position = None if alone is None else alone.position
+    orders: Row = (None, None, None)
+    if position is not None:
+        orders = (position.consistency, position.toward_first, position.toward_second)
     return (result.name, result.judged, result.failed, result.common, result.kappa, *own, *orders)
 
 
-def _order_shares(position: PositionEstimates | None) -> tuple[Estimate | None, ...]:
-    return (None,) * 3 if position is None else (position.consistency, position.toward_first, position.toward_second)
-
-
 def _difference_table(comparisons: Sequence[_PairedComparison]) -> Table:
-    return LAYOUTS.table("differences", [_difference_row(pair, pair.test) for pair in comparisons])
-
-
-def _difference_row(pair: _PairedComparison, test: McNemar) -> Row:
-    counts = (test.both, test.only_first, test.only_second, test.neither)
-    return (pair.first, pair.second, pair.difference, *counts, test.p_value, pair.holm, pair.same, pair.kappa)
+    rows: list[Row] = []
+    for pair in comparisons:
+        test = pair.test
+        counts = (test.both, test.only_first, test.only_second, test.neither)
+        agreement = (test.p_value, pair.holm, pair.same, pair.kappa)
+        rows.append((pair.first, pair.second, pair.difference, *counts, *agreement))
+    return LAYOUTS.table("differences", rows)
 
 
 def _verdict_table(comparisons: Sequence[_PairedComparison]) -> Table:

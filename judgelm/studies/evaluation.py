@@ -1,7 +1,7 @@
 """Evaluation of a run against labels: agreement, order effects, failures, groups and annotators.
 
-Every figure is computed twice, each with its own n: `excluded` leaves out failed judgments; `as_tie` counts failures as
-ties and two failed orders as consistent, as the original JudgeLM code does.
+Every figure is computed twice: `excluded` leaves out failed judgments; `as_tie` counts failures as ties and two failed
+orders as consistent, as the original JudgeLM code does.
 """
 
 from collections import Counter
@@ -132,9 +132,7 @@ class Evaluation:
         excluded: None if every judgment failed.
         flips: ids judged differently in the two orders.
         failure_codes: number of pairs by failure code, including `half_failed`.
-        half_failed: ids with a verdict although one order failed; their consistency is unknown.
-        notes: on the join of judgments and labels.
-        mean_prompt_tokens: per joined judgment.
+        half_failed: ids with a verdict although one order failed.
         mean_thinking_characters: per prompt with thinking.
     """
 
@@ -286,7 +284,6 @@ def _group_row(value: str, members: list[JoinedPair], options: EvaluationOptions
 
 
 def _humans(rows: list[JoinedPair], options: EvaluationOptions) -> HumanAgreement | None:
-    """Agreement with annotators, including pairs without a majority."""
     voted = [row for row in _counted(rows, options) if len(row.label.votes) > 1]
     if not voted:
         return None

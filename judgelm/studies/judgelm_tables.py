@@ -1,7 +1,7 @@
 """JudgeLM's Tables 1 to 6 for the user's own judges, in the paper's layout.
 
-Each run of Tables 1, 2 and 4 to 6 has two rows: `ties` counts unreadable replies as ties, as the authors' code does;
-`left out` excludes them. Agreement by the mean of both orders is not in the paper. Table 3 uses the run's manifest.
+Runs have two rows: `ties` counts unreadable replies as ties, as the authors' code does; `left out` excludes them. Table
+3 uses the run's manifest.
 
 Source: JudgeLM, section 6; baaivision/JudgeLM, `judgelm/llm_judge/eval_model_judgement.py` (`calculate_metrics`).
 """
@@ -70,7 +70,7 @@ class TableRun:
         heads: texts of the leading columns.
         evaluation: replies parsed by judgelm.
         authors: replies parsed by `read_as_authors`; in Table 2 the same as `evaluation`.
-        unpaired: labelled pairs that are missing in the file of reversed judgments.
+        unpaired: labelled pairs that are missing among the reversed judgments.
     """
 
     heads: Mapping[str, str]
@@ -229,7 +229,6 @@ def _measured(table_number: int, rows: Sequence[TableRun]) -> Table:
 
 
 def _counts(run: TableRun, counted: Counted) -> tuple[int, int, int]:
-    """Pairs, pairs without a readable reply for their label, and all unreadable replies."""
     counts = (run.authors if counted == "ties" else run.evaluation).counts
     return counts.joined if counted == "ties" else counts.judged, counts.failed, counts.failed_orders
 
@@ -284,8 +283,6 @@ def _heading(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cost:
-    """Cost of a run in USD; None if a price or a measurement is missing."""
-
     gpus: float | None
     api: float | None
 
@@ -343,7 +340,7 @@ def _prices_note(prices: CostPrices) -> str:
 
 
 def _scaling(rows: Sequence[TableRun]) -> Lines:
-    """Agreement by data scale, one line per size; scales that are not numbers keep their order."""
+    """Scales that are not numbers keep their order."""
     scales = list(dict.fromkeys(run.heads["data_scale"] for run in rows))
     numbers = {scale: count for scale in scales if (count := _number(scale)) is not None}
     numeric = len(numbers) == len(scales)
@@ -366,7 +363,6 @@ def _scaling(rows: Sequence[TableRun]) -> Lines:
 
 
 def _number(text: str) -> float | None:
-    """Parse `3.5k`, `100K` or `1,000`."""
     plain = text.strip().lower().replace(",", "")
     factor = 1000 if plain.endswith("k") else 1
     try:

@@ -68,11 +68,7 @@ def leaderboard_study(
 ) -> StudyResult:
     """Rate the models and compare each two, separately by judge.
 
-    Args:
-        judges: their matches.
-        resampling: seed and number of resamples.
-        difficulties: question text or index -> difficulty, for the length control.
-        notes: on skipped rows of the files.
+    `difficulties` maps question text or index to a difficulty, for the length control; `notes` are on skipped rows.
 
     Raises:
         InputError: a judge has no verdict, fewer than two models can be rated, or a question has no difficulty.
@@ -159,16 +155,15 @@ def _comparison(judge: str, judgment: Judgment, sample: Sample) -> Comparison:
 def matches_of_comparisons(comparisons: Iterable[Comparison]) -> list[JudgeMatches]:
     """Group comparisons by annotator; AlpacaEval does not record the order shown."""
     groups = grouped(comparisons, lambda comparison: comparison.annotator or "annotator")
-    return [_of_comparisons(annotator, group) for annotator, group in groups.items()]
-
-
-def _of_comparisons(annotator: str, group: list[Comparison]) -> JudgeMatches:
-    matches = tuple(
-        Match(first=row.model, second=row.baseline, preference=row.preference, question=row.instruction)
-        for row in group
-        if row.preference is not None and row.model != row.baseline
-    )
-    return JudgeMatches(judge=annotator, matches=matches, comparisons=tuple(group))
+    judges = []
+    for annotator, group in groups.items():
+        matches = tuple(
+            Match(first=row.model, second=row.baseline, preference=row.preference, question=row.instruction)
+            for row in group
+            if row.preference is not None and row.model != row.baseline
+        )
+        judges.append(JudgeMatches(judge=annotator, matches=matches, comparisons=tuple(group)))
+    return judges
 
 
 _Verdict = tuple[float, tuple[int, ...] | None]

@@ -87,11 +87,6 @@ class OrderLabel:
     label: int | None
     lead: float | None = None
 
-    @property
-    def unscored(self) -> bool:
-        """True if the judge named a winner without writing scores."""
-        return self.label is not None and self.lead is None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
@@ -131,8 +126,7 @@ def pair_label(
     """Return the label of a judgment under an order rule: +1, 0, -1, or None for a failure.
 
     Under `mean` and `tie` a failed order is a failure. Under `given` only the given order counts. Under `probability`
-    an order fails if score lines have less than half of the probability. A single order has the same label under all
-    other rules.
+    an order fails if score lines have less than half of the probability.
 
     Raises:
         InputError: the rule compares orders, and the judgment has no label of each.
@@ -170,7 +164,7 @@ def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgm
         if (
             orders is None
             or judgment.reads_words
-            or any(order is not None and order.unscored for order in (orders.given, orders.swapped))
+            or any(order and order.label is not None and order.lead is None for order in (orders.given, orders.swapped))
         ):
             return "as_judged"
         both = both or orders.swapped is not None
@@ -219,7 +213,7 @@ def by_id(judgments: Mapping[str, Judgment] | Iterable[Judgment]) -> dict[str, J
 
 
 def _by_order(judgment: Judgment) -> Judgment:
-    """Merge the prompts of one order, such as the turns of a dialogue, into one `Shown`."""
+    """Merge the prompts of one order, such as the turns of a dialogue."""
     if not isinstance(judgment.verdict, PairVerdict | None):
         return judgment
     shown = per_order(judgment.shown)

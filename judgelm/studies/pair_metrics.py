@@ -182,7 +182,7 @@ class ScoreHistogram:
 
 
 def _score_edges(lowest: float, highest: float) -> NDArray[np.float64]:
-    """Edges of bins of width 1 around whole scores, halves rounding up; twenty bins on a scale above 50."""
+    """Bins of width 1 around whole scores; twenty bins on a scale above 50."""
     low, high = np.floor(lowest + 0.5) - 0.5, np.floor(highest + 0.5) + 0.5
     return np.arange(low, high + 1) if high - low <= 50 else np.linspace(low, high, 21)
 

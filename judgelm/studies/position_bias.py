@@ -12,7 +12,6 @@ import numpy as np
 
 from judgelm.data.sources.reviews import Review, match_orders
 from judgelm.errors import InputError
-from judgelm.metrics.agreement import first_place_leads
 from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import by_id, orders_of
@@ -32,8 +31,7 @@ class TwiceJudged:
     Attributes:
         given: winner in the given order: +1, 0, -1; None if this order failed.
         swapped: winner in the other order, in the frame of the given order.
-        leads: of the first position in each order, in score points; None without scores.
-        cluster: pairs of one key, such as a question, are resampled together.
+        leads: of the first position in each order, in score points.
     """
 
     given: int | None
@@ -112,7 +110,7 @@ def _measured(name: str, group: PairGroup, resampling: Resampling) -> _Measured:
     if paired:
         given, swapped = np.array([pair.given for pair in paired]), np.array([pair.swapped for pair in paired])
         position = position_estimates(given, swapped, clusters, resampling)
-        lead = None if None in leads else mean(first_place_leads(np.array(leads)), clusters, resampling)
+        lead = None if None in leads else mean(np.array(leads).mean(axis=1), clusters, resampling)
     failed = len(group.pairs) - len(paired)
     return _Measured(name=name, position=position, lead=lead, failed=failed, alone=group.alone)
 

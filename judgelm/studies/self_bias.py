@@ -25,8 +25,8 @@ from judgelm.metrics.ratings import (
     rank_correlation,
     usual_panels,
 )
-from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.metrics.self_bias import BiasFit, debiased, mean_of
+from judgelm.metrics.resampling import Estimate, Resampling, mean, share
+from judgelm.metrics.self_bias import BiasFit, debiased
 from judgelm.metrics.true_win_rate import MIN_STRATUM_LABELS, Stratum, TooFewLabels, stratified_mean
 from judgelm.studies.result import Cell, HeatMap, Layouts, Row, StudyResult, Table, columns
 from judgelm.studies.self_bias_fits import (
@@ -170,13 +170,14 @@ def _debiased_table(paired: PairedRatings, fit: BiasFit, resampling: Resampling)
             mine = frame[(frame["judge"] == judge) & (frame[column] != "")]
             if len(mine):
                 ranks = _ranks(frame, judge) if column == "own" else (None, None, None)
-                means = [mean_of(mine, name, resampling) for name in ("rating", "debiased", "reference")]
+                items = list(mine["item"])
+                scores = (mine[name].to_numpy(float) for name in ("rating", "debiased", "reference"))
+                means = [mean(score, items, resampling) for score in scores]
                 rows.append((judge, whose, *means, *ranks))
     return LAYOUTS.table("debiased", rows)
 
 
 def _ranks(frame: pd.DataFrame, judge: str) -> tuple[int, int, int]:
-    """Rank of a judge's model by its own, the debiased and the reference scores."""
     means = frame[frame["judge"] == judge].groupby("model")[["rating", "debiased", "reference"]].mean()
     ranks = means.rank(ascending=False, method="min").to_dict("index")[judge]
     return int(ranks["rating"]), int(ranks["debiased"]), int(ranks["reference"])
@@ -202,7 +203,6 @@ def _few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[T
 
 
 def _few_label_means(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> Row:
-    """The mean is known if every completion is labelled; widths are means over draws."""
     labelled = paired.frame[paired.frame["judge"] == judge]
     rest = paired.unreferenced[paired.unreferenced["judge"] == judge]
     strata = list(_strata(labelled, rest))
@@ -233,7 +233,6 @@ def _three(strata: list[Stratum], level: float) -> tuple[Estimate, Estimate, Est
 
 
 def _strata(labelled: pd.DataFrame, rest: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
-    """Rows with and without a label by dimension, separately for the judge's own family."""
     for dimension in sorted({*labelled["dimension"], *rest["dimension"]}):
         for kin in (True, False):
             both = [
@@ -254,7 +253,6 @@ def _stratum(name: str, labelled: pd.DataFrame, rest: pd.DataFrame) -> Stratum:
 
 
 def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> Stratum:
-    """Draw a random part of the labels, at least two."""
     count = min(len(rows), max(MIN_STRATUM_LABELS, round(part * len(rows))))
     shown = np.zeros(len(rows), dtype=bool)
     shown[generator.choice(len(rows), size=count, replace=False)] = True

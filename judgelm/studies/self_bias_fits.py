@@ -19,11 +19,11 @@ from judgelm.metrics.ratings import (
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.self_bias import BiasFit, BiasModel, Term, TermKind, TooFewRatings, fit_ordinal, fit_self_bias
 from judgelm.studies.result import Forest, Layouts, Row, Table, forest
+from judgelm.studies.sentences import file_slug
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 Progress = Callable[[str], None]
-LengthOver = Literal["prompt", "overall"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,7 @@ class SelfBiasOptions:
     Attributes:
         families: family -> names; None derives families from model names.
         reference: the judge whose scores are the reference.
-        model: terms, standard errors and level of the main regression.
-        length_over: whether lengths are compared within a prompt or over all rows.
-        by: columns to fit separately, in addition to dimension and task.
+            by: columns to fit separately, in addition to dimension and task.
         weak: models to exclude in the check without weak models; None uses the paper's two sets.
         other_reference: the alternative reference of the paper, of the authors' code, or both.
         label_share: share of human labels shown to prediction-powered inference, if all completions are labelled.
@@ -46,7 +44,6 @@ class SelfBiasOptions:
     reference: str = "human"
     scaling: Scaling = "maximum"
     model: BiasModel = field(default_factory=BiasModel)
-    length_over: LengthOver = "prompt"
     by: tuple[str, ...] = ()
     weak: tuple[str, ...] | None = None
     other_reference: Literal["paper", "authors", "both"] = "paper"
@@ -141,7 +138,7 @@ def fit_main(paired: PairedRatings, options: SelfBiasOptions) -> BiasFit:
 
 
 def _prepared(paired: PairedRatings, options: SelfBiasOptions) -> PairedRatings:
-    return paired if options.model.length == "none" else with_length(paired, options.length_over)
+    return paired if options.model.length == "none" else with_length(paired, "prompt")
 
 
 def _slices(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
@@ -265,10 +262,10 @@ def forests(paired: PairedRatings, fits: Fits) -> list[Forest]:
     groups: list[tuple[str, str, Sequence[NamedFit]]] = []
     for column in dict.fromkeys(fit.column for fit in fits.slices):
         chosen = [fit for fit in fits.slices if fit.column == column]
-        groups.append((f"by-{_slug(column)}", f" by {column}", chosen))
+        groups.append((f"by-{file_slug(column)}", f" by {column}", chosen))
     for group in dict.fromkeys(fit.group for fit in fits.checks):
         every = [NamedFit(name="main", fit=fits.main), *(fit for fit in fits.checks if fit.group == group)]
-        groups.append((_slug(group), f", checks: {group}", every))
+        groups.append((file_slug(group), f", checks: {group}", every))
     groups.append(("ordinal", " by ordinal logit", fits.ordinal))
     for suffix, title, members in groups:
         for kind in ("self", "family"):
@@ -277,7 +274,6 @@ def forests(paired: PairedRatings, fits: Fits) -> list[Forest]:
 
 
 def _forest(name: str, title: str, fits: Sequence[NamedFit], kind: str, paired: PairedRatings) -> Forest:
-    """Rows by judge or family, then by fit; colours by fit, or by family for a single fit."""
     usable = [fit for fit in fits if fit.fit is not None]
     terms = [(fit, term) for fit in usable if fit.fit for term in fit.fit.terms if term.kind == kind]
     levels = by_family(paired, {term.level for _, term in terms})
@@ -304,10 +300,6 @@ def _fit_cells(named: NamedFit) -> list[Row]:
 
 def _term_cells(term: Term) -> Row:
     return _WHAT[term.kind], term.level, term.estimate, term.error, term.p
-
-
-def _slug(text: str) -> str:
-    return "-".join("".join(letter if letter.isalnum() else " " for letter in text.lower()).split()) or "column"
 
 
 _KINDS: tuple[tuple[TermKind, str], ...] = (("self", "Self-bias"), ("family", "Family-bias"))

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -57,21 +58,13 @@ class JudgeQuality:
     f1: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Crossover:
-    """Generation accuracy from which self-reference is better than CoT.
-
-    Attributes:
-        n: judges with a generation accuracy and a gain, of which `gaining` gain.
-        from_accuracy: lowest accuracy from which every judge gains.
-        last_without: highest accuracy of a judge that does not gain.
-        line: zero of a rising straight line through the gains of three judges or more.
-    """
+class _Crossover(NamedTuple):
+    """Every judge gains from `from_accuracy` on; `line` is the zero of a line through the gains."""
 
     n: int
     gaining: int
-    from_accuracy: float | None
     last_without: float | None
+    from_accuracy: float | None
     line: float | None
 
 
@@ -121,17 +114,11 @@ def crossover(points: list[tuple[float, float]]) -> _Crossover:
     losing = [accuracy for accuracy, gain in points if gain <= 0]
     last = max(losing, default=None)
     above = [accuracy for accuracy, gain in points if gain > 0 and (last is None or accuracy > last)]
-    return _Crossover(
-        n=len(points),
-        gaining=sum(gain > 0 for _, gain in points),
-        from_accuracy=min(above, default=None),
-        last_without=last,
-        line=_root(points),
-    )
+    gaining = sum(gain > 0 for _, gain in points)
+    return _Crossover(len(points), gaining, last, min(above, default=None), _root(points))
 
 
 def _crossover_table(answers: JudgedAnswers) -> Table:
-    """Figure 4 as a table."""
     rows: list[Row] = []
     for dataset in answers.datasets:
         points = []
@@ -139,16 +126,12 @@ def _crossover_table(answers: JudgedAnswers) -> Table:
             change, generation = change_of(answers, judge, dataset), own_accuracy(answers, judge, dataset)
             if change is not None and change[1].f1 is not None and generation is not None:
                 points.append((generation.value, change[1].f1.value))
-        result = crossover(points)
-        rows.append((dataset, result.n, result.gaining, result.last_without, result.from_accuracy, result.line))
+        rows.append((dataset, *crossover(points)))
     return LAYOUTS.table("crossover", rows)
 
 
 def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
-    """Return Spearman's correlation of generation accuracy and F1 over judges, with Fieller's interval.
-
-    None with fewer than five judges, a constant side, or a correlation of 1 or -1.
-    """
+    """Return Spearman's correlation of generation accuracy and F1 over five judges or more, with Fieller's interval."""
     value = _spearman(results)
     return None if value is None or len(results) < 5 else fisher_interval(value, len(results), variance=_FIELLER)
 
@@ -345,8 +328,6 @@ def _figures(answers: JudgedAnswers, results: _Correlations) -> tuple[Figure, ..
 
 
 def _scatter(answers: JudgedAnswers, dataset: str, index: int) -> Lines:
-    """Figures 1, 12 and 4."""
-
     def series(method: Method) -> Series:
         results = _judge_qualities(answers, dataset, method)
         x, y = tuple(result.generation for result in results), tuple(result.f1 for result in results)
@@ -357,7 +338,6 @@ def _scatter(answers: JudgedAnswers, dataset: str, index: int) -> Lines:
 
 
 def _heat_maps(answers: JudgedAnswers, dataset: str, method: Method, index: int) -> list[HeatMap]:
-    """Figures 2 and 13-17."""
     judges = tuple(judge for judge in answers.judges if answers.of(judge, method, dataset))
     if not judges:
         return []

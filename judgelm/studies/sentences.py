@@ -23,6 +23,11 @@ def format_number(estimate: Estimate | None, form: str = ".3f") -> str:
     return "undefined" if estimate is None else f"{estimate.value:{form}} ({_interval(estimate, 1, form)})"
 
 
+def format_percents(estimate: Estimate) -> str:
+    """Format the interval in percent: `68.2 to 73.9`."""
+    return f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
+
+
 def few_pairs_sentence(n: int, kind: str = "pairs") -> str:
     """Warn that intervals over n pairs are wide."""
     return f"With only {n:,} {kind}, rely on the intervals rather than on the point estimates."

@@ -12,6 +12,7 @@ from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
 from judgelm.studies.result import Figure, Forest, Layouts, Lines, Series, StudyResult, Table, Value, forest, point
+from judgelm.studies.sentences import format_points, format_share
 from judgelm.studies.ssr_items import (
     CONDITIONS,
     SplitRule,
@@ -129,14 +130,13 @@ def _protocol(items: SsrItems, options: SsrOptions) -> str:
 def _findings(items: SsrItems, options: SsrOptions, categories: Table) -> tuple[str, ...]:
     whole, gains = items.accuracies(options.split, options.tau, ((2, 0), (2, 1)), options.resampling)
     gate = items.gate(options.tau, options.resampling)
-    never, always, selective = (_percent(estimate) for estimate in whole)
+    never, always, selective = map(format_share, whole)
+    over_never, over_always = (format_points(gain) if gain else "undefined" for gain in gains)
     sentences = [
-        f"PreferenceAcc at tau = {options.tau:g}: selective {selective}, no reference {never}, always {always}, over "
-        f"n = {len(items.items)} pairs.",
-        f"Selective gains {_percent(gains[0], points=True)} over no reference and {_percent(gains[1], points=True)} "
-        "over always.",
-        f"The gate is on for {_percent(gate.rate)} of the pairs; the majority answer is right for "
-        f"{_percent(gate.precision)} of these.",
+        f"PreferenceAcc at tau = {options.tau:g}: selective {selective}, no reference {never}, always {always}.",
+        f"Selective gains {over_never} over no reference and {over_always} over always.",
+        f"The gate is on for {format_share(gate.rate)} of the pairs; the majority answer is right for "
+        f"{format_share(gate.precision)} of these.",
     ]
     if len(categories.rows) > 1:
         columns = [categories.column(key) for key in ("gain", "gain_over_always")]
@@ -179,16 +179,6 @@ def _warnings(counts: Mapping[str, int]) -> tuple[str, ...]:
         "selective run, other outcome": "pairs have a different outcome in the selective run",
     }
     return tuple(f"{counts[key]} {explanation}." for key, explanation in explanations.items() if counts.get(key))
-
-
-def _percent(estimate: Estimate | None, *, points: bool = False) -> str:
-    if estimate is None:
-        return "undefined"
-    unit = "points" if points else "%"
-    sign = "+" if points else ""
-    return (
-        f"{100 * estimate.value:{sign}.2f} {unit} ({100 * estimate.low:{sign}.1f} to {100 * estimate.high:{sign}.1f})"
-    )
 
 
 def _figures(options: SsrOptions, tables: Mapping[str, Table]) -> Iterator[Figure]:

@@ -1,4 +1,4 @@
-"""Self-reference items: self-solves and verdicts without and with the judge's own answer; and their tables.
+"""Self-reference items: verdicts without and with the judge's own answer; and their tables.
 
 Selective self-reference is computed from two runs on the same self-solves: items with the gate on take the verdict of
 the run with the majority answer, the others that of the run without.
@@ -202,7 +202,7 @@ def _answers(judgment: Judgment) -> list[str | None]:
 
 
 def _vote(shown: Shown) -> int | None:
-    """1 or 2 in sample order, 0 for a tie, None if unknown."""
+    """1 or 2 in sample order, 0 for a tie."""
     if shown.label is not None:
         position = _PLACES.get(shown.label.strip("[]").lower())
         return 0 if position is None else shown.order[position] + 1

@@ -29,13 +29,11 @@ class ControlledAgreement:
 
     Attributes:
         n: labelled pairs with a verdict and both answers; `without_answers` lack answers.
-        soft: whether P(first better) is controlled, which needs a probability for every pair, instead of the verdict.
-        plain: agreement before the control.
-        controlled: agreement after the control, or the reason for none.
+        soft: whether P(first better) is controlled instead of the verdict.
+        controlled: agreement after the control, or the reason for none; `plain` is before.
         changed: verdicts changed by the control.
         unadjusted: pairs of models that always or never win, which cannot be controlled.
         constant: features without a term, since all pairs have equal values.
-        labels_reason: reason for missing coefficients of the labels.
     """
 
     control: Control

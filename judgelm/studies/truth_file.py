@@ -47,12 +47,10 @@ class AnswerTruth(SampleTruth):
 
 
 class PairTruth(SampleTruth):
-    """A pair.
+    """A pair; `winner` is in sample order.
 
-    Attributes:
-        winner: the better answer, 1 or 2, in sample order.
-        judge_correct: whether the majority answer is right; if unknown and without `answer`, gate precision,
-            calibration and the four slices exclude the pair.
+    `judge_correct` is whether the majority answer is right; if unknown and without `answer`, gate precision,
+    calibration and the four slices exclude the pair.
     """
 
     winner: int = Field(ge=1, le=2)

@@ -1,8 +1,7 @@
 """Choose the template of an open model by labelled pairs, and fit its calibration temperature and tie threshold.
 
-The choice and its fits are cross-validated over questions: the best of several candidates looks too good on the pairs
-that selected it (Cawley and Talbot 2010, On Over-fitting in Model Selection). A pair that a candidate could not judge
-is wrong, never a tie.
+The choice and its fits are cross-validated over questions, since the best of several candidates looks too good on the
+pairs that selected it (Cawley and Talbot 2010, On Over-fitting in Model Selection).
 """
 
 import math
@@ -57,7 +56,6 @@ class ReadingCandidate:
     Attributes:
         differences: strength of the first answer minus the second at temperature 1; NaN for failed pairs.
         orders_agree: share of pairs with the same winner in both orders.
-        seconds: mean time per pair.
     """
 
     differences: Floats
@@ -97,12 +95,9 @@ class CandidateScores:
     """Held-out scores of a candidate, and its fit on all pairs.
 
     Attributes:
-        accuracy: share of all pairs with the label's verdict.
-        difference: accuracy minus the default's on the same pairs; None for the default.
-        log_loss: of P(first better) in nats, over judged pairs whose label has a winner.
-        calibration_error: over the same pairs, in ten bins.
+        difference: accuracy minus the default's on the same pairs.
+        log_loss: of P(first better) in nats, over judged pairs whose label has a winner; also for `calibration_error`.
         longer: share of verdicts for the longer answer, among pairs with a winner and different lengths.
-        fit: use it for judging.
     """
 
     accuracy: Estimate
@@ -122,14 +117,12 @@ class TuningResult:
 
     Attributes:
         candidates: by name, best first.
-        best: the best candidate on all pairs.
         chosen: `best` if it is significantly better than the default, else the default.
         nested: accuracy in each fold of the candidate that was best on the other folds.
-        nested_right: whether that candidate was right, by pair.
         gain: `nested` minus the default's accuracy.
         selected: candidate selected for each fold.
         pairs_needed: approximate number of pairs that would make `gain` significant (or 5 points, if `gain` is not
-            above 0); None if no verdict differs.
+            above 0).
         decided: labelled pairs with a winner.
     """
 
@@ -208,7 +201,7 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
     """
     check_labels(labels, options.folds)
     folds = _folds(labels.questions, options)
-    truth, resampling = labels.truth, options.resampling
+    truth, questions, resampling = labels.truth, labels.questions, options.resampling
     right = {name: np.zeros(truth.size, dtype=np.bool_) for name in candidates}
     leads = {name: np.full(truth.size, np.nan) for name in candidates}
     verdicts = {name: np.full(truth.size, np.nan) for name in candidates}
@@ -228,10 +221,11 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
     best = _best(candidates, fits, truth, np.ones(truth.size, dtype=np.bool_), options.default)
     gain = paired_difference(nested, right[options.default], labels.questions, resampling)
     scores = {
-        name: _scores(candidates[name], labels, verdicts[name], leads[name], fits[name], resampling)
-        | _against(right, name, options, labels.questions)
-        for name in candidates
+        name: _scores(candidates[name], labels, verdicts[name], leads[name], fits[name], resampling) for name in fits
     }
+    for name, values in scores.items():
+        other = None if name == options.default else right[options.default]
+        values["difference"] = other if other is None else paired_difference(right[name], other, questions, resampling)
     return TuningResult(
         candidates={
             name: CandidateScores(**scores[name])
@@ -289,10 +283,7 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
 
 
 def _temperature(lead: Floats) -> float:
-    """`lead` is positive for pairs judged right.
-
-    All probabilities stay `CERTAIN` away from 0 and 1: for a judge that is always right the likelihood has no maximum.
-    """
+    """All probabilities stay `CERTAIN` away from 0 and 1, since the likelihood can lack a maximum."""
     coldest = float(np.abs(lead).max()) / float(logit(1 - CERTAIN))
     low, high = np.log(max(coldest, TEMPERATURES[0])), np.log(TEMPERATURES[1])
     loss = minimize_scalar(
@@ -341,8 +332,6 @@ def _best(
     rows: Flags,
     default: str,
 ) -> str:
-    """Select by accuracy on `rows`, then by log loss; the default wins ties."""
-
     def rank(name: str) -> tuple[float, float, bool, str]:
         differences, known = candidates[name].differences[rows], truth[rows]
         accuracy = float((fits[name].verdicts(differences) == known).mean())
@@ -383,14 +372,6 @@ def _scores(
         "failed": int(np.isnan(candidate.differences).sum()),
         "fit": fit,
     }
-
-
-def _against(
-    right: Mapping[str, Flags], name: str, options: TuningOptions, questions: Sequence[Hashable]
-) -> dict[str, Estimate | None]:
-    if name == options.default:
-        return {"difference": None}
-    return {"difference": paired_difference(right[name], right[options.default], questions, options.resampling)}
 
 
 def _pairs_needed(gain: Estimate, nested: Flags, default: Flags) -> int | None:

@@ -8,13 +8,14 @@ import numpy as np
 from judgelm.metrics.agreement import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Label
-from judgelm.reports.wording import bounds, headline, percent
+from judgelm.reports.wording import headline, percent
 from judgelm.serving.web.browse_state import BrowseState
 from judgelm.serving.web.charts import agreement_curve
 from judgelm.serving.web.markup import panel, sentences
 from judgelm.serving.web.runs import OpenRun
 from judgelm.studies.evaluation import Evaluation, evaluate
 from judgelm.studies.pair_labels import label_of
+from judgelm.studies.sentences import format_percents
 
 
 def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
@@ -87,7 +88,7 @@ def _clusters(browsing: BrowseState, keys: list[str]) -> list[str] | None:
 
 
 def _interval(estimate: Estimate) -> str:
-    return f"95 % interval {bounds(estimate)}"
+    return f"95 % interval {format_percents(estimate)}"
 
 
 MAX_POINTS = 40
@@ -121,7 +122,7 @@ def agreement_words(evaluation: Evaluation) -> str:
     if evaluation.headline is None or evaluation.counts.judged == 0:
         return "no agreement, because all judgments failed"
     accuracy = evaluation.headline.accuracy
-    return f"agreement {percent(accuracy.value)} (95\u00a0% interval {bounds(accuracy)}, n = {accuracy.n:,})"
+    return f"agreement {percent(accuracy.value)} (95\u00a0% interval {format_percents(accuracy)}, n = {accuracy.n:,})"
 
 
 def growth_html(browsing: BrowseState, evaluation: Evaluation) -> str:

@@ -18,13 +18,7 @@ from judgelm.records import GradeVerdict, LabelVerdict
 from judgelm.studies.benchmark.scoring_rules import LAYOUTS, JoinedJudgment, Report, by_subset
 from judgelm.studies.sentences import format_number, format_share
 
-_NUMBERS = (
-    ("pearson", "Pearson"),
-    ("kendall", "Kendall's tau-b"),
-    ("spearman", "Spearman"),
-    ("kappa", "Kappa"),
-    ("weighted_kappa", "Quadratic kappa"),
-)
+_NUMBERS = ("pearson", "kendall", "spearman", "kappa", "weighted_kappa")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -56,7 +50,7 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
         sides = ([scores[first] for scores in gradings], [scores[second] for scores in gradings])
         name = f"GPT-4, gradings {first + 1} and {second + 1}"
         correlations[name] = grade_correlation(*sides, None, clusters, resampling)
-    values = {name: [getattr(numbers, key) for key, _ in _NUMBERS] for name, numbers in correlations.items()}
+    values = {name: [getattr(numbers, key) for key in _NUMBERS] for name, numbers in correlations.items()}
     rows = [(name, correlations[name].n, *numbers) for name, numbers in values.items()]
     grade_table = LAYOUTS.table("correlations", rows)
     judge, *others = (numbers.pearson for numbers in correlations.values())
@@ -77,8 +71,6 @@ def _gpt4_scores(joined: JoinedJudgment) -> tuple[float, ...]:
 
 
 class _Group(NamedTuple):
-    """`lexical` is None for labels without texts."""
-
     name: str
     n: int
     judged: CorrectnessScores

@@ -113,9 +113,7 @@ def _llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> 
         given, swapped = zip(*(_labels_by_order(member) for member in members), strict=True)
         truth, clusters = zip(*((_truth_of(member), member.cluster) for member in members), strict=True)
         counts = two_orders(given, swapped, truth, clusters, resampling)
-        shares = (counts.given_right, counts.swapped_right, counts.both_right, counts.equal, counts.agree)
-        kappas = (counts.kappa, counts.given_kappa, counts.swapped_kappa)
-        rows.append((subset, counts.n, counts.unreadable, *shares, *kappas))
+        rows.append((subset, *counts))
         findings.append(
             f"{subset}: equal orders by LLMBar's count {format_share(counts.equal)}; kappa between the orders "
             f"{format_number(counts.kappa)}."
@@ -143,7 +141,6 @@ def _auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> 
 
 
 def _fair_eval_label(joined: JoinedJudgment) -> int | None:
-    """Winner by the mean score over readable orders; None without one."""
     labels = _labels_by_order(joined)
     read = [label for label in labels if label is not None]
     return pair_label(joined.judgment, "mean") if len(read) == 2 else next(iter(read), None)
@@ -164,7 +161,6 @@ def _fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) 
 
 
 def _style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """RM-Bench: accuracy by difficulty, averaged over domains."""
     scored = [
         Scored(subset=member.subset, credit=_wins(member), cluster=member.cluster)
         for member in joined
@@ -191,7 +187,7 @@ class ScoringRule:
     Attributes:
         credit: of a judgment, in [0, 1].
         sections: name -> subset -> weight; None: one section with subsets weighted by their numbers of prompts.
-        ties: whether the subset Ties is scored by margins and is a separate section.
+        ties: whether the subset Ties is scored by margins.
         averaged: whether the benchmark's score is the mean of the sections.
         counts: further table of the benchmark's authors.
     """
@@ -212,7 +208,6 @@ def _half_for_ties(joined: JoinedJudgment) -> float:
 
 
 def _wins(joined: JoinedJudgment) -> float:
-    """A label that is a tie counts as right for a tie; a failure is wrong."""
     _half_for_ties(joined)  # raises if the judgment is not about a pair
     winner = joined.judgment.winner
     return float(winner is not None and label_of(winner) == _truth_of(joined))
@@ -238,7 +233,6 @@ def _best_of_four(joined: JoinedJudgment) -> float:
 
 
 def _right_places(joined: JoinedJudgment) -> list[int]:
-    """Indices of the right answers, whose label score is 1."""
     label, scores = joined.label.scores, joined.judgment.scores
     if label is None or (scores is not None and len(scores) != len(label)):
         raise InputError(

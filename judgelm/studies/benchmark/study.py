@@ -105,7 +105,6 @@ def _scores(rule: ScoringRule, joined: Sequence[JoinedJudgment], resampling: Res
 def _overall(
     rule: ScoringRule, scores: SectionScores | None, sections: Mapping[str, Estimate], *, with_ties: bool
 ) -> Estimate | float | None:
-    """The benchmark's score; without an interval if Ties, which has other prompts, is a section."""
     if not rule.averaged:
         return None
     if with_ties or scores is None:
