@@ -1,1 +1,1 @@
-"""The command line: the only room that prints, parses arguments and exits."""
+"""The command line."""

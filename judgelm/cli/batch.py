@@ -9,9 +9,11 @@ import typer
 
 from judgelm.cli import options
 from judgelm.cli.commands import add_command
-from judgelm.cli.console import EXIT_FAILURES, Results, console, run_app, write_json
+from judgelm.cli.console import EXIT_FAILURES, Results, errors, run_app, write_json
 from judgelm.cli.help import essential
 from judgelm.cli.options import ClusterOptions, ColumnOptions, Config, JudgeOptions, ModeFlags
+from judgelm.data.readers.files import first_row
+from judgelm.data.readers.inputs import is_stream
 from judgelm.errors import ConfigError
 from judgelm.modes import MODES, mode_type
 
@@ -107,8 +109,7 @@ def batch(
         raise ConfigError("--prompts requires Batch API input (rows of custom_id and body); leave it out")
     check_paths(job)
     joins = check_joins(job)
-    if not results.quiet:
-        show_notes(joins)
+    show_notes(joins)
     chosen = _mode_options(context, mode_arg or (), criteria)
     released = None
     if model is not None and not judge_options.ignore_card:
@@ -122,13 +123,11 @@ def batch(
     needed = mode_type(mode).reading
     if needed and judge_options.template is None and judge_options.reading is None:
         judge_options = replace(judge_options, reading=needed)  # refuses other models before they are loaded
-    stats = judge_job(
-        cascaded or job, judges, judge_options, workers.cluster(), mode=mode, chosen=chosen, quiet=results.quiet
-    )
+    stats = judge_job(cascaded or job, judges, judge_options, workers.cluster(), mode=mode, chosen=chosen)
     write_json(results.json_out, {"failure_rate": stats.failure_rate} | stats.row())
     if stats.failure_rate > max_failure_rate:
         share = f"{stats.failure_rate:.1%} of the samples have no verdict"
-        console.message(f"(limit {max_failure_rate:.1%})", label=share, style="yellow")
+        errors.message(f"(limit {max_failure_rate:.1%})", label=share, style="yellow")
         raise typer.Exit(EXIT_FAILURES)
 
 
@@ -144,8 +143,6 @@ def _mode_options(context: typer.Context, arguments: Sequence[str], criteria: Pa
 
 
 def _holds_requests(inputs: list[str], sheet: str | None) -> bool:
-    from judgelm.data.readers.files import first_row
-    from judgelm.data.readers.inputs import is_stream
 
     if len(inputs) != 1 or is_stream(inputs[0]) or not Path(inputs[0]).is_file():
         return False

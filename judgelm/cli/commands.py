@@ -1,7 +1,7 @@
-"""Build commands from plain functions, and import each when it is called, so that help and completion are fast.
+"""Build commands from plain functions, and import each when it is called.
 
-A command's docstring is its help. `Options:`, or the title of a panel, describes its parameters. `Examples:` and the
-text after it end the help. A parameter whose type is a dataclass adds the dataclass's fields as options.
+A command's docstring is its help. `Options:`, or the title of a panel, describes its parameters. A parameter whose
+type is a dataclass adds the dataclass's fields as options.
 """
 
 import ast
@@ -21,6 +21,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo
 
+from judgelm.cli.console import console
 from judgelm.cli.help import HELP_ALL, print_help, value_name
 from judgelm.errors import UnknownFieldsError
 from judgelm.jsonl import check_no_input
@@ -70,7 +71,7 @@ class Commands:
 
 
 def _nothing() -> None:
-    """Do nothing: the callback of a group that needs a subcommand."""
+    """Do nothing."""
 
 
 def _function(place: str) -> Callable[..., None]:
@@ -80,7 +81,7 @@ def _function(place: str) -> Callable[..., None]:
 
 
 def _first_sentence(place: str) -> str:
-    """Return the first sentence of a function's docstring without importing its module."""
+    """Return the first sentence of a docstring without importing its module."""
     module, _, name = place.partition(":")
     path = Path(__file__).parent / f"{module.replace('.', '/')}.py"
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -91,7 +92,7 @@ def _first_sentence(place: str) -> str:
 
 
 class LazyGroup(TyperGroup):
-    """A Typer group that imports a command when it is called; subclasses set `table`."""
+    """A group that imports a command when it is called."""
 
     table: ClassVar[Commands]
 
@@ -104,7 +105,7 @@ class LazyGroup(TyperGroup):
         return list(self.table.places)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command for help and completion: name, first sentence and panel."""
+        """Return the command for help and completion."""
         place = self.table.places.get(cmd_name)
         if place is None:
             return None
@@ -145,7 +146,7 @@ class _LoadedCommands(Mapping[str, Any]):
 
 
 def add_command(app: typer.Typer, function: Callable[..., None], name: str) -> None:
-    """Add a function to an app as a command, which shows its help if required arguments are missing."""
+    """Add a function to an app as a command."""
     text, epilog = help_and_epilog(function)
     command = with_options(function)
     needs_some = any(each.default is each.empty for each in inspect.signature(command).parameters.values())
@@ -168,7 +169,7 @@ def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
 
 
 def described_fields(*described: Any) -> dict[str, tuple[str | None, str]]:
-    """Return name -> (panel, help) from the docstrings of functions, and of classes with their bases."""
+    """Return name -> (panel, help) from the docstrings of functions or classes."""
     meanings: dict[str, tuple[str | None, str]] = {}
     for each in described:
         for base in reversed(getattr(each, "__mro__", (each,))):
@@ -179,7 +180,7 @@ def described_fields(*described: Any) -> dict[str, tuple[str | None, str]]:
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Return the function with a signature for Typer: dataclasses expanded, and every option with its help."""
+    """Return the function with a signature for Typer."""
     own = inspect.signature(function).parameters
     groups: dict[str, Any] = {
         name: parameter.annotation for name, parameter in own.items() if is_dataclass(parameter.annotation)
@@ -205,7 +206,7 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _option(parameter: inspect.Parameter, panel: str | None, text: str | None) -> inspect.Parameter:
-    """Return a parameter with its help; a bool that defaults to False is a flag, and `--out` is also `-o`."""
+    """Return a parameter with its help and names."""
     kind, *infos = (
         get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else [parameter.annotation]
     )
@@ -235,11 +236,7 @@ class Command(TyperCommand):
         print_help(self, ctx, essential=self.essential)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command.
-
-        Raises:
-            ConfigError: it would write over a file that it reads or also writes.
-        """
+        """Run the command."""
         from judgelm.runs.run_files import run_paths  # late, for fast help
 
         named = {name: list(_texts(value)) for name, value in ctx.params.items()}
@@ -251,6 +248,7 @@ class Command(TyperCommand):
             written = [str(path) for path in run_paths(Path(output))] if output.endswith(".jsonl") else [output]
             check_no_input(written, read)
             read |= set(written) - {"-"}
+        console.quiet = ctx.params.get("quiet", False)
         try:
             return super().invoke(ctx)
         except UnknownFieldsError as error:
@@ -260,13 +258,11 @@ class Command(TyperCommand):
             for name, column in error.columns.items():
                 words += ["--column", f"{name}={column}"]
             raise UnknownFieldsError(f"{error}\nto use these columns: {shlex.join(words)}", error.columns) from error
+        finally:
+            console.quiet = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line and the configuration file.
-
-        Raises:
-            typer.BadParameter: a number is not finite, or exceeds 64 bits.
-        """
+        """Read the command line and the configuration file."""
         ctx.meta[_WORDS] = list(args)
         rest = super().parse_args(ctx, list(self._with_repeated_options(args)))
         for name, value in ctx.params.items():
@@ -276,7 +272,7 @@ class Command(TyperCommand):
         return rest
 
     def _with_repeated_options(self, args: list[str]) -> Iterator[str]:
-        """Repeat a `FILE...` option before each of its files, so that `--answers answers/*.jsonl` works."""
+        """Repeat a `FILE...` option before each file, so that `--answers answers/*.jsonl` works."""
         several = {flag for option in self.params if option.metavar == "FILE..." for flag in option.opts}
         repeated = ""
         for word in args:
@@ -288,7 +284,6 @@ class Command(TyperCommand):
 
 
 def _without_secrets(words: list[str]) -> list[str]:
-    """Return the words of a command line without keys, passwords and other secrets."""
     shown: list[str] = []
     for word in words:
         hidden = bool(shown) and _SECRET.fullmatch(shown[-1]) is not None
@@ -297,7 +292,7 @@ def _without_secrets(words: list[str]) -> list[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Yield the texts in a parameter's value; for `NAME=FILE` also the file."""
+    """Yield the texts in a value; for `NAME=FILE` also the file."""
     if isinstance(value, list | tuple):
         for part in value:
             yield from _texts(part)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgelm.cli import options
-from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, result_table
+from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, errors, result_table
 from judgelm.cli.data.answers import collect_answers, shown_questions
 from judgelm.cli.help import essential
 from judgelm.cli.options import JudgeOptions, LabelOptions
@@ -103,11 +103,11 @@ def compare_command(
     if labels is not None:
         labelled = _labels(labels, rows, samples, out)
     name = Path(judge or (resolved.named.card.name if resolved.named else "")).name
-    folder = _Folder(out=out, retry=retry, overwrite=overwrite, quiet=results.quiet)
-    folder.say(f"{len(samples):,} questions; memory, one model at a time: {_memory((first, second), name, judge)}")
+    folder = _Folder(out=out, retry=retry, overwrite=overwrite)
+    console.message(f"{len(samples):,} questions; memory, one model at a time: {_memory((first, second), name, judge)}")
     counts: Counter[str] = Counter()
     pairs = folder.pairs(samples, (first, second), counts)
-    judgments = {key: row for key, row in folder.judge(resolved, judge_options).items() if key in pairs}
+    judgments = {key: row for key, row in folder.judge(resolved, judge_options, len(pairs)).items() if key in pairs}
     matched, texts = match_labels(judgments, labelled, name=str(labels))
     warnings = [*_self_preference((first, second), name, judge), *similar_names_notes((first.name, second.name))]
     warnings += [*matched.notes(), *(texts.notes() if labels else ())]
@@ -132,22 +132,18 @@ def compare_command(
         rows.check_rejected(labels, labelled.rejected, labelled.read)
     failed = 1 - (len(judgments) - study.counts["failed"]) / len(samples)
     if failed > max_failure_rate:
-        console.message(f"{failed:.1%} of the questions have no verdict (limit {max_failure_rate:.1%})")
+        errors.message(f"{failed:.1%} of the questions have no verdict (limit {max_failure_rate:.1%})")
         raise typer.Exit(EXIT_FAILURES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """A model, or a file of answers (`generator` is None)."""
+    """A model, or a file of answers without `generator`."""
 
     name: str
     answers: Path
     generator: AnswerGenerator | None = None
-
-    @property
-    def model(self) -> str | None:
-        """Return the model to load, or its name on a server."""
-        return None if self.generator is None else self.generator.options.model
+    model: str | None = None
 
 
 def _side(text: str, out: Path) -> _Side:
@@ -159,15 +155,13 @@ def _side(text: str, out: Path) -> _Side:
     if "=" in text and not Path(text).exists():
         generator = parse_generator(text)
     else:
-        stem = Path(text).name.removesuffix(".gguf")
-        generator = build_generator(
-            {"name": re.sub(r"[^\w.-]", "-", stem, flags=re.ASCII).lstrip("._-"), "model": text}
-        )
-    if len(generator.decodings) > 1:
-        raise ConfigError(
-            f"{generator.name}: {len(generator.decodings)} decodings; judgelm compare needs one answer per question"
-        )
-    return _Side(name=generator.name, answers=out / "answers" / f"{generator.name}.jsonl", generator=generator)
+        stem = re.sub(r"[^\w.-]", "-", Path(text).name.removesuffix(".gguf"), flags=re.ASCII)
+        generator = build_generator({"name": stem.lstrip("._-"), "model": text})
+    name, count = generator.name, len(generator.decodings)
+    if count > 1:
+        raise ConfigError(f"{name}: {count} decodings; judgelm compare needs one answer per question")
+    answers = out / "answers" / f"{name}.jsonl"
+    return _Side(name=name, answers=answers, generator=generator, model=generator.options.model)
 
 
 def _questions(path: str, limit: int | None, rows: LabelOptions, out: Path) -> list[Sample]:
@@ -177,7 +171,6 @@ def _questions(path: str, limit: int | None, rows: LabelOptions, out: Path) -> l
 
 
 def _download(repo: str, name: str, folder: Path) -> Path:
-    """Download a file of a hub data set into a folder, once."""
     if not (folder / name).is_file():
         require("huggingface_hub", extra="data")
         from huggingface_hub import hf_hub_download
@@ -191,7 +184,7 @@ def _download(repo: str, name: str, folder: Path) -> Path:
 
 
 def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Path) -> LabelledSet:
-    """Read human verdicts, and check their ids before a model is loaded."""
+    """Read human verdicts, and check their ids."""
     from judgelm.cli.evaluation import load_labels
 
     check_no_input([out / "pairs.jsonl", out / "judgments.jsonl"], [path])
@@ -204,7 +197,6 @@ def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Pa
 
 
 def _self_preference(sides: Sequence[_Side], name: str, judge: str | None) -> list[str]:
-    """Return a warning for each model that is also the judge, by name, weights or base."""
     own = [side.name for side in sides if _identities(side.name, side.model) & _identities(name, judge)]
     return [
         f"{name} judges its own answers, as {side}. Judges prefer their own answers, so the win rate of {side} may be "
@@ -230,34 +222,25 @@ def _memory(sides: Sequence[_Side], name: str, judge: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folder:
-    """The files of a comparison, and the stages that write them."""
+    """The files of a comparison."""
 
     out: Path
     retry: Retry
     overwrite: bool
-    quiet: bool
 
     @property
     def run(self) -> Path:
-        """Return the path of the judge's run file."""
+        """The judge's run file."""
         return self.out / "judgments.jsonl"
 
-    def say(self, text: str) -> None:
-        """Print a message unless quiet."""
-        if not self.quiet:
-            console.message(text)
-
     def pairs(self, questions: list[Sample], sides: tuple[_Side, _Side], counts: Counter[str]) -> dict[str, Sample]:
-        """Collect the answers, and write a pair for each question that both models answered; return pairs by id.
-
-        Raises:
-            InputError: an answer is to another question, or the pairs have changed since they were written.
-        """
+        """Collect the answers, write a pair for each question that both models answered, and return pairs by id."""
         (self.out / "answers").mkdir(parents=True, exist_ok=True)
         for side in sides:
             if side.generator is not None:
                 overwrite, retry = self.overwrite, self.retry
-                self.say(collect_answers(questions, side.generator, side.answers, retry=retry, overwrite=overwrite)[1])
+                stats = collect_answers(questions, side.generator, side.answers, retry=retry, overwrite=overwrite)
+                console.message(stats[1])
         names, files = (sides[0].name, sides[1].name), (str(sides[0].answers), str(sides[1].answers))
         pairs = {pair.id: pair for pair in pair_of_models(questions, names, files, counts)}
         if not pairs:
@@ -276,15 +259,15 @@ class _Folder:
                 file.write(row)
         return pairs
 
-    def judge(self, resolved: "ResolvedJudge", judge_options: JudgeOptions) -> dict[str, Judgment]:
-        """Judge the pairs in both orders; return all judgments in the folder by id."""
-        from judgelm.cli.run import judge_for, run
+    def judge(self, resolved: "ResolvedJudge", judge_options: JudgeOptions, total: int) -> dict[str, Judgment]:
+        """Judge the pairs in both orders; return all judgments by id."""
+        from judgelm.cli.run import judge_for, judge_watched
 
         inputs, out = (str(self.out / "pairs.jsonl"),), str(self.run)
         job = BatchJob(inputs=inputs, out=out, retry=self.retry, overwrite=self.overwrite)
-        with judge_for(job, resolved, judge_options, quiet=self.quiet) as loaded:
+        with judge_for(job, resolved, judge_options) as loaded:
             chosen = {"distribution": True} if loaded.reads_all_score_lines else {}
-            run(job, loaded, loaded.mode("pair", both_orders=True, **chosen), quiet=True)
+            judge_watched(job, loaded.mode("pair", both_orders=True, **chosen), loaded, total)
         return read_judgments(self.run)
 
 

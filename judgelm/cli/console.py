@@ -1,8 +1,7 @@
 """Messages, errors, configuration files and progress of all commands.
 
-Only this module writes to a terminal. Text from files and servers passes through `printable`, so that no control,
-bidirectional or invisible character reaches the terminal and Rich sees no markup. Machine-readable output (`--json -`,
-judgments on standard output) is written unchanged with `typer.echo`.
+Text for a terminal passes through `printable`. Machine-readable output (`--json -`, judgments on standard output) is
+written unchanged with `typer.echo`.
 """
 
 import io
@@ -17,7 +16,7 @@ import traceback
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -29,14 +28,14 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.errors import ConfigError, JudgelmError, RunError
 from judgelm.jsonl import json_ready
 from judgelm.package import extra_of, install_hint
+from judgelm.records import Judgment
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
-    from judgelm.data.readers.rows import RejectCounts
-    from judgelm.records import Judgment
     from judgelm.runs.stats import RunStats
 
 
@@ -54,10 +53,7 @@ _ODD = re.compile(r"[^ -~]")
 
 
 def printable(text: str) -> str:
-    r"""Escape control, bidirectional, invisible and unassigned characters, as in `\x1b` or `\u202e`.
-
-    Line ends, tabs, blanks, letters and signs of all scripts stay.
-    """
+    r"""Escape control, bidirectional, invisible and unassigned characters, as in `\x1b` or `\u202e`."""
     return text if text.isascii() and text.isprintable() else _ODD.sub(_escaped, text)
 
 
@@ -70,13 +66,13 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 class PlainConsole(Console):
-    """A console without markup and emoji codes, which escapes text as `printable` does."""
+    """A console without markup and emoji codes, which escapes text."""
 
-    def __init__(self, *, stderr: bool = False, quiet: bool = False) -> None:
-        super().__init__(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Escape text before its width is measured, for example in a table's cell."""
+        """Escape text before its width is measured."""
         return super().render_str(printable(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -85,22 +81,19 @@ class PlainConsole(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def message(self, text: str, *, label: str = "", style: str = "") -> None:
-        """Print text without wrapping, after a styled label; further lines are indented."""
+        """Print text without wrapping, with further lines indented."""
         indented = printable(text).replace("\n", "\n  ")
         self.print(Text.assemble((label, style), " " if label else "", indented), soft_wrap=True, highlight=False)
 
     @contextmanager
     def activity(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Show a spinner in a terminal; yields a function that changes its text."""
+        """Show a spinner; yields a function that changes its text."""
         with self.status(Text(printable(text))) as status:
             yield lambda changed: status.update(Text(printable(changed)))
 
     @contextmanager
     def stages(self) -> Iterator[Callable[[str, float], None]]:
-        """Show a bar per stage in a terminal, and elsewhere a line when a stage begins.
-
-        Yields a function of the stage's name and the finished share, 0 to 1.
-        """
+        """Show a bar or line per stage; yields a function of the stage's name and the finished share, 0 to 1."""
         from rich import progress as bars
 
         columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.TaskProgressColumn())
@@ -120,7 +113,9 @@ class PlainConsole(Console):
 
 
 console = PlainConsole(stderr=True)
-"""Writes to standard error; standard output is for results."""
+"""Progress and notes on standard error, which `--quiet` turns off. Standard output is for results."""
+errors = PlainConsole(stderr=True)
+"""Errors and warnings, also with `--quiet`."""
 
 
 def echo(text: str, *, err: bool = False) -> None:
@@ -130,17 +125,15 @@ def echo(text: str, *, err: bool = False) -> None:
 
 @contextmanager
 def printed_rejects(label: str) -> "Iterator[RejectCounts]":
-    """Count rejects, and print them by reason at the end, each line after the label."""
-    from judgelm.data.readers.rows import RejectCounts
-
+    """Count rejects, and print them by reason at the end."""
     rejects = RejectCounts()
     yield rejects
     for line in rejects.lines():
-        console.message(f"{label}: {line}")
+        errors.message(f"{label}: {line}")
 
 
 def result_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
-    """Return a table with `left` columns of text, then numbers; empty column names give no heading."""
+    """Return a table with `left` columns of text, then numbers."""
     table = Table(title=title, title_justify="left", show_header=any(columns))
     for index, name in enumerate(columns):
         table.add_column(name, justify="left" if index < left else "right")
@@ -150,7 +143,7 @@ def result_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str
 
 
 def run_app(app: typer.Typer) -> None:
-    """Run a Typer app, and report usage errors, judgelm's errors and missing extras with exit code 1."""
+    """Run a Typer app; errors exit with 1."""
     try:
         with escaped_diagnostics(), terminated_as_interrupt():
             code = app(standalone_mode=False)
@@ -199,7 +192,7 @@ def _format_warning(*parts: Any, **named: Any) -> str:
 
 
 class _PrintableRecord(logging.LogRecord):
-    """A log record with an escaped message and traceback, for any handler."""
+    """A log record with an escaped message and traceback."""
 
     def __init__(self, *parts: Any, **named: Any) -> None:
         super().__init__(*parts, **named)
@@ -213,16 +206,12 @@ class _PrintableRecord(logging.LogRecord):
 
 def fail(message: str) -> NoReturn:
     """Print an error and exit with code 1."""
-    console.message(message, label="error:", style="bold red")
+    errors.message(message, label="error:", style="bold red")
     sys.exit(EXIT_USAGE)
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Use the values of a YAML file as the command's defaults.
-
-    Raises:
-        typer.BadParameter: the file cannot be read, or has an option that the command lacks.
-    """
+    """Use the values of a YAML file as the command's defaults."""
     if path is None:
         return None
     try:
@@ -245,7 +234,6 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def _pairs(path: Path, option: str, values: Any) -> list[str]:
-    """Convert a mapping or a list of `name=value` texts to command-line arguments."""
     import yaml  # late, for fast help
 
     if isinstance(values, dict):
@@ -257,7 +245,7 @@ def _pairs(path: Path, option: str, values: Any) -> list[str]:
 
 @contextmanager
 def terminated_as_interrupt() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, so that a preempted run can be resumed."""
+    """Treat SIGTERM like Ctrl-C."""
 
     def interrupt(signal_number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
@@ -270,38 +258,47 @@ def terminated_as_interrupt() -> Iterator[None]:
 
 
 @contextmanager
-def watch(total: int | None, *, quiet: bool) -> Iterator[Callable[["RunStats", "Judgment"], None]]:
+def resumable(out: str = "") -> Iterator[None]:
+    """On Ctrl-C exit with 130 and say how to continue, unless `out` is `-`."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        way_on = "" if out == "-" else "; run the same command again to continue"
+        errors.print(f"\ninterrupted{way_on}", style="yellow")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+@contextmanager
+def watch(total: int | None) -> Iterator[Callable[["RunStats", Judgment], None]]:
     """Show progress: a bar in a terminal, elsewhere a line every 30 s."""
-    pace = Pace(total)
-    if quiet or not console.is_terminal:
-        yield _Log(pace, quiet=quiet)
-        return
     from rich import progress as bars
 
+    pace, shown = Pace(total), time.monotonic()
+    show_bar = console.is_terminal and not console.quiet
     progress = bars.Progress(
         bars.SpinnerColumn(), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TextColumn("{task.fields[pace]}"),
         bars.TimeElapsedColumn(), console=console, transient=True,
     )  # fmt: skip
-    with progress:
-        task = progress.add_task("judging", total=total, pace="")
-        shown = 0.0
+    task = progress.add_task("judging", total=total, pace="")
 
-        def update(stats: "RunStats", judgment: "Judgment") -> None:
-            nonlocal shown
-            pace.see(stats)
-            now = time.monotonic()
-            if now - shown > _REFRESH_EVERY_S:
-                shown = now
-                progress.update(task, completed=stats.judged + stats.skipped, pace=pace.shown(stats))
+    def update(stats: "RunStats", judgment: Judgment) -> None:
+        nonlocal shown
+        pace.see(stats)
+        now, done = time.monotonic(), stats.judged + stats.skipped
+        if now - shown < (_REFRESH_EVERY_S if show_bar else _LOG_EVERY_S):
+            return
+        shown = now
+        if show_bar:
+            progress.update(task, completed=done, pace=pace.shown(stats))
+        else:
+            console.message(f"{done}{f'/{total}' if total is not None else ''} judged, {pace.shown(stats)}")
 
+    with progress if show_bar else nullcontext():
         yield update
 
 
 class Pace:
-    """Speed and remaining time of a run of `total` samples, shown after about three batches.
-
-    The first judgment comes after a whole batch and the engine's warm-up, so it does not predict the others.
-    """
+    """Speed and remaining time of a run, shown after about three batches, because warm-up slows the first."""
 
     def __init__(self, total: int | None) -> None:
         self.total = total
@@ -313,7 +310,7 @@ class Pace:
             self._first_s = max(stats.judge_s, _MIN_FIRST_S)
 
     def shown(self, stats: "RunStats") -> str:
-        """Return speed, tokens per second, failures and ETA; at first only the failures."""
+        """Return speed, failures and ETA; at first only the failures."""
         failed = f"{sum(stats.failures.values())} failed"
         if self._first_s is None or stats.judge_s < _MIN_BATCHES * self._first_s:
             return failed
@@ -325,22 +322,6 @@ class Pace:
         return f"{shown}, ETA {left * stats.judge_s / stats.judged:,.0f} s"
 
 
-class _Log:
-    def __init__(self, pace: Pace, *, quiet: bool) -> None:
-        self._pace = pace
-        self._quiet = quiet
-        self._logged = time.monotonic()
-
-    def __call__(self, stats: "RunStats", judgment: "Judgment") -> None:
-        self._pace.see(stats)
-        now = time.monotonic()
-        if self._quiet or now - self._logged < _LOG_EVERY_S:
-            return
-        self._logged = now
-        of_total = f"/{self._pace.total}" if self._pace.total is not None else ""
-        console.print(f"{stats.judged + stats.skipped}{of_total} judged, {self._pace.shown(stats)}", highlight=False)
-
-
 def speed(samples: int, seconds: float) -> str:
     """Format samples per second, or seconds per sample if that is larger."""
     if 0 < samples < seconds:
@@ -348,8 +329,7 @@ def speed(samples: int, seconds: float) -> str:
     return f"{samples / seconds:,.1f} samples/s"
 
 
-def json_default(value: Any) -> Any:
-    """Convert values that `json` cannot encode."""
+def _json_value(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 
@@ -367,32 +347,21 @@ class Results:
     quiet: Quiet = False
 
     def write(self, content: Any) -> bool:
-        """Write the results to `--json`; return True if they are also to be printed."""
+        """Write `--json`; return True if the results are also to be printed."""
         write_json(self.json_out, content)
         return not (self.quiet or is_stdout(self.json_out))
 
 
 def write_json(path: Path | None, content: Any) -> None:
-    """Write results as JSON, unless the path is None.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
+    """Write results as JSON; None writes nothing."""
     if path is not None:
-        text = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogatepass", newline="")
-        json.dump(
-            json_ready(content), text, indent=1, default=json_default, allow_nan=False
-        )  # `dumps` lists each token
-        text.seek(0)
-        write_text(path, text.read() + "\n")
+        text = io.StringIO()  # `dumps` would list every token
+        json.dump(json_ready(content), text, indent=1, default=_json_value, allow_nan=False)
+        write_text(path, text.getvalue() + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically; `-` is standard output.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
+    """Write a file atomically; `-` is standard output."""
     if str(path) == "-":
         typer.echo(text, nl=not text.endswith("\n"))
         return

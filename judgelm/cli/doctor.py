@@ -11,7 +11,17 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import EXIT_USAGE, JsonOut, PlainConsole, Quiet, console, is_stdout, printable, write_json
+from judgelm.cli.console import (
+    EXIT_USAGE,
+    JsonOut,
+    PlainConsole,
+    Quiet,
+    console,
+    errors,
+    is_stdout,
+    printable,
+    write_json,
+)
 from judgelm.cli.options import parse_pairs
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError, MissingExtraError, ModelError
@@ -84,7 +94,8 @@ def doctor(
 
     Exit codes: 0 no problems, 1 problems found, not enough GPU memory, or a usage or input error.
     """
-    out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
+    out = PlainConsole(stderr=is_stdout(json_out))
+    out.quiet = quiet
     if train is not None:
         from judgelm.training.memory import memory_of, read_setup, sizes_of  # loads torch
 
@@ -202,8 +213,7 @@ def _print_findings(report: _Report, out: PlainConsole) -> None:
     if not report.mend:
         out.print("no problems found", style="green")
         return
-    if out.quiet:
-        out = console
+    out = errors if out.quiet else out
     out.print("to fix", style="bold red")
     for index, finding in enumerate(report.mend, 1):
         out.print(f"{index}. {finding}", markup=False, highlight=False, soft_wrap=True)

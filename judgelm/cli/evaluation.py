@@ -9,7 +9,7 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-from judgelm.cli.console import console, printed_rejects
+from judgelm.cli.console import errors, printed_rejects
 from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
 from judgelm.data.judged_texts import check_common_ids, check_reversed
 from judgelm.data.labelled_set import LabelledSet, hashes_in_row, match_labels, read_labels
@@ -57,12 +57,7 @@ class ScoredRun:
 
 
 def score(options: ScoringOptions) -> ScoredRun:
-    """Read the files and evaluate.
-
-    Raises:
-        InputError: a file cannot be read, no id matches, or the labels belong to other texts.
-        ConfigError: the options contradict each other.
-    """
+    """Read the files and evaluate."""
     whole, judgments = _read(options.judgments, options)
     reverse = None
     if options.reversed_ is not None:
@@ -124,7 +119,7 @@ def score(options: ScoringOptions) -> ScoredRun:
 
 
 def _read(path: Path, options: ScoringOptions) -> tuple[Mapping[str, Judgment], dict[str, Judgment]]:
-    """Return the judgments of a run, and a compact copy for the metrics; a run file stays on disk."""
+    """Return the judgments, and a compact copy for the metrics."""
     if is_run_file(path):
         stored = StoredJudgments(path)
         return stored, stored.compact
@@ -133,7 +128,6 @@ def _read(path: Path, options: ScoringOptions) -> tuple[Mapping[str, Judgment], 
 
 
 def _claim(judgments: dict[str, Judgment], labelled: LabelledSet, options: ScoringOptions) -> WinRateClaim | str:
-    """Return the win rate of the two models, or the reason there is none."""
     try:
         return claim_win_rate(judgments, labelled.labels, labelled.samples, ClaimOptions(control=options.control))
     except InputError as error:
@@ -141,7 +135,6 @@ def _claim(judgments: dict[str, Judgment], labelled: LabelledSet, options: Scori
 
 
 def _seen_questions(labelled: LabelledSet, manifest: dict[str, Any]) -> SeenQuestions | None:
-    """Return the evaluated questions that the judge was trained on, by the hashes in its folder."""
     model = last_provenance(manifest).get("model", {}) if manifest.get("provenance") else {}
     for folder in (model.get("adapter"), model.get("path")):
         hashes = read_hashes(folder) if isinstance(folder, str) and folder else None
@@ -156,11 +149,7 @@ def _deciding(judgments: dict[str, Judgment]) -> dict[str, dict[str, str]]:
 
 
 def read_run(path: Path, parser: ParserName = "judgelm", scale: str = "any") -> dict[str, Judgment]:
-    """Read a run file, or parse the replies in another program's results.
-
-    Raises:
-        InputError: the file is neither.
-    """
+    """Read a run file, or parse another program's replies."""
     if is_run_file(path):
         return read_judgments(path)
     if parser == "original":
@@ -174,12 +163,12 @@ def read_run(path: Path, parser: ParserName = "judgelm", scale: str = "any") -> 
     beyond = sum(failure.code == "out_of_range" for failure in failures)
     if beyond and parser != "original":
         finding = f"{beyond:,} of {len(judgments):,} replies have scores out of range ({scale})"
-        console.message(f"{path}: {finding}; try --scale any")
+        errors.message(f"{path}: {finding}; try --scale any")
     return judgments
 
 
 def load_manifest(judgments: Path) -> dict[str, Any]:
-    """Read the manifest of a run; return an empty one if there is none."""
+    """Return the manifest of a run, or an empty one."""
     path = judgments.with_name(f"{judgments.name.removesuffix('.jsonl')}.run.json")
     if not path.is_file():
         return {}
@@ -190,11 +179,7 @@ def load_manifest(judgments: Path) -> dict[str, Any]:
 
 
 def is_run_file(path: Path) -> bool:
-    """Return True for a run file of judgelm.
-
-    Raises:
-        InputError: the file cannot be read, or is a pipe.
-    """
+    """Return True for a run file of judgelm."""
     if is_stream(path):
         raise InputError(f"{path}: cannot read judgments from a pipe; save them to a file")
     first = next(iter(read_rows(str(path))), None)
@@ -204,11 +189,7 @@ def is_run_file(path: Path) -> bool:
 def load_labels(
     path: Path, choice: LabelChoice, manifest: dict[str, Any], reading: Reading = AS_WRITTEN
 ) -> LabelledSet:
-    """Read labels made with or without reference; `auto` follows the run's manifest. Print unusable rows by reason.
-
-    Raises:
-        InputError: the file cannot be read, or has no labels.
-    """
+    """Read labels made with or without reference; `auto` follows the run's manifest."""
     if choice == "auto" and _mode(manifest).get("reference", "ignore") != "ignore":
         with suppress(InputError):
             return _printed_labels(path, reading, with_reference=True)
@@ -238,7 +219,7 @@ def _printed_labels(path: Path, reading: Reading, *, with_reference: bool) -> La
 
 
 def _default_rule(mode: dict[str, Any], judgments: dict[str, Judgment], *, pandalm: bool) -> LabelRule | None:
-    """Return the default order rule of the protocol; None is JudgeLM's."""
+    """Return the protocol's order rule; None is JudgeLM's."""
     if pandalm:
         return "tie" if any(len(judgment.compared) > 1 for judgment in judgments.values()) else "as_judged"
     chosen = mode.get("order_rule") in ("tie", "probability") or mode.get("accept_one_order")
@@ -267,11 +248,7 @@ def _scale_in_words(options: ScoringOptions, manifest: dict[str, Any]) -> str | 
 
 
 def check_once(paths: Iterable[Path]) -> None:
-    """Refuse a file that is given twice.
-
-    Raises:
-        ConfigError: a file is given twice.
-    """
+    """Refuse a file that is given twice."""
     seen: set[Path] = set()
     for path in paths:
         if path.resolve() in seen:
@@ -280,11 +257,7 @@ def check_once(paths: Iterable[Path]) -> None:
 
 
 def compare_with(options: ScoringOptions, scored: ScoredRun, other: Path) -> StudyResult:
-    """Compare the scored run with another judge's on the same labelled pairs.
-
-    Raises:
-        InputError: a file cannot be read, or the runs share no pair.
-    """
+    """Compare the scored run with another judge's run."""
     judges = read_judges([options.judgments, other], [], parser=options.parser, scale=options.scale)
     rules = CompareOptions(
         failures=options.failures or "excluded",
@@ -297,12 +270,7 @@ def compare_with(options: ScoringOptions, scored: ScoredRun, other: Path) -> Stu
 def read_judges(
     paths: Sequence[Path], names: Sequence[str], *, parser: ParserName, scale: str
 ) -> dict[str, dict[str, Judgment]]:
-    """Read the judgments of several files, by the given names, else by file name.
-
-    Raises:
-        InputError: a file cannot be read.
-        ConfigError: the names do not match the files, or are duplicates.
-    """
+    """Read judgments by judge, by the given names, else by file name."""
     if names and len(names) != len(paths):
         raise ConfigError(f"--name: got {len(names)} for {len(paths)} files; give one per file, in order")
     named = list(names) or [path.stem for path in paths]

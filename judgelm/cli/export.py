@@ -1,11 +1,9 @@
-"""`judgelm export`: the input rows with their verdicts, as a table for spreadsheets and data frames."""
+"""`judgelm export`: the input rows with their verdicts."""
 
 import csv
 import io
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -13,9 +11,12 @@ import typer
 
 from judgelm.cli.console import Results, console, write_text
 from judgelm.cli.options import LabelOptions
+from judgelm.data.dataset_files import renamed
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rows import Reject
 from judgelm.data.readers.values import ID_FIELDS
 from judgelm.engines.dependencies import require
-from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import check_no_input
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Verdict, failure_name
 from judgelm.reports.cells import MAX_XLSX_CELL, NOT_IN_CSV, NOT_IN_PARQUET, NOT_IN_XLSX, CellTexts
@@ -79,8 +80,6 @@ def export_command(
     _WRITERS[chosen](target, header, cells, texts)
     counts = {"replaced": texts.replaced, "cut": texts.cut, "formulas": texts.formulas}
     results.write({"file": str(target), "rows": len(cells), "judged": len(run)} | counts)
-    if results.quiet:
-        return
     formulas = texts.formula_note("use --to xlsx or --escape-formulas for one") if chosen == "csv" else []
     for note in (*texts.notes(), *formulas):
         console.message(note, label="note:", style="bold yellow")
@@ -91,14 +90,7 @@ _Row = tuple[Mapping[str, object], Judgment | None]
 
 
 def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, rows_as: LabelOptions) -> Iterator[_Row]:
-    """Yield the rows of the judged file in order, each with its judgment.
-
-    Raises:
-        InputError: the file cannot be read, or is not the judged file.
-    """
     from judgelm.data.judged_texts import judged_orders
-    from judgelm.data.readers.files import read_rows
-    from judgelm.data.readers.rows import Reject
     from judgelm.data.samples import SampleStream
 
     places: dict[tuple[str, int], str] = {}
@@ -127,7 +119,6 @@ def _cell_texts(chosen: str, *, escape_formulas: bool) -> CellTexts:
 
 
 def _table(rows: Sequence[_Row]) -> tuple[list[str], list[list[object]]]:
-    """Return the header and the cells: the input's columns in order of appearance, then the verdict's."""
     own = list(dict.fromkeys(name for data, _ in rows for name in data))
     added = [name if name not in own else f"judge_{name}" for name in _COLUMNS]
     if taken := set(added) & set(own):
@@ -140,12 +131,11 @@ def _table(rows: Sequence[_Row]) -> tuple[list[str], list[list[object]]]:
 
 
 def _id_text(value: object) -> object:
-    """Return integers as text: Excel keeps 15 digits, and a Parquet column has one type."""
+    """Return integers as text: Excel keeps 15 digits."""
     return str(value) if type(value) is int else value
 
 
 def _verdict(judgment: Judgment | None) -> list[object]:
-    """Return the cells of a judgment in the order of `_COLUMNS`."""
     if judgment is None:
         return [None, None, None, None, None, "not judged"]
     failure = None if judgment.failure is None else failure_name(judgment.failure.code)
@@ -177,7 +167,7 @@ def _write_csv(path: Path, header: list[str], rows: list[list[object]], texts: C
 
 
 def _write_parquet(path: Path, header: list[str], rows: list[list[object]], texts: CellTexts) -> None:
-    """Write columns of one type unchanged, and mixed columns as text with JSON for lists, objects and numbers."""
+    """Write columns of one type unchanged, and mixed columns as text or JSON."""
     require("pyarrow", extra="parquet")
     import pyarrow
     from pyarrow import parquet
@@ -192,12 +182,12 @@ def _write_parquet(path: Path, header: list[str], rows: list[list[object]], text
         if column is None or not _is_storable(column.type):
             column = pyarrow.array([_as_json(value) for value in values], pyarrow.string())
         columns[str(texts.storable(name))] = column
-    with _whole(path) as partial:
+    with renamed(path) as partial:
         parquet.write_table(pyarrow.table(columns), partial)
 
 
 def _is_storable(kind: Any) -> bool:
-    """Return False for a type with an empty struct, which Parquet cannot store."""
+    """Return False for an empty struct, which Parquet cannot store."""
     parts = [kind.field(index).type for index in range(kind.num_fields)]
     return all(map(_is_storable, parts)) and (bool(parts) or not str(kind).startswith("struct"))
 
@@ -207,7 +197,6 @@ def _as_json(value: object) -> str | None:
 
 
 def _write_xlsx(path: Path, header: list[str], rows: list[list[object]], texts: CellTexts) -> None:
-    """Write texts as texts: Excel would compute those that begin with an equals sign."""
     require("openpyxl", extra="xlsx")
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
@@ -215,7 +204,7 @@ def _write_xlsx(path: Path, header: list[str], rows: list[list[object]], texts: 
     if len(rows) >= _MAX_XLSX_ROWS or len(header) > _MAX_XLSX_COLUMNS:
         finding = f"{len(rows):,} rows and {len(header):,} columns exceed Excel's limits"
         raise InputError(f"{path}: {finding} ({_MAX_XLSX_ROWS - 1:,} and {_MAX_XLSX_COLUMNS:,}); use --to csv")
-    with _whole(path) as partial:
+    with renamed(path) as partial:
         book = Workbook(write_only=True)
         sheet = book.create_sheet("verdicts")
         lines: list[list[object]] = [[*header], *rows]
@@ -228,23 +217,6 @@ def _write_xlsx(path: Path, header: list[str], rows: list[list[object]], texts: 
                 cells.append(cell)
             sheet.append(cells)
         book.save(partial)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, and rename it to `path` on success.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        yield partial
-        os.replace(partial, path)
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror or error}; choose another place") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 _WRITERS: dict[str, Callable[[Path, list[str], list[list[object]], CellTexts], None]] = {

@@ -1,4 +1,4 @@
-"""Print `--help` in two columns that fit 80 characters, and `--help-all` for commands with many options."""
+"""Print `--help` and `--help-all` in 80 columns."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ _Function = TypeVar("_Function", bound=Callable[..., None])
 
 
 def essential(names: str) -> Callable[[_Function], _Function]:
-    """Name the options that `--help` shows, separated by blanks; `--help-all` shows all options."""
+    """Name the options that `--help` shows."""
 
     def mark(function: _Function) -> _Function:
         function.essential = names.split()  # type: ignore[attr-defined]
@@ -50,7 +50,7 @@ HELP_ALL = inspect.Parameter(
 
 
 def print_help(command: Any, context: Any, *, essential: Sequence[str] = (), commands: Iterable[Any] = ()) -> None:
-    """Print usage, description, options, commands and examples of a command or group."""
+    """Print the help of a command or group."""
     out, parameters = PlainConsole(), command.get_params(context)
     arguments = [each for each in parameters if each.param_type_name == "argument"]
     pieces = [context.command_path, "[OPTIONS]", *(_usage(each) for each in arguments)]
@@ -86,7 +86,6 @@ def _essential(parameters: Sequence[Any], names: Sequence[str]) -> list[Any]:
 
 
 def _print_panels(out: PlainConsole, panels: Mapping[str, list[tuple[Text, Text]]]) -> None:
-    """Print panels whose second columns are aligned."""
     width = max((name.cell_len for rows in panels.values() for name, _ in rows), default=0)
     for title, rows in panels.items():
         if rows:
@@ -121,7 +120,7 @@ def _description(parameter: Any) -> Text:
 
 
 def value_name(kind: Any) -> tuple[str, list[str]]:
-    """Return the name of an option's value, and the choices that the name does not list."""
+    """Return the name of a value, and choices that the name does not list."""
     kinds = {each for each in (get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,))} - {NoneType}
     [kind] = kinds
     if get_origin(kind) is list:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from judgelm.cli.console import JsonOut, PlainConsole, Quiet, console, is_stdout, picked, write_json
-from judgelm.cli.options import card_names as released_card_names
-from judgelm.cli.options import judge_names, templates
+from judgelm.cli.options import judge_names, released_names, templates
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError
 from judgelm.judges.bases import Origin, check_room, find_origin, install_base
@@ -25,6 +24,7 @@ from judgelm.judges.cards import (
     judge_card,
 )
 from judgelm.judges.install import find_source, install_adapter
+from judgelm.prompts.judge_card import CARD_NAME, Card, write_card
 
 if TYPE_CHECKING:
     from judgelm.judges.released import Checkpoint, ReleasedJudge
@@ -75,7 +75,7 @@ def _fitting(judge: "ReleasedJudge", vram: float) -> "ReleasedJudge":
 
 
 def show_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_card_names)], json_out: JsonOut = None
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_names)], json_out: JsonOut = None
 ) -> None:
     """Show a judge: weights, licences, memory, tasks, and what was verified.
 
@@ -117,7 +117,7 @@ def show_command(
 
 
 def words_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_card_names)],
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_names)],
     source: Annotated[Path | None, typer.Option("--from", metavar="PATH")] = None,
 ) -> None:
     """Get the prompt text of a released judge: download it, or read your copy of its authors' files.
@@ -170,7 +170,6 @@ def new_command(
     Exit codes: 0 written, 1 usage error.
     """
     from judgelm.prompts.catalog import get_template
-    from judgelm.prompts.judge_card import CARD_NAME, Card, write_card
 
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of the model or adapter")
@@ -213,36 +212,35 @@ def install_command(
     part is not available.
     """
     card = default_choice().card if name is None else judge_card(name)
-    out = PlainConsole(stderr=True, quiet=quiet)
     gguf = path if path is not None and path.suffix.lower() == ".gguf" else None
     adapter = None if gguf is not None else path
     needs_adapter = adapter is not None or (card.adapter is not None and find_adapter(card) is None)
     needs_base = not gguf_folder(card.base.gguf_sha256).is_dir()
     if needs_adapter:
         package, found = adapter_package(card), find_source(card, adapter)
-        out.message(
+        console.message(
             f"adapter: {package.distribution}, at most {package.megabytes:g} MB, {package.licence} "
             f"({package.terms}), from {found}"
         )
         install_adapter(card, found)
     if needs_base:
-        _install_base(card, source, gguf, out)
+        _install_base(card, source, gguf)
     done = "is installed" if needs_adapter or needs_base else "was already installed"
     use = "it is the default judge" if card.default else f"use it with --model {card.name}"
-    out.message(f"{card.name} {done}; {use}")
+    console.message(f"{card.name} {done}; {use}")
 
 
-def _install_base(card: NamedJudge, source: str, file: Path | None, out: PlainConsole) -> None:
+def _install_base(card: NamedJudge, source: str, file: Path | None) -> None:
     base, origin = card.base, find_origin(card, source, file)
     check_room(base, origin)
-    out.message(
+    console.message(
         f"base: {base.name}, {base.licence}, {_download_of(base, origin)}; {base.disk_megabytes:,.0f} MB in "
         f"{cache_root()} after dequantisation; judging takes {base.memory_gigabytes:g} GB of memory"
     )
-    with out.stages() as report:
+    with console.stages() as report:
         install_base(card, origin, report)
     if not isinstance(origin, Path):
-        out.message(f"removed the download ({base.gguf_bytes / 1e6:,.0f} MB): judgelm needs only the checkpoint")
+        console.message(f"removed the download ({base.gguf_bytes / 1e6:,.0f} MB): judgelm needs only the checkpoint")
 
 
 def _download_of(base: BaseWeights, origin: Origin) -> str:

@@ -1,6 +1,5 @@
 """`judgelm <command>`."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -11,7 +10,6 @@ from judgelm.package import VERSION
 
 _EPILOG = """
 Examples:
-
   judgelm doctor
   judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders
   judgelm eval judgments.jsonl --labels labelled.jsonl
@@ -22,16 +20,16 @@ failures, 130 interrupted.
 """
 
 
+def _places(module: str, names: str) -> dict[str, str | Commands]:
+    """Return name -> `module:name_command` of some commands."""
+    return {name: f"{module}:{name.replace('-', '_')}_command" for name in names.split()}
+
+
 _ANSWERS = Commands(
     "Collect answers of models to questions, and turn them into pairs or rows to judge.",
-    {
-        "collect": "data.answers:collect_command",
-        "pairs": "data.answers:pairs_command",
-        "rows": "data.answers:rows_command",
-    },
+    _places("data.answers", "collect pairs rows"),
     """
 Examples:
-
   judgelm data answers collect questions.jsonl -o answers/ --config c.yaml
   judgelm data answers pairs q.jsonl --answers answers/*.jsonl -o pairs.jsonl
   judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
@@ -39,36 +37,19 @@ Examples:
 Exit codes: 0 done, 1 usage or input error, 2 answers failed, 130 interrupted.
 """,
 )
-_DATA: Mapping[str, str | Commands] = {
-    "build": "data.sets:build_command",
-    "import": "data.sources:import_command",
-    "import-judgments": "data.sources:import_judgments_command",
-    "overlap": "data.sets:overlap_command",
-    "sample": "data.sets:sample_command",
-    "answers": _ANSWERS,
-    "annotate": "data.annotate:annotate_command",
-}
-_STUDIES = {
-    "judgelm": "study.pairs:judgelm_command",
-    "self-reference": "study.answers:self_reference_command",
-    "ssr": "study.answers:ssr_command",
-    "qa": "study.answers:qa_command",
-    "self-bias": "study.answers:self_bias_command",
-    "position-bias": "study.pairs:position_bias_command",
-    "benchmark": "study.pairs:benchmark_command",
-    "calibration": "study.pairs:calibration_command",
-    "compare-judges": "study.pairs:compare_judges_command",
-    "leaderboard": "study.pairs:leaderboard_command",
-    "estimate": "study.estimate:estimate_command",
-    "panel": "study.panel:panel_command",
-}
-_JUDGES = {
-    "show": "judges:show_command",
-    "modes": "modes:modes_command",
-    "words": "judges:words_command",
-    "new": "judges:new_command",
-    "install": "judges:install_command",
-}
+_DATA = (
+    _places("data.sets", "build sample overlap")
+    | _places("data.sources", "import import-judgments")
+    | {"answers": _ANSWERS}
+    | _places("data.annotate", "annotate")
+)
+_STUDIES = (
+    _places("study.pairs", "judgelm compare-judges position-bias calibration benchmark leaderboard")
+    | _places("study.answers", "self-reference ssr qa self-bias")
+    | _places("study.estimate", "estimate")
+    | _places("study.panel", "panel")
+)
+_JUDGES = _places("judges", "show install words new") | _places("modes", "modes")
 COMMANDS = Commands(
     "Fine-tune open judge models and run them locally.",
     {
@@ -83,12 +64,8 @@ COMMANDS = Commands(
         "tune": "tune:tune_command",
         "train": "training:train_command",
         "data": Commands("Make training data for judges.", _DATA),
-        "judges": Commands(
-            "List, show and install the judges known by name.", _JUDGES, alone="judges:list_judges", otherwise="show"
-        ),
-        "prompts": Commands(
-            "Describe your own judge prompts for judgelm serve --prompts.", {"suggest": "serve:suggest_command"}
-        ),
+        "judges": Commands("List, show and install judges.", _JUDGES, alone="judges:list_judges", otherwise="show"),
+        "prompts": Commands("Describe your own judge prompts for judgelm serve.", _places("serve", "suggest")),
         "doctor": "doctor:doctor",
     },
     panels={"batch": "Judge", "eval": "Check a judge", "tune": "Make a judge", "judges": "More"},

@@ -41,7 +41,7 @@ def modes_command(
 
 
 def _print_all(modes: dict[str, Any], out: PlainConsole) -> None:
-    table = Table("mode", "judges", "of samples with", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table("mode", "description", "samples with", box=box.SIMPLE_HEAD, pad_edge=False)
     for name, kind in modes.items():
         row = _row(kind)
         table.add_row(name, row["judges"], row["answers"])

@@ -1,5 +1,6 @@
-"""Options that several commands share. Heavy imports are late, so that help stays fast."""
+"""Options that several commands share."""
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -7,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from judgelm.cli.console import EXIT_FAILURES, JsonOut, console, is_stdout, load_config, write_json
+from judgelm.cli.console import EXIT_FAILURES, JsonOut, console, errors, is_stdout, load_config, write_json
 from judgelm.cluster.plan import RayCluster
+from judgelm.data.readers.files import first_row
+from judgelm.data.readers.inputs import is_stream
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes import CARD_FIELDS, MODES, mode_type
@@ -22,9 +25,22 @@ if TYPE_CHECKING:
     from judgelm.studies.result import StudyResult
 
 
-def modes() -> list[str]:
-    """Return the names of the modes."""
-    return list(MODES)
+def names_of(place: str) -> Callable[[], list[str]]:
+    """Return a completion that lists `module:name`, a collection or a function that returns one."""
+    module, _, name = place.partition(":")
+
+    def names() -> list[str]:
+        known = getattr(importlib.import_module(f"judgelm.{module}"), name)
+        return list(known() if callable(known) else known)
+
+    return names
+
+
+modes = names_of("modes:MODES")
+templates = names_of("prompts.catalog:TEMPLATES")
+benchmarks = names_of("data.sources.registry:benchmarks")
+judge_names = names_of("judges.cards:card_names")
+released_names = names_of("judges.released:released_names")
 
 
 def mode_args(ctx: typer.Context) -> list[str]:
@@ -34,43 +50,7 @@ def mode_args(ctx: typer.Context) -> list[str]:
     return [f"{name}=" for name in names if name not in CARD_FIELDS]
 
 
-def templates() -> list[str]:
-    """Return the ids of the prompt templates for pairs."""
-    from judgelm.prompts.catalog import TEMPLATES
-
-    return list(TEMPLATES)
-
-
-def benchmarks() -> list[str]:
-    """Return the benchmarks that can be imported."""
-    from judgelm.data.sources import registry
-
-    return list(registry.benchmarks())
-
-
-def judge_names() -> list[str]:
-    """Return the judges known by name."""
-    from judgelm.judges.cards import card_names
-
-    return card_names()
-
-
-def card_names() -> list[str]:
-    """Return the released judges."""
-    from judgelm.judges.released import released_names
-
-    return released_names()
-
-
 JUDGING, _MODEL = "Judging", "Model and engine"
-_PAIR_EXAMPLES = {
-    "--engine-arg": "gpu_memory_utilization=0.9",
-    "--mode-arg": "k=5",
-    "--set": "train_data=[rows.jsonl]",
-    "--sibling": "MODEL=JUDGE",
-    "--own": "MODEL=JUDGE",
-    "build": "seed=1",
-}
 
 Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
 EngineName = Annotated[
@@ -136,10 +116,7 @@ class EngineFlags:
         }
 
     def resolve(self, model: str | None, engine: str | None = None) -> "ResolvedJudge":
-        """Return the judge that these options mean, as `judgelm.judges.resolve.resolve` does.
-
-        `engine` replaces the option's.
-        """
+        """Return the judge that these options mean; `engine` replaces the option."""
         from judgelm.judges.resolve import resolve
 
         card: str | None = getattr(self, "card", None)  # an option of JudgeOptions only
@@ -159,7 +136,7 @@ class JudgeOptions(EngineFlags):
 
     reading: Literal["score-line", "letters", "yes-no", "grade", "reward"] | None = None
     template: Annotated[str | None, typer.Option(autocompletion=templates)] = None
-    card: Annotated[str | None, typer.Option(metavar="NAME", autocompletion=card_names)] = None
+    card: Annotated[str | None, typer.Option(metavar="NAME", autocompletion=released_names)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,22 +183,15 @@ class ColumnOptions:
 
         return Reading(columns=parse_columns(self.column or ()), sheet=self.sheet)
 
-    def reading_of(self, path: Path, *runs: Path, other: Path | None = None, quiet: bool = False) -> "Reading":
-        """Return `reading`, completed by the columns and the sheet that the runs recorded.
+    def reading_of(self, path: Path, *runs: Path, other: Path | None = None) -> "Reading":
+        """Return how to read rows or labels of runs, with the columns that the runs recorded.
 
-        Args:
-            path: rows that these runs judged, or their labels.
-            runs: run files.
-            other: another file that the same options apply to; each file uses the columns it has.
-            quiet: do not print what the runs recorded.
-
-        Raises:
-            InputError: the file cannot be read, or the runs name a field differently.
+        With `other`, a second file, each file uses the columns that it has.
         """
         from judgelm.runs.recorded_rows import recorded_reading
 
         reading, note = recorded_reading(str(path), self.reading, runs, None if other is None else str(other))
-        if note and not quiet:
+        if note:
             console.message(note)
         return reading
 
@@ -251,7 +221,7 @@ class LabelOptions(ColumnOptions):
         """Exit with code 2 if more than `max_reject_rate` of the label rows are unreadable."""
         if rejected <= self.max_reject_rate * read:
             return
-        console.message(
+        errors.message(
             f"{path}: {rejected:,} of {read:,} rows ({rejected / read:.1%}) are unreadable (limit "
             f"{self.max_reject_rate:.1%}, --max-reject-rate); the results leave them out"
         )
@@ -259,17 +229,13 @@ class LabelOptions(ColumnOptions):
 
 
 def parse_pairs(pairs: Sequence[str], flag: str, *, parse: Callable[[str], Any] = parse_yaml) -> dict[str, Any]:
-    """Parse KEY=VALUE options such as `lora={rank: 8}`; `flag` names the option in errors.
-
-    Raises:
-        ConfigError: a text is not KEY=VALUE, the value is not YAML, or a key is given twice.
-    """
+    """Parse KEY=VALUE options such as `lora={rank: 8}`."""
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, for example {_PAIR_EXAMPLES[flag]}")
+            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE")
         if name in values:
             raise ConfigError(f"{flag} {name}=...: {name} is given twice; keep one of them")
         try:
@@ -281,11 +247,7 @@ def parse_pairs(pairs: Sequence[str], flag: str, *, parse: Callable[[str], Any] 
 
 
 def read_families(path: Path) -> dict[str, list[str]]:
-    """Read families of judges or models from YAML or JSON.
-
-    Raises:
-        ConfigError: the file is not a mapping from family to names.
-    """
+    """Read families of judges or models from YAML or JSON."""
     families = read_yaml(path)
     if not isinstance(families, dict):
         raise ConfigError(f"{path}: expected family: [name, ...] for each family")
@@ -357,16 +319,12 @@ class ModeFlags:
 
 
 def is_default(context: typer.Context, name: str) -> bool:
-    """Return True if neither the command line nor a config file sets a parameter."""
+    """Return True if no command line or config file sets a parameter."""
     return (source := context.get_parameter_source(name)) is None or source.name == "DEFAULT"
 
 
 def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, Any]:
-    """Return the mode's options that the command line or a config file sets.
-
-    Raises:
-        ConfigError: a `--mode-arg` is not KEY=VALUE, or a flag sets the same option.
-    """
+    """Return the mode's options that the command line or a config file sets."""
     flags = {flag.name: context.params[flag.name] for flag in fields(ModeFlags) if not is_default(context, flag.name)}
     arguments = parse_pairs(mode_args, "--mode-arg")
     if twice := sorted(flags.keys() & arguments.keys()):
@@ -436,15 +394,14 @@ class ScoringOptions(ScoringFlags):
     labels: LabelsOption
 
     def check_files(self) -> None:
-        """Check before slow imports that the files exist, are not swapped, and have a known format."""
-        from judgelm.data.readers.files import first_row
-        from judgelm.data.readers.inputs import is_stream
+        """Check that the files exist, are not swapped, and have a known format."""
         from judgelm.data.samples import SampleStream
+        from judgelm.runs.recorded_rows import recorded_reading
         from judgelm.runs.serialization import is_judgment_row
 
         if is_stream(self.judgments) or is_stream(self.labels):
             return
-        reading = self.reading_of(self.labels, self.judgments, quiet=True)
+        reading, _ = recorded_reading(str(self.labels), self.reading, [self.judgments], None)
         first, label = first_row(str(self.judgments)), first_row(str(self.labels), sheet=reading.sheet)
         if label is not None and is_judgment_row(label.data):
             if first is not None and not is_judgment_row(first.data):
@@ -479,11 +436,7 @@ class StudyOutput:
         return Resampling(seed=self.seed, resamples=self.bootstrap)
 
     def write(self, result: "StudyResult") -> None:
-        """Write a study into its folder, and print its findings to standard error.
-
-        Raises:
-            RunError: the folder holds another study, or a file cannot be written.
-        """
+        """Write a study into its folder, and print its findings."""
         from judgelm.reports.study import table_notes, write_study  # matplotlib takes seconds to load
 
         paths = write_study(result, self.out, overwrite=self.overwrite)

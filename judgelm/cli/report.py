@@ -98,8 +98,7 @@ def _report_agreement(
     )
     write_text(out, page)
     results.write(None if results.json_out is None else scored.to_json())
-    if not results.quiet:
-        console.print(f"report in {out}")
+    console.print(f"report in {out}")
     options.check_rejected(options.labels, scored.labelled.rejected, scored.labelled.read)
 
 
@@ -129,8 +128,7 @@ def _report_verdicts(
         title, manifest = title or f"Verdicts of {judgments.stem}", read_manifest(judgments) or {}
         page = render_verdicts(run, samples=pairs, labels=labels, manifest=manifest, title=title, summary=summary)
         write_text(out, page)
-        if not results.quiet:
-            console.message(f"page in {out}")
+        console.message(f"page in {out}")
     if samples is not None:
         options.check_rejected(samples, labelled.rejected, labelled.read)
 

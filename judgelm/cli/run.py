@@ -1,17 +1,16 @@
-"""Run `judgelm-batch`: checks before the model is loaded, loading, progress, messages and the final table."""
+"""Run `judgelm-batch`: checks, loading, progress and the final table."""
 
 import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-import typer
 from rich.table import Table
 
-from judgelm.cli.console import EXIT_INTERRUPTED, console, is_stdout, result_table, speed, watch
+from judgelm.cli.console import console, errors, is_stdout, result_table, resumable, speed, watch
 from judgelm.cli.options import JudgeOptions
 from judgelm.cluster.plan import RayCluster
 from judgelm.data.readers.inputs import all_input_files, is_stream
@@ -30,24 +29,22 @@ from judgelm.runs.cascade import Cascade, join_runs
 from judgelm.runs.process_cleanup import end_orphans, mark_children
 from judgelm.runs.stats import CascadeStats, RunStats
 
-_START_LOG = logging.getLogger("judgelm.vllm_start")
-"""The stages of vLLM's start, from `judgelm.engines.vllm`."""
-_PAUSES_LOG = logging.getLogger("judgelm.openai")
-"""Pauses for a server's rate limit, from `judgelm.engines.openai.endpoint`."""
+_LOGS = {"judgelm.vllm_start": logging.INFO, "judgelm.openai": logging.WARNING}
+"""Logs to print: the stages of vLLM's start, and pauses for a server's rate limit."""
 
 
-def announce(resolved: ResolvedJudge, cluster: RayCluster | None = None, *, quiet: bool) -> None:
-    """Print the model, the engine and the reason for it; from then on also print the stages of vLLM's start."""
+def announce(resolved: ResolvedJudge, cluster: RayCluster | None = None) -> None:
+    """Print the model and the engine, and later the messages of `_LOGS`."""
     if cluster is None:
         name, reason = resolved.engine, resolved.engine_reason
     else:
         name, reason = resolved.asked_engine, f"on workers, Ray address {cluster.address}"
-    if not quiet:
-        console.message(f"loading {resolved.display_name} ({name} engine{reason and f': {reason}'})")
-    _START_LOG.setLevel(logging.WARNING if quiet else logging.INFO)
-    _PAUSES_LOG.setLevel(logging.ERROR if quiet else logging.WARNING)
-    if not any(isinstance(handler, _ConsoleHandler) for handler in _START_LOG.handlers):
-        _START_LOG.addHandler(_ConsoleHandler())
+    console.message(f"loading {resolved.display_name} ({name} engine{reason and f': {reason}'})")
+    for source, level in _LOGS.items():
+        log = logging.getLogger(source)
+        log.setLevel(level)
+        if not any(isinstance(handler, _ConsoleHandler) for handler in log.handlers):
+            log.addHandler(_ConsoleHandler())
 
 
 class _ConsoleHandler(logging.Handler):
@@ -56,36 +53,30 @@ class _ConsoleHandler(logging.Handler):
 
 
 @contextmanager
-def loaded_judge(
-    resolved: ResolvedJudge, *, quiet: bool, cluster: RayCluster | None = None, **options: Any
-) -> Iterator[Judge]:
-    """Announce and load a judge; close it at the end. `options` are arguments of `Judge`."""
-    announce(resolved, cluster, quiet=quiet)
+def loaded_judge(resolved: ResolvedJudge, *, cluster: RayCluster | None = None, **options: Any) -> Iterator[Judge]:
+    """Announce and load a judge. `options` are arguments of `Judge`."""
+    announce(resolved, cluster)
     with Judge(resolved, cluster=cluster, **options) as judge, heap_frozen():
-        if not quiet:
-            show_notes(judge.notes)
-            if cluster is not None:
-                stats = judge.engine.stats()
-                console.message(f"{stats['workers']}, on {', '.join(stats['nodes'])}")
+        show_notes(judge.notes)
+        if cluster is not None:
+            stats = judge.engine.stats()
+            console.message(f"{stats['workers']}, on {', '.join(stats['nodes'])}")
         yield judge
 
 
 def show_notes(notes: Iterable[str]) -> None:
-    """Print notes of a judge, one per line."""
+    """Print notes, one per line."""
     for note in notes:
         console.message(note)
 
 
 _NEW_OBJECTS = 50_000
-"""New objects between two collections: about 100 pairs. Python's default of 700 is a few pairs."""
+"""New objects between two collections, about 100 pairs."""
 
 
 @contextmanager
 def heap_frozen() -> Iterator[None]:
-    """Exclude objects that exist at start-up from garbage collection, and collect the others less often.
-
-    With torch they are a million objects, and each collection of them would stop all work.
-    """
+    """Exclude existing objects, a million with torch, from garbage collection, and collect others less often."""
     gc.collect()
     gc.freeze()
     often = gc.get_threshold()
@@ -104,17 +95,13 @@ def shown_address(host: str, port: int) -> str:
 
 
 _SHOWN_REJECTS = 5
+_NO_HOOKS = BatchHooks()
 
 
 def checked_mode(
     mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, released: ReleasedJudge | None, is_default: bool
 ) -> str:
-    """Check the mode and its options; return its name, by default the first mode of a released judge.
-
-    Raises:
-        ConfigError: unknown mode, incompatible options, or a mode that the judge lacks.
-        ModelError: the prompt text of a released judge is not available.
-    """
+    """Check the mode and its options; return its name, by default a released judge's first."""
     if released is None or released.template:
         if "criterion" in chosen and judge.reading == "score-line":
             raise ConfigError("--criterion does not apply to score lines; use --reading yes-no, letters or grade")
@@ -128,11 +115,7 @@ def checked_mode(
 
 
 def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
-    """Return the path of the judgments; standard input alone goes to standard output.
-
-    Raises:
-        ConfigError: no path, not a JSONL file, or `--json` also uses standard output.
-    """
+    """Return the path of the judgments; for standard input the default is standard output."""
     if out is None and inputs == ["-"]:
         out = "-"
     if out == "-" and is_stdout(json_out):
@@ -145,7 +128,7 @@ def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
 
 
 def check_paths(job: BatchJob) -> None:
-    """Refuse mistyped paths and unknown formats before the model is loaded."""
+    """Refuse mistyped paths and unknown formats."""
     files = all_input_files(job.inputs)  # raises with a hint at similar names
     if job.out != "-" and Path(job.out).is_dir():
         raise InputError(f"{job.out} is a folder; give a file")
@@ -155,14 +138,12 @@ def check_paths(job: BatchJob) -> None:
         SampleStream(job.inputs, on_reject=lambda reject: None, reading=job.reading)
 
 
-def clear_and_mark(job: BatchJob, *, quiet: bool) -> None:
-    """End engine processes of a killed run of the same file, and mark the processes of this run."""
-    if job.out == "-":
-        return
-    if (ended := end_orphans(job.out)) and not quiet:
-        processes = "1 process" if len(ended) == 1 else f"{len(ended)} processes"
-        console.print(f"ended {processes} left by a killed run")
-    mark_children(job.out)
+def clear_and_mark(out: str) -> None:
+    """End the processes of a killed run of this file, and mark the processes of this run."""
+    if out != "-":
+        if ended := end_orphans(out):
+            console.print(f"ended {len(ended)} processes of a killed run")
+        mark_children(out)
 
 
 def run(
@@ -170,42 +151,38 @@ def run(
     judge: Judge,
     mode: BatchMode,
     *,
-    quiet: bool,
     total: int | None = None,
     look: Callable[[Judgment], None] = lambda judgment: None,
 ) -> RunStats:
-    """Judge with a loaded judge, with progress and a final table; call `look` with each judgment."""
-    done = 0
-    notes = judge.notes
-    if not quiet:
-        show_notes(notes)
-
-    def count(stats: RunStats, judgment: Judgment) -> None:
-        nonlocal done
-        done = stats.judged
-        update(stats, judgment)
-        look(judgment)
-
-    with watch(_total(job) if total is None else total, quiet=quiet) as update:
-        hooks = BatchHooks(
-            on_input=lambda stream: None if quiet else show_input(stream, judge, mode),
-            on_resume=(lambda finished, repaired: None) if quiet else show_resume,
-            on_judgment=count,
-            on_reject=_reject_printer(_SHOWN_REJECTS if job.out != "-" else None),
-        )
-        try:
-            with heap_frozen():
-                stats = run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
-        except KeyboardInterrupt:
-            again = "" if job.out == "-" else "; run the same command again to continue"
-            console.print(f"\ninterrupted after {done} judgments{again}", style="yellow")
-            raise typer.Exit(EXIT_INTERRUPTED) from None
-    if not quiet:
-        console.print(summary_table(stats, mode, judge.engine.stats()))
-        show_notes(note for note in judge.notes if note not in notes)
-        if job.out != "-":
-            console.print(f"judgments in {job.out}")
+    """Judge with progress and a final table; call `look` with each judgment."""
+    notes, total = judge.notes, _total(job) if total is None else total
+    show_notes(notes)
+    hooks = BatchHooks(
+        on_input=lambda stream: show_input(stream, judge, mode),
+        on_resume=show_resume,
+        on_judgment=lambda stats, judgment: look(judgment),
+        on_reject=_reject_printer(None if job.out == "-" else _SHOWN_REJECTS),
+    )
+    stats = judge_watched(job, mode, judge, total, hooks)
+    console.print(summary_table(stats, mode, judge.engine.stats()))
+    show_notes(note for note in judge.notes if note not in notes)
+    if job.out != "-":
+        console.print(f"judgments in {job.out}")
     return stats
+
+
+def judge_watched(
+    job: BatchJob, mode: BatchMode, judge: Judge, total: int | None, hooks: BatchHooks = _NO_HOOKS
+) -> RunStats:
+    """Judge with progress."""
+
+    def on_judgment(stats: RunStats, judgment: Judgment) -> None:
+        update(stats, judgment)
+        hooks.on_judgment(stats, judgment)
+
+    with resumable(job.out), watch(total) as update, heap_frozen():
+        watched = replace(hooks, on_judgment=on_judgment)
+        return run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=watched)
 
 
 def _total(job: BatchJob) -> int | None:
@@ -214,7 +191,7 @@ def _total(job: BatchJob) -> int | None:
 
 
 def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
-    """Print the field mapping of the input and how the samples are judged."""
+    """Print the field mapping and how the samples are judged."""
     mapping = ", ".join(f"{target} = {source}" for target, source in stream.source.fields.items())
     console.message(f"input: {stream.source.name} ({mapping})")
     description = _pairs(judge, mode) if type(mode) is Pairwise else _others(judge, mode)
@@ -240,7 +217,6 @@ def _pairs(judge: Judge, mode: Pairwise) -> str:
 
 
 def _others(judge: Judge, mode: BatchMode) -> str:
-    """Return the mode's name, its template, and the options that differ from their defaults."""
     if isinstance(mode, Voted):
         return f"{_others(judge, mode.mode)}, {mode.votes} votes, by {mode.vote_rule}"
     options = [
@@ -254,7 +230,6 @@ def _others(judge: Judge, mode: BatchMode) -> str:
 
 
 def _template(judge: Judge, mode: BatchMode) -> str:
-    """Return the template's name, and its source unless the mode has only one."""
     if "template" not in {field.name for field in fields(cast(Any, mode))}:
         return f"template {mode.template}"
     source = f"from the {judge.format.source}"
@@ -272,16 +247,16 @@ def show_resume(finished: int, repaired: int) -> None:
 
 
 def _reject_printer(most: int | None) -> Callable[[Reject], None]:
-    """Return a function that prints the first `most` rejects; None prints all."""
+    """Print the first `most` rejects; None prints all."""
     count = 0
 
     def print_reject(reject: Reject) -> None:
         nonlocal count
         count += 1
         if most is None or count <= most:
-            console.message(f"rejected {reject.message}")
+            errors.message(f"rejected {reject.message}")
         elif count == most + 1:
-            console.print("further rejects are in the rejects file")
+            errors.print("further rejects are in the rejects file")
 
     return print_reject
 
@@ -298,8 +273,7 @@ def summary_table(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, A
 
 def _summary(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "judged", str(stats.judged)
-    for name, value in _verdicts(stats):
-        yield f"  {name}", value
+    yield from ((f"  {name}", value) for name, value in verdict_rows(stats))
     yield "  failed", _counts({failure_name(code): count for code, count in stats.failures.items()})
     if stats.both_orders:
         same = "same ranking in all orders" if stats.rankings else "same winner in both orders"
@@ -324,7 +298,8 @@ def _summary(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) 
         yield "speed", speed(stats.judged, stats.judge_s)
 
 
-def _verdicts(stats: RunStats) -> Iterator[tuple[str, str]]:
+def verdict_rows(stats: RunStats) -> Iterator[tuple[str, str]]:
+    """Yield the verdicts and their counts."""
     for label, count in stats.labels.most_common():
         yield label, str(count)
     if stats.rankings:
@@ -336,7 +311,6 @@ def _verdicts(stats: RunStats) -> Iterator[tuple[str, str]]:
 
 
 def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
-    """Yield counts of retries, reasons and probabilities if they were requested, zeros included."""
     if getattr(mode, "retry_unparseable", False):
         yield "replies parsed only after a constrained retry", str(stats.repaired)
     if getattr(mode, "reasons", "none") != "none":
@@ -362,7 +336,6 @@ def _probability(stats: RunStats) -> str:
 
 
 def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
-    """Yield counts above 0."""
     if stats.thinking:
         mean = stats.thinking_characters / stats.thinking
         yield "replies with thinking", f"{stats.thinking} of {stats.shown}, {mean:,.0f} characters on average"
@@ -387,7 +360,7 @@ def _stat(value: object) -> str:
 
 
 def _counts(kinds: Mapping[str, int]) -> str:
-    """Return `3 (unparseable 2, engine 1)`, most frequent first."""
+    """Return `3 (unparseable 2, engine 1)`."""
     named = ", ".join(f"{name} {count}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
     return f"{sum(kinds.values())} ({named})" if named else "0"
 
@@ -395,11 +368,7 @@ def _counts(kinds: Mapping[str, int]) -> str:
 def cascade_of(
     job: BatchJob, models: str | None, band: str | None, *, mode: str, model: str | None, adapter: str | None
 ) -> Cascade | None:
-    """Return the cascade of `--cascade` and `--cascade-band`, or None.
-
-    Raises:
-        ConfigError: not two models, an invalid band, or options for a single model.
-    """
+    """Return the cascade of `--cascade`, or None."""
     if models is None:
         if band is not None:
             raise ConfigError("--cascade-band needs --cascade SMALL,LARGE")
@@ -416,13 +385,13 @@ def cascade_of(
 
 
 def judge_for(
-    job: BatchJob, resolved: ResolvedJudge, options: JudgeOptions, cluster: RayCluster | None = None, *, quiet: bool
+    job: BatchJob, resolved: ResolvedJudge, options: JudgeOptions, cluster: RayCluster | None = None
 ) -> Judge:
-    """Load the judge of a job, with the engine and dtype of the run that it resumes."""
+    """Load the judge of a job, with the engine and dtype of a run that it resumes."""
     resolved = resolved.with_engine(run_engine(job, options.engine))
     dtype = run_dtype(job, options.dtype, options.engine)
-    clear_and_mark(job, quiet=quiet)
-    announce(resolved, cluster, quiet=quiet)
+    clear_and_mark(job.out)
+    announce(resolved, cluster)
     return Judge(resolved, cluster=cluster, **options.judge_arguments() | {"dtype": dtype})
 
 
@@ -434,15 +403,14 @@ def judge_job(
     *,
     mode: str,
     chosen: dict[str, Any],
-    quiet: bool,
 ) -> RunStats:
-    """Judge with one judge, or with the two of a cascade; `chosen` are the mode's options."""
+    """Judge with one judge or a cascade; `chosen` are the mode's options."""
     if isinstance(job, Cascade):
-        return _judge_in_cascade(job, judges, options, cluster, chosen, quiet=quiet)
-    with judge_for(job, judges[0], options, cluster, quiet=quiet) as judge:
+        return _judge_in_cascade(job, judges, options, cluster, chosen)
+    with judge_for(job, judges[0], options, cluster) as judge:
         if mode == "pair" and judge.reads_all_score_lines:
             chosen.setdefault("distribution", True)
-        return run(job, judge, judge.mode(mode, **chosen), quiet=quiet)
+        return run(job, judge, judge.mode(mode, **chosen))
 
 
 def _judge_in_cascade(
@@ -451,28 +419,23 @@ def _judge_in_cascade(
     options: JudgeOptions,
     cluster: RayCluster | None,
     chosen: dict[str, Any],
-    *,
-    quiet: bool,
 ) -> RunStats:
-    """Run the small judge, run the large one on the unsure pairs, and join; the counts cover all judgments of OUT."""
     cascade.check_out()
     small, large = judges
-    with judge_for(cascade.small_job, small, options, cluster, quiet=quiet) as judge:
+    with judge_for(cascade.small_job, small, options, cluster) as judge:
         mode = judge.pairwise(**chosen | {"distribution": True})
-        run(cascade.small_job, judge, mode, look=cascade.refuse_without_probabilities(), quiet=quiet)
+        run(cascade.small_job, judge, mode, look=cascade.refuse_without_probabilities())
     unsure = cascade.unsure()
-    if not quiet:
-        console.print(f"\n{len(unsure)} pairs go to {cascade.models[1]}")
+    console.print(f"\n{len(unsure)} pairs go to {cascade.models[1]}")
     large_job = cascade.large_job(unsure)
-    with judge_for(large_job, large, options, cluster, quiet=quiet) as judge:
+    with judge_for(large_job, large, options, cluster) as judge:
         mode = judge.pairwise(**chosen)
-        run(large_job, judge, mode, total=len(unsure), quiet=quiet)
+        run(large_job, judge, mode, total=len(unsure))
     stats, counts = join_runs(cascade)
-    if not quiet:
-        console.print()
-        console.print(summary_table(stats, mode, {}))
-        console.print(result_table("cascade", ("", ""), _cascade_rows(counts)))
-        console.print(f"judgments of both in {cascade.job.out}")
+    console.print()
+    console.print(summary_table(stats, mode, {}))
+    console.print(result_table("cascade", ("", ""), _cascade_rows(counts)))
+    console.print(f"judgments of both in {cascade.job.out}")
     return stats
 
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from judgelm.bounds import MAX_WHOLE_BYTES, read_text
-from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console, write_text
+from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console, errors, write_text
 from judgelm.cli.help import essential
 from judgelm.cli.options import ClusterOptions, ColumnOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.dependencies import require
 from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.jsonl import Appender, read_jsonl
 
 if TYPE_CHECKING:
     from judgelm.dialects.contract import Dialect
@@ -157,7 +158,7 @@ def serve(
     with ExitStack() as stack:
         bound = stack.enter_context(bind(host, port))
         log = stack.enter_context(closing(RequestLog(request_log, texts=log_texts))) if request_log else None
-        loaded = stack.enter_context(loaded_judge(resolved, quiet=quiet, **arguments))
+        loaded = stack.enter_context(loaded_judge(resolved, **arguments))
         if chat:
             check_chat(loaded.engine)
         worker = stack.enter_context(closing(EngineWorker(loaded.engine, max_queue=max_queue)))
@@ -180,13 +181,11 @@ def serve(
             traffic=app.state.traffic,
             worker=worker,
             finish_s=shutdown_s,
-            on_listening=lambda: (
-                None if quiet else _greet(host, bound.getsockname()[1], app.state.judges.listed(), bool(keys))
-            ),
+            on_listening=lambda: _greet(host, bound.getsockname()[1], app.state.judges.listed(), bool(keys)),
         )
         server.run(sockets=[bound])
     if server.unanswered:
-        console.message(f"{server.unanswered} requests were not answered", label="stopped:", style="yellow")
+        errors.message(f"{server.unanswered} requests were not answered", label="stopped:", style="yellow")
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
@@ -199,14 +198,8 @@ def answer_file(
     both_orders: bool,
     results: Results,
 ) -> float:
-    """Answer a file of OpenAI Batch API requests, skipping those answered before; return the share refused.
-
-    Raises:
-        InputError: the file cannot be read.
-        RunError: the results are another judge's.
-    """
+    """Answer a file of Batch API requests, except those answered before; return the share refused."""
     require("fastapi", extra="serve")
-    from judgelm.jsonl import Appender, read_jsonl
     from judgelm.serving.batch_requests import answer_rows, read_requests
     from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler
@@ -219,7 +212,7 @@ def answer_file(
     handler_options = HandlerOptions(both_orders=both_orders, prompts=_own_prompts(prompts))
     resolved = judge_options.resolve(model)
     with (
-        loaded_judge(resolved, quiet=results.quiet, **judge_options.judge_arguments()) as judge,
+        loaded_judge(resolved, **judge_options.judge_arguments()) as judge,
         closing(EngineWorker(judge.engine)) as worker,
         closing(Appender(out, overwrite=job.overwrite)) as file,
     ):
@@ -238,9 +231,9 @@ def answer_file(
 
         left = [row for row in rows if row["custom_id"] not in done]
         asyncio.run(answer_rows(left, lambda _: (str(model or "judge"), handler), write))
-    counts = {"answered": len(left) - refused, "refused": refused, "before": len(done)}
-    if results.write(counts):
-        console.message(f"{counts['answered']:,} answered, {refused:,} refused, {len(done):,} before; results in {out}")
+    answered = len(left) - refused
+    if results.write({"answered": answered, "refused": refused, "before": len(done)}):
+        console.message(f"{answered:,} answered, {refused:,} refused, {len(done):,} before; results in {out}")
     return refused / len(left) if left else 0.0
 
 
@@ -370,13 +363,12 @@ def web(
         names = allowed_host or []
         check_exposure(host, password, no_auth=no_auth, way_out="add --password", allowed_hosts=names)
         runs = open_runs(run or [], pairs, columns.reading)
-        with bind(host, port) as bound, loaded_judge(resolved, quiet=quiet, **arguments) as judge:
+        with bind(host, port) as bound, loaded_judge(resolved, **arguments) as judge:
             own = (*names, bound.getsockname()[0])
             hosts = KnownHosts(host, own, way_out="set a password (JUDGELM_PASSWORD)")
             worker = EngineWorker(judge.engine)
             try:
-                if not quiet:
-                    console.message(f"the page is at {shown_address(host, bound.getsockname()[1])} (stop with Ctrl-C)")
+                console.message(f"the page is at {shown_address(host, bound.getsockname()[1])} (stop with Ctrl-C)")
                 serve_page(web_app(create_page(judge, worker, runs), password=password, hosts=hosts), bound)
             finally:
                 worker.close(_FINISH_S)

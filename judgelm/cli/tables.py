@@ -23,7 +23,7 @@ _SHOWN_GROUPS = 12
 
 
 def print_evaluation(scored: ScoredRun) -> None:
-    """Print the evaluation as tables on standard output."""
+    """Print an evaluation on standard output."""
     out = PlainConsole()
     evaluation = scored.evaluation
     for sentence in headline(evaluation):
@@ -110,7 +110,7 @@ def _cell_with_n(estimate: Estimate | None) -> str:
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str]:
-    """Return an estimate and its interval in percent; no interval if all resamples are equal."""
+    """Return an estimate and its interval in percent."""
     if estimate is None:
         return "-", "-"
     if estimate.low == estimate.high:
@@ -128,7 +128,7 @@ _COUNTS = {
 
 
 def print_claim(claim: WinRateClaim) -> None:
-    """Print the estimates, judge errors, style control and counts on standard output."""
+    """Print a win rate on standard output."""
     out = PlainConsole()
     for sentence in (*claim_sentences(claim), *claim.warnings):
         out.print(sentence)
@@ -150,7 +150,7 @@ def print_claim(claim: WinRateClaim) -> None:
 
 
 def print_control(out: PlainConsole, control: ControlledAgreement) -> None:
-    """Print the agreement of the controlled verdicts, and the coefficients of judge and labels."""
+    """Print the agreement of controlled verdicts, and the coefficients."""
     columns = ("coefficient, positive: more is preferred", "judge", "labels")
     terms = ((term.term, _coefficient(term.judge), _coefficient(term.labels)) for term in control.terms)
     out.print(result_table(f"controlled for {control.control}, with 95 % intervals", columns, terms))

@@ -1,4 +1,4 @@
-"""`judgelm train`, and the command line of the recipes in `train/`: parse, build the trainer, train, save."""
+"""`judgelm train`, and the command line of the recipes in `train/`."""
 
 import os
 import re
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).parents[1] / "training"
 RECIPES, CONFIGS = _FOLDER / "recipes", _FOLDER / "configs"
-"""`train/` and `configs/` of the repository, which the wheel carries."""
+"""Copies of `train/` and `configs/` in the wheel."""
 _CHECKED_ROWS = 1000
 
 
@@ -36,15 +36,15 @@ def train_command(
     accelerate: Annotated[str, typer.Option(metavar="NAME|FILE")] = "",
     copy: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
 ) -> None:
-    """Train a judge by a recipe: sft, preference, reward, dpo or grpo. Further options are the recipe's own.
+    """Train a judge with a recipe: sft, preference, reward, dpo or grpo. Other options are passed to the recipe.
 
     Options:
-        recipe: `sft` learns scores and reasons, `preference` which answer is better, `reward` does so with a head of
-            one number, `dpo` and `grpo` train a judge further.
-        config: Settings: a YAML file, or the name of one that judgelm brings, such as few_pairs.
-        accelerate: Start by accelerate, on several GPUs or machines: its YAML file, or a name such as zero3. Without it
-            one process trains.
-        copy: Write recipes and settings there, to change them; nothing is trained.
+        recipe: `sft` learns scores and reasons, `preference` and `reward` (a reward model) learn which answer is
+            better, `dpo` and `grpo` continue training a judge.
+        config: Settings of the recipe: a YAML file, or one of judgelm's, such as few_pairs.
+        accelerate: Use accelerate, for several GPUs or machines: its YAML file, or one of judgelm's, such as zero3.
+            Default: train in one process.
+        copy: Copy the recipes and their settings to this folder, and exit.
 
     Examples:
         judgelm train preference --config few_pairs --train_data pairs.csv
@@ -52,7 +52,7 @@ def train_command(
         judgelm train sft -- --help
         judgelm train --copy my-recipes
 
-    Exit codes: 0 done, 1 usage or input error, 128 + signal: stopped; the same command resumes.
+    Exit codes: 0 done, 1 usage or input error, 128 + signal number if stopped (resumable).
     """
     if copy is not None:
         _copy(copy)
@@ -72,7 +72,7 @@ def train_command(
         launch = ["accelerate.commands.launch", "--config_file", str(launched)]
         console.message(f"accelerate launch {shlex.join([*launch[1:], *command])}")
         os.execv(sys.executable, [sys.executable, "-m", *launch, *command])
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # one process would split its rows among all that it sees
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # else transformers would use DataParallel
     sys.argv = command
     runpy.run_path(str(script), run_name="__main__")
 
@@ -81,7 +81,7 @@ train_command.context_settings = {"allow_extra_args": True, "ignore_unknown_opti
 
 
 def _named(folder: Path, name: str, kind: str) -> Path:
-    """A file that the user names, else the one of that name in a folder of judgelm's."""
+    """Return the file of that path, or of that name in judgelm's folder."""
     for path in (Path(name), folder / name, folder / f"{name}.yaml"):
         if path.is_file():
             return path
@@ -89,11 +89,6 @@ def _named(folder: Path, name: str, kind: str) -> Path:
 
 
 def _copy(folder: Path) -> None:
-    """Write the recipes and their settings into a folder, beside nothing that is there.
-
-    Raises:
-        ConfigError: a file of that name is there.
-    """
     sources = {
         "train": RECIPES.glob("*.py"),
         "configs/train": CONFIGS.glob("train/*.yaml"),
@@ -101,7 +96,7 @@ def _copy(folder: Path) -> None:
     }
     files = [(folder / name / path.name, path) for name, paths in sources.items() for path in sorted(paths)]
     if taken := [target for target, _ in files if target.exists()]:
-        raise ConfigError(f"{taken[0]} exists; give another folder to --copy")
+        raise ConfigError(f"--copy: {taken[0]} exists; choose another folder")
     for target, source in files:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
@@ -109,14 +104,10 @@ def _copy(folder: Path) -> None:
 
 
 def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
-    """Refuse files without a row that the recipe can learn, before torch is loaded; by their first thousand rows.
-
-    Raises:
-        ConfigError, InputError: a file cannot be read, or none of its rows has the label.
-    """
+    """Refuse files whose first thousand rows have no label for the recipe, before torch is loaded."""
     files = _values("train_data", settings, arguments)
     if recipe not in ("sft", "preference", "grpo", "reward"):
-        return  # rows of dpo are judgments too
+        return  # dpo also trains on judgments
     from judgelm.data.labelled_pair import training_scores
     from judgelm.data.samples import SampleStream
 
@@ -134,10 +125,8 @@ def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
         if labels["scores" if recipe == "sft" else "winners"]:
             continue
         if labels["winners"]:
-            raise InputError(
-                f"{file}: its rows have winners and no scores, which sft learns; train on winners with: judgelm train "
-                "preference --config few_pairs"
-            )
+            way_out = "train on winners with: judgelm train preference --config few_pairs"
+            raise InputError(f"{file}: the rows have winners but no scores, which sft needs; {way_out}")
         wanted = "scores of the answers" if recipe == "sft" else "a winner, scores or a preference"
         raise InputError(str(rejects[0]) if rejects else f"{file}: no row has {wanted}; see docs/training.md")
 
@@ -152,16 +141,7 @@ _BITSANDBYTES = re.compile(r"bnb|paged|ademamix|^(adamw|lion)_8bit")
 
 
 def _check_packages(settings: Any, arguments: Sequence[str], launched: Any) -> None:
-    """Refuse to start without a package that this recipe uses; other packages of the extra are not needed.
-
-    Args:
-        settings: of the recipe's file.
-        arguments: of the command line.
-        launched: accelerate's file.
-
-    Raises:
-        MissingExtraError: names the missing packages and the command that installs them.
-    """
+    """Refuse to start without a package that this recipe needs; `launched` is accelerate's file."""
     used = [*_PACKAGES]
     if _values("eval_data", settings, arguments):
         used += ["scipy", "scikit-learn", "statsmodels"]
@@ -176,13 +156,13 @@ def _check_packages(settings: Any, arguments: Sequence[str], launched: Any) -> N
 
 
 def _is_on(name: str, settings: Any, arguments: Sequence[str]) -> bool:
-    """A recipe's switch: `--name`, `--name true` or the settings' value."""
+    """Return True for `--name`, `--name true`, or true in the settings."""
     value = _values(name, settings, arguments)
     return value[0].lower() in ("true", "1", "yes") if value else f"--{name}" in arguments
 
 
 def _values(name: str, settings: Any, arguments: Sequence[str]) -> list[str]:
-    """A recipe's list of texts: of the command line, else of the settings."""
+    """Return an option's values from the command line, else from the settings."""
     words = [part for word in arguments for part in (word.split("=", 1) if word.startswith(f"--{name}=") else [word])]
     if f"--{name}" in words:
         after = words[words.index(f"--{name}") + 1 :]
@@ -199,13 +179,13 @@ def run_training(
     *,
     facts: "Callable[[TrainingRun], Mapping[str, Any]] | None" = None,
 ) -> None:
-    """Run a recipe by its command line, and exit: with 0, 1 and a sentence, or 128 and the signal that stopped it.
+    """Parse the command line, train, and exit with 0, 1 after an error, or 128 + the signal that stopped it.
 
     Args:
         build_trainer: the recipe.
-        arguments: its own arguments.
-        config: TRL's configuration.
-        facts: facts of the training beside the common ones, for the judge's card.
+        arguments: dataclass of its own arguments.
+        config: TRL's configuration class.
+        facts: returns more facts of the training for the judge's card.
     """
     try:
         code = _train(build_trainer, (arguments, config), facts)

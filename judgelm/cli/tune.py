@@ -10,10 +10,14 @@ import typer
 from rich import box
 from rich.table import Table
 
-from judgelm.cli.console import EXIT_INTERRUPTED, PlainConsole, Results, console, printed_rejects, watch, write_text
+from judgelm.cli.console import PlainConsole, Results, console, printed_rejects, write_text
 from judgelm.cli.help import essential
-from judgelm.cli.options import Config, EngineFlags, LabelOptions, LabelsOption, Overwrite, templates
+from judgelm.cli.options import Config, EngineFlags, LabelOptions, LabelsOption, Overwrite
+from judgelm.data.readers.inputs import input_files
+from judgelm.engines.base import MODEL_ENGINES, EngineOptions
 from judgelm.errors import ConfigError, InputError, RunError, not_found
+from judgelm.prompts.judge_card import MODEL_CARD_NAME, Card, find_card, model_hashes, write_card
+from judgelm.records import Judgment
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
@@ -22,8 +26,6 @@ if TYPE_CHECKING:
     from judgelm.judges.resolve import ResolvedJudge
     from judgelm.metrics.resampling import Estimate
     from judgelm.modes import BatchMode
-    from judgelm.prompts.judge_card import Card
-    from judgelm.records import Judgment
     from judgelm.studies.tuning import CandidateScores, TuningResult
 
 _RUNS = "candidates"
@@ -32,16 +34,7 @@ _READINGS = ("letters", "yes-no", "grade")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningJob:
-    """Labelled pairs, candidate templates and output folder.
-
-    Attributes:
-        labels: file of pairs and labels.
-        folder: the judge's folder.
-        templates: candidate ids, the default first.
-        criterion: for templates that ask about one.
-        rows: how to read the labels.
-        overwrite: delete earlier judgments.
-    """
+    """Labelled pairs, candidate templates with the default first, and output folder."""
 
     labels: Path
     folder: Path
@@ -61,7 +54,6 @@ def tune_command(
     labels: LabelsOption,
     out: Annotated[Path, typer.Option(metavar="FOLDER")],
     reading: Annotated[list[str] | None, typer.Option(metavar="NAME", autocompletion=lambda: [*_READINGS])] = None,
-    template: Annotated[list[str] | None, typer.Option(metavar="ID", autocompletion=templates)] = None,
     criterion: str | None = None,
     folds: Annotated[int, typer.Option(min=2)] = 5,
     limit: Annotated[int | None, typer.Option(min=1)] = None,
@@ -79,7 +71,6 @@ def tune_command(
         model: Folder, GGUF file, hub id or name of the model, or its name on a server.
         out: Folder of the judge; pass it to other commands as --model.
         reading: Try only this reading: letters, yes-no or grade. Repeatable. Default: all.
-        template: Try only this template. Repeatable.
         criterion: What to judge by, in your words; adds the templates that ask about a criterion.
         folds: Folds of the questions, each held out once.
         limit: Use only the first N labelled pairs.
@@ -94,23 +85,21 @@ def tune_command(
     The same command resumes an interrupted run. Exit codes: 0 done, 1 usage or input error, 2 too many labels
     unreadable (--max-reject-rate), 130 interrupted (resumable).
     """
-    from judgelm.data.readers.inputs import input_files  # late, for fast help
-
     resolved = engine_flags.resolve(model)
     input_files(str(labels))  # reports a mistyped path before slow imports
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.tuning import TuningOptions, check_labels, tune
 
-    candidates = _candidates(reading or (), template or (), criterion)
+    candidates = _candidates(reading or _READINGS, criterion)
     job = TuningJob(
         labels=labels, folder=out, templates=candidates, criterion=criterion, rows=rows, overwrite=overwrite
     )
     labelled = labelled_pairs(job, limit)
     check_labels(_tuning_labels(labelled), folds)
     make_folder(job)
-    with closing(_load(job, resolved, engine_flags, quiet=results.quiet)) as judge:
+    with closing(_load(job, resolved, engine_flags)) as judge:
         for name in candidates:
-            judge_pairs(job, name, _candidate(job, name), judge, tuple(labelled.samples), quiet=results.quiet)
+            judge_pairs(job, name, _candidate(job, name), judge, tuple(labelled.samples))
         runs, labelled = _read_runs(job, labelled)
         options = TuningOptions(default=candidates[0], folds=folds, resampling=Resampling(seed=seed))
         tuned = tune(_differences(job, runs, labelled), _tuning_labels(labelled), options)
@@ -122,7 +111,7 @@ def tune_command(
     rows.check_rejected(labels, labelled.rejected, labelled.read)
 
 
-def _candidates(readings: Sequence[str], named: Sequence[str], criterion: str | None) -> tuple[str, ...]:
+def _candidates(readings: Sequence[str], criterion: str | None) -> tuple[str, ...]:
     """Return the templates to try, the default first."""
     from judgelm.judges.resolve import DEFAULT_READING
     from judgelm.prompts.catalog import TEMPLATES, criterion_template, get_template
@@ -130,32 +119,19 @@ def _candidates(readings: Sequence[str], named: Sequence[str], criterion: str | 
     for name in readings:
         if name not in _READINGS:
             raise not_found("reading", name, _READINGS)
-    for name in named:
-        if get_template(name).reading not in _READINGS:
-            raise ConfigError(f"--template {name}: this template is for judges trained with it; leave it out")
-        if get_template(name).takes_criterion and criterion is None:
-            raise ConfigError(f"--template {name}: this template needs a criterion; add --criterion")
     if criterion is not None and not criterion.strip():
         raise ConfigError("--criterion is empty; describe it, or leave the option out")
     chosen = [
         name
         for name, each in TEMPLATES.items()
-        if each.reading in (readings or _READINGS)
-        and (criterion is not None or not each.takes_criterion)
-        and (not named or name in named)
+        if each.reading in readings and (criterion is not None or not each.takes_criterion)
     ]
-    if not chosen:
-        raise ConfigError("no template matches both --reading and --template; leave one of them out")
     default = get_template(DEFAULT_READING) if criterion is None else criterion_template(get_template(DEFAULT_READING))
     return tuple(sorted(chosen, key=lambda name: name != default.id))
 
 
 def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
-    """Read the first `limit` labelled pairs.
-
-    Raises:
-        InputError: the labels have no texts, or are not for pairs.
-    """
+    """Read the first `limit` labelled pairs."""
     from dataclasses import replace
 
     from judgelm.data.labelled_set import read_labels
@@ -175,7 +151,6 @@ def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
 
 
 def _tuning_labels(labelled: "LabelledSet") -> Any:
-    """Return the labels as arrays in sample order."""
     import numpy as np
 
     from judgelm.studies.pair_labels import label_of, pair_winner
@@ -190,14 +165,7 @@ def _tuning_labels(labelled: "LabelledSet") -> Any:
 
 
 def make_folder(job: TuningJob) -> None:
-    """Create the folder.
-
-    Raises:
-        ConfigError: it holds a trained judge.
-        RunError: it cannot be created.
-    """
-    from judgelm.prompts.judge_card import find_card
-
+    """Create the folder."""
     if job.folder.is_dir() and (card := find_card(str(job.folder))) is not None and card.model is None:
         raise ConfigError(f"-o {job.folder}: this folder holds a trained judge; choose another folder")
     try:
@@ -206,10 +174,9 @@ def make_folder(job: TuningJob) -> None:
         raise RunError(f"-o {job.folder}: cannot create the folder: {error.strerror}") from error
 
 
-def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags, *, quiet: bool) -> "Judge":
-    """Load the model with the engine and dtype of the runs that are resumed."""
+def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags) -> "Judge":
+    """Load the model with the engine and dtype of resumed runs."""
     from judgelm.cli.run import announce, show_notes
-    from judgelm.engines.base import MODEL_ENGINES
     from judgelm.judge import Judge
     from judgelm.runs.batch import run_dtype, run_engine
 
@@ -223,18 +190,16 @@ def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags, *, quie
         engine = run_engine(batch, engine)
         dtype = run_dtype(batch, dtype, engine)
     resolved = resolved.with_engine(engine)
-    announce(resolved, quiet=quiet)
+    announce(resolved)
     judge = Judge(resolved, template=job.templates[0], **flags.judge_arguments() | {"dtype": dtype})
     if resolved.engine in MODEL_ENGINES and resolved.named is None and not _is_chat_model(resolved.weights, flags):
         judge.close()
         raise ConfigError(f"{model}: the tokenizer has no chat template, which tuning needs; tune an instruct version")
-    if not quiet:
-        show_notes(judge.notes)
+    show_notes(judge.notes)
     return judge
 
 
 def _is_chat_model(weights: str, flags: EngineFlags) -> bool:
-    from judgelm.engines.base import EngineOptions
     from judgelm.engines.model_files import has_chat_template  # loads transformers
 
     return has_chat_template(EngineOptions(model=weights, adapter=flags.adapter, revision=flags.revision))
@@ -253,25 +218,15 @@ def _batch_job(job: TuningJob, template: str, names: Sequence[str]) -> Any:
     )
 
 
-def judge_pairs(
-    job: TuningJob, name: str, mode: "BatchMode", judge: "Judge", ids: Sequence[str], *, quiet: bool
-) -> None:
-    """Judge some labelled pairs with one mode into the run file `name`."""
-    from judgelm.runs.batch import BatchHooks, run_batch
+def judge_pairs(job: TuningJob, name: str, mode: "BatchMode", judge: "Judge", ids: Sequence[str]) -> None:
+    """Judge some labelled pairs into the run file `name`."""
+    from judgelm.cli.run import judge_watched
 
-    if not quiet:
-        console.message(f"{name}: {len(ids)} pairs")
-    with watch(len(ids), quiet=quiet) as update:
-        hooks = BatchHooks(on_judgment=update)
-        try:
-            run_batch(_batch_job(job, name, ids), mode, judge.engine, load_s=judge.load_s, hooks=hooks)
-        except KeyboardInterrupt:
-            console.print("\ninterrupted; run the same command again to continue", style="yellow")
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+    console.message(f"{name}: {len(ids)} pairs")
+    judge_watched(_batch_job(job, name, ids), mode, judge, len(ids))
 
 
 def _candidate(job: TuningJob, template: str) -> "BatchMode":
-    """Return a template as a mode with calibration temperature 1 and no ties."""
     from judgelm.modes import Pairwise
     from judgelm.prompts.catalog import get_template
 
@@ -280,7 +235,7 @@ def _candidate(job: TuningJob, template: str) -> "BatchMode":
 
 
 def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict[str, Judgment]], LabelledSet]":
-    """Return the candidates' judgments, and the labels with the answers in judged order."""
+    """Return the judgments, and the labels with the answers in judged order."""
     from judgelm.data.labelled_set import match_labels_of_runs
     from judgelm.runs.run_files import read_judgments
 
@@ -319,10 +274,9 @@ def _differences(
     return candidates
 
 
-def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -> "Card":
+def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -> Card:
     from judgelm.package import VERSION
     from judgelm.prompts.catalog import get_template
-    from judgelm.prompts.judge_card import Card, model_hashes
     from judgelm.runs.run_files import input_identities
 
     template, fit = get_template(tuned.chosen), tuned.candidates[tuned.chosen].fit
@@ -347,8 +301,7 @@ def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -
     )
 
 
-def _write(job: TuningJob, card: "Card", tuned: "TuningResult") -> None:
-    from judgelm.prompts.judge_card import MODEL_CARD_NAME, write_card
+def _write(job: TuningJob, card: Card, tuned: "TuningResult") -> None:
 
     rows = [f"| {name} | {_share(each.accuracy)} | {each.failed} |" for name, each in tuned.candidates.items()]
     text = read_yaml(Path(__file__).with_suffix(".yaml"))["readme"].format(
@@ -401,7 +354,6 @@ def _share(estimate: "Estimate", sign: str = "") -> str:
 
 
 def _repeated(flags: EngineFlags) -> Iterator[str]:
-    """Yield the options that another command needs to load this model."""
     for name in ("engine", "adapter", "revision", "quantization"):
         if (value := getattr(flags, name)) not in (None, "auto"):
             yield f"--{name} {value}"

@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -151,9 +152,20 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         RunError: it cannot be written.
     """
+    with renamed(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+@contextmanager
+def renamed(path: Path) -> Iterator[Path]:
+    """Yield a temporary path, and rename it to `path` on success.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
     partial = path.with_name(f"{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+        yield partial
         os.replace(partial, path)
     except OSError as error:
         raise RunError(f"{path}: cannot write: {error.strerror or error}; choose another folder") from error

@@ -133,13 +133,6 @@ def test_rejected_lines_are_kept_with_place_and_reason(batch, pairs, out):
     assert len(rows_of(out)) == 2
 
 
-def test_a_good_run_stays_good_when_it_is_run_again(batch, pairs, out):
-    path = pairs(40)
-    path.write_text(path.read_text() + "torn\n")  # 1 of 41 is under the limit of 5 %
-    assert [batch(path)[0] for _ in range(2)] == [0, 0]
-    assert len(rows_of(out.with_name("out.rejects.jsonl"))) == 1  # the same line is not rejected twice
-
-
 RUN = ("{pairs}", "-o", "out.jsonl")
 TRY = (*RUN, *SCRIPTED, "8 6")
 
@@ -152,7 +145,6 @@ TRY = (*RUN, *SCRIPTED, "8 6")
         ([*RUN, "--model", "x", "--mode", "duel"], "mode 'duel' does not exist; available: pair"),
         ([*RUN, "--model", "x", "--engine", "vlm"], "engine 'vlm' does not exist"),
         ([*RUN, "--engine", "scripted"], "the scripted engine has no default judge"),
-        ([*RUN, "--model", ""], "the model name is empty"),
         ([*RUN, "--model", "no-such-model", "--reasons", "flips"], "add --both-orders"),  # before anything is loaded
         (["{pairs}", *SCRIPTED, "8 6"], "-o is missing"),
         (["{pairs}", "-o", "nowhere/out.jsonl", *SCRIPTED, "8 6"], "no such folder"),
@@ -160,16 +152,13 @@ TRY = (*RUN, *SCRIPTED, "8 6")
         (["{pairs}", "-o", "folder.jsonl", *SCRIPTED, "8 6"], "folder.jsonl is a folder"),
         ([*TRY, "--template", "judgelm-v2"], "did you mean judgelm-v1"),
         (["{empty}", "-o", "out.jsonl", *SCRIPTED, "8 6"], "empty"),
-        ([*TRY, "--reference", "sometimes"], "sometimes"),
         ([*TRY, "--config", "{bad_yaml}"], "unknown option modle"),
         (["{pairs}", "-o", "-", *SCRIPTED, "8 6", "--json", "-"], "give --json or -o a file"),
         ([*TRY, "--retry-unparseable"], "which the scripted engine lacks"),
         ([*TRY, "--tie-threshold", "0.7"], "Invalid value for '--tie-threshold'"),
-        ([*TRY, "--engine-arg", "retries"], "--engine-arg retries: expected KEY=VALUE"),
         ([*TRY, "--engine-arg", "=3"], "expected KEY=VALUE"),
         ([*TRY, "--engine-arg", "a=1", "--engine-arg", "a=2"], "a is given twice"),
         ([*TRY, "--engine-arg", "a={1"], "the value is not YAML"),
-        ([*TRY, "--engine-arg", "retries=3"], "no engine arguments, but got retries"),
         ([*TRY, "--mode-arg", "tau=0.8"], "mode pair: unknown option tau"),
         ([*TRY, "--mode", "correctness", "--both-orders"], "mode correctness: unknown option both_orders"),
         ([*TRY, "--both-orders", "--mode-arg", "both_orders=false"], "set the same option"),
@@ -202,9 +191,8 @@ def test_a_config_file_gives_defaults_and_flags_go_before_it(cli, pairs, tmp_pat
 @pytest.mark.parametrize(
     ("written", "finding"),
     [
-        ("engine_arg: {retries: 3}", "no engine arguments, but got retries"),
-        ("engine_arg: ['retries=3']", "no engine arguments, but got retries"),
-        ("engine_arg:\n  retries: 3\n  nested: {a: [1]}", "no engine arguments, but got retries, nested"),
+        ("engine_arg: ['retries=3']", "got retries"),
+        ("engine_arg:\n  retries: 3\n  nested: {a: [1]}", "got retries, nested"),
         ("engine_arg: 3", "engine_arg: expected a mapping"),
     ],
 )
@@ -259,17 +247,9 @@ def test_a_live_pipe_gets_each_judgment_at_once():
 
 @pytest.mark.parametrize(("options", "asked"), [((), True), (("--no-distribution",), False)])
 def test_all_score_lines_are_asked_for_where_they_come_from_one_pass(cli, pairs, tiny_model, tmp_path, options, asked):
-    judge = (
-        "--model",
-        tiny_model,
-        "--engine",
-        "transformers",
-        "--template",
-        "judgelm-compact",
-        "--max-failure-rate",
-        "1",
-    )
-    assert cli("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", *judge, *options)[0] == 0
+    judge = ("--model", tiny_model, "--template", "judgelm-compact", "--max-failure-rate", "1")
+    command = ("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", "--engine", "transformers")
+    assert cli(*command, *judge, *options)[0] == 0
     [shown] = json.loads((tmp_path / "out.jsonl").read_text())["shown"]
     assert (shown.get("distribution") is not None) is asked
 

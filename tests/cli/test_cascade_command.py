@@ -51,16 +51,6 @@ def test_eval_groups_by_the_deciding_judge_and_the_two_runs_are_compared(cli, ju
     assert (code, "out.small 50.0" in output, "out 100.0" in output) == (0, True, True), output
 
 
-def test_two_real_judges_are_loaded_one_after_the_other(cli, pairs, tmp_path, tiny_judge, tiny_adapters):
-    out = tmp_path / "out.jsonl"
-    judges = ("--cascade", f"{tiny_judge},{tiny_adapters[0]}", "--cascade-band", "0.0,1.0")
-    options = ("--template", "judgelm-compact", "--engine", "transformers", "--max-failure-rate", "1")
-    code, _, output = cli("judgelm-batch", pairs(4), "-o", out, *judges, *options)
-    assert code == 0, output
-    counts = json.loads((tmp_path / "out.run.json").read_text())["cascade"]["counts"]
-    assert (counts["pairs"], counts["passed_on"], counts["waiting"]) == (4, 4, 0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [

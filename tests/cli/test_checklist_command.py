@@ -32,15 +32,6 @@ def test_a_row_without_criteria_is_a_reject(batch, rows, tmp_path):
     assert [row["id"] for row in rows_of(tmp_path / "out.jsonl")] == ["2"]
 
 
-def test_other_criteria_are_another_run(batch, rows, tmp_path):
-    (tmp_path / "criteria.txt").write_text("It is kind.\n")
-    options = ("--mode", "checklist", "--criteria", tmp_path / "criteria.txt")
-    batch(rows, *options, reply="Yes")
-    (tmp_path / "criteria.txt").write_text("It is short.\n")
-    code, _, stderr = batch(rows, *options, reply="Yes")
-    assert (code, "criteria" in stderr) == (1, True)
-
-
 @pytest.mark.parametrize(
     ("options", "finding"),
     [

@@ -168,9 +168,3 @@ def test_labels_that_name_no_winner_are_listed_with_a_code_to_fill_in(cli, run, 
     assert code == 1
     assert f'"{labels[0].casefold()}" (1 times), "{labels[1].casefold()}" (1 times)' in error
     assert f"--label-code {example}" in error
-
-
-def test_a_label_among_readable_ones_says_how_to_name_it(cli, run, tmp_path):
-    rows = [{"id": "n0", "winner": 1}, {"id": "n1", "winner": "Antwort B"}]
-    code, _, error = cli("judgelm", "eval", run, "-l", write_rows(tmp_path / "labels.jsonl", rows))
-    assert (code, "--label-code 'antwort b=second'" in error) == (2, True)

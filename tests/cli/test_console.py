@@ -6,7 +6,6 @@ import sys
 import threading
 import unicodedata
 import warnings
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -148,18 +147,6 @@ def test_tracebacks_warnings_and_log_messages_are_escaped(monkeypatch, capsys):
     shown = capsys.readouterr().err + logging.Formatter().format(record) + warning
     assert not is_dangerous(shown)
     assert shown.count("Traceback") == 3
-
-
-def test_one_place_writes_to_the_terminal():
-    """Another console, or a plain print, would not escape names; `write_text` is for machines."""
-    folder = Path(console_module.__file__).parent
-    for path in folder.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        if path.name == "console.py":
-            continue
-        assert "import Console" not in text, path
-        allowed = {"output.py", "main.py"}  # results for machines, the version
-        assert "typer.echo" not in text or path.name in allowed, path
 
 
 def judged(count, seconds):

@@ -1,16 +1,11 @@
-"""`judgelm-batch --mode conversation` and `--mode chat`, with the scripted engine and with a tiny model."""
+"""`judgelm-batch --mode conversation`, with the scripted engine and with a tiny model."""
 
 import json
 
-from transformers import AutoTokenizer
-
-from benchmarks.tiny_model import make_base
 from judgelm.judge import Judge
-from judgelm.modes.follow_up import FollowUp
-from judgelm.prompts.truncation import Truncator
-from judgelm.records import Judgment, PairVerdict, Sample, Shown
+from judgelm.records import PairVerdict, Sample
 from judgelm.runs.run_files import read_judgments
-from judgelm.runs.runner import drive, judge
+from judgelm.runs.runner import judge
 from tests.support.jsonl_files import write_rows
 
 TURNS = [
@@ -55,24 +50,3 @@ def test_a_tiny_judge_reads_long_dialogues_with_their_answers_cut_and_nothing_el
     # assistant 1's turns are answers 0 and 1 of the prompt, assistant 2's are 2 and 3
     assert [[cut.answer for cut in shown.truncations] for shown in judgment.shown] == [[0, 1], [0, 1, 2, 3]]
     assert judgment.failure is None or judgment.failure.code != "too_long"
-
-
-def test_a_chat_model_is_asked_on_in_its_own_turns(tmp_path):
-    words = ["what is it a fox a dog"] * 20
-    make_base(words, tmp_path, hidden_size=64, layers=2, heads=2, vocab_size=300, max_positions=2048, seed=0)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    tokenizer.chat_template = (
-        "{% for message in messages %}<{{ message.role }}>{{ message.content }}{% endfor %}"
-        "{% if add_generation_prompt %}<assistant>{% endif %}"
-    )
-    tokenizer.save_pretrained(tmp_path)
-    sample = Sample(id="1", question="what is it", answers=("a fox", "a dog"))
-    shown = Shown(order=(0, 1), text="8 6", scores=(8.0, 6.0), reason="it is")
-    judgment = Judgment(sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=(shown,))
-    with Judge(str(tmp_path), engine="transformers", template="judgelm-chat") as judging:
-        talk = FollowUp(mode=judging.pairwise(), sample=sample, judgment=judgment, max_tokens=4)
-        [request] = next(talk("Why?"))
-        tokenized = Truncator(tokenizer, 2048).truncate(request.prompt, 4)
-        [exchange] = drive(["Why?"], talk, judging.engine)
-    assert tokenized.text.endswith("<assistant>8 6\nit is<user>Why?<assistant>")
-    assert exchange.prompt_tokens == len(tokenized.ids)

@@ -7,17 +7,9 @@ import pytest
 from judgelm.data.sources.registry import benchmarks
 
 ROW = {
-    "idx": 7,
-    "motivation_app": "Gmail",
-    "cmp_key": "a_b",
-    "instruction": "Sum up.",
-    "input": "A long text.",
-    "response1": "x",
-    "response2": "y",
-    "annotator1": 1,
-    "annotator2": 1,
-    "annotator3": 2,
-}
+    "idx": 7, "motivation_app": "Gmail", "cmp_key": "a_b", "instruction": "Sum up.", "input": "A long text.",
+    "response1": "x", "response2": "y", "annotator1": 1, "annotator2": 1, "annotator3": 2,
+}  # fmt: skip
 
 
 def written(tmp_path):

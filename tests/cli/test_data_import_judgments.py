@@ -17,13 +17,7 @@ PAIRS = [
     {"id": str(index), "question": "q", "answer_1": f"x{index}", "answer_2": "y", "winner": 1} for index in range(4)
 ]
 ANNOTATIONS = [
-    {
-        "instruction": "q",
-        "output_1": f"x{index}",
-        "output_2": "y",
-        "preference": 1.0 if index else 2.0,
-        "annotator": "a",
-    }
+    {"instruction": "q", "output_1": f"x{index}", "output_2": "y", "annotator": "a", "preference": 1 if index else 2}
     for index in range(4)
 ]
 

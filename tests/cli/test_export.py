@@ -159,12 +159,6 @@ def test_a_workbook_cuts_by_utf16_units_between_characters(exported):
     assert "2 cells have more than 32,767 UTF-16 units" in messages
 
 
-def test_the_longest_text_of_a_workbook_stays_whole(exported):
-    rows, messages = exported("xlsx", note="x" * 32_767)
-    assert rows[0]["note"] == "x" * 32_767
-    assert "note:" not in messages
-
-
 def test_formulas_in_csv_are_counted_and_stay_as_they_are(exported):
     rows, messages = exported("csv", note='=HYPERLINK("http://x")', more="@SUM(1)", less="-0.5", percent="+3 %")
     assert (rows[0]["note"], rows[0]["more"], rows[0]["less"]) == ('=HYPERLINK("http://x")', "@SUM(1)", "-0.5")

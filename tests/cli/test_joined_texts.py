@@ -117,20 +117,10 @@ def joined_files(folder, ids):
     }
 
 
-SSR = ("--mode", "ssr", "--mode-arg", "when=always", "--mode-arg", "task=choice")
+SSR = ("--mode", "ssr", "--mode-arg", "when=always", "--mode-arg", "task=choice", "--self-answers", "{own}")
 JOINS = {
     "references": ("judgelm-batch", "pairs.jsonl", "-o", "new.jsonl", *ENGINE, "8 6", "--references", "{references}"),
-    "own answers": (
-        "judgelm-batch",
-        "pairs.jsonl",
-        "-o",
-        "new.jsonl",
-        *ENGINE,
-        "[[1]]",
-        *SSR,
-        "--self-answers",
-        "{own}",
-    ),
+    "own answers": ("judgelm-batch", "pairs.jsonl", "-o", "new.jsonl", *ENGINE, "[[1]]", *SSR),
     "show": ("judgelm", "report", "run.jsonl", "--samples", "{rows}"),
     "export": ("judgelm", "export", "run.jsonl", "--samples", "{rows}", "-o", "run.csv"),
     "estimate": ("judgelm", "study", "estimate", "run.jsonl", "--labels", "pairs.jsonl", "--samples", "{rows}"),
@@ -163,14 +153,6 @@ def test_references_of_a_pipe_that_match_nothing_are_an_error_at_its_end(cli, ru
     options = ("-o", run_of_four / "new.jsonl", *ENGINE, "8 6", "--references", references)
     code, _, err = cli("judgelm-batch", "-", *options, stdin=pairs)
     assert (code, "references.jsonl" in err, len((run_of_four / "new.jsonl").read_bytes().splitlines())) == (1, True, 4)
-
-
-def test_a_panel_of_runs_without_a_common_id_is_refused(cli, run_of_four):
-    rows = rows_named(run_of_four, "rows.jsonl", OTHERS)
-    assert cli("judgelm-batch", rows, "-o", run_of_four / "other.jsonl", *ENGINE, "8 6", "-q")[0] == 0
-    runs = (run_of_four / "run.jsonl", run_of_four / "other.jsonl")
-    code, _, err = cli("judgelm", "study", "panel", *runs, "-o", run_of_four / "panel.jsonl")
-    assert (code, "the runs have no id in common" in " ".join(err.split())) == (1, True), err
 
 
 def test_own_answers_are_refused_by_a_mode_that_shows_none(cli, run_of_four):

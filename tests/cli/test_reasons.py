@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from judgelm.cli.console import console
 from judgelm.cli.run import announce
 from judgelm.engines.vllm import START_LOG
 from judgelm.judges.resolve import resolve
@@ -68,11 +69,7 @@ def test_over_an_endpoint_unreadable_replies_are_repaired_and_explained(cli, pai
     ("name", "arguments", "refused"),
     [
         ("vllm", [], "nowhere"),
-        (
-            "openai",
-            ["--engine-arg", "base_url=http://127.0.0.1:9/v1", "--engine-arg", "retries=0"],
-            "cannot be reached",
-        ),
+        ("openai", ["--engine-arg", "base_url=http://127.0.0.1:9/v1", "--engine-arg", "retries=0"], "is unreachable"),
     ],
 )
 def test_the_configs_that_come_with_it_reach_the_engine(cli, pairs, tmp_path, name, arguments, refused):
@@ -96,9 +93,10 @@ def test_reasons_of_a_judge_that_never_saw_any_are_not_to_be_trusted(
     assert ("was not trained to give reasons" in err) == warned
 
 
-def test_the_stages_of_a_start_are_printed_once_unless_quiet(capsys):
+def test_the_stages_of_a_start_are_printed_once_unless_quiet(capsys, monkeypatch):
     for quiet, shown in ((False, 1), (True, 0), (False, 1)):
-        announce(resolve("8 6", "scripted"), quiet=quiet)
+        monkeypatch.setattr(console, "quiet", quiet)
+        announce(resolve("8 6", "scripted"))
         capsys.readouterr()
         START_LOG.info("vLLM, %.0f s: %s", 3.2, "loading weights")
         assert capsys.readouterr().err.count("vLLM, 3 s: loading weights\n") == shown

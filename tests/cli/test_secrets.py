@@ -107,7 +107,7 @@ def test_a_server_that_is_not_there(batch):
         address = with_password(server)
     code, errors = batch(address)
     assert code == 1
-    assert "cannot be reached" in errors
+    assert "is unreachable" in errors
 
 
 @pytest.mark.parametrize(

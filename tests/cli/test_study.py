@@ -46,13 +46,8 @@ def test_compare_judges(study, files):
     assert "common pairs 8" in err
     assert "out/report.html" in err
     study_json = json.loads((files / "out" / "study.json").read_text())
-    assert [table["name"] for table in study_json["tables"]] == [
-        "judges",
-        "differences",
-        "verdicts",
-        "by-category",
-        "flips",
-    ]
+    names = [table["name"] for table in study_json["tables"]]
+    assert names == ["judges", "differences", "verdicts", "by-category", "flips"]
     assert (files / "out" / "tables" / "flips.csv").read_text().count("\n") == 3
     assert (files / "out" / "figures" / "agreement.png").is_file()
     code, _, err = study("compare-judges", "a.jsonl", "b.jsonl")

@@ -76,9 +76,9 @@ def table_yaml(number, row):
 TIMED = "{method: mine, model_size: 7B, judgments: run.jsonl, gpus: 2}"
 
 
-def test_prices_come_from_the_file_and_from_options(cli, folder):
-    text = f"{LABELS}\nprices: {{gpu_hour: 3600}}\ntables: [{{table: 3, runs: [{TIMED}]}}]"
-    _, [row] = table_of(cli, folder, text, "--api-prompt-1k", "1000", "--api-reply-1k", "2000")
+def test_prices_give_costs(cli, folder):
+    prices = "prices: {gpu_hour: 3600, api_prompt_1k: 1000, api_reply_1k: 2000}"
+    _, [row] = table_of(cli, folder, f"{LABELS}\n{prices}\n{table_yaml(3, TIMED)}")
     assert row["gpu_usd"] == pytest.approx(2 * row["total_s"])
     assert row["api_usd"] == pytest.approx(row["prompt_tokens"] + 2 * row["reply_tokens"])
     assert row["cost_ratio"] == pytest.approx(row["gpu_usd"] / row["api_usd"])
@@ -94,11 +94,11 @@ def test_prices_come_from_the_file_and_from_options(cli, folder):
         ([table_yaml(1, ROW.replace("}", ", reversed: run.jsonl}"))], "judgments and reversed name one file"),
         ([table_yaml(1, ROW.replace("}", ", scale: ten}"))], "tables.0.runs.0.scale"),
         ([table_yaml(3, TIMED.replace("}", ", reversed: b.jsonl}"))], "table 3 times one run"),
-        ([table_yaml(1, "{judgments: run.jsonl}")], "a row has reference, method"),
+        ([table_yaml(1, "{judgments: run.jsonl}")], "expected reference, method"),
         ([table_yaml(9, ROW)], "tables.0.table: Input should be 1, 2"),
-        (["tables: []"], "names no run"),
+        (["tables: []"], "no runs; give"),
         ([f"tables: [{{table: 1, runs: [{ROW}]}}, {{table: 1, runs: []}}]"], "appears twice"),
-        (["labels: null", table_yaml(1, ROW)], "no labels, neither there nor for the whole file"),
+        (["labels: null", table_yaml(1, ROW)], "no labels"),
     ],
 )
 def test_what_is_wrong_with_it_is_said(cli, folder, text, message):

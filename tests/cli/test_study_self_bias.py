@@ -3,12 +3,7 @@
 import json
 
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.pre_tokenizers import Whitespace
-from transformers import BertTokenizerFast
 
-from judgelm.cli.study.answers import _token_counter
 from judgelm.records import GradeVerdict, Judgment, Shown, Unparsed
 from tests.support.jsonl_files import rows_of, write_rows
 from tests.support.judged_items import write_run
@@ -91,14 +86,6 @@ def test_run_files_of_rubrics_are_ratings_too(study, tmp_path):
     assert own_effects(result) == pytest.approx([0.2, 0.2])
     assert result["counts"]["ratings without a score"] == 2
     assert "needs the judged rows" in study(tmp_path / "human.csv", *runs)
-
-
-def test_lengths_of_answers_are_counted_by_a_named_tokenizer(study, ratings, tmp_path):
-    pieces = BertTokenizerFast(tokenizer_object=Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "##b": 2, "b": 3})))
-    pieces.backend_tokenizer.pre_tokenizer = Whitespace()
-    pieces.save_pretrained(tmp_path / "bert")
-    assert _token_counter(str(tmp_path / "bert"))("ab b") == 3
-    assert "--length-tokenizer needs --run" in study(*ratings, "--length-tokenizer", tmp_path / "bert")
 
 
 def test_a_run_without_a_model_of_the_answer_is_refused(study, tmp_path):

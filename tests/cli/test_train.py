@@ -25,7 +25,7 @@ def rows(tmp_path):
 @pytest.mark.parametrize(
     ("recipe", "text", "finding"),
     [
-        ("sft", WON, "its rows have winners and no scores, which sft learns"),
+        ("sft", WON, "winners but no scores"),
         ("sft", GRADED, "scores"),
         ("preference", GRADED, "winner"),
         ("grpo", "question,answer_1\nq,a\n", "rows.csv"),
@@ -71,5 +71,5 @@ def test_a_copy_holds_the_same_recipes_and_replaces_nothing(cli, tmp_path):
     (tmp_path / "mine/train/sft.py").write_text("mine")
     code, _, said = cli("judgelm", "train", "--copy", tmp_path / "mine")
     assert code == 1
-    assert "exists; give another folder" in said
+    assert "exists; choose another folder" in said
     assert (tmp_path / "mine/train/sft.py").read_text() == "mine"

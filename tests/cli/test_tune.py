@@ -83,13 +83,6 @@ def test_a_pair_is_judged_once(tune, labels, monkeypatch):
     assert WordEngine.asked == 0
 
 
-def test_more_pairs_are_added_to_those_judged(tune, labels):
-    assert tune(labels(), "--limit", "24", "--reading", "letters")[0] == 0
-    assert WordEngine.asked == 24 * 2
-    assert tune(labels(), "--reading", "letters")[0] == 0
-    assert WordEngine.asked == 40 * 2
-
-
 def test_other_judgments_are_not_mixed_with_those_of_an_earlier_tuning(tune, labels):
     assert tune(labels(), "--criterion", "It is polite.", "--reading", "letters")[0] == 0
     other = ("--criterion", "It is short.", "--reading", "letters")
@@ -125,22 +118,10 @@ def test_failures_are_shown_and_wrong(tune, labels, tmp_path):
     assert (code, letters["failed"], letters["accuracy"]["value"]) == (0, 8, 0.8)
 
 
-def test_the_table_fits_eighty_columns(tune, labels, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    _, out, _ = tune(labels(), "--criterion", "It is polite.")
-    table = out[: out.index("is chosen")].splitlines()
-    assert "…" not in out
-    assert max(map(len, table)) <= 80
-    assert any(line.startswith("*letters") for line in table)
-
-
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
         (("--reading", "letter"), "did you mean letters?"),
-        (("--template", "judgelm-v1"), "--template judgelm-v1: this template is for judges trained with it"),
-        (("--template", "grade-criterion"), "this template needs a criterion"),
-        (("--template", "grade", "--reading", "letters"), "no template matches both"),
         (("--criterion", " "), "--criterion is empty"),
         (("--limit", "19"), "expected at least 20 pairs with a winner, got 19"),
         (("--folds", "41"), "at least 41 questions (one per fold), got 40"),

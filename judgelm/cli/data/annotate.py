@@ -8,17 +8,17 @@ from typing import Annotated, Any, Literal
 import typer
 
 from judgelm.cli import options
-from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, Quiet, console, echo, watch
+from judgelm.cli.console import EXIT_FAILURES, Quiet, console, echo, errors
 from judgelm.cli.help import essential
 from judgelm.cli.options import ColumnOptions, Config, EngineName, JudgeOptions
+from judgelm.cli.run import check_paths, clear_and_mark, judge_watched
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.modes.generation import TeacherMode
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Judgment
-from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
-from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_dtype
 from judgelm.runs.stats import RunStats
 from judgelm.runs.teacher import (
     GPT4_REVIEW_TOKENS,
@@ -32,6 +32,7 @@ from judgelm.runs.teacher import (
     write_rows,
 )
 
+_TOKEN_CHARACTERS = 4
 Price = Annotated[float | None, typer.Option(min=0.0, help="USD per million tokens.")]
 
 
@@ -61,8 +62,6 @@ def annotate_command(
     price_out: Price = None,
     max_cost: Annotated[float | None, typer.Option(min=0.0)] = None,
     tokenizer: str | None = None,
-    chars_per_token: Annotated[float, typer.Option(min=0.1)] = 4.0,
-    expected_reply_tokens: Annotated[int, typer.Option(min=1)] = GPT4_REVIEW_TOKENS,
     estimate_only: Annotated[bool, typer.Option("--estimate")] = False,
     limit: options.Limit = None,
     retry: options.Retries = "engine",
@@ -90,9 +89,7 @@ def annotate_command(
         drop_disagreeing: With --both-orders: drop pairs whose orders have different winners.
         reason_tokens: Maximum tokens of a reply (scores and reason).
         max_cost: Budget in USD for all sessions of OUT.
-        tokenizer: Tokenizer for the estimate (folder or hub id).
-        chars_per_token: Characters per token for the estimate, without a tokenizer.
-        expected_reply_tokens: Tokens per reply for the estimate.
+        tokenizer: Tokenizer for the estimate (folder or hub id). Default: 4 characters per token.
         estimate_only: Print the cost estimate and exit.
 
     Examples:
@@ -102,7 +99,10 @@ def annotate_command(
     Prices and more options: configs/data/annotate.yaml. Exit codes: 0 done, 1 usage or input error, 2 too many failures
     (--max-failure-rate) or budget used up, 130 interrupted.
     """
-    _check_options(pairs, out, references, compares=drop_disagreeing, both_orders=both_orders)
+    if drop_disagreeing and not both_orders:
+        raise ConfigError("--drop-disagreeing needs two orders; add --both-orders")
+    if pairs == "-" or out.suffix != ".jsonl":
+        raise ConfigError("PAIRS must be a file, not standard input, and OUT must end in .jsonl")
     engine = choose_engine()[0] if teacher.engine == "auto" else teacher.engine
     card = find_card(teacher.adapter or model) if engine in ("transformers", "vllm") else None
     template = teacher.template or (card.template if card else "judgelm-paper")
@@ -119,47 +119,45 @@ def annotate_command(
         reading=columns.reading,
         parts=prompts,
     )
+    check_paths(job)
     loading = teacher.judge_arguments()
     arguments = loading["engine_args"]
     arguments |= {name: usd for name, usd in (("price_in", price_in), ("price_out", price_out)) if usd is not None}
     prices = prices_of(arguments)
     spent = spent_usd(run, prices) if prices and not overwrite else 0.0
-    tokens_of = token_counter(tokenizer, chars_per_token)
     before = RunStats()
     requests = (mode.request(sample) for sample in pending_samples(job, before))
-    expected = estimate(requests, tokens_of, expected_reply=expected_reply_tokens, max_reply=reason_tokens)
-    _show_estimate(expected, tokenizer or f"{chars_per_token:g} characters a token", prices, spent, max_cost)
+    tokens_of = token_counter(tokenizer, _TOKEN_CHARACTERS)
+    expected = estimate(requests, tokens_of, expected_reply=GPT4_REVIEW_TOKENS, max_reply=reason_tokens)
+    _show_estimate(expected, tokenizer or f"{_TOKEN_CHARACTERS} characters a token", prices, spent, max_cost)
     if estimate_only:
         return
     if engine != "openai":  # only openai bills
         arguments = {name: value for name, value in arguments.items() if not name.startswith("price_")}
     if max_cost is not None:
         arguments["max_cost_usd"] = _budget(engine, prices, spent, max_cost)
-    end_orphans(str(run))
-    mark_children(str(run))
+    clear_and_mark(job.out)
+    over_budget = False
+
+    def see(stats: RunStats, judgment: Judgment) -> None:
+        nonlocal over_budget
+        failure = judgment.failure
+        over_budget |= failure is not None and failure.code == "engine" and "max_cost_usd" in failure.text
+
     loading |= {"template": template, "dtype": run_dtype(job, teacher.dtype, engine), "engine_args": arguments}
     with Judge(model, engine=engine, **loading) as judge:
         total = expected.requests + before.skipped
-        tally, over_budget = _ask(job, replace(mode, scale=judge.format.scale), judge, total, quiet=quiet)
+        hooks = BatchHooks(on_judgment=see, stop=lambda: over_budget)
+        tally = judge_watched(job, replace(mode, scale=judge.format.scale), judge, total, hooks)
         stats = judge.engine.stats()
     _show_result(tally, write_rows(job, prompts, out, drop_disagreeing=drop_disagreeing), stats)
     if prices is not None and engine == "openai":
         echo(f"spent in all sessions: at most {spent_usd(run, prices):,.4f} USD")
     if over_budget:
         finding = f"stopped by --max-cost {max_cost:g}: the next reply might exceed the budget"
-        console.print(f"{finding}; raise it and run the same command again to continue", style="yellow")
+        errors.print(f"{finding}; raise it and run the same command again to continue", style="yellow")
     if over_budget or tally.failure_rate > max_failure_rate:
         raise typer.Exit(EXIT_FAILURES)
-
-
-def _check_options(pairs: str, out: Path, references: str | None, *, compares: bool, both_orders: bool) -> None:
-    """Check options that would otherwise fail after the teacher is paid."""
-    if compares and not both_orders:
-        raise ConfigError("--drop-disagreeing needs two orders; add --both-orders")
-    if pairs == "-" or out.suffix != ".jsonl":
-        raise ConfigError("PAIRS must be a file, not standard input, and OUT must end in .jsonl")
-    if not out.resolve().parent.is_dir():
-        raise ConfigError(f"-o {out}: no such folder; create {out.parent} first")
 
 
 def _budget(engine: str, prices: Prices | None, spent: float, max_cost: float) -> float:
@@ -169,25 +167,6 @@ def _budget(engine: str, prices: Prices | None, spent: float, max_cost: float) -
     if spent >= max_cost:
         raise ConfigError(f"--max-cost {max_cost:g}: {spent:.4f} USD already spent; raise it to continue")
     return max_cost - spent
-
-
-def _ask(job: BatchJob, mode: TeacherMode, judge: Judge, total: int, *, quiet: bool) -> tuple[RunStats, bool]:
-    """Run; return the counts, and whether the budget is used up."""
-    over_budget = False
-
-    def follow(tally: RunStats, judgment: Judgment) -> None:
-        nonlocal over_budget
-        failure = judgment.failure
-        over_budget |= failure is not None and failure.code == "engine" and "max_cost_usd" in failure.text
-        update(tally, judgment)
-
-    with watch(total, quiet=quiet) as update:
-        hooks = BatchHooks(on_judgment=follow, stop=lambda: over_budget)
-        try:
-            return run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks), over_budget
-        except KeyboardInterrupt:
-            console.print("\ninterrupted; run the same command again to continue", style="yellow")
-            raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def _show_estimate(
@@ -210,7 +189,7 @@ def _show_result(tally: RunStats, counts: Counter[str], stats: dict[str, Any]) -
     for outcome, count in sorted(counts.items(), key=lambda item: (item[0] != "rows", item[0])):
         echo(f"{count:>8}  {outcome}")
     if "completion_tokens" in stats:
-        cost = (
-            f", {stats['cost_usd']:,.4f} USD (at most {stats['cost_usd_at_most']:,.4f})" if "cost_usd" in stats else ""
-        )
-        echo(f"billed in this session: {stats['prompt_tokens']:,} + {stats['completion_tokens']:,} tokens{cost}")
+        billed = f"{stats['prompt_tokens']:,} + {stats['completion_tokens']:,} tokens"
+        if "cost_usd" in stats:
+            billed += f", {stats['cost_usd']:,.4f} USD (at most {stats['cost_usd_at_most']:,.4f})"
+        echo(f"billed in this session: {billed}")

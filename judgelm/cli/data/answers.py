@@ -2,12 +2,13 @@
 
 import time
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo
+from judgelm.cli.console import EXIT_FAILURES, EXIT_USAGE, echo, resumable
 from judgelm.cli.options import ColumnOptions
 from judgelm.data.answers import AnswerSet, PairSampler, judged_rows, pair_rows, read_collected, read_questions
 from judgelm.data.generators import (
@@ -24,7 +25,6 @@ from judgelm.jsonl import atomic_write, check_no_input
 from judgelm.modes.generation import QuestionTask
 from judgelm.records import Sample
 from judgelm.runs.answers import collect
-from judgelm.runs.process_cleanup import end_orphans, mark_children
 from judgelm.runs.run_files import Retry, check_output_is_no_input
 from judgelm.runs.stats import AnswerStats
 
@@ -108,21 +108,13 @@ def collect_command(
 def collect_answers(
     questions: list[Sample], model: AnswerGenerator, file: Path, *, retry: Retry, overwrite: bool
 ) -> tuple[AnswerStats, str]:
-    """Collect one model's answers with progress on stderr; return the counts and a line that describes them.
+    """Collect one model's answers; return the counts, and a line that describes them."""
+    from judgelm.cli.run import clear_and_mark
 
-    Ctrl-C leaves a resumable file.
-
-    Raises:
-        JudgelmError: as `judgelm.runs.answers.collect`.
-    """
-    end_orphans(str(file))
-    mark_children(str(file))
+    clear_and_mark(str(file))
     log = _Log(model.name, len(questions) * len(model.decodings))
-    try:
+    with resumable():
         stats = collect(questions, model, file, retry=retry, overwrite=overwrite, on_answer=log)
-    except KeyboardInterrupt:
-        echo("interrupted; run the same command again to continue", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
     if stats.failures:
         echo(f"{model.name}: first failure: {stats.first_failure}", err=True)
     return stats, f"{log.line(stats)} in {file}"
@@ -132,7 +124,7 @@ def pairs_command(
     questions: Questions,
     answers: Annotated[list[str], typer.Option(metavar="FILE...")],
     out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
-    pairs_per_question: int = 1,
+    pairs_per_question: Annotated[int, typer.Option(min=1)] = 1,
     seed: int = 0,
     with_reference: bool = False,
     same_model: bool = False,
@@ -156,18 +148,13 @@ def pairs_command(
 
     Exit codes: 0 done, 1 usage or input error.
     """
-    if pairs_per_question < 1:
-        raise ConfigError(f"--pairs-per-question {pairs_per_question}: expected 1 or more")
     samples = shown_questions(questions)
     answer_set = AnswerSet(answers, drop_truncated=drop_truncated)
     sampler = PairSampler(pairs=pairs_per_question, seed=seed, same_model=same_model)
     counts: Counter[str] = Counter()
-    with atomic_write(out) as file:
-        for row in pair_rows(samples, answer_set, sampler, with_reference=with_reference, counts=counts):
-            file.write(row)
+    _write_rows(out, pair_rows(samples, answer_set, sampler, with_reference=with_reference, counts=counts))
     counts["answers that failed or were dropped"] = answer_set.left_out
-    for outcome, count in counts.items():
-        echo(f"{count:>8}  {outcome}")
+    _show_counts(counts)
 
 
 def rows_command(
@@ -201,13 +188,19 @@ def rows_command(
         )
     truth_path = out.with_name(f"{out.name.removesuffix('.jsonl')}.truth.jsonl")
     check_no_input([truth_path], [questions, *answers])
-    with atomic_write(out) as file:
-        for row in rows:
-            file.write(row.row)
+    _write_rows(out, (row.row for row in rows))
     if truths:
-        with atomic_write(truth_path) as file:
-            for truth in truths:
-                file.write(truth)
+        _write_rows(truth_path, truths)
+    _show_counts(counts)
+
+
+def _write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    with atomic_write(path) as file:
+        for row in rows:
+            file.write(row)
+
+
+def _show_counts(counts: Counter[str]) -> None:
     for outcome, count in counts.items():
         echo(f"{count:>8}  {outcome}")
 
@@ -234,7 +227,7 @@ class _Log:
 
 
 def shown_questions(path: str, limit: int | None = None, rows: ColumnOptions | None = None) -> list[Sample]:
-    """Read the questions; print and skip unusable rows."""
+    """Read the questions, and print unusable rows."""
 
     def show(reject: Reject) -> None:
         echo(f"left out {reject.message}", err=True)

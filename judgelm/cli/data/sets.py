@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from judgelm.cli.console import EXIT_FAILURES, Results, console, echo, result_table, write_json
+from judgelm.cli.console import EXIT_FAILURES, Results, console, echo, errors, result_table, write_json
 from judgelm.cli.options import parse_pairs
+from judgelm.data.readers.inputs import input_files
+from judgelm.data.readers.rows import RejectCounts
+from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import atomic_write, check_no_input, parse_json
 from judgelm.yaml_files import read_yaml
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from judgelm.data.builder.options import BuildOptions
     from judgelm.data.builder.pipeline import BuildResult
     from judgelm.data.overlap import Overlap, OverlapKind
-    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.subsets import Subset
 
 
@@ -45,23 +47,18 @@ def build_command(
     from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
 
     options = build_options(_values(config, changes or []), str(config))
-    if results.quiet:
-        built = _build(options)
-    else:
-        with console.activity("reading") as show:
-            built = _build(options, lambda stage, pairs: show(f"{stage}: {pairs:,} pairs"))
-        console.print(_summary(built, options.out))
+    with console.activity("reading") as show:
+        built = _build(options, lambda stage, pairs: show(f"{stage}: {pairs:,} pairs"))
+    console.print(_summary(built, options.out))
     write_json(results.json_out, json.loads((Path(options.out) / "build.json").read_text(encoding="utf-8")))
     rejected, read = sum(built.counts.rejected.values()), sum(built.counts.read.values())
     if rejected > options.max_reject_rate * read:
         finding = f"{rejected:,} of {read:,} rows ({rejected / read:.1%}) are unreadable"
-        console.print(f"{finding} (limit max_reject_rate={options.max_reject_rate}); see the rejects in {options.out}")
+        errors.print(f"{finding} (limit max_reject_rate={options.max_reject_rate}); see the rejects in {options.out}")
         raise typer.Exit(EXIT_FAILURES)
 
 
-def _build(
-    options: "BuildOptions", progress: "Callable[[str, int], None]" = lambda stage, pairs: None
-) -> "BuildResult":
+def _build(options: "BuildOptions", progress: "Callable[[str, int], None]") -> "BuildResult":
     """Build the sets, and write `README.md` and `build.json` next to them."""
     from judgelm.data.builder.dataset_card import dataset_card, manifest
     from judgelm.data.builder.pipeline import build
@@ -81,7 +78,6 @@ def _build(
 
 
 def _earlier_files(folder: Path) -> set[str]:
-    """Return the files of an earlier build, to delete those that this build does not write."""
     try:
         return set(json.loads((folder / "build.json").read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -91,7 +87,6 @@ def _earlier_files(folder: Path) -> set[str]:
 def _tokenizer(options: "BuildOptions") -> Any:
     if options.tokenizer is None:
         return None
-    from judgelm.engines.base import EngineOptions
     from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
 
     return load_tokenizer(options.tokenizer, None, EngineOptions(model=options.tokenizer))
@@ -151,8 +146,6 @@ def sample_command(
 
     If OUT already holds this sample, nothing is drawn. Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.readers.inputs import input_files
-    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.subsets import draw_subset
     from judgelm.runs.run_files import check_output_is_no_input, input_identities
 
@@ -180,11 +173,6 @@ def sample_command(
 
 
 def _is_finished(out: Path, path: Path, record: dict[str, Any]) -> bool:
-    """Return True if the file holds this sample.
-
-    Raises:
-        RunError: the file holds something else.
-    """
     if not out.exists():
         return False
     try:
@@ -196,7 +184,7 @@ def _is_finished(out: Path, path: Path, record: dict[str, Any]) -> bool:
     raise RunError(f"{out}: exists and is another file; choose another -o or add --overwrite")
 
 
-def _show(subset: "Subset", most: int, rejects: "RejectCounts", out: Path) -> None:
+def _show(subset: "Subset", most: int, rejects: RejectCounts, out: Path) -> None:
     for line in rejects.lines():
         echo(f"left out {line}", err=True)
     short = {value: drawn for value, (drawn, _) in subset.counts.items() if drawn < most}

@@ -9,11 +9,11 @@ import typer
 from judgelm.cli import options
 from judgelm.cli.console import Results, console, echo, is_stdout, picked, write_json
 from judgelm.cli.options import LabelOptions
-from judgelm.data.readers.rows import RejectCounts
+from judgelm.data.readers.rows import Reject, RejectCounts
+from judgelm.data.sources.source import protocol_of, publications
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.data.readers.rows import Reject
     from judgelm.data.sources.importer import ImportResult
     from judgelm.runs.published import JudgmentImportResult
 
@@ -51,7 +51,6 @@ def import_command(
     Exit codes: 0 done, 1 usage or input error.
     """
     from judgelm.data.sources.registry import benchmarks, get_benchmark
-    from judgelm.data.sources.source import protocol_of
 
     if name is None:
         files_of = {known: protocol_of(listed).files for known, listed in benchmarks().items()}
@@ -69,12 +68,10 @@ def import_command(
 
     result = import_benchmark(name, [str(file) for file in files], out, overwrite=overwrite, reading=rows_as.reading)
     results.write(_benchmark_row(result))
-    if not results.quiet:
-        _show_benchmark(result)
+    _show_benchmark(result)
 
 
 def _benchmark_row(result: "ImportResult") -> dict[str, Any]:
-    from judgelm.data.sources.source import protocol_of
 
     return picked(result, "rows", "categories") | {
         "benchmark": result.benchmark.name,
@@ -96,7 +93,6 @@ def _show_rejects(rejects: "Sequence[Reject]") -> None:
 
 
 def _show_benchmark(result: "ImportResult") -> None:
-    from judgelm.data.sources.source import protocol_of
 
     protocol = protocol_of(result.benchmark)
     labels = ", ".join(f"{label}: {count:,}" for label, count in sorted(result.winners.items()))
@@ -148,8 +144,6 @@ def import_judgments_command(
 
     Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.sources.source import publications
-
     if not files:
         published = publications().judgments
         write_json(results.json_out, {name: publication.files for name, publication in published.items()})
@@ -172,12 +166,10 @@ def import_judgments_command(
     )
     result = import_judgments(options)
     results.write(_judgments_row(result))
-    if not results.quiet:
-        _show_judgments(result, out)
+    _show_judgments(result, out)
 
 
 def _judgments_row(result: "JudgmentImportResult") -> dict[str, Any]:
-    from judgelm.data.sources.source import publications
 
     counts, published = result.stats.row(), publications().judgments[result.source.name]
     return {
@@ -192,7 +184,6 @@ def _judgments_row(result: "JudgmentImportResult") -> dict[str, Any]:
 
 
 def _show_judgments(result: "JudgmentImportResult", out: Path) -> None:
-    from judgelm.data.sources.source import publications
 
     stats, published = result.stats, publications().judgments[result.source.name]
     verdicts = {**stats.winners, **stats.labels, **({"grades": stats.grades} if stats.grades else {})}

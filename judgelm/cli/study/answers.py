@@ -10,12 +10,14 @@ import typer
 from judgelm.cli.console import console
 from judgelm.cli.help import essential
 from judgelm.cli.options import ColumnOptions, StudyOutput, named_run, parse_pairs, read_families
+from judgelm.data.readers.rows import Row
+from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, InputError
+from judgelm.jsonl import read_jsonl
+from judgelm.records import Sample
 
 if TYPE_CHECKING:
-    from judgelm.data.readers.rows import Row
     from judgelm.data.samples import Reading
-    from judgelm.records import Sample
     from judgelm.studies.qa_scores import QaRun
 
 
@@ -94,7 +96,6 @@ def _samples(path: Path, reading: "Reading") -> "Iterable[Sample]":
 
 
 def _human(path: Path) -> dict[str, bool]:
-    from judgelm.jsonl import read_jsonl
 
     labels: dict[str, bool] = {}
     for line, row in read_jsonl(path):
@@ -209,14 +210,11 @@ def self_bias_command(
     length: Literal["none", "per_judge", "shared"] = "none",
     length_tokenizer: Annotated[str | None, typer.Option(metavar="MODEL")] = None,
     dimensions: bool = True,
-    self_term: bool = True,
-    family_term: bool = True,
     errors: Literal["HC1", "HC0", "cluster"] = "HC1",
     level: Annotated[float, typer.Option(min=0.5, max=0.999)] = 0.90,
     checks: bool = True,
     weak: Annotated[list[str] | None, typer.Option(metavar="MODEL")] = None,
     other_reference: Literal["paper", "authors", "both"] = "paper",
-    label_share: Annotated[float, typer.Option(min=0.001, max=0.999)] = 0.1,
     draws: Annotated[int, typer.Option(min=1)] = 100,
     debiased: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     *,
@@ -246,15 +244,12 @@ def self_bias_command(
         length_tokenizer: Tokenizer to measure answers of --run, such as bert-base-uncased (the paper's). Default: count
             words.
         dimensions: Include dimension effects.
-        self_term: Include self-bias in the regression.
-        family_term: Include family-bias in the regression.
         errors: Standard errors; cluster is by item.
         level: Level of the Wald intervals.
         checks: Run the robustness checks.
         weak: Model to leave out in the weak-model check. Repeatable. Default: the paper's.
         other_reference: Reference from a family's judges, without its own completions (paper) or with them (authors).
-        label_share: Share of labels used in the few-labels check.
-        draws: Number of label draws in that check.
+        draws: Number of label draws in the few-labels check.
         debiased: Also write the debiased scores as JSONL.
     """
     from judgelm.data.samples import SampleStream
@@ -273,8 +268,6 @@ def self_bias_command(
         reference="spline" if spline else "line",
         length=length,
         dimensions=dimensions,
-        self_bias=self_term,
-        family_bias=family_term,
         indicator=indicator,
         errors=errors,
         level=level,
@@ -288,7 +281,6 @@ def self_bias_command(
         weak=None if weak is None else tuple(weak),
         other_reference=other_reference,
         checks=checks,
-        label_share=label_share,
         draws=draws,
         resampling=output.resampling,
     )
@@ -306,12 +298,6 @@ def self_bias_command(
 
 
 def _of_runs(runs: list[str], samples: "Mapping[str, Sample]", item: str, tokenizer: str | None) -> "Iterator[Row]":
-    """Yield the ratings in run files.
-
-    Raises:
-        ConfigError: runs without rows, a run without its judge's name, or a tokenizer without runs.
-        InputError: a run does not match the rows.
-    """
     from judgelm.data.judged_texts import match_samples
     from judgelm.data.sources.rating_tables import count_words, run_ratings
     from judgelm.runs.run_files import read_judgments
@@ -334,7 +320,6 @@ def _of_runs(runs: list[str], samples: "Mapping[str, Sample]", item: str, tokeni
 
 
 def _token_counter(source: str) -> Callable[[str], int]:
-    from judgelm.engines.base import EngineOptions
     from judgelm.engines.model_files import load_tokenizer
 
     tokenizer = load_tokenizer(source, None, EngineOptions(model=source))

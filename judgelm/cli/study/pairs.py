@@ -17,11 +17,11 @@ from judgelm.cli.options import (
     StudyOutput,
     named_run,
 )
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.scores import LabelRule
 
 if TYPE_CHECKING:
-    from judgelm.data.readers.rows import RejectCounts
     from judgelm.studies.leaderboard import JudgeMatches
     from judgelm.studies.position_bias import PairGroup
 
@@ -82,7 +82,6 @@ def position_bias_command(
 
 
 def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
-    """Read runs, pair review files of opposite orders, and pool both by name."""
     from judgelm.cli.evaluation import check_once, is_run_file
     from judgelm.data.sources.reviews import group_files, read_reviews
     from judgelm.runs.run_files import read_judgments
@@ -147,7 +146,6 @@ def leaderboard_command(
         rows: The judged pairs, with the models' names.
         difficulty: Rows of instruction (or index) and instruction_difficulty, for the length control.
     """
-    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.sources.alpaca_eval import read_difficulties
     from judgelm.studies.leaderboard import leaderboard_study  # statsmodels takes seconds to load
 
@@ -160,14 +158,9 @@ def leaderboard_command(
 
 
 def _judges(
-    files: list[str], rows: list[Path], rejects: "RejectCounts", notes: list[str], rows_as: ColumnOptions
+    files: list[str], rows: list[Path], rejects: RejectCounts, notes: list[str], rows_as: ColumnOptions
 ) -> "list[JudgeMatches]":
-    """Read the matches of each judge (a run file, or an annotator in all annotation files); add notes on joins.
-
-    Raises:
-        ConfigError: a file or judge is given twice, or a run file lacks its rows.
-        InputError: a file names no models, or a run does not match the rows.
-    """
+    """Return the matches of each judge: a run, or an annotator in all annotation files."""
     from judgelm.cli.evaluation import check_once, is_run_file
     from judgelm.data.judged_texts import match_samples
     from judgelm.data.samples import SampleStream
@@ -237,9 +230,6 @@ def judgelm_command(
     tables: Annotated[Path, typer.Argument(metavar="FILE")],
     runs: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
     labels: Annotated[Path | None, typer.Option(metavar="LABELS")] = None,
-    gpu_hour: Annotated[float | None, typer.Option(min=0.0, metavar="USD")] = None,
-    api_prompt_1k: Annotated[float | None, typer.Option(min=0.0, metavar="USD")] = None,
-    api_reply_1k: Annotated[float | None, typer.Option(min=0.0, metavar="USD")] = None,
     *,
     output: StudyOutput,
 ) -> None:
@@ -248,16 +238,11 @@ def judgelm_command(
     Example: judgelm study judgelm configs/study/judgelm_tables.yaml -o tables
 
     Options:
-        tables: YAML that assigns runs to rows of the paper's tables.
+        tables: YAML that assigns runs to rows of the paper's tables, with prices for Table 3.
         runs: Folder of the runs. Default: FILE's folder.
         labels: Labels that replace those in FILE.
-        gpu_hour: For Table 3: price of a GPU hour.
-        api_prompt_1k: For Table 3: API price of 1,000 prompt tokens.
-        api_reply_1k: For Table 3: API price of 1,000 reply tokens.
     """
     from judgelm.cli.study.tables import read_table_runs  # scikit-learn takes seconds to load
     from judgelm.studies.judgelm_tables import paper_tables
 
-    given = {"gpu_hour": gpu_hour, "api_prompt_1k": api_prompt_1k, "api_reply_1k": api_reply_1k}
-    prices = {name: price for name, price in given.items() if price is not None}
-    output.write(paper_tables(*read_table_runs(tables, output.resampling, folder=runs, labels=labels, prices=prices)))
+    output.write(paper_tables(*read_table_runs(tables, output.resampling, folder=runs, labels=labels)))

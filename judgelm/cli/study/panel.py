@@ -57,8 +57,6 @@ def panel_command(
     )
     stats, counts = aggregate(panel)
     write_json(results.json_out, stats.row() | asdict(counts))
-    if results.quiet:
-        return
     console.print(_judges(counts))
     console.print(_summary(stats, counts))
     if not counts.same_input:
@@ -76,11 +74,8 @@ def _judges(counts: "PanelStats") -> Table:
 
 
 def _summary(stats: "RunStats", counts: "PanelStats") -> Table:
-    winners = " / ".join(str(stats.winners[key]) for key in ("1", "tie", "2"))
-    rows = [("joined", str(stats.judged))]
-    rows += [("first / tie / second better", winners)] if stats.winners else []
-    rows += [(label, str(count)) for label, count in stats.labels.most_common()]
-    rows += [("ranked", str(stats.rankings))] if stats.rankings else []
-    rows += [("graded, mean", f"{stats.grades}, {stats.grade_sum / stats.grades:.2f}")] if stats.grades else []
+    from judgelm.cli.run import verdict_rows
+
+    rows = [("joined", str(stats.judged)), *verdict_rows(stats)]
     rows += [("undecided", str(sum(stats.failures.values()))), ("unanimous", str(counts.unanimous))]
     return result_table("judgments", ("", ""), rows)

@@ -15,20 +15,14 @@ from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.scores import LabelRule
 from judgelm.records import Judgment
-from judgelm.runs.teacher import prices_of
+from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
 from judgelm.studies.judgelm_tables import LAYOUTS, CostPrices, TableRun, Timing, read_as_authors
 from judgelm.yaml_files import read_yaml
 
 
 class _Row(BaseModel):
-    """One row. Other keys are the texts of its first columns.
-
-    Attributes:
-        reversed: a separate run over the swapped pairs.
-        scale: accepted scores in other programs' replies.
-        gpus: number of GPUs, for the cost in Table 3.
-    """
+    """One row; `reversed` is a run over the swapped pairs. Other keys are the texts of its first columns."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -65,26 +59,14 @@ class _File(BaseModel):
 
 
 def read_table_runs(
-    path: Path, resampling: Resampling, *, folder: Path | None, labels: Path | None, prices: Mapping[str, float]
+    path: Path, resampling: Resampling, *, folder: Path | None, labels: Path | None
 ) -> tuple[dict[int, list[TableRun]], CostPrices]:
-    """Read the file, and score every run in it.
+    """Score the runs of the file; return them by table number, with the prices of Table 3.
 
-    Args:
-        path: YAML of `labels`, `prices`, and `tables`, each with its number and `runs`.
-        resampling: seed and number of resamples.
-        folder: base of the paths in the file. Default: the file's folder.
-        labels: labels of all runs; override the file's.
-        prices: override the file's.
-
-    Returns:
-        The runs by table number, and the prices of Table 3.
-
-    Raises:
-        ConfigError: the file is invalid, or a row lacks what its table shows.
-        InputError: a run or its labels cannot be read.
+    Paths start from `folder`, by default the file's folder. `labels` override those in the file.
     """
     file, base = _read(path), folder or path.parent
-    cost_prices = _cost_prices(path, file, prices)
+    cost_prices = _cost_prices(path, file)
     runs_of_table: dict[int, list[TableRun]] = {}
     for table in file.tables:
         if table.table in runs_of_table:
@@ -100,7 +82,7 @@ def read_table_runs(
             runs.append(_run(path, table.table, row.model_copy(update=paths), resampling))
         runs_of_table[table.table] = runs
     if not any(runs_of_table.values()):
-        raise ConfigError(f"{path}: names no run; give each table its runs")
+        raise ConfigError(f"{path}: no runs; give each table its runs")
     return {number: runs for number, runs in runs_of_table.items() if runs}, cost_prices
 
 
@@ -113,40 +95,35 @@ def _read(path: Path) -> _File:
         raise ConfigError(f"{path}: {location}: {finding['msg']}, got {finding['input']!r}") from error
 
 
-def _cost_prices(path: Path, file: _File, prices: Mapping[str, float]) -> CostPrices:
-    given = file.prices.model_dump(exclude_none=True) | dict(prices)
-    api = {key: given.get(name) for key, name in (("price_in", "api_prompt_1k"), ("price_out", "api_reply_1k"))}
-    if len({price is None for price in api.values()}) > 1:
-        raise ConfigError(f"{path}: prices: api_prompt_1k and api_reply_1k go together; 0 is allowed")
+def _cost_prices(path: Path, file: _File) -> CostPrices:
+    prices = file.prices
     third = [row for table in file.tables if table.table == 3 for row in table.runs]
-    if given and not third:
-        raise ConfigError(f"{path}: prices are those of Table 3, which has no runs here")
-    if "gpu_hour" in given and (unknown := [row for row in third if row.gpus is None]):
-        raise ConfigError(
-            f"{path}: table 3, {unknown[0].judgments}: with a price of a GPU each row needs gpus, the number it held"
-        )
-    per_million = {key: price * 1000 for key, price in api.items() if price is not None}
-    return CostPrices(gpu_hour=given.get("gpu_hour"), api=prices_of(per_million))
+    if prices.model_fields_set and not third:
+        raise ConfigError(f"{path}: prices apply to Table 3, which has no runs here")
+    if prices.gpu_hour is not None and (unknown := [row for row in third if row.gpus is None]):
+        raise ConfigError(f"{path}: table 3, {unknown[0].judgments}: with prices.gpu_hour each row needs gpus")
+    prompt, reply = prices.api_prompt_1k, prices.api_reply_1k
+    if (prompt is None) != (reply is None):
+        raise ConfigError(f"{path}: prices: api_prompt_1k and api_reply_1k go together; 0 is allowed")
+    api = None if prompt is None or reply is None else Prices(prompt=1000 * prompt, reply=1000 * reply)
+    return CostPrices(gpu_hour=prices.gpu_hour, api=api)
 
 
 def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> TableRun:
-    """Score a run whose paths are resolved."""
     place = f"{path}: table {table_number}, {row.judgments}"
     heads = {key: _text(value) for key, value in (row.model_extra or {}).items()}
     wanted = LAYOUTS[table_number].heads
     if heads.keys() != wanted.keys():
-        raise ConfigError(
-            f"{place}: a row has {', '.join(wanted)}, judgments and, if not the file's, labels; "
-            f"found {', '.join(heads) or 'nothing else'}"
-        )
+        got = ", ".join(heads) or "no texts"
+        raise ConfigError(f"{place}: expected {', '.join(wanted)} next to judgments and labels, got {got}")
     if row.labels is None:
-        raise ConfigError(f"{place}: no labels, neither there nor for the whole file")
+        raise ConfigError(f"{place}: no labels; add labels to the row or to the file")
     if row.reversed is not None and table_number == 3:
-        raise ConfigError(f"{place}: table 3 times one run; put the reversed run into a row of its own")
+        raise ConfigError(f"{place}: table 3 times one run; put the reversed run into another row")
     if row.reversed is not None and row.reversed.resolve() == row.judgments.resolve():
         raise ConfigError(f"{place}: judgments and reversed name one file; reversed is the run over the swapped pairs")
     began = time.monotonic()
-    # of Table 2 PandaLM's rule, where a conflict of two orders is a tie; None leaves it to the run's orders
+    # Table 2 uses PandaLM's rule, where conflicting orders are a tie; None uses the rule of the run
     rule: LabelRule | None = "given" if table_number != 2 else "tie" if row.reversed else None
     options = ScoringOptions(
         judgments=row.judgments,
