@@ -1,13 +1,13 @@
 """`judgelm judges`: list, show and install judges, and write cards for other models."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from judgelm.cli.console import JsonOut, PlainConsole, Quiet, console, is_stdout, picked, write_json
+from judgelm.cli.console import JsonOut, PlainConsole, Quiet, Results, console, picked
 from judgelm.cli.options import judge_names, released_names, templates
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError
@@ -58,15 +58,16 @@ def list_judges(
     rows = [_row(judge_card(name)) for name in card_names()]
     released = [judge if vram is None else _fitting(judge, vram) for judge in released_judges()]
     released = [judge for judge in released if judge.checkpoints]
-    write_json(json_out, rows + [_released_row(judge) for judge in released])
-    if is_stdout(json_out):
-        return
+    if Results(json_out=json_out).write(rows + [_released_row(judge) for judge in released]):
+        which = "" if vram is None else f" that fit {vram:g} GB of GPU memory"
+        lines = [line for row in rows for line in _lines(row)]
+        _print([*lines, *_released_lines(released, which), "Details: judgelm judges NAME"])
+
+
+def _print(lines: Iterable[str]) -> None:
     out = PlainConsole()
-    for line in (line for row in rows for line in _lines(row)):
+    for line in lines:
         out.message(line)
-    for line in _released_lines(released, "" if vram is None else f" that fit {vram:g} GB of GPU memory"):
-        out.message(line)
-    out.print("Details: judgelm judges NAME")
 
 
 def _fitting(judge: "ReleasedJudge", vram: float) -> "ReleasedJudge":
@@ -87,19 +88,16 @@ def show_command(
 
     You can leave out the word show. Exit codes: 0 shown, 1 usage error.
     """
-    out = PlainConsole()
+    results = Results(json_out=json_out)
     if name in card_names():
         row = _row(judge_card(name))
-        write_json(json_out, row)
-        if not is_stdout(json_out):
-            for key, value in row.items():
-                out.message(f"{key.replace('_', ' ')}: {value}")
+        if results.write(row):
+            _print(f"{key.replace('_', ' ')}: {value}" for key, value in row.items())
         return
     from judgelm.judges.released import released_judge
 
     judge = released_judge(name)
-    write_json(json_out, _released_row(judge))
-    if is_stdout(json_out):
+    if not results.write(_released_row(judge)):
         return
     lines = [
         f"{judge.name}: {judge.summary}",
@@ -112,8 +110,7 @@ def show_command(
         ),
         *(f"source: {source}" for source in judge.sources),
     ]
-    for line in (*lines, *_checkpoint_lines(judge.checkpoints)):
-        out.message(line)
+    _print([*lines, *_checkpoint_lines(judge.checkpoints)])
 
 
 def words_command(

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from judgelm.cli import options
 from judgelm.cli.commands import described_fields, help_and_epilog
-from judgelm.cli.console import JsonOut, PlainConsole, is_stdout, write_json
+from judgelm.cli.console import JsonOut, PlainConsole, Results
 from judgelm.cli.options import ModeFlags
 from judgelm.modes import CARD_FIELDS, MODES, mode_type
 
@@ -31,8 +31,7 @@ def modes_command(
     Exit codes: 0 done, 1 usage error.
     """
     shown = {known: mode_type(known) for known in (MODES if name is None else (name,))}
-    write_json(json_out, {known: _row(kind) for known, kind in shown.items()})
-    if not is_stdout(json_out):
+    if Results(json_out=json_out).write({known: _row(kind) for known, kind in shown.items()}):
         out = PlainConsole()
         if name is None:
             _print_all(shown, out)

@@ -10,6 +10,7 @@ import typer
 
 from judgelm.cli.console import EXIT_FAILURES, JsonOut, console, errors, is_stdout, load_config, write_json
 from judgelm.cluster.plan import RayCluster
+from judgelm.data.label_codes import parse_label_code
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.inputs import is_stream
 from judgelm.engines.catalog import ENGINES
@@ -181,7 +182,9 @@ class ColumnOptions:
         """Return the column names, sheet and label code of the options."""
         from judgelm.data.samples import Reading, parse_columns
 
-        return Reading(columns=parse_columns(self.column or ()), sheet=self.sheet)
+        code: str | None = getattr(self, "label_code", None)  # an option of LabelOptions only
+        label_code = None if code is None else parse_label_code(code)
+        return Reading(columns=parse_columns(self.column or ()), label_code=label_code, sheet=self.sheet)
 
     def reading_of(self, path: Path, *runs: Path, other: Path | None = None) -> "Reading":
         """Return how to read rows or labels of runs, with the columns that the runs recorded.
@@ -207,15 +210,6 @@ class LabelOptions(ColumnOptions):
 
     label_code: Annotated[str | None, typer.Option(metavar="CODE")] = None
     max_reject_rate: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.05
-
-    @property
-    def reading(self) -> "Reading":
-        """Return the column names, sheet and label code of the options."""
-        from judgelm.data.label_codes import parse_label_code
-        from judgelm.data.samples import Reading, parse_columns
-
-        code = None if self.label_code is None else parse_label_code(self.label_code)
-        return Reading(columns=parse_columns(self.column or ()), label_code=code, sheet=self.sheet)
 
     def check_rejected(self, path: Path, rejected: int, read: int) -> None:
         """Exit with code 2 if more than `max_reject_rate` of the label rows are unreadable."""

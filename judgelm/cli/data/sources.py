@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from judgelm.cli import options
-from judgelm.cli.console import Results, console, echo, is_stdout, picked, write_json
+from judgelm.cli.console import Results, console, echo, picked
 from judgelm.cli.options import LabelOptions
 from judgelm.data.readers.rows import Reject, RejectCounts
 from judgelm.data.sources.source import protocol_of, publications
@@ -16,10 +16,6 @@ from judgelm.errors import ConfigError
 if TYPE_CHECKING:
     from judgelm.data.sources.importer import ImportResult
     from judgelm.runs.published import JudgmentImportResult
-
-
-def _by_reason(rejects: RejectCounts) -> dict[str, Any]:
-    return {"rejected_by_reason": dict(rejects.by_reason.most_common())}
 
 
 def import_command(
@@ -54,8 +50,7 @@ def import_command(
 
     if name is None:
         files_of = {known: protocol_of(listed).files for known, listed in benchmarks().items()}
-        write_json(results.json_out, files_of)
-        if not is_stdout(results.json_out):
+        if results.write(files_of):
             for known, published in files_of.items():
                 echo(f"{known:16} {published}")
         return
@@ -79,7 +74,7 @@ def _benchmark_row(result: "ImportResult") -> dict[str, Any]:
         "without_label": result.unlabelled,
         "with_a_known_truth": result.truths,
         "rejected": len(result.rejects),
-        **_by_reason(RejectCounts(result.rejects)),
+        "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
         "protocol": protocol_of(result.benchmark).metric,
         "written": result.paths,
     }
@@ -146,8 +141,7 @@ def import_judgments_command(
     """
     if not files:
         published = publications().judgments
-        write_json(results.json_out, {name: publication.files for name, publication in published.items()})
-        if not is_stdout(results.json_out):
+        if results.write({name: publication.files for name, publication in published.items()}):
             for name, publication in published.items():
                 echo(f"{name:16} {publication.files}{' (unverified)' if publication.unverified else ''}")
         return
@@ -179,7 +173,7 @@ def _judgments_row(result: "JudgmentImportResult") -> dict[str, Any]:
         "unverified": published.unverified,
         **{name: counts[name] for name in ("winners", "labels", "grades", "failures")},
         "rejected": len(result.rejects),
-        **_by_reason(RejectCounts(result.rejects)),
+        "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
     }
 
 
