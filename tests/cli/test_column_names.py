@@ -116,11 +116,6 @@ def test_a_sheet_that_is_not_there_is_refused(batch, workbook, sheet):
     assert (code, f'no sheet "{sheet}"; choose one of Sheet, Pairs' in error) == (1, True)
 
 
-def test_a_sheet_of_no_workbook_is_refused(batch, table):
-    code, _, error = batch(table, *NAMES, "--sheet", "1")
-    assert (code, "not an Excel workbook" in error) == (1, True)
-
-
 @pytest.mark.parametrize(
     ("header", "columns"),
     [

@@ -56,11 +56,3 @@ def test_eval_and_report_control_and_estimate(cli, files):
     written = json.loads((files / "r.json").read_text())
     assert written["win_rate"]["estimates"]["labels"]["n"] == 40
     assert written["control"]["constant"] == ["headers", "list items", "bold"]
-
-
-def test_a_model_that_is_not_there_is_refused_with_those_that_are(cli, files):
-    code, _, err = cli(
-        "judgelm", "study", "estimate", files / "run.jsonl", "-l", files / "labelled.jsonl", "--model", "z"
-    )
-    assert code == 1
-    assert "answer by z; available: a, b" in " ".join(err.split())
