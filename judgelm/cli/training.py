@@ -183,7 +183,7 @@ def run_training(
 
     Args:
         build_trainer: the recipe.
-        arguments: dataclass of its own arguments.
+        arguments: dataclass of the recipe's arguments.
         config: TRL's configuration class.
         facts: returns more facts of the training for the judge's card.
     """

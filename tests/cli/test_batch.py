@@ -44,7 +44,7 @@ def test_a_run_leaves_judgments_and_a_manifest(batch, pairs, out):
     assert {row["provenance"] for row in rows_of(out)} == {provenance}
 
 
-def test_another_model_or_mode_is_refused_with_both_sides_shown(batch, pairs, out):
+def test_another_model_or_mode_is_refused_with_both_values(batch, pairs, out):
     batch(pairs(3), "--limit", "2")
     assert "2 samples are already judged" in batch(pairs(3))[2]
     code, _, err = batch(pairs(3), "--order-rule", "tie", reply="7 6\\n")
@@ -58,7 +58,7 @@ def test_another_model_or_mode_is_refused_with_both_sides_shown(batch, pairs, ou
     assert [row["verdict"]["winner"] for row in rows_of(out)] == [2, 2, 2]
 
 
-def test_an_input_that_has_grown_goes_on_and_a_changed_one_is_refused(batch, pairs, out):
+def test_new_rows_are_judged_and_changed_rows_are_refused(batch, pairs, out):
     path = pairs(3)
     batch(path)
     path.write_text(path.read_text() + '{"id": "new", "question": "q", "answer_1": "a", "answer_2": "b"}\n')
@@ -70,7 +70,7 @@ def test_an_input_that_has_grown_goes_on_and_a_changed_one_is_refused(batch, pai
     assert "input" in err
 
 
-def test_judgments_without_manifest_are_not_touched(batch, pairs, out):
+def test_judgments_without_manifest_are_not_changed(batch, pairs, out):
     out.write_text("somebody's work\n")
     code, _, err = batch(pairs(3))
     assert code == 1
@@ -78,7 +78,7 @@ def test_judgments_without_manifest_are_not_touched(batch, pairs, out):
     assert out.read_text() == "somebody's work\n"
 
 
-def test_stdin_to_stdout_shows_every_reject_since_there_is_no_file_of_them(cli, pairs):
+def test_stdin_to_stdout_prints_every_reject(cli, pairs):
     stdin = pairs(3).read_bytes() + b"torn\n" * 9
     code, out, err = cli("judgelm-batch", "-", *SCRIPTED, "8 6\\n", stdin=stdin)
     assert code == 2
@@ -101,7 +101,7 @@ def test_failures_are_counted_and_set_the_exit_code(batch, pairs, out, script):
     assert batch(pairs(4), "--max-failure-rate", "0.75", reply=replies)[0] == 0  # 3 of 4 failed, over all sessions
 
 
-def test_a_rerun_redoes_engine_failures_and_all_failures_only_when_asked(batch, pairs, out, script):
+def test_a_rerun_retries_engine_failures_and_with_retry_all_failures(batch, pairs, out, script):
     command = (pairs(3), "--max-failure-rate", "1")
     replies = script({"q0|a|b": "8 6\n", "q1|a|b": "no\n"})
     batch(*command, reply=replies)
@@ -113,7 +113,7 @@ def test_a_rerun_redoes_engine_failures_and_all_failures_only_when_asked(batch, 
     assert len(read_judgments(out)) == 3
 
 
-def test_rejected_lines_are_kept_with_place_and_reason(batch, pairs, out):
+def test_rejects_are_stored_with_place_and_reason(batch, pairs, out):
     path = pairs(2)
     bad = [
         b'{"id": "x", "question": "q"}',
@@ -164,7 +164,7 @@ TRY = (*RUN, *SCRIPTED, "8 6")
         ([*TRY, "--both-orders", "--mode-arg", "both_orders=false"], "set the same option"),
     ],
 )
-def test_usage_errors_end_with_1_and_a_sentence(cli, pairs, tmp_path, monkeypatch, arguments, finding):
+def test_usage_errors_exit_with_1(cli, pairs, tmp_path, monkeypatch, arguments, finding):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.jsonl").mkdir()
     (tmp_path / "empty.jsonl").write_text("")
@@ -178,7 +178,7 @@ def test_usage_errors_end_with_1_and_a_sentence(cli, pairs, tmp_path, monkeypatc
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_a_config_file_gives_defaults_and_flags_go_before_it(cli, pairs, tmp_path, out):
+def test_flags_override_the_config_file(cli, pairs, tmp_path, out):
     config = tmp_path / "batch.yaml"
     config.write_text("engine: scripted\nmodel: 8 6\norder_rule: tie\nmode_arg: {both_orders: true}\n")
     code, _, err = cli("judgelm-batch", pairs(2), "-o", out, "--config", config, "--order-rule", "mean")
@@ -196,7 +196,7 @@ def test_a_config_file_gives_defaults_and_flags_go_before_it(cli, pairs, tmp_pat
         ("engine_arg: 3", "engine_arg: expected a mapping"),
     ],
 )
-def test_engine_arguments_of_a_config_file_arrive(batch, pairs, tmp_path, written, finding):
+def test_engine_arguments_in_a_config_file_reach_the_engine(batch, pairs, tmp_path, written, finding):
     (tmp_path / "batch.yaml").write_text(written)
     code, _, err = batch(pairs(1), "--config", tmp_path / "batch.yaml")
     assert code == 1
@@ -211,9 +211,7 @@ def test_two_runs_cannot_write_one_file(batch, pairs, out):
     assert "another process is writing this file" in err
 
 
-def test_a_model_that_has_moved_is_the_same_model_and_another_window_is_another_run(
-    cli, pairs, tmp_path, tiny_model, out
-):
+def test_a_moved_model_continues_the_run_and_another_window_does_not(cli, pairs, tmp_path, tiny_model, out):
     moved = shutil.copytree(tiny_model, tmp_path / "moved")
     options = ("-o", out, "--template", "judgelm-compact", "--max-failure-rate", "1")
     assert cli("judgelm-batch", pairs(3), "--model", tiny_model, *options, "--limit", "1")[0] == 0
@@ -226,14 +224,14 @@ def test_a_model_that_has_moved_is_the_same_model_and_another_window_is_another_
     assert "engine.window: there 512, now 100" in err
 
 
-def test_overwrite_deletes_nothing_until_the_input_has_been_read(batch, pairs, tmp_path, out):
+def test_overwrite_deletes_nothing_before_the_input_is_read(batch, pairs, tmp_path, out):
     batch(pairs(3))
     (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
     assert batch(tmp_path / "odd.jsonl", "--overwrite")[0] == 1
     assert len(rows_of(out)) == 3
 
 
-def test_a_live_pipe_gets_each_judgment_at_once():
+def test_a_live_pipe_gets_each_judgment_immediately():
     command = [sys.executable, "-c", "from judgelm.cli.batch import main; main()", "-", *SCRIPTED, "8 6", "-q"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         for i in range(2):
@@ -246,7 +244,7 @@ def test_a_live_pipe_gets_each_judgment_at_once():
 
 
 @pytest.mark.parametrize(("options", "asked"), [((), True), (("--no-distribution",), False)])
-def test_all_score_lines_are_asked_for_where_they_come_from_one_pass(cli, pairs, tiny_model, tmp_path, options, asked):
+def test_distributions_are_on_by_default_if_one_pass_gives_them(cli, pairs, tiny_model, tmp_path, options, asked):
     judge = ("--model", tiny_model, "--template", "judgelm-compact", "--max-failure-rate", "1")
     command = ("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", "--engine", "transformers")
     assert cli(*command, *judge, *options)[0] == 0
@@ -254,7 +252,7 @@ def test_all_score_lines_are_asked_for_where_they_come_from_one_pass(cli, pairs,
     assert (shown.get("distribution") is not None) is asked
 
 
-def test_a_run_that_a_daily_limit_ends_is_continued_by_the_same_command(cli, pairs, tmp_path):
+def test_a_run_stopped_by_a_daily_limit_can_be_resumed(cli, pairs, tmp_path):
     from tests.support.endpoint.server import endpoint
 
     out = tmp_path / "out.jsonl"

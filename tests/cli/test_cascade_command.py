@@ -23,7 +23,7 @@ def judged(cli, pairs, tmp_path, scripts):
     return path, out, output
 
 
-def test_the_summary_says_what_was_spared_and_a_rerun_judges_and_adds_nothing(cli, judged, scripts):
+def test_the_summary_counts_spared_pairs_and_a_rerun_is_a_no_op(cli, judged, scripts):
     path, out, output = judged
     assert "3 pairs go to" in output
     assert "pairs only the small judge judged" in output
@@ -61,7 +61,7 @@ def test_eval_groups_by_the_deciding_judge_and_the_two_runs_are_compared(cli, ju
         (["--model", "a", "--cascade-band", "0.3,0.7"], "--cascade-band needs --cascade"),
     ],
 )
-def test_usage_errors_end_with_1_and_a_sentence(cli, pairs, tmp_path, arguments, finding):
+def test_usage_errors_exit_with_1(cli, pairs, tmp_path, arguments, finding):
     code, _, output = cli("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", "--engine", "scripted", *arguments)
     assert code == 1
     assert finding in output

@@ -63,13 +63,13 @@ def test_commands_read_the_judged_file_by_the_runs_names(cli, run, table, tmp_pa
     assert "read like the run, with --column id=Nr" in error
 
 
-def test_a_file_of_labels_takes_only_the_columns_that_it_has(cli, run, tmp_path):
+def test_a_labels_file_uses_only_the_columns_that_it_has(cli, run, tmp_path):
     labels = write_rows(tmp_path / "labels.jsonl", [{"id": row[0], "winner": 1} for row in ROWS])
     code, out, error = cli("judgelm", "eval", run, "-l", labels)
     assert (code, "100.0 % of 4 pairs" in " ".join(out.split()), "read like the run" in error) == (0, True, False)
 
 
-def test_names_of_two_files_go_to_the_file_that_has_them(cli, run, table, tmp_path):
+def test_column_options_apply_to_the_file_that_has_the_column(cli, run, table, tmp_path):
     labels = write_rows(tmp_path / "labels.jsonl", [{"key": row[0], "choice": 1} for row in ROWS])
     own = ("--column", "id=key", "--column", "winner=choice")
     assert cli("judgelm", "study", "estimate", run, "-l", labels, "-s", table, *own)[0] == 0
@@ -111,7 +111,7 @@ def test_a_sheet_is_recorded_with_the_run(cli, batch, workbook, tmp_path):
 
 
 @pytest.mark.parametrize("sheet", ["Pears", "3", "0"])
-def test_a_sheet_that_is_not_there_is_refused(batch, workbook, sheet):
+def test_a_missing_sheet_is_refused(batch, workbook, sheet):
     code, _, error = batch(workbook, *NAMES, "--sheet", sheet)
     assert (code, f'no sheet "{sheet}"; choose one of Sheet, Pairs' in error) == (1, True)
 
@@ -157,7 +157,7 @@ def test_the_suggested_command_hides_keys(cli, tmp_path):
         (["ja", "nein"], "ja=first,nein=second"),
     ],
 )
-def test_labels_that_name_no_winner_are_listed_with_a_code_to_fill_in(cli, run, tmp_path, labels, example):
+def test_unknown_labels_are_listed_with_a_label_code(cli, run, tmp_path, labels, example):
     rows = [{"id": f"n{i}", "winner": label} for i, label in enumerate(labels)]
     code, _, error = cli("judgelm", "eval", run, "-l", write_rows(tmp_path / "labels.jsonl", rows))
     assert code == 1

@@ -67,7 +67,7 @@ def test_the_claim_is_the_share_of_verdicts_and_everything_is_in_the_folder(comp
     assert {path.name for path in (folder / "out").iterdir()} >= {"answers", "judgments.jsonl", "report.html"}
 
 
-def test_labels_of_people_move_the_claim(compare):
+def test_human_labels_correct_the_claim(compare):
     write_judge(range(14))
     # people say that b wins five of the ten questions on which the judge was for a
     write_rows("people.jsonl", [{"id": f"q{i}", "winner": 1 + i % 2} for i in range(10)])
@@ -79,7 +79,7 @@ def test_labels_of_people_move_the_claim(compare):
     assert estimates()["PPI++"]["value"] == pytest.approx(0.5)
 
 
-def test_a_second_call_asks_only_what_is_missing(compare):
+def test_a_second_call_collects_only_missing_answers(compare):
     assert compare("--limit", 12)[0] == 0
     before = rows_of("out/judgments.jsonl")
     code, _, err = compare()
@@ -144,7 +144,7 @@ def test_models_that_cannot_be_compared_are_refused(compare, models, finding):
     assert (code, finding in err) == (1, True), err
 
 
-def test_labels_that_name_no_pair_are_refused_before_anything_is_asked(compare, folder):
+def test_labels_without_a_matching_pair_are_refused_first(compare, folder):
     write_rows("people.jsonl", [{"id": "other", "winner": 1}])
     code, _, err = compare("--labels", "people.jsonl")
     assert (code, "no label id matches a question id ('other' against 'q" in err) == (1, True), err
@@ -153,7 +153,7 @@ def test_labels_that_name_no_pair_are_refused_before_anything_is_asked(compare, 
     assert "3 labels are fewer than 10, so it is not corrected" in compare("--labels", "people.jsonl")[1]
 
 
-def test_edited_pairs_are_not_written_over(compare):
+def test_edited_pairs_are_not_overwritten(compare):
     assert compare()[0] == 0
     write_rows("out/pairs.jsonl", [row | {"winner": 2} for row in rows_of("out/pairs.jsonl")])
     for labels in (("--labels", "out/pairs.jsonl"), ()):
@@ -163,17 +163,17 @@ def test_edited_pairs_are_not_written_over(compare):
     assert rows_of("out/pairs.jsonl")[0]["winner"] == 2
 
 
-def test_a_judge_of_its_own_answers_is_named(compare):
+def test_a_warning_names_a_judge_of_its_own_answers(compare):
     out = compare(models=("name=judge.json,engine=scripted,model=Paris", B))[1]
     assert "judge.json judges its own answers" in out
 
 
-def test_an_adapter_is_its_base_too():
+def test_an_adapter_is_identified_with_its_base():
     assert _identities("trained-judge") & _identities("qwen-1.5b")
     assert not _identities("small-judge", None) & _identities("qwen-1.5b")
 
 
-def test_questions_by_name_are_taken_from_the_folder_or_say_which_file_to_give(cli, folder, monkeypatch):
+def test_question_sets_are_read_from_the_folder_or_the_error_names_the_file(cli, folder, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     command = ("judgelm", "compare", A, B, "--questions", "mt-bench", "-o", "out", *JUDGE, "judge.json")

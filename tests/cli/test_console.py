@@ -43,12 +43,12 @@ def is_dangerous(text):
         ("Übung 模型 نموذج 모델 ❤️ 🇫🇷 a\u00a0b\u3000c", "Übung 模型 نموذج 모델 ❤️ 🇫🇷 a\u00a0b\u3000c"),
     ],
 )
-def test_what_a_terminal_would_obey_or_hide_is_escaped(text, shown):
+def test_control_and_invisible_characters_are_escaped(text, shown):
     assert printable(text) == shown
 
 
 @given(st.text())
-def test_nothing_dangerous_is_left_and_a_second_time_changes_nothing(text):
+def test_escaped_text_is_safe_and_stays_the_same(text):
     assert not is_dangerous(printable(text))
     assert printable(printable(text)) == printable(text)
 
@@ -78,7 +78,7 @@ def test_a_cell_is_as_wide_as_its_escaped_text(capsys):
     assert len({len(line) for line in capsys.readouterr().out.splitlines()}) == 1
 
 
-def test_a_name_cannot_begin_a_line_of_its_own(capsys):
+def test_a_name_cannot_start_a_new_line(capsys):
     PlainConsole().message("id a\nerror: all is lost", label="note:")
     assert capsys.readouterr().out == "note: id a\n  error: all is lost\n"
 
@@ -125,7 +125,7 @@ def test_commands_print_hostile_names_escaped(cli, tmp_path, hostile):
         assert exit_code == code, (arguments[:2], printed)
 
 
-def test_json_for_machines_keeps_the_ids(cli, tmp_path, hostile):
+def test_json_output_keeps_the_ids(cli, tmp_path, hostile):
     out = tmp_path / "out.jsonl"
     cli("judgelm", "batch", hostile, "-o", out, "--engine", "scripted", "--model", "8 6")
     _, shown, _ = cli("judgelm", "report", out, "--json", "-")
@@ -172,7 +172,7 @@ def test_a_fast_run_has_a_speed_after_three_seconds_and_an_eta_where_the_total_i
     assert ("ETA 16 s" in shown, "5.0 samples/s" in shown) == (eta, True)
 
 
-def test_what_an_earlier_session_judged_is_not_left():
+def test_the_eta_excludes_rows_of_earlier_sessions():
     stats = judged(10, 10.0)
     stats.skipped = 85
     pace = console_module.Pace(100)

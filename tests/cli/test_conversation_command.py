@@ -18,7 +18,7 @@ def dialogue_row(number, turns=TURNS):
     return {"id": f"d{number}", "question": turns[-1]["question"], "answers": turns[-1]["answers"], "turns": turns}
 
 
-def test_pairs_of_dialogues_and_single_ones_in_one_file(batch, tmp_path):
+def test_pairs_and_single_dialogues_in_one_file(batch, tmp_path):
     alone = [{"question": turn["question"], "answers": turn["answers"][:1]} for turn in TURNS]
     script = {
         "what is paris|a big fox|it is the capital of france": "4 8\n",
@@ -41,7 +41,7 @@ def test_pairs_of_dialogues_and_single_ones_in_one_file(batch, tmp_path):
     assert manifest["fingerprint"]["mode"]["turns"] == "each"
 
 
-def test_a_tiny_judge_reads_long_dialogues_with_their_answers_cut_and_nothing_else(tiny_judge):
+def test_only_the_answers_of_long_dialogues_are_truncated(tiny_judge):
     turns = [turn | {"answers": [answer + " because it can" * 200 for answer in turn["answers"]]} for turn in TURNS]
     last = turns[-1]
     sample = Sample(id="1", question=last["question"], answers=tuple(last["answers"]), metadata={"turns": turns})

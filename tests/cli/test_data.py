@@ -23,7 +23,7 @@ def config(tmp_path):
     return tmp_path / "build.yaml"
 
 
-def test_a_folder_with_everything_that_a_user_needs(cli, config, tmp_path):
+def test_a_build_writes_sets_card_and_manifest(cli, config, tmp_path):
     code, _, err = cli("judgelm", "data", "build", "--config", config)
     assert code == 0, err
     names = {path.name for path in (tmp_path / "out").iterdir()}
@@ -43,7 +43,7 @@ def test_a_folder_with_everything_that_a_user_needs(cli, config, tmp_path):
     assert {"split": "validation", "path": "validation.jsonl"} in header["configs"][0]["data_files"]
 
 
-def test_another_build_leaves_no_set_of_the_earlier_one(cli, config, tmp_path):
+def test_a_build_deletes_the_sets_of_an_earlier_build(cli, config, tmp_path):
     cli("judgelm", "data", "build", "--config", config)
     code, _, err = cli("judgelm", "data", "build", "--config", config, "subsets=[]", "-q")
     assert (code, err) == (0, "")
@@ -59,7 +59,7 @@ def test_another_build_leaves_no_set_of_the_earlier_one(cli, config, tmp_path):
         ("inputs=[nowhere]", "nowhere"),
     ],
 )
-def test_what_is_wrong_is_said(cli, config, change, words):
+def test_invalid_options_are_refused(cli, config, change, words):
     code, _, err = cli("judgelm", "data", "build", "--config", config, change)
     assert code == 1
     assert words in " ".join(err.split())

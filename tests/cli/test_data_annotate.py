@@ -73,7 +73,7 @@ def counts_of(printed):
     return {line[10:]: int(line[:8]) for line in printed.splitlines() if line[:8].strip().isdigit()}
 
 
-def test_pairs_become_rows_with_both_readings_for_whatever_reads_judgelm_rows(annotate, tiny_model):
+def test_pairs_become_judgelm_rows_with_and_without_reference(annotate, tiny_model):
     from transformers import AutoTokenizer
 
     write("pairs.jsonl", pairs(6))
@@ -103,7 +103,7 @@ def test_pairs_become_rows_with_both_readings_for_whatever_reads_judgelm_rows(an
 
 
 @pytest.mark.distributed
-def test_killed_in_the_middle_it_goes_on_and_pays_for_nothing_twice(folder):
+def test_a_killed_run_resumes_and_pays_for_nothing_twice(folder):
     write("pairs.jsonl", pairs(40))
     ledger = Ledger()
     with endpoint(TeacherBackend(), delay_s=0.03) as server:
@@ -137,7 +137,7 @@ def read_so_far():
     return {row["id"]: row for row in rows}
 
 
-def test_a_server_that_stays_away_ends_the_run_and_the_rest_comes_later(annotate):
+def test_a_run_stops_if_the_server_is_down_and_resumes_later(annotate):
     write("pairs.jsonl", pairs(12))
     ledger = Ledger()
     with endpoint(TeacherBackend()) as server:
@@ -150,7 +150,7 @@ def test_a_server_that_stays_away_ends_the_run_and_the_rest_comes_later(annotate
     assert (code, counts_of(out)["rows"], set(ledger.served.values())) == (0, 12, {1})
 
 
-def test_what_it_will_cost_is_said_and_nothing_asked(annotate, tiny_model):
+def test_the_estimate_sends_no_request(annotate, tiny_model):
     from transformers import AutoTokenizer
 
     write("pairs.jsonl", pairs(4))
@@ -174,7 +174,7 @@ def test_what_it_will_cost_is_said_and_nothing_asked(annotate, tiny_model):
     assert f"about {counted} tokens by {tiny_model}" in err
 
 
-def test_a_cap_stops_it_with_clear_words_and_a_higher_one_goes_on(annotate):
+def test_max_cost_stops_the_run_and_a_higher_limit_resumes_it(annotate):
     write("pairs.jsonl", pairs(30))
     ledger = Ledger()
     with endpoint(TeacherBackend()) as server:
@@ -275,7 +275,7 @@ def test_a_failed_reply_is_counted_by_its_code_and_never_a_row(annotate):
         (("pairs.jsonl", "-o", "t.jsonl", "--max-cost", "1"), "needs the openai engine, --price-in and --price-out"),
     ],
 )
-def test_options_that_do_not_fit_are_said_before_anything_is_asked(annotate, arguments, finding):
+def test_conflicting_options_are_refused_before_any_request(annotate, arguments, finding):
     write("pairs.jsonl", pairs(1))
     code, _, err = annotate(*arguments, "-m", "x")
     assert code == 1

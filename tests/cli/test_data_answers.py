@@ -65,7 +65,7 @@ def test_an_answer_row_has_the_fields_of_judgelms_answer_files(collect):
     assert json.loads(Path("ans/a.run.json").read_text())["sessions"][0]["answered"] == 2
 
 
-def test_the_whole_way_from_questions_to_rows_past_servers_that_misbehave(tool, collect):
+def test_questions_become_rows_despite_misbehaving_servers(tool, collect):
     questions(12)
     answering, teaching = Ledger(FAULTS, marker="Question:"), Ledger(FAULTS)
     with (
@@ -92,13 +92,13 @@ def test_the_whole_way_from_questions_to_rows_past_servers_that_misbehave(tool, 
     assert set(answering.served.values()) == set(teaching.served.values()) == {1}
     assert (len(answering.served), len(teaching.served)) == (12, 48)
     stream = SampleStream(["train.jsonl"])
-    found = [(sample, *stream.labels(row, False, True)) for row, sample in stream.pairs()]
-    assert len(found) == 24
-    for sample, plain, referenced in found:
+    labelled = [(sample, *stream.labels(row, False, True)) for row, sample in stream.pairs()]
+    assert len(labelled) == 24
+    for sample, plain, referenced in labelled:
         assert plain.scores == referenced.scores == tuple(min(10, len(text.split())) for text in sample.answers)
         assert sample.answer_models[0] != sample.answer_models[1]
         assert sample.reference == f"it is {sample.metadata['question_id']}"
-    models = {model for sample, _, _ in found for model in sample.answer_models}
+    models = {model for sample, _, _ in labelled for model in sample.answer_models}
     assert models == {"ann", "bo", "reference"}
 
 
@@ -113,7 +113,7 @@ def test_a_model_that_has_finished_is_not_loaded_again(collect):
     assert (code, out[:39]) == (0, "ann: 3 of 3 asked, 3 of them before, 0 ")
 
 
-def test_new_questions_and_decodings_go_on_and_other_settings_are_refused(collect):
+def test_new_questions_and_decodings_are_added_and_other_settings_refused(collect):
     scripted = "name=a,engine=scripted,model=so"
     questions(2)
     collect("--generator", scripted)
@@ -124,7 +124,7 @@ def test_new_questions_and_decodings_go_on_and_other_settings_are_refused(collec
     assert (code, "asked.max_tokens: there 1024, now 9" in err) == (1, True)
 
 
-def test_failures_of_a_server_are_redone_and_one_model_keeps_no_other_from_answering(collect):
+def test_server_failures_are_retried_and_do_not_stop_other_models(collect):
     questions(4)
     with endpoint(AnswererBackend("ann")) as server:
         server.misbehave(lambda number, body: "400" if "what is 2" in str(body) else None)
@@ -161,7 +161,7 @@ def test_a_chat_model_gets_its_chat_template_and_a_base_model_plain_text(collect
         assert (row["finish_reason"], row["completion_tokens"]) == ("length", 5)
 
 
-def test_answerers_of_a_file_and_of_the_command_line_are_one(collect):
+def test_generators_in_the_file_and_on_the_command_line_are_merged(collect):
     questions(1)
     Path("c.yaml").write_text("generators: [{name: a, engine: scripted, model: so, decodings: [{}, {temperature: 1}]}]")
     _, out, _ = collect("--config", "c.yaml", "--generator", "name=a,engine=scripted,model=so,temperature=0.5,seed=4")

@@ -18,7 +18,7 @@ def written(tmp_path):
     return path
 
 
-def test_it_says_what_it_read_and_how_the_metric_is_taken(cli, tmp_path):
+def test_an_import_prints_counts_and_the_metric(cli, tmp_path):
     code, out, err = cli("judgelm", "data", "import", "pandalm", written(tmp_path), "-o", tmp_path / "out.jsonl")
     assert (code, out) == (0, "")
     assert "pandalm: 2 rows, labels 1: 1, tie: 1, 1 category" in err
@@ -33,14 +33,14 @@ def test_without_a_name_it_lists_the_benchmarks(cli):
     assert "mt-bench" in json.loads(cli("judgelm", "data", "import", "--json", "-")[1])
 
 
-def test_what_is_missing_is_said(cli, tmp_path):
+def test_missing_files_and_output_are_refused(cli, tmp_path):
     code, _, err = cli("judgelm", "data", "import", "pandalm")
     assert (code, "expected testset-v1.json" in err) == (1, True)
     code, _, err = cli("judgelm", "data", "import", "pandalm", written(tmp_path))
     assert (code, "-o is missing" in err) == (1, True)
 
 
-def test_pandalm_judges_it(cli, tmp_path):
+def test_a_released_judge_judges_imported_rows(cli, tmp_path):
     cli("judgelm", "data", "import", "pandalm", written(tmp_path), "-o", tmp_path / "pairs.jsonl", "-q")
     command = ("judgelm-batch", tmp_path / "pairs.jsonl", "-o", tmp_path / "run.jsonl", "--engine", "scripted")
     code, _, err = cli(*command, "--model", "1\\n\\n### Reason: x", "--card", "pandalm", "--both-orders")
@@ -57,7 +57,7 @@ def test_pandalm_judges_it(cli, tmp_path):
 
 
 @pytest.mark.parametrize("name", benchmarks())
-def test_a_file_of_another_shape_is_no_benchmark(cli, tmp_path, name):
+def test_a_file_in_another_format_is_refused(cli, tmp_path, name):
     path = tmp_path / "other.json"
     path.write_text(json.dumps([{"colour": "red", "weight": 3}, {"colour": "blue", "weight": 4}]))
     files = [path]

@@ -22,7 +22,7 @@ ANNOTATIONS = [
 ]
 
 
-def test_published_judgments_are_scored_beside_labels(cli):
+def test_published_judgments_are_scored_against_labels(cli):
     write("pairs.jsonl", PAIRS)
     write("annotations.jsonl", ANNOTATIONS)
     code, _, errors = cli(

@@ -16,7 +16,7 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_counts_for_each_file_and_an_exit_code_that_says_whether_anything_overlaps(cli, files):
+def test_overlap_is_counted_per_file_and_sets_the_exit_code(cli, files):
     command = ("judgelm", "data", "overlap", files / "train.jsonl", files / "clean.jsonl")
     assert cli(*command)[0] == 0
     code, out, _ = cli(*command, files / "leaked.jsonl", "--json", "-")

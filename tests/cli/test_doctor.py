@@ -19,7 +19,7 @@ def run(*arguments, site=None, columns=80):
 
 
 @pytest.mark.slow
-def test_faults_are_told_at_the_end_and_by_the_exit_code(tmp_path):
+def test_problems_are_listed_and_set_the_exit_code(tmp_path):
     for name, version in (("trl", "0.1"), ("statsmodels", "0.15")):
         info = tmp_path / f"{name}-{version}.dist-info"
         info.mkdir()
@@ -42,7 +42,7 @@ def test_faults_are_told_at_the_end_and_by_the_exit_code(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_sound_machine_has_exit_code_0_and_clean_json_on_standard_output():
+def test_without_problems_the_exit_code_is_0_and_json_is_valid():
     code, printed, errors = run("--json", "-", columns=120)
     report = json.loads(printed)
     assert (code, report["mend"]) == (0, [])
@@ -57,7 +57,7 @@ def test_a_sound_machine_has_exit_code_0_and_clean_json_on_standard_output():
         (("--gpus", "8", "--gpu-memory", "80"), "need --train"),
     ],
 )
-def test_what_does_not_fit_is_said_before_anything_is_looked_at(cli, arguments, words):
+def test_conflicting_options_are_refused_first(cli, arguments, words):
     code, printed, errors = cli("judgelm", "doctor", *arguments)
     assert (code, printed) == (1, "")
     assert words in errors

@@ -56,5 +56,5 @@ def errors_of(tmp_path, batch, monkeypatch):
         ("web ./judge", "no such folder"),
     ],
 )
-def test_a_mistake_is_said_before_anything_heavy_is_loaded(errors_of, command, finding):
+def test_mistakes_are_reported_before_slow_imports(errors_of, command, finding):
     assert finding in errors_of(command)

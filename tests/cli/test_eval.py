@@ -153,7 +153,7 @@ def test_orders_become_one_label_as_the_options_or_the_run_say(cli, judged, agai
     assert protocol in result["protocol"]
 
 
-def test_what_was_left_out_is_said_and_the_other_rules_stand_beside(cli, judged, again):
+def test_exclusions_and_other_order_rules_are_reported(cli, judged, again):
     labels = ("--labels", judged / "pairs.jsonl")
     result = numbers(cli, judged / "out.jsonl", *labels)
     assert (result["excluded"]["accuracy"]["value"], result["counts"]["failed"]) == (0.75, 0)
@@ -191,7 +191,7 @@ def test_a_report_is_one_file_with_the_pairs_in_it(cli, judged):
     assert "samples/s" in page
 
 
-def test_another_judge_stands_beside_the_first(cli, judged):
+def test_a_report_compares_two_judges(cli, judged):
     other = judged / "other.jsonl"
     other.write_bytes((judged / "out.jsonl").read_bytes())
     asked = ("judgelm", "report", judged / "out.jsonl", "-l", judged / "pairs.jsonl", "-o", judged / "two.html")
@@ -216,7 +216,7 @@ def test_another_judge_stands_beside_the_first(cli, judged):
         (["out.jsonl", "--labels", "pairs.jsonl", "--order-rule", "probability"], "judge again with --distribution"),
     ],
 )
-def test_what_cannot_be_evaluated_ends_with_1_and_a_sentence(cli, judged, monkeypatch, arguments, finding):
+def test_invalid_evaluations_exit_with_1(cli, judged, monkeypatch, arguments, finding):
     monkeypatch.chdir(judged)
     other = {"id": "x", "question": "q", "answer_1": "a", "answer_2": "b", "winner": 1}
     (judged / "other.jsonl").write_text(json.dumps(other) + "\n")
@@ -230,7 +230,7 @@ def test_what_cannot_be_evaluated_ends_with_1_and_a_sentence(cli, judged, monkey
     assert "Traceback" not in err
 
 
-def test_what_only_the_parser_anywhere_reads_is_counted_apart(cli, tmp_path):
+def test_replies_parsed_anywhere_are_counted_separately(cli, tmp_path):
     replies = {"1": "8 6\nwhy", "2": "It is right.\n\nOutput: (9, 2)", "3": "It is right."}
     rows = [{"question_id": name, "pred_text": text} for name, text in replies.items()]
     write_rows(tmp_path / "replies.jsonl", rows)
@@ -284,7 +284,7 @@ def test_a_run_in_both_orders_gives_labels_by_an_order_rule(cli, swayed, rule, l
     assert other["excluded"]["accuracy"]["value"] == float(rule == "as_judged")
 
 
-def test_an_order_rule_for_labels_that_are_no_run_is_refused(cli, swayed):
+def test_a_label_order_rule_needs_a_run(cli, swayed):
     labels = write_rows(swayed / "labels.jsonl", [{"id": "0", "winner": 1}])
     code, _, err = cli("judgelm", "eval", swayed / "run.jsonl", "-l", labels, "--label-order-rule", "given")
     assert (code, "labels.jsonl" in err) == (1, True), err

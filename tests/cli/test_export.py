@@ -38,7 +38,7 @@ def test_columns_and_rows_of_the_input_stay_in_their_order(cli, judged, tmp_path
     ]
 
 
-def test_rows_without_a_verdict_are_there_and_say_why(cli, judged, tmp_path):
+def test_rows_without_a_verdict_are_exported_with_the_reason(cli, judged, tmp_path):
     table, run = judged(PAIRS, "--limit", "1")
     with table.open("a") as file:
         file.write("z,too,few\n")
@@ -49,7 +49,7 @@ def test_rows_without_a_verdict_are_there_and_say_why(cli, judged, tmp_path):
     assert rows[2]["unreadable"] == "z,too,few"
 
 
-def test_a_workbook_holds_texts_and_computes_nothing(cli, judged, tmp_path):
+def test_a_workbook_has_no_formulas(cli, judged, tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed: pip install -e '.[xlsx]'")
     table, run = judged(PAIRS)
     assert cli("judgelm", "export", run, "-s", table, "--to", "xlsx")[0] == 0
@@ -75,9 +75,7 @@ def test_parquet_keeps_lists_and_numbers(cli, batch, tmp_path):
         (["-s", "pairs.csv", "-o", "pairs.csv"], "write over"),
     ],
 )
-def test_what_cannot_be_written_or_is_not_what_was_judged_is_refused(
-    cli, judged, tmp_path, monkeypatch, options, finding
-):
+def test_invalid_outputs_and_other_samples_are_refused(cli, judged, tmp_path, monkeypatch, options, finding):
     table, run = judged(PAIRS)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.jsonl").write_text(json.dumps({"question": "q", "answer_1": "a", "answer_2": "b"}) + "\n")
@@ -138,7 +136,7 @@ READERS = {"csv": read_csv, "parquet": read_parquet, "xlsx": read_xlsx}
         {"half \ud800": "name"},
     ],
 )
-def test_half_a_surrogate_pair_costs_its_cells_alone(exported, kind, fields):
+def test_a_lone_surrogate_is_replaced_in_its_cell_only(exported, kind, fields):
     rows, messages = exported(kind, **fields)
     assert len(rows) == 2
     assert "half \ufffd" in str(rows[0])
@@ -146,7 +144,7 @@ def test_half_a_surrogate_pair_costs_its_cells_alone(exported, kind, fields):
 
 
 @pytest.mark.parametrize("character", ["\a", "\0", "\x1f", "\uffff"])
-def test_a_workbook_shows_what_xml_cannot_hold_as_a_replacement(exported, character):
+def test_characters_invalid_in_xml_are_replaced(exported, character):
     rows, messages = exported("xlsx", note=f"ding{character}", reason=f"dong{character}")
     assert [(row["note"], row["reason"]) for row in rows] == [("ding\ufffd", "dong\ufffd")] * 2
     assert "4 cells have characters" in messages
@@ -159,7 +157,7 @@ def test_a_workbook_cuts_by_utf16_units_between_characters(exported):
     assert "2 cells have more than 32,767 UTF-16 units" in messages
 
 
-def test_formulas_in_csv_are_counted_and_stay_as_they_are(exported):
+def test_formulas_in_csv_are_counted_and_unchanged(exported):
     rows, messages = exported("csv", note='=HYPERLINK("http://x")', more="@SUM(1)", less="-0.5", percent="+3 %")
     assert (rows[0]["note"], rows[0]["more"], rows[0]["less"]) == ('=HYPERLINK("http://x")', "@SUM(1)", "-0.5")
     assert "4 cells begin with =" in messages
@@ -192,7 +190,7 @@ def test_an_earlier_table_is_replaced_only_on_request(cli, judged, tmp_path):
     assert (tmp_path / "out.csv").read_text() != "mine"
 
 
-def test_the_run_s_own_input_is_never_replaced(cli, judged, tmp_path):
+def test_the_input_of_the_run_is_never_overwritten(cli, judged, tmp_path):
     table, run = judged(PAIRS)
     code, _, error = cli("judgelm", "export", run, "-o", table, "--overwrite")
     assert (code, table.read_text()) == (1, PAIRS)

@@ -49,7 +49,7 @@ def test_tables_of_spreadsheets_are_judged(cli, tmp_path, content):
         ("a.txt", TABLE.encode(), "or give a table the extension .csv"),
     ],
 )
-def test_other_tables_get_a_sentence(cli, tmp_path, name, content, way_out):
+def test_unreadable_tables_suggest_a_fix(cli, tmp_path, name, content, way_out):
     assert way_out in judged(cli, tmp_path, content, name)[2]
 
 
@@ -94,7 +94,7 @@ def adapter_alone(folder, base):
         ("nobody/no-such-base", "nobody/no-such-base: folder not found, and the hub is unreachable"),
     ],
 )
-def test_an_adapter_whose_base_cannot_be_had_says_so(cli, pairs, tmp_path, offline, base, finding):
+def test_an_adapter_without_its_base_is_refused(cli, pairs, tmp_path, offline, base, finding):
     base = base if "/" in base else tmp_path / base
     folder = adapter_alone(tmp_path / "adapter", base)
     command = ("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", "--engine", "transformers", "--model", folder)

@@ -48,7 +48,7 @@ def test_the_programs_own_examples_parse():
 @pytest.mark.parametrize(
     "name", [name for name in LEAVES if not name.startswith("study") and name not in ("serve", "web")]
 )
-def test_examples_can_be_copied_and_exit_codes_are_said(name):
+def test_examples_fit_80_columns_and_exit_codes_are_listed(name):
     text = help_text(LEAVES[name])
     assert all(len(line) <= WIDTH - 2 for line in examples(text)), "a terminal of 80 columns would break the line"
     assert "Exit codes: 0" in " ".join(text.split())

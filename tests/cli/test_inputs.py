@@ -23,7 +23,7 @@ def unclosed_quote(rows):
 
 
 @pytest.mark.parametrize(("name", "write"), [("a.json", broken_list), ("a.csv", unclosed_quote)])
-def test_what_comes_before_a_broken_place_is_judged_and_the_run_ends_with_1(cli, tmp_path, name, write):
+def test_rows_before_a_syntax_error_are_judged_and_the_run_exits_with_1(cli, tmp_path, name, write):
     rows = [{"id": f"p{index}", "question": "q", "answer_1": "a", "answer_2": "b"} for index in range(5)]
     (tmp_path / name).write_text(write(rows))
     command = ("judgelm-batch", tmp_path / name, "-o", tmp_path / "out.jsonl", *SCRIPTED)

@@ -47,7 +47,7 @@ JUDGE = ("--engine", "scripted", "--model", "8 6")
     ],
     ids=" ".join,
 )
-def test_commands_refuse_to_write_over_what_they_read(cli, work, command):
+def test_commands_refuse_to_overwrite_their_inputs(cli, work, command):
     before = {path.name: path.read_bytes() for path in work.iterdir() if path.is_file()}
     code, _, err = cli("judgelm", *command)
     assert (code, "write over its own input" in err) == (1, True), err

@@ -39,7 +39,7 @@ def evaluated(cli, folder, labels):
     return json.loads(out)
 
 
-def test_labels_of_exchanged_outputs_are_turned_round_and_said(cli, judged):
+def test_labels_of_swapped_outputs_are_reordered_with_a_note(cli, judged):
     new_first = {"generator_1": "new", "generator_2": "old"}
     rows = [annotation(question, right, wrong, 1.0, **new_first) for question, (wrong, right) in QUESTIONS.items()]
     labels = labels_of(judged, rows)
@@ -129,7 +129,7 @@ JOINS = {
 
 
 @pytest.mark.parametrize("join", JOINS)
-def test_a_file_with_none_of_the_ids_is_refused_by_name(cli, run_of_four, monkeypatch, join):
+def test_a_file_without_matching_ids_is_refused_by_name(cli, run_of_four, monkeypatch, join):
     monkeypatch.chdir(run_of_four)
     files = joined_files(run_of_four, OTHERS)
     used = next(path for name, path in files.items() if any(f"{{{name}}}" in word for word in JOINS[join]))
@@ -147,7 +147,7 @@ def test_ids_that_a_file_lacks_are_counted(cli, run_of_four, monkeypatch, join):
     assert (code, any(count in words for count in ("1 of the 4 ids", "3 of 4 judgments"))) == (0, True), words
 
 
-def test_references_of_a_pipe_that_match_nothing_are_an_error_at_its_end(cli, run_of_four):
+def test_references_without_matching_ids_fail_at_the_end_of_a_pipe(cli, run_of_four):
     references = joined_files(run_of_four, OTHERS)["references"]
     pairs = (run_of_four / "pairs.jsonl").read_bytes()
     options = ("-o", run_of_four / "new.jsonl", *ENGINE, "8 6", "--references", references)
@@ -155,7 +155,7 @@ def test_references_of_a_pipe_that_match_nothing_are_an_error_at_its_end(cli, ru
     assert (code, "references.jsonl" in err, len((run_of_four / "new.jsonl").read_bytes().splitlines())) == (1, True, 4)
 
 
-def test_own_answers_are_refused_by_a_mode_that_shows_none(cli, run_of_four):
+def test_self_answers_are_refused_by_modes_that_do_not_use_them(cli, run_of_four):
     own = joined_files(run_of_four, JUDGED)["own"]
     options = ("-o", run_of_four / "new.jsonl", *ENGINE, "8 6", "--self-answers", own)
     code, _, err = cli("judgelm-batch", run_of_four / "pairs.jsonl", *options)

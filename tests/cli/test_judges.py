@@ -9,7 +9,7 @@ from tests.support.named_judges import SMALL
 NOTICE = "small-judge 9.9: adapter under CC-BY-NC-4.0 (research use only"
 
 
-def test_the_list_says_what_is_installed(cli, small_judge):
+def test_the_list_shows_installed_judges(cli, small_judge):
     code, out, _ = cli("judgelm", "judges")
     assert code == 0
     assert "small-judge: installed, version 9.9" in out
@@ -22,7 +22,7 @@ def test_the_list_says_what_is_installed(cli, small_judge):
     assert "  download 1,117 MB, on disk 3,566 MB, in memory 6 GB" in out
 
 
-def test_the_list_is_cut_to_what_a_gpu_holds(cli):
+def test_vram_limits_the_list(cli):
     rows = json.loads(cli("judgelm", "judges", "--vram", "8", "--json", "-")[1])
     sizes = [model["gigabytes"]["bfloat16"] for row in rows for model in row.get("models", ())]
     assert 0 < max(sizes) <= 8 / 1.2
@@ -55,7 +55,7 @@ def test_a_card_is_written_once(cli, tmp_path):
     assert cli("judgelm", "judges", "new", str(tmp_path))[0] == 1
 
 
-def test_a_run_without_a_model_uses_it_and_says_so(cli, pairs, small_judge, tmp_path):
+def test_a_run_without_a_model_announces_the_default_judge(cli, pairs, small_judge, tmp_path):
     out = tmp_path / "out.jsonl"
     code, _, err = cli("judgelm-batch", pairs(2), "-o", out, "--engine", "transformers", "--max-failure-rate", 1)
     assert code == 0, err
@@ -68,7 +68,7 @@ def test_a_run_without_a_model_uses_it_and_says_so(cli, pairs, small_judge, tmp_
 
 
 @pytest.mark.parametrize("command", ["batch", "batch --model small-judge", "serve --port 0", "web --port 0"])
-def test_without_the_judge_commands_name_the_one_that_installs_it(
+def test_commands_without_an_installed_judge_suggest_the_installation(
     cli, pairs, judge_cache, little_memory, tmp_path, command
 ):
     files = (pairs(2), "-o", tmp_path / "out.jsonl") if command.startswith("batch") else ()

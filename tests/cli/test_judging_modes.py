@@ -63,7 +63,7 @@ def test_rows_without_what_the_mode_needs_are_rejects_and_the_rest_is_judged(jud
         assert words in reason
 
 
-def test_a_rubric_comes_from_a_config_and_a_rerun_knows_it(judged, rows, tmp_path):
+def test_a_changed_rubric_in_the_config_is_another_run(judged, rows, tmp_path):
     config = tmp_path / "rubric.yaml"
 
     def write_config(levels):
@@ -91,7 +91,7 @@ def test_the_example_config_runs(judged, rows):
     ]  # fmt: skip
 
 
-def test_own_answers_of_one_run_serve_another(cli, rows, tmp_path):
+def test_self_answers_can_be_reused(cli, rows, tmp_path):
     common = (rows([{"answers": ["It is 4", "It is 5"]}]), "--engine", "scripted", "--mode", "ssr", "--model")
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     assert cli("judgelm-batch", *common, "so it is A.\n[[1]]", "-o", first)[0] == 0

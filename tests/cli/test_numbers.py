@@ -15,7 +15,7 @@ HUGE = "1" + "0" * 400
         *(("--config", f"temperature: {value}\n") for value in (".nan", ".inf", "1.0e+300", "1" + "0" * 5000)),
     ],
 )
-def test_a_number_that_nothing_could_use_is_refused_by_name(batch, pairs, tmp_path, option, value):
+def test_out_of_range_numbers_are_refused_by_name(batch, pairs, tmp_path, option, value):
     name = value.partition("=")[0] if option == "--mode-arg" else option[2:]
     if option == "--config":
         (tmp_path / "run.yaml").write_text(value)

@@ -8,7 +8,7 @@ from judgelm.judge import Judge
 from judgelm.runs.batch import BatchJob
 
 
-def test_a_batch_run_gives_its_counts_and_a_quiet_one_says_nothing_else(batch, pairs, tmp_path):
+def test_json_has_the_counts_and_quiet_prints_nothing_else(batch, pairs, tmp_path):
     counts_file = tmp_path / "found.json"
     code, printed, err = batch(pairs(3), "--quiet", "--json", counts_file)
     assert (code, printed, err) == (0, "", "")
@@ -18,7 +18,7 @@ def test_a_batch_run_gives_its_counts_and_a_quiet_one_says_nothing_else(batch, p
     assert (json.loads(printed)["skipped"], err) == (3, "")
 
 
-def test_a_run_searches_nothing_of_the_start_up_for_garbage(pairs, tmp_path):
+def test_start_up_objects_are_excluded_from_garbage_collection(pairs, tmp_path):
     frozen = []
     job = BatchJob(inputs=(str(pairs(3)),), out=str(tmp_path / "out.jsonl"))
     with Judge("8 6", engine="scripted") as judge:

@@ -16,7 +16,7 @@ from judgelm.runs.run_files import read_judgments
 from tests.support.jsonl_files import rows_of
 
 
-def test_reasons_and_distributions_stand_in_the_rows_and_are_summed_up(batch, pairs, tmp_path):
+def test_reasons_and_distributions_are_in_the_rows_and_the_summary(batch, pairs, tmp_path):
     script = {
         "q0|a|b": "8 6\nbecause zero", "q0|b|a": "6 8\nbecause zero",  # steady
         "q1|a|b": "8 6\nbecause one", "q1|b|a": "9 5\nbecause one, swapped",  # flipped
@@ -40,7 +40,7 @@ def test_reasons_and_distributions_stand_in_the_rows_and_are_summed_up(batch, pa
     assert "2 / 0" in err
 
 
-def test_over_an_endpoint_unreadable_replies_are_repaired_and_explained(cli, pairs, tmp_path, tiny_model):
+def test_unparseable_replies_of_an_endpoint_are_retried_and_explained(cli, pairs, tmp_path, tiny_model):
     from tests.support.endpoint.backends import TinyBackend
     from tests.support.endpoint.server import endpoint
 
@@ -72,7 +72,7 @@ def test_over_an_endpoint_unreadable_replies_are_repaired_and_explained(cli, pai
         ("openai", ["--engine-arg", "base_url=http://127.0.0.1:9/v1", "--engine-arg", "retries=0"], "is unreachable"),
     ],
 )
-def test_the_configs_that_come_with_it_reach_the_engine(cli, pairs, tmp_path, name, arguments, refused):
+def test_shipped_configs_reach_the_engine(cli, pairs, tmp_path, name, arguments, refused):
     config = Path(__file__).parents[2] / "configs" / "judge" / f"{name}.yaml"
     command = ("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", "--model", "./nowhere", "--config", config)
     code, _, err = cli(*command, *arguments)
@@ -81,9 +81,7 @@ def test_the_configs_that_come_with_it_reach_the_engine(cli, pairs, tmp_path, na
 
 
 @pytest.mark.parametrize(("with_reason", "warned"), [(0, True), (5, False)])
-def test_reasons_of_a_judge_that_never_saw_any_are_not_to_be_trusted(
-    cli, pairs, tiny_model, tmp_path, with_reason, warned
-):
+def test_a_judge_not_trained_on_reasons_gets_a_warning(cli, pairs, tiny_model, tmp_path, with_reason, warned):
     shutil.copytree(tiny_model, tmp_path / "judge")
     sha = get_template("judgelm-compact").sha
     facts = {"rows_with_reason": with_reason}

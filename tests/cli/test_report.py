@@ -24,7 +24,7 @@ def judged(batch, tmp_path):
     return tmp_path
 
 
-def test_verdicts_beside_their_questions_and_labels(cli, judged):
+def test_verdicts_are_printed_with_questions_and_labels(cli, judged):
     code, out, _ = cli("judgelm", "report", judged / "out.jsonl", "--samples", judged / "pairs.jsonl")
     lines = [line.split() for line in out.splitlines() if line.strip()]
     assert code == 0

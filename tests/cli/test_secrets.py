@@ -27,8 +27,8 @@ ENVIRONMENT = {"OPENAI_API_KEY": KEY, "HF_TOKEN": HUB, "JUDGELM_API_KEYS": SERVE
 
 
 def assert_unseen(text):
-    found = [secret for secret in SECRETS if secret in text]
-    assert not found, f"{found} in {text[:2000]}"
+    leaked = [secret for secret in SECRETS if secret in text]
+    assert not leaked, f"{leaked} in {text[:2000]}"
 
 
 def assert_unwritten(folder):
@@ -95,14 +95,14 @@ def test_a_good_run_of_a_server_with_keys(folder):
     ],
     ids=["refused", "bad-request", "broken", "no-json"],
 )
-def test_a_server_that_repeats_what_it_was_sent(batch, folder, fault):
+def test_a_server_that_repeats_secrets(batch, folder, fault):
     with endpoint(ScriptedBackend(marker="### Response:")) as server:
         server.misbehave(lambda number, *_: fault if number > 2 else None)
         assert batch(with_password(server))[0] != 0
     assert_unwritten(folder)
 
 
-def test_a_server_that_is_not_there(batch):
+def test_an_unreachable_server(batch):
     with endpoint(ScriptedBackend(marker="### Response:")) as server:
         address = with_password(server)
     code, errors = batch(address)
@@ -120,7 +120,7 @@ def test_a_server_that_is_not_there(batch):
         ("--engine-arg", f"api_key_env=[{KEY}]"),
     ],
 )
-def test_an_argument_that_cannot_be_is_not_repeated(batch, more):
+def test_invalid_arguments_are_not_repeated(batch, more):
     assert batch("http://127.0.0.1:9/v1", *more)[0] == 1
 
 
@@ -134,13 +134,13 @@ def test_an_argument_that_cannot_be_is_not_repeated(batch, more):
         f"name=a,model=m,engine_args={KEY}",
     ],
 )
-def test_an_answerer_that_cannot_be_is_not_repeated(text):
+def test_invalid_generators_are_not_repeated(text):
     with pytest.raises(ConfigError) as raised:
         parse_generator(text)
     assert_unseen(str(raised.value))
 
 
-def test_yaml_that_cannot_be_read_is_not_repeated(tmp_path):
+def test_invalid_yaml_is_not_repeated(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text(f"model: tiny\nengine_arg: {{base_url: http://me:{PASSWORD}@h/v1, x: [}}\n")
     with pytest.raises(ConfigError, match=r"c\.yaml: not YAML in UTF-8: .* at line 2") as raised:
@@ -161,13 +161,13 @@ def test_yaml_that_cannot_be_read_is_not_repeated(tmp_path):
         f"http://h/v1?key=@{PASSWORD}",
     ],
 )
-def test_an_address_that_cannot_be_is_shown_without_its_password(base_url):
+def test_invalid_addresses_are_shown_without_password(base_url):
     with pytest.raises(ConfigError) as raised:
         endpoint_options(EngineOptions(model="tiny", engine_args={"base_url": base_url}))
     assert_unseen(str(raised.value))
 
 
-def test_a_server_tells_its_keys_to_nobody(caplog, monkeypatch):
+def test_a_server_never_shows_its_keys(caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
     settings = {"api_keys": (SERVED,)}
     with served(settings=settings) as server:
@@ -183,7 +183,7 @@ def test_a_server_tells_its_keys_to_nobody(caplog, monkeypatch):
     assert_unseen(caplog.text)
 
 
-def test_what_serves_another_server_shows_no_password(folder):
+def test_a_server_with_an_upstream_shows_no_password(folder):
     with endpoint(ScriptedBackend(marker="### Response:")) as upstream:
         command = [sys.executable, "-m", "judgelm", "serve", "tiny", "--upstream", with_password(upstream)]
         streams = {"text": True, "stderr": subprocess.PIPE, "stdout": subprocess.PIPE}

@@ -37,7 +37,7 @@ def running(*command, output="stderr"):
         process.communicate()
 
 
-def test_it_serves_as_its_configuration_says_and_ends_in_order(tmp_path):
+def test_serve_follows_its_configuration_and_shuts_down(tmp_path):
     keys = tmp_path / "keys.txt"
     keys.write_text("sk-test\n")
     command = ["-m", "judgelm", "serve", "8 6", "--engine", "scripted", "--config", "configs/serve/gpt4.yaml"]
@@ -56,7 +56,7 @@ def test_it_serves_as_its_configuration_says_and_ends_in_order(tmp_path):
 
 
 @pytest.mark.distributed
-def test_it_serves_on_workers_and_ends_in_order():
+def test_serve_uses_workers_and_shuts_down():
     pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
     command = ["-m", "judgelm", "serve", "8 6", "--engine", "scripted", "--ray", "local", "--port", "0"]
     with running(*command, "--workers", "2", "--worker-cores", "1") as (process, url, lines):
@@ -101,7 +101,7 @@ UPSTREAM = ("m", "--upstream", "http://localhost:1/v1")
         (["web", *SCRIPTED, "--run", "/no/such/run.jsonl"], "cannot read: No such file"),
     ],
 )
-def test_what_does_not_fit_ends_with_a_sentence(cli, arguments, words):
+def test_conflicting_server_options_are_refused(cli, arguments, words):
     if arguments[0] == "web":
         pytest.importorskip("gradio")
     code, out, err = cli("judgelm", *arguments, "--port", "0")
@@ -110,7 +110,7 @@ def test_what_does_not_fit_ends_with_a_sentence(cli, arguments, words):
     assert "Traceback" not in err
 
 
-def test_a_port_that_is_taken_is_said_before_the_model_is_loaded(cli):
+def test_a_port_in_use_is_refused_before_the_model_is_loaded(cli):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -120,7 +120,7 @@ def test_a_port_that_is_taken_is_said_before_the_model_is_loaded(cli):
     assert "loading" not in err
 
 
-def test_a_model_that_cannot_be_asked_to_chat_is_said_before_it_is_served(cli):
+def test_a_model_without_chat_is_refused_before_it_is_served(cli):
     with endpoint(ScriptedBackend(marker="### Response:")) as upstream:
         arguments = ["--upstream", upstream.base_url, "--engine-arg", "api=completions", "--port", "0", "--chat"]
         code, _, err = cli("judgelm", "serve", "tiny", *arguments)
@@ -131,7 +131,7 @@ def test_a_model_that_cannot_be_asked_to_chat_is_said_before_it_is_served(cli):
 
 
 @pytest.mark.browser  # starts its own server, as the page's other tests do
-def test_the_page_is_served_with_its_policy_and_no_files_and_ends_in_order():
+def test_the_page_has_a_security_policy_serves_no_files_and_shuts_down():
     command = [sys.executable, "-m", "judgelm", "web", "8 6", "--engine", "scripted", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"}) as process:
         try:

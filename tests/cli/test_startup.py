@@ -32,7 +32,7 @@ def run(*calls):
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def test_help_imports_nothing_that_judging_needs():
+def test_help_has_no_slow_imports():
     commands = (
         *("--help", "--version", "eval --help", "report --help", "study panel --help", "study qa --help"),
         *("study judgelm --help", "data --help", "data build --help", "data import --help", "judges modes --help"),
@@ -44,7 +44,7 @@ def test_help_imports_nothing_that_judging_needs():
         assert not loaded, line
 
 
-def test_what_can_be_named_is_offered_and_nothing_that_judging_needs_imported():
+def test_completion_has_no_slow_imports():
     offered = {
         "judgelm d": "doctor data",
         "judgelm study cal": "calibration",
@@ -58,7 +58,7 @@ def test_what_can_be_named_is_offered_and_nothing_that_judging_needs_imported():
     assert completed(*offered) == {line: (sorted(words.split()), []) for line, words in offered.items()}
 
 
-def test_names_of_what_must_be_read_are_offered():
+def test_completion_of_names_in_files():
     offered = {
         "judgelm serve --engine s": "scripted",
         "judgelm data import mm": "mmlu-pro mm-vet",

@@ -63,7 +63,7 @@ def test_compare_judges(study, files):
         (["a.jsonl"], [], "expected at least two files"),
     ],
 )
-def test_judges_are_told_apart_by_names(study, files, runs, names, finding):
+def test_judges_need_different_names(study, files, runs, names, finding):
     options = [part for name in names for part in ("--name", name)]
     code, out, err = study("compare-judges", *runs, *options, "--json", "-")
     assert (code, finding in err) == (1 if finding else 0, True)
@@ -84,7 +84,7 @@ def test_labels_of_an_id_and_a_review_alone_are_read(cli, tmp_path, monkeypatch,
     assert '"n": 1' in out
 
 
-def test_scores_beyond_the_scale_are_said_to_be_with_the_way_out(study, files):
+def test_scores_out_of_range_suggest_another_scale(study, files):
     for name in ("first", "second"):
         write_rows(f"{name}.jsonl", [{"question_id": "1", "pred_text": "80 60"}])
     code, _, err = study("compare-judges", "first.jsonl", "second.jsonl")

@@ -77,7 +77,7 @@ def test_the_original_authors_rows_are_read_with_their_predictions(qa, tmp_path)
         (["--human", "people.jsonl"], "people.jsonl:1: expected id and label"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(qa, tmp_path, monkeypatch, more, finding):
+def test_invalid_arguments_are_refused(qa, tmp_path, monkeypatch, more, finding):
     monkeypatch.chdir(tmp_path)
     write_rows("people.jsonl", [{"id": "q0", "label": "maybe"}])
     code, err = qa(*more)
@@ -144,7 +144,7 @@ def test_self_reference(self_reference):
         (["--cot", "{cot}"], "truth.jsonl:1"),
     ],
 )
-def test_no_run_two_runs_of_one_judge_and_bad_lines_are_errors(self_reference, tmp_path, options, finding):
+def test_missing_and_duplicate_runs_and_bad_lines_are_errors(self_reference, tmp_path, options, finding):
     if len(options) == 2:
         (tmp_path / "truth.jsonl").write_text('{"id": "1"}\n')
     code, err = self_reference(*options)

@@ -25,7 +25,7 @@ LABELS = "labels: labels.jsonl"
 ROW = "{reference: no, method: mine, judgments: run.jsonl}"
 
 
-def test_it_names_the_runs_of_each_row(cli, folder):
+def test_rows_have_both_treatments_of_the_run(cli, folder):
     # the answer shown first always gets the higher score: it is right in the given order, and the mean is a tie
     result, (ties, left_out) = table_of(cli, folder, f"{LABELS}\ntables:\n  - {{table: 1, runs: [{ROW}]}}\n")
     for row in (ties, left_out):
@@ -51,7 +51,7 @@ def table_of(cli, folder, text, *options):
     return result, result["tables"][0]["rows"]
 
 
-def test_pairs_that_the_reversed_file_lacks_are_counted(cli, folder):
+def test_pairs_missing_in_the_reversed_file_are_counted(cli, folder):
     authors_file(folder, "given.jsonl", {1: "8 6", 2: "8 6"})
     authors_file(folder, "reversed.jsonl", {1: "6 8", 9: "6 8"})
     row = "{judge_size: 7B, data_scale: 3.5k, judgments: given.jsonl, reversed: reversed.jsonl}"
@@ -101,7 +101,7 @@ def test_prices_give_costs(cli, folder):
         (["labels: null", table_yaml(1, ROW)], "no labels"),
     ],
 )
-def test_what_is_wrong_with_it_is_said(cli, folder, text, message):
+def test_invalid_files_are_refused(cli, folder, text, message):
     lines = text if "labels: null" in text else [LABELS, *text]
     file = tables(folder, "\n".join(lines))
     code, _, err = cli("judgelm", "study", "judgelm", file, "-o", folder / "out")

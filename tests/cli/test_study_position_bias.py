@@ -19,7 +19,7 @@ def study(cli, tmp_path):
     return run
 
 
-def test_all_of_qloras_ratings_counted_by_another_way(shared_data, study):
+def test_qloras_ratings_agree_with_an_independent_count(shared_data, study):
     files = sorted((shared_data / "qlora_ratings" / "relative-gpt-3.5").glob("*.jsonl"))
     # by the two answers' ids, whichever file they are in: no two of these seven models wrote the same text
     pairs = {}
@@ -35,7 +35,7 @@ def test_all_of_qloras_ratings_counted_by_another_way(shared_data, study):
     assert rows["all"]["lead"]["value"] == pytest.approx(sum(map(sum, leads)) / 960)
 
 
-def test_two_models_that_wrote_the_same_text_are_two_pairs(study, tmp_path):
+def test_equal_texts_of_two_models_are_two_pairs(study, tmp_path):
     def write(name, first, second, *scores):
         row = {"question_id": 1, "answer1_id": first, "answer2_id": second, "score": scores}
         return write_rows(tmp_path / f"{name}-gpt4-reviewer.jsonl", [row])

@@ -32,12 +32,12 @@ def rows(tmp_path):
         ("sft", "", "rows.csv"),
     ],
 )
-def test_rows_that_teach_nothing_are_refused(cli, rows, recipe, text, finding):
+def test_rows_without_labels_for_the_recipe_are_refused(cli, rows, recipe, text, finding):
     for given in (["--train_data", rows(text)], [f"--train_data={rows(text)}"]):
-        code, _, said = cli("judgelm", "train", recipe, "--config", "few_pairs", *given)
+        code, _, errors = cli("judgelm", "train", recipe, "--config", "few_pairs", *given)
         assert code == 1
-        assert finding in said
-        assert str(rows(text)) in said
+        assert finding in errors
+        assert str(rows(text)) in errors
 
 
 def test_rows_are_checked_before_torch_is_loaded(rows):
@@ -50,17 +50,17 @@ def test_rows_are_checked_before_torch_is_loaded(rows):
     assert subprocess.run(command, capture_output=True, text=True).stdout == "1 []\n"
 
 
-def test_settings_and_recipes_that_do_not_exist_are_named(cli):
+def test_unknown_recipes_and_settings_are_refused(cli):
     for arguments, finding in {
         ("stf",): "did you mean sft?",
         ("sft", "--config", "few_pair"): "did you mean few_pairs?",
         (): "available: dpo, grpo, preference, reward, sft",
     }.items():
-        code, _, said = cli("judgelm", "train", *arguments, "--output_dir", "out")
-        assert (code, finding in said) == (1, True), said
+        code, _, errors = cli("judgelm", "train", *arguments, "--output_dir", "out")
+        assert (code, finding in errors) == (1, True), errors
 
 
-def test_a_copy_holds_the_same_recipes_and_replaces_nothing(cli, tmp_path):
+def test_copy_writes_the_recipes_and_overwrites_nothing(cli, tmp_path):
     assert cli("judgelm", "train", "--copy", tmp_path / "mine")[0] == 0
     for name, source in {
         "train/sft.py": RECIPES / "sft.py",
@@ -69,7 +69,7 @@ def test_a_copy_holds_the_same_recipes_and_replaces_nothing(cli, tmp_path):
     }.items():
         assert (tmp_path / "mine" / name).read_bytes() == source.read_bytes()
     (tmp_path / "mine/train/sft.py").write_text("mine")
-    code, _, said = cli("judgelm", "train", "--copy", tmp_path / "mine")
+    code, _, errors = cli("judgelm", "train", "--copy", tmp_path / "mine")
     assert code == 1
-    assert "exists; choose another folder" in said
+    assert "exists; choose another folder" in errors
     assert (tmp_path / "mine/train/sft.py").read_text() == "mine"

@@ -83,7 +83,7 @@ def test_a_pair_is_judged_once(tune, labels, monkeypatch):
     assert WordEngine.asked == 0
 
 
-def test_other_judgments_are_not_mixed_with_those_of_an_earlier_tuning(tune, labels):
+def test_judgments_of_another_criterion_are_refused(tune, labels):
     assert tune(labels(), "--criterion", "It is polite.", "--reading", "letters")[0] == 0
     other = ("--criterion", "It is short.", "--reading", "letters")
     code, _, err = tune(labels(), *other)
@@ -93,7 +93,7 @@ def test_other_judgments_are_not_mixed_with_those_of_an_earlier_tuning(tune, lab
     assert find_card("judge").template in ("letters", "letters-criterion")
 
 
-def test_a_named_reading_is_used_though_the_labels_cannot_tell_it(tune, labels):
+def test_a_named_reading_is_used_even_if_it_is_not_better(tune, labels):
     code, out, _ = tune(labels(), "--reading", "grade")
     assert (code, find_card("judge").template) == (0, "grade")
     assert "grade was the only candidate" in out
@@ -109,7 +109,7 @@ def test_a_criterion_is_kept_in_the_card(tune, labels):
         assert judge.mode("pair").criterion == "It is polite."
 
 
-def test_failures_are_shown_and_wrong(tune, labels, tmp_path):
+def test_failures_count_as_wrong(tune, labels, tmp_path):
     rows = rows_of(labels())
     for row in rows[:8]:
         row["answer_1"] = "mute"
@@ -127,7 +127,7 @@ def test_failures_are_shown_and_wrong(tune, labels, tmp_path):
         (("--folds", "41"), "at least 41 questions (one per fold), got 40"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_the_model_is_loaded(tune, labels, options, finding):
+def test_invalid_options_are_refused_before_the_model_is_loaded(tune, labels, options, finding):
     code, _, err = tune(labels(), *options)
     assert (code, WordEngine.asked) == (1, 0)
     assert finding in err
@@ -141,7 +141,7 @@ def test_labels_without_texts_and_trained_judges_folders_are_refused(tune, label
     assert "no candidate judged a pair: only 0 of the probability is on" in tune(labels(answer_1="mute"))[2]
 
 
-def test_a_released_judge_is_not_tuned_unless_it_is_taken_as_any_model(cli, labels):
+def test_released_judges_are_not_tuned(cli, labels):
     tune = ("judgelm", "tune", "prometheus-eval/prometheus-7b-v2.0", "--engine", "scripted", "-o", "judge", "-l")
     assert "a judge with its own prompts" in cli(*tune, labels())[2]
 
@@ -164,7 +164,7 @@ def test_another_model_under_the_same_name_is_refused(tune, cli, labels, tmp_pat
         Judge("judge", engine="scripted")
 
 
-def test_the_next_tuning_takes_the_folder(tune, cli, labels):
+def test_a_tuned_judge_can_be_tuned_again(tune, cli, labels):
     tune(labels())
     again = ("judgelm", "tune", "judge", "--engine", "scripted", "-l", "labels.jsonl", "-o", "next", "--ignore-card")
     assert cli(*again)[0] == 0
