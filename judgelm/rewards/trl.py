@@ -26,11 +26,11 @@ class JudgeReward:
     A None reward gives the completion no advantage; their share is logged as `judge_failures`.
 
     Args:
-        judge: loaded, or on a server.
+        judge: stays open.
         method: see `AnswerRewards`.
-        question: column with the question; without it, the prompt or its user message is the question.
+        question: column with the question; default: the prompt or its user message.
         reference: column with the reference answer; required for `reference`.
-        criteria: column with each row's criteria, texts or objects with `text` and `weight`; for `checklist`.
+        criteria: column with criteria for `checklist`, texts or objects with `text` and `weight`.
         options: see `MethodOptions`.
 
     Raises:

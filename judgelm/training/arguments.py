@@ -125,11 +125,11 @@ UNSUPPORTED_ARGUMENTS = {
     "resume_from_checkpoint": "runs resume from the last complete checkpoint in output_dir",
     "auto_find_batch_size": "it changes the rows per step during training",
 }
-"""TRL and transformers arguments that conflict with how rows are built and ordered, with the reason."""
+"""Arguments of TRL and transformers that conflict with how rows are built and ordered."""
 
 
 def check_arguments(judge: JudgeArguments, args: Any) -> None:
-    """Check that the arguments fit together, and set `args.gradient_accumulation_steps` from `global_batch`."""
+    """Check that the arguments fit together, and set the accumulation steps from `global_batch`."""
     check_parallelism(args)
     template = get_template(judge.template)
     if template.reads_words and not judge.trains_words:
@@ -243,7 +243,7 @@ def save_dtype_of(requested: str, args: Any) -> torch.dtype | None:
 
 
 def optimizer_states(optim: str) -> tuple[int, int | None]:
-    """Return how many values an optimizer keeps per parameter, and the bytes of each (None: the weight's dtype)."""
+    """Return an optimizer's values per parameter, and the bytes of each (None: as the weight)."""
     numbers = {"adafactor": 0, "lomo": 0, "sgd": 0, "lion": 1, "rmsprop": 1, "adagrad": 1, "ademamix": 3}
     states = next((states for name, states in numbers.items() if name in optim), 2)
     return states, 1 if "8bit" in optim else 4 if "paged" in optim or "32bit" in optim else None

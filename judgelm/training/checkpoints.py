@@ -1,6 +1,6 @@
 """Complete checkpoints, marked by `judgelm_state.json`, which is written last.
 
-It lists the sizes of all files, which are always checked, and their hashes, which are checked before a run resumes.
+It lists the sizes of all files, and their hashes, which are checked before a run resumes.
 """
 
 import hashlib

@@ -67,7 +67,7 @@ def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Un
 
 
 def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
-    """Return 0 for a wrong attempt, otherwise the share of right ones in the other order (None without any)."""
+    """Return 0 for a wrong attempt, otherwise the share of right ones in the other order, if any."""
     groups: dict[tuple[int, int], list[bool]] = defaultdict(list)
     for attempt in attempts:
         groups[attempt.pair, attempt.order].append(attempt.right)
@@ -89,7 +89,7 @@ _SOFT_SHARE = 0.75
 
 @dataclass(kw_only=True)
 class GRPOArguments(JudgeArguments):
-    """Arguments of `train/grpo.py`; the data are pairs with a `preference`, scores or a winner, without ties."""
+    """Arguments of `train/grpo.py`; rows as for `train/preference.py`, without ties."""
 
     template: str = argument("Prompt template: reasoned-chat or reasoned-compact.", default="reasoned-chat")
     swap_prob: float = argument("No effect: each pair is shown in both orders.", default=0.0)
@@ -164,7 +164,7 @@ class _RewardedVerdicts(GRPOTrainer):
         return [self._truncator.encode(prompt, chat=self._chat) for prompt in prompts], None, {}
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
-        """Return no metrics: an eval loss would need sampling, and `JudgeMixin` adds those of judging."""
+        """Return no metrics; `JudgeMixin` adds those of judging."""
         return EvalLoopOutput(predictions=np.empty(0), label_ids=None, metrics={}, num_samples=1)
 
 
@@ -265,7 +265,7 @@ class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # unty
     shuffle_dataset: bool | None = argument("Pairs are already shuffled with the seed.", default=False)
 
     def __post_init__(self) -> None:
-        """Choose the generator; evaluations sample no replies, so any valid batch size works."""
+        """Choose the generator, and a valid eval batch size, which has no effect."""
         self.per_device_eval_batch_size = self.num_generations or self.per_device_eval_batch_size
         super().__post_init__()
         if self.use_vllm is None:

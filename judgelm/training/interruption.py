@@ -51,7 +51,7 @@ class PreemptionCallback(TrainerCallback):
                 signal.signal(signum, handler)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Save a resumable checkpoint and stop, without evaluating, if any process received a signal."""
+        """Save a resumable checkpoint and stop if any process received a signal."""
         received = self._received
         if args.world_size > 1:
             highest = torch.tensor(received, device=args.device)

@@ -67,7 +67,7 @@ class ModelSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSetup:
-    """The fields of a training configuration that affect memory.
+    """What affects memory in a training configuration.
 
     Attributes:
         prompts: sequences per row.
@@ -106,7 +106,7 @@ class GpuMemory(NamedTuple):
 
 
 def read_setup(path: Path, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], TrainingSetup]:
-    """Read a training YAML; return all fields after `changes`, and those that affect memory."""
+    """Return a training YAML's fields after `changes`, and those that affect memory."""
     values = read_yaml(path) or {}
     if not isinstance(values, dict):
         raise InputError(f"{path}: expected a mapping, as in configs/train/demo.yaml")
@@ -225,7 +225,7 @@ SHAPES = {  # Touvron et al., 2023, Table 2; the MLP's width from the released c
 
 
 def sizes_of(values: Mapping[str, Any], shape: str = "") -> ModelSizes:
-    """Return the base model's sizes for the fields of a training YAML; `shape` in `SHAPES` replaces its config."""
+    """Return the base model's sizes; `shape` in `SHAPES` replaces its config."""
     config = _config(values, shape).get_text_config()
     build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
     with torch.device("meta"):

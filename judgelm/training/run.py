@@ -109,8 +109,8 @@ _CONFIG_HELP = "--config FILE reads the same options from a YAML file; options o
 def parse_arguments(*types: Any) -> tuple[Any, ...]:
     """Parse a recipe's arguments from `--config FILE` and flags into one object per dataclass.
 
-    A GGUF base becomes a checkpoint in the cache; a judge's name becomes its base and adapter. A hub token moves to the
-    environment, because checkpoints contain the arguments.
+    GGUF bases and judges' names are resolved. A hub token moves to the environment, because checkpoints contain the
+    arguments.
     """
     try:
         parsed = tuple(TrlParser(types, description=_CONFIG_HELP).parse_args_and_config())

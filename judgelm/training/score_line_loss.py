@@ -156,7 +156,7 @@ def _padded(rows: list[list[int]], padding: int) -> Tensor:
 
 
 class ScoreLineObjective:
-    """Collates prompts followed by the tree of score lines, and computes their loss."""
+    """Collates prompts and trees of score lines, and computes their loss."""
 
     def __init__(
         self, trees: ScoreLineTrees, consistency_weight: float, score_line_weight: float, padding_free: bool = False
@@ -203,12 +203,8 @@ def pair_losses(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of each pair, shape (pairs,), and detached metrics by name.
 
-    Args:
-        logits: shape (orders x pairs, 1 + nodes, vocabulary): all pairs as given, then all swapped.
-        tree: of each order's target.
-        preference: shape (pairs,), P(first answer is better), in [0, 1].
-        consistency_weight: see the module.
-        score_line_weight: see the module.
+    `logits` have shape (orders x pairs, 1 + nodes, vocabulary): all pairs as given, then all swapped. `preference` is
+    P(first answer is better), shape (pairs,).
     """
     paths = path_logprobs(logits, tree)
     first, second, assigned = preference_logprobs(line_logprobs(paths, tree), tree)

@@ -1,6 +1,6 @@
 """Parts shared by all trainers: a single pass over the rows, NaN guard, and dtype of saved weights.
 
-Swaps and dropped references are drawn again in every epoch, so the trainer makes one pass over the rows of all epochs.
+Rows differ between epochs, so the trainer makes one pass over those of all epochs.
 """
 
 import json

@@ -123,12 +123,9 @@ def word_losses(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of each of n pairs, shape (n,), and detached metrics by name.
 
-    Args:
-        logits: shape (prompts, vocabulary), at the reply's first token: all first orders or answers, then all second.
-        words: of the reading.
-        preference: shape (n,), P(first answer is better), in [0, 1].
-        right: shape (2, n), P(answer is right), in [0, 1]; NaN if unknown.
-        weights: of the parts.
+    `logits` are those of the reply's first token, shape (prompts, vocabulary): all first orders or answers, then all
+    second. `preference` is P(first answer is better), shape (n,); `right` is P(answer is right), shape (2, n), NaN if
+    unknown.
     """
     logits = logits.float()
     spelled = torch.stack([logits[:, list(ids)].logsumexp(-1) for ids in words.ids], 1)

@@ -24,12 +24,7 @@ Kind = Literal["single", "pair", "multi"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOptions:
-    """How labelled answers become rows; see `JudgeArguments` for most fields.
-
-    Attributes:
-        window: maximum tokens of a row.
-        seed: of all draws, which also depend on sample ID and epoch.
-    """
+    """How labelled answers become rows; see `JudgeArguments`. `window` is the maximum tokens of a row."""
 
     template: str
     window: int
@@ -89,7 +84,7 @@ def _kind_of(sample: Sample) -> Kind:
 
 
 class FastTokenizer:
-    """A transformers tokenizer that tracks offsets only on request; twice as fast (tokenizers 0.22)."""
+    """A tokenizer that tracks offsets only on request; twice as fast (tokenizers 0.22)."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer

@@ -139,7 +139,7 @@ def build_epochs(
 ) -> EpochRows:
     """Build the rows of all epochs, or load those of an earlier run with the same settings and files.
 
-    One process of a machine must call it first. `workers` None uses all cores.
+    One process of a machine must call it first.
     """
     name = _fingerprint(tokenizer, options, paths, schedule)
     file, facts = folder / f"{name}.arrow", folder / f"{name}.counts.json"

@@ -9,8 +9,8 @@ and reference is chosen, a wrong reply rejected;
 
       {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
 
-Both texts have a reason or neither, so that length does not decide the preference. An unparseable reply is rejected as
-written and never swapped.
+Both texts have a reason or neither, so that length does not decide the preference. Unparseable replies are never
+swapped.
 """
 
 import json
