@@ -1,10 +1,9 @@
 """A tiny adapter under the name of a card and a tiny base, as installed in a cache."""
 
-import json
 import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from judgelm.engines.gguf.checkpoint import GgufRecord
@@ -32,7 +31,7 @@ def cached_base(cache: Path, base: Path, card: NamedJudge = SMALL) -> Path:
         file="tiny.gguf", sha256=card.base.gguf_sha256, architecture="llama", quantised=False, dtype="float32",
         weight_bytes=0,
     )  # fmt: skip
-    (folder / "gguf.json").write_text(json.dumps(asdict(record)))
+    (folder / "gguf.json").write_text(record.model_dump_json())
     return folder
 
 
