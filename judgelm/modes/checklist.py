@@ -30,7 +30,6 @@ CRITERIA_FIELD = "criteria"
 """Field of a row, and of a sample's `metadata`, with its own criteria."""
 
 _FORM = '["...", {"text": "...", "weight": 2}]'
-_MET = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -176,7 +175,7 @@ class Checklist(BatchMode):
         whole = math.fsum(max(criterion.weight, 0) for criterion in criteria)
         for begin in range(0, len(read), len(criteria)):
             values = [shown.scores[0] for shown in read[begin : begin + len(criteria)] if shown.scores]
-            met = [float(value >= _MET) for value in values] if self.hard else values
+            met = [float(value >= 0.5) for value in values] if self.hard else values
             yield math.fsum(each.weight * value for each, value in zip(criteria, met, strict=True)) / whole
 
     def _verdict(self, shares: tuple[float, ...]) -> Verdict:

@@ -13,10 +13,8 @@ RequestFlow = Generator[list[Request], list[Completion], Result]
 """Yields requests, is sent their completions in the same order, and returns a result."""
 
 Flow = RequestFlow[Judgment]
-"""A flow that returns a judgment."""
 
 Round = RequestFlow[list[Completion]]
-"""A flow that returns the completions of one list of requests."""
 
 
 def map_rounds(flow: RequestFlow[Result], ask: Callable[[list[Request]], Round]) -> RequestFlow[Result]:

@@ -91,9 +91,7 @@ def ask_probabilities(
     indices = [index for index, reply in enumerate(shown) if reply.label is not None]
     if not indices:
         return values
-    completions = yield [
-        _request(index, shown[index].text, prompts[index], labels, read, max_tokens) for index in indices
-    ]
+    completions = yield [_request(index, shown[index], prompts[index], labels, read, max_tokens) for index in indices]
     for index, completion in zip(indices, completions, strict=True):
         if completion.candidate_logprobs is not None:
             first, second = map(math.exp, completion.candidate_logprobs)
@@ -153,20 +151,20 @@ def mean_probability(shown: Sequence[Shown], values: Sequence[float | None], *, 
 
 def _request(
     index: int,
-    text: str,
+    shown: Shown,
     prompt: Prompt,
     labels: Mapping[str, str],
     read: Callable[[str], StatedVerdict | Unparsed],
     max_tokens: int,
 ) -> Request:
     """Both words get the case that the judge wrote; if that is mixed, the prompt's."""
-    verdict = read(text)
+    verdict = read(shown.text)
     assert not isinstance(verdict, Unparsed), "only replies with a label are asked about"
     cases = ((str.islower, str.lower), (str.isupper, str.upper), (str.istitle, str.title))
     change = next((change for has, change in cases if has(verdict.written)), str)
     return Request(
         key=f"label {index}",
-        prompt=replace(prompt, prefill=text[: verdict.position]),
+        prompt=replace(prompt, prefill=shown.text[: verdict.position]),
         sampling=Sampling(max_tokens=1, reserve=max_tokens),
         candidates=tuple(change(word) for word in labels.values()),
     )

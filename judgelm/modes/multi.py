@@ -26,8 +26,8 @@ from judgelm.records import Judgment, RankingVerdict, Sample, Shown, Unparsed
 Drawing = Literal["cyclic", "seeded"]
 
 _TOKENS_PER_SCORE = 12
-_SAME_SCORE = 9
-"""Decimals to which means are compared."""
+DECIMALS = 9
+"""Precision to which means are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ def ranking(scores: Sequence[float]) -> tuple[tuple[int, ...], ...]:
     """Return indices from the highest to the lowest score; tied indices are in one tuple."""
     tied: dict[float, list[int]] = {}
     for index, score in enumerate(scores):
-        tied.setdefault(round(score, _SAME_SCORE), []).append(index)
+        tied.setdefault(round(score, DECIMALS), []).append(index)
     return tuple(tuple(tied[score]) for score in sorted(tied, reverse=True))
 
 

@@ -184,15 +184,13 @@ class QaCorrectness(BatchMode):
         values = {"question": sample.question, "gold": sample.reference or "", "predicted": sample.answers[0]}
         if self.with_context:
             values["context"] = context_of(sample)
-        prompt = self.prompt.render(values, chat=self.chat)
-        sampling = sampling_for(self, sample.id, self.max_tokens)
+        prompt, room = self.prompt.render(values, chat=self.chat), self.max_tokens
+        sampling = sampling_for(self, sample.id, room)
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
         shown = self._read(completion)
         probability = None
         if self.distribution:
-            [probability] = yield from ask_probabilities(
-                [shown], [prompt], _LABELS, read_label, max_tokens=self.max_tokens
-            )
+            [probability] = yield from ask_probabilities([shown], [prompt], _LABELS, read_label, max_tokens=room)
         return replace(labelled(self, sample, shown), probability=probability, decided_by="judge")
 
     def _without_asking(self, sample: Sample, label: str, by: str) -> Judgment:

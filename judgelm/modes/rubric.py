@@ -127,9 +127,8 @@ def _papers(name: str, fields: Mapping[str, Any]) -> Scale:
     return Scale(name=name, text=_prompt_text(fields["text"]), levels=scores)
 
 
-PLAY_FAVORITES = {
-    name: _papers(name, fields) for name, fields in read_texts(Path(__file__).with_name("play_favorites.toml")).items()
-}
+_TEXTS = read_texts(Path(__file__).with_name("play_favorites.toml"))
+PLAY_FAVORITES = {name: _papers(name, fields) for name, fields in _TEXTS.items()}
 """The paper's dimensions by name, in the order of its Table 1."""
 
 

@@ -110,7 +110,6 @@ def _wrong(sample: Sample, finding: str) -> InputError:
 SelfReference = Literal["cot", "guided"]
 
 LABELS: Mapping[str, str] = {"correct": "Correct", "incorrect": "Incorrect"}
-"""Labels and their words in the prompts."""
 
 _read = partial(read_verdict, labels=LABELS)
 

@@ -28,12 +28,7 @@ def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestF
     """Return the flow with thinking separated from the replies that it is sent."""
     if thinking.mode == "on":
         blocks: _Blocks = {}
-        return map_rounds(
-            flow,
-            lambda requests: interleave(
-                [_answered(_step(each, thinking, blocks), thinking, blocks) for each in requests]
-            ),
-        )
+        return map_rounds(flow, lambda requests: interleave([_answered(each, thinking, blocks) for each in requests]))
 
     def ask(requests: list[Request]) -> Round:
         return [separated(completion, thinking) for completion in (yield requests)]
@@ -69,13 +64,12 @@ def _says_nothing(reply: Separated, thinking: Thinking) -> bool:
 
 def _endless(thinking: Thinking) -> str:
     if thinking.mode == "on":
-        return (
-            f"no end of the thinking within {thinking.max_tokens} tokens; use more --thinking-tokens or --thinking off"
-        )
+        return f"thinking has no end within {thinking.max_tokens} tokens; use more --thinking-tokens or --thinking off"
     return "the judge thinks before it replies but has no tokens for it; use --thinking on, or off if it supports that"
 
 
-def _answered(step: _Step, thinking: Thinking, blocks: _Blocks) -> RequestFlow[Completion]:
+def _answered(request: Request, thinking: Thinking, blocks: _Blocks) -> RequestFlow[Completion]:
+    step = _step(request, thinking, blocks)
     [received] = yield [step.sent]
     if not step.thinks_first or received.finish_reasons[0] not in ("stop", "length"):
         return _at_once(step, received, thinking, blocks)

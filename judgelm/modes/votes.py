@@ -14,7 +14,7 @@ from judgelm.errors import ConfigError, not_found, out_of_range
 from judgelm.modes.conversation import VOTE
 from judgelm.modes.flow import Flow, Round, interleave, map_rounds
 from judgelm.modes.mode import BatchMode
-from judgelm.modes.multi import ranking
+from judgelm.modes.multi import DECIMALS, ranking
 from judgelm.records import (
     MAX_REPLIES,
     Completion,
@@ -35,8 +35,6 @@ from judgelm.records import (
 Vote = TypeVar("Vote", str, Winner)
 VoteRule = Literal["majority", "mean"]
 
-_SAME_SCORE = 9
-"""Decimals to which means are compared."""
 TEMPERATURE = 0.7
 """Default temperature of votes, as in the paper on self-consistency."""
 _CORRECT = ("incorrect", "correct")
@@ -156,7 +154,7 @@ class Voted(BatchMode):
         graded = isinstance(opinions[0].verdict, GradeVerdict)
         if graded or self.vote_rule == "majority" or len(values) < len(read):
             return combine(opinions, "mean" if graded else "vote", comparable=True)
-        mean = round(fmean(values), _SAME_SCORE)
+        mean = round(fmean(values), DECIMALS)
         if isinstance(opinions[0].verdict, PairVerdict):
             verdict: Verdict = PairVerdict(winner=winner_of((mean, 1 - mean)))
         elif mean == 0.5:
@@ -272,7 +270,7 @@ def _mean_scores(opinions: Sequence[Opinion]) -> tuple[float, ...] | None:
     scores = [opinion.scores for opinion in opinions if opinion.scores is not None]
     if len(scores) < len(opinions):
         return None
-    return tuple(round(math.fsum(column) / len(scores), _SAME_SCORE) for column in zip(*scores, strict=True))
+    return tuple(round(math.fsum(column) / len(scores), DECIMALS) for column in zip(*scores, strict=True))
 
 
 def _by_scores(kind: Verdict, scores: tuple[float, ...] | None) -> Verdict:

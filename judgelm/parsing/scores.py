@@ -125,12 +125,16 @@ def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) ->
 
 
 def _first_line(text: str) -> tuple[str, list[str]]:
+    first, *below = [line for line in _undressed(text).splitlines() if line.strip()] or [""]
+    plain = first.strip().strip('"“”')
+    return plain[lead.end() :] if (lead := _LEAD.match(plain)) else plain, below
+
+
+def _undressed(text: str) -> str:
     text = text.replace("：", ":")
     for dress in _DRESS:
         text = dress.sub("", text)
-    first, *below = [line for line in text.splitlines() if line.strip()] or [""]
-    plain = first.strip().strip('"“”')
-    return plain[lead.end() :] if (lead := _LEAD.match(plain)) else plain, below
+    return text
 
 
 def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed:
@@ -157,11 +161,8 @@ def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scor
     first_line = parse_pair(text, scale)
     if isinstance(first_line, Scores):
         return first_line
-    plain = text.replace("：", ":")
-    for dress in _DRESS:
-        plain = dress.sub("", plain)
     stated: dict[str, dict[float, tuple[str, str | None]]] = {"1": {}, "2": {}}
-    for answer, score, out_of in _statements(plain):
+    for answer, score, out_of in _statements(_undressed(text)):
         stated[answer].setdefault(float(score), (score, out_of))
     counts = [len(scores) for scores in stated.values()]
     if max(counts) > 1:
@@ -222,9 +223,8 @@ def _parse_named(
         names = "1 and 2" if count == 2 else f"1 to {count}"
         return Unparsed("off_grammar", text, f"the scores of Assistant {names} are not next to each other")
     if tail.split("\n")[0].strip(' \t.,;"“”'):
-        return Unparsed(
-            "off_grammar", text, f"more text follows the {'two ' if count == 2 else ''}scores on their line"
-        )
+        which = "the two scores" if count == 2 else "the scores"
+        return Unparsed("off_grammar", text, f"more text follows {which} on their line")
     return _in_scale([match[2] for match in matches], [match[3] for match in matches], scale, text)
 
 
@@ -355,9 +355,8 @@ def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximatio
     listed = [(s1, s2, round(mass, 6)) for s1, s2, mass in masses if mass >= _MIN_LISTED]
     return PairDistribution(
         expected=(mean([s1 * mass for s1, _, mass in masses]), mean([s2 * mass for _, s2, mass in masses])),
-        first_better=min(
-            mean([mass for s1, s2, mass in masses if s1 > s2]) + tie / 2, 1.0
-        ),  # min returns NaN if it comes first
+        # min returns NaN if it comes first
+        first_better=min(mean([mass for s1, s2, mass in masses if s1 > s2]) + tie / 2, 1.0),
         tie=tie,
         unassigned=max(0.0, 1 - assigned),
         likeliest=tuple(sorted(listed, key=lambda line: (-line[2], line))),
@@ -398,10 +397,7 @@ def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) 
     """
     if not orders or not all(is_assigned(distribution) for _, distribution in orders):
         return None
-    first = [
-        distribution.first_better if order == (0, 1) else 1 - distribution.first_better
-        for order, distribution in orders
-    ]
+    first = [found.first_better if order == (0, 1) else 1 - found.first_better for order, found in orders]
     return math.fsum(first) / len(first)
 
 

@@ -223,9 +223,7 @@ class _Lines:
     def is_final(self, statement: Statement) -> bool:
         before = self._before(statement.start)
         if not before.strip(" \t*_`\"'“#>-"):
-            above = self._above(statement.start)
-            lead = _FINAL_LINE.fullmatch(above)
-            return lead is not None
+            return _FINAL_LINE.fullmatch(self._above(statement.start)) is not None
         quotes = before.rstrip(" \t\"'“`*_").count('"') + before.count("“") - before.count("”")
         return _FINAL_BEFORE.search(before) is not None and quotes % 2 == 0 and not before.lstrip().startswith(">")
 
@@ -280,20 +278,15 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
     known = {_plain_level(level): level for level in levels}
     unmarked = unmarked_verdicts(cleaned, known)
     last = answers[-1]
-    if _plain_level(last[0]) not in known and not any(
-        final.final and final.start > last[1].start() for final in unmarked
-    ):
+    later = any(final.final and final.start > last[1].start() for final in unmarked)
+    if _plain_level(last[0]) not in known and not later:
         why = f"the text after `Answer:` is not a level: {last[0][:_QUOTED]!r}"
         return Unparsed("off_grammar", text, why)
-    stated = [
-        Statement(
-            StatedVerdict(known[_plain_level(answer)], mark.end(), answer),
-            mark.start(),
-            final=mark["final"] is not None,
-        )
-        for answer, mark in answers
-        if _plain_level(answer) in known
-    ]
+    stated = []
+    for answer, mark in answers:
+        if (level := known.get(_plain_level(answer))) is not None:
+            verdict = StatedVerdict(level, mark.end(), answer)
+            stated.append(Statement(verdict, mark.start(), final=mark["final"] is not None))
     result = settled(cleaned, [*stated, *unmarked], "the reply has no `Answer:`")
     return Unparsed("off_grammar", text, result.why) if isinstance(result, Unparsed) else result.label
 

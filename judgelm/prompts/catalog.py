@@ -308,14 +308,10 @@ def _template(template_id: str, text: Mapping[str, Any]) -> Template:
     return Template(id=template_id, layout=layout, reading=text.get("reading", "score-line"))
 
 
-MAX_LETTERS = len(ascii_uppercase)
-"""Maximum number of answers in a prompt of letters."""
-
-
 def letters(answers: int) -> str:
     """Return the letters for this number of answers."""
-    if answers > MAX_LETTERS:
-        raise ConfigError(f"{answers} answers: reading letters takes at most {MAX_LETTERS}; use --reading yes-no")
+    if answers > (most := len(ascii_uppercase)):
+        raise ConfigError(f"{answers} answers: reading letters takes at most {most}; use --reading yes-no")
     return ascii_uppercase[:answers]
 
 
@@ -328,23 +324,16 @@ def _reading_template(template_id: str, reading: JudgeReading, before: str, afte
 
     @cache
     def layout(answers: int) -> Layout:
-        end = f"End of {block.lower()}"
-        shown, names = f"[{block}]\n{{answer_1}}\n[{end}]\n\n", [""]
-        words = {}
+        end, names, words = f"End of {block.lower()}", [""], {}
         if reading == "letters":
             listed = letters(answers)
             names = [f" {letter}" for letter in listed]
-            shown = "".join(
-                f"[{block}{name}]\n{{answer_{rank}}}\n[{end}{name}]\n\n" for rank, name in enumerate(names, 1)
-            )
             words = {
-                "<better>": "better" if answers == 2 else "best",
-                "<letters>": " or ".join(filter(None, (", ".join(listed[:-1]), listed[-1]))),
+                "better": "better" if answers == 2 else "best",
+                "letters": " or ".join(filter(None, (", ".join(listed[:-1]), listed[-1]))),
             }
-        opening, closing = before, after
-        for word, text in words.items():
-            opening, closing = opening.replace(word, text), closing.replace(word, text)
-        head = f"{opening}{task}:\n{{question}}\n\n"
+        shown = "".join(f"[{block}{name}]\n{{answer_{rank}}}\n[{end}{name}]\n\n" for rank, name in enumerate(names, 1))
+        head, closing = f"{_expanded(before, words)}{task}:\n{{question}}\n\n", _expanded(after, words)
         return Layout(
             plain=(("user", f"{head}{shown}{closing}"),),
             with_reference=(("user", f"{head}{correct}{shown}{closing}"),),

@@ -221,9 +221,7 @@ def _turns(sample: Sample, given: object) -> Iterator[DialogueTurn]:
         if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
             raise _wrong(sample, f"[{index}].answers", "expected a list of texts, one for each assistant")
         if len(answers) != len(sample.answers):
-            raise _wrong(
-                sample, f"[{index}].answers", f"expected {len(sample.answers)} as in the sample, got {len(answers)}"
-            )
+            raise _wrong(sample, f"[{index}].answers", f"expected {len(sample.answers)}, got {len(answers)}")
         if reference is not None and not isinstance(reference, str):
             raise _wrong(sample, f"[{index}].reference", "expected a text or null")
         blank = reference is None or not reference.strip()

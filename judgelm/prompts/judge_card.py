@@ -132,10 +132,8 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
     if folder.is_dir():
         path = folder / CARD_NAME
         return _read(path) if path.is_file() else None
-    from huggingface_hub import (
-        hf_hub_download,
-        try_to_load_from_cache,
-    )  # slow, and local folders and servers do not need it
+    # slow, and local folders and servers do not need it
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
@@ -225,11 +223,9 @@ def check_identity(card: Card, described: Mapping[str, Any], location: str) -> N
     """Check that the loaded model, as in `Engine.describe()["model"]`, is the one that the card was made for."""
     loaded = model_hashes(described)
     if card.identity and loaded != card.identity:
-        raise CardError(
-            f"{location}: {CARD_NAME} was made for another model than {described.get('path', card.model)}: "
-            f"{_shown_identity(card.identity)} in the card, {_shown_identity(loaded)} loaded; restore that model, run "
-            "judgelm tune again, or pass --ignore-card if you want the mismatch"
-        )
+        found = f"{_shown_identity(card.identity)} in the card, {_shown_identity(loaded)} loaded"
+        way_out = "restore that model, run judgelm tune again, or pass --ignore-card"
+        raise CardError(f"{location}: {CARD_NAME} was made for another model: {found}; {way_out}")
 
 
 def _shown_identity(identity: Mapping[str, str]) -> str:
@@ -247,17 +243,18 @@ def _read(path: Path) -> Card:
         raise CardError(f"{path}: cannot read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        field_name = ".".join(str(part) for part in first["loc"]) or "file"
-        raise CardError(
-            f"{path}: {field_name}: {first['msg']}; restore the card or delete it to use the defaults"
-        ) from error
+        found = f"{'.'.join(map(str, first['loc'])) or 'file'}: {first['msg']}"
+        raise CardError(f"{path}: {found}; restore the card or delete it to use the defaults") from error
 
 
 def write_card(folder: str | Path, card: Card) -> None:
     """Write the card into a model folder."""
-    path = Path(folder) / CARD_NAME
+    _write(Path(folder) / CARD_NAME, json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RunError(f"{path}: cannot write: {error.strerror}") from error
 
@@ -266,25 +263,17 @@ def check_card(card: Card, *, template: str, template_sha: str, location: str) -
     """Check that a template is the one that the judge was trained with or tuned to."""
     made, again = ("tuned to", "tune") if card.model is not None else ("trained with", "train")
     if card.template != template:
-        raise CardError(
-            f"{location}: the judge was {made} template {card.template!r}, but {template!r} was asked for; leave "
-            "--template out, or pass --ignore-card if you want the mismatch"
-        )
+        found = f"the judge was {made} template {card.template!r}, not {template!r}"
+        raise CardError(f"{location}: {found}; leave --template out, or pass --ignore-card")
     if card.template_sha != template_sha:
-        raise CardError(
-            f"{location}: the judge was {made} other bytes of template {template!r} (sha {card.template_sha[:12]}, "
-            f"this judgelm has {template_sha[:12]}); install the judgelm version it was {made}, {again} it again, or "
-            "pass --ignore-card if you want the mismatch"
-        )
+        found = f"other bytes of template {template!r} (sha {card.template_sha[:12]}, here {template_sha[:12]})"
+        way_out = f"install the judgelm version it was {made}, {again} it again, or pass --ignore-card"
+        raise CardError(f"{location}: the judge was {made} {found}; {way_out}")
 
 
 def write_model_card(folder: str | Path, card: Card) -> None:
     """Write `README.md` into a judge's folder."""
-    path = Path(folder) / MODEL_CARD_NAME
-    try:
-        path.write_text(render_model_card(card, name=Path(folder).resolve().name), encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror}") from error
+    _write(Path(folder) / MODEL_CARD_NAME, render_model_card(card, name=Path(folder).resolve().name))
 
 
 def render_model_card(card: Card, *, name: str) -> str:

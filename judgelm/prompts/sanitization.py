@@ -20,9 +20,7 @@ from jinja2 import TemplateError
 
 from judgelm.prompts.chat_rendering import render_chat
 
-_TABLES: dict[str, dict[str, str]] = tomllib.loads(
-    Path(__file__).with_name("confusables.toml").read_text(encoding="utf-8")
-)
+_TABLES: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("confusables.toml").read_text("utf-8"))
 _SIGNS, _LETTERS, _COMPOSED, _OTHERS, _DIGIT_FOR, ROMAN = (
     _TABLES[name] for name in ("signs", "letters", "composed", "others", "digits", "roman")
 )

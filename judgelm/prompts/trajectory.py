@@ -245,9 +245,7 @@ def match_trajectory(
 
     `arguments`: `exact` compares arguments as JSON values, `ignore` only the tools.
     """
-    called, wanted = (
-        [_call_key(step, arguments) for step in each if step.kind == "call"] for each in (steps, reference)
-    )
+    called, wanted = ([_key(step, arguments) for step in each if step.kind == "call"] for each in (steps, reference))
     counts, needs = Counter(called), Counter(wanted)
     shared = (counts & needs).total()
     return TrajectoryMatch(
@@ -261,7 +259,7 @@ def match_trajectory(
     )
 
 
-def _call_key(step: Step, arguments: str) -> str:
+def _key(step: Step, arguments: str) -> str:
     return json.dumps([step.tool, step.arguments if arguments == "exact" else None], sort_keys=True)
 
 
@@ -270,5 +268,5 @@ def _messages(steps: Sequence[Step], arguments: str) -> list[tuple[str, list[str
     for step in steps:
         kind = "assistant" if step.kind == "call" else step.kind
         _, calls = messages.setdefault(step.message, (kind, []))
-        calls += [_call_key(step, arguments)] if step.kind == "call" else []
+        calls += [_key(step, arguments)] if step.kind == "call" else []
     return [(kind, sorted(calls)) for kind, calls in messages.values()]

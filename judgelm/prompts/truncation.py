@@ -124,10 +124,9 @@ class Truncator:
             ConfigError: a chat whose template is missing or refuses it, or images for a text model.
         """
         tokenized = self._truncate(prompt, self.window - reply_tokens)
-        if prompt.images and not isinstance(tokenized, Unparsed):
-            tokenized = replace(tokenized, images=prompt.images)
         if isinstance(tokenized, Unparsed):
             return tokenized
+        tokenized = replace(tokenized, images=prompt.images)
         opening, behind = opening_of(tokenized.text) if prompt.chat else "", prompt.prefill
         if opening and behind.startswith(OPEN):  # the prefill opens the block itself
             tokenized = replace(tokenized, text=tokenized.text.removesuffix(opening))
@@ -224,8 +223,7 @@ class Truncator:
             # the joined text can have a few tokens more than its parts
             room -= len(ids) - limit
         needed = len(self._encode(bare, prompt)[1])
-        why = f"{needed} tokens without the answers leave no room in a prompt of at most {limit}"
-        return Unparsed("too_long", "", why)
+        return Unparsed("too_long", "", f"{needed} tokens without the answers leave no room in at most {limit}")
 
     def _length(self, whole: Span, bounded: Span, bounded_length: int) -> int:
         return bounded_length if whole is bounded else round(bounded_length * len(whole.text) / len(bounded.text))
@@ -316,11 +314,9 @@ def _text_of_answer(spans: tuple[Span, ...], answer: int) -> str:
     return "".join(span.text for span in spans if span.step is not None and span.step.answer == answer)
 
 
-def sanitized_spans(
-    spans: tuple[Span, ...], sanitize: Callable[[str], tuple[str, int]]
-) -> tuple[tuple[Span, ...], int]:
+def sanitized_spans(spans: tuple[Span, ...], clean: Callable[[str], tuple[str, int]]) -> tuple[tuple[Span, ...], int]:
     """Return the spans with their untrusted text sanitized, and the number of sanitized markers."""
-    texts = [(span.text, 0) if span.kind in ("template", "image") else sanitize(span.text) for span in spans]
+    texts = [(span.text, 0) if span.kind in ("template", "image") else clean(span.text) for span in spans]
     changed = (replace(span, text=text) if count else span for span, (text, count) in zip(spans, texts, strict=True))
     return tuple(changed), sum(count for _, count in texts)
 

@@ -47,11 +47,6 @@ def test_what_was_not_answered_has_no_text():
     assert (answer.text, answer.failure.code, answer.failure.why) == (None, "engine", "out of order")
 
 
-def test_a_plain_form_needs_a_place_for_the_question():
-    with pytest.raises(ConfigError, match="it must contain"):
-        AnswerMode(plain="Question:")
-
-
 QA_SAMPLE = Sample(id="1", question="Which city?", answers=(), metadata={"context": "Paris lies on the Seine."})
 
 CHOICE_SAMPLE = Sample(
@@ -108,7 +103,9 @@ def test_a_reply_may_hold_no_answer(sample, completion, options, final):
     assert (answer.final, answer.failure, answer.text) == (final, None, completion.texts[0].strip())
 
 
-@pytest.mark.parametrize("options", [{"max_tokens": 0}, {"task": "number", "system": "Be brief."}])
+@pytest.mark.parametrize(
+    "options", [{"max_tokens": 0}, {"task": "number", "system": "Be brief."}, {"plain": "Question:"}]
+)
 def test_options_that_do_not_exist_or_do_not_fit_are_refused(options):
     with pytest.raises(ConfigError):
         AnswerMode(**options)
@@ -165,14 +162,13 @@ def test_the_reference_is_shown_where_the_sample_has_one(reference):
     assert TeacherMode().request(sample).prompt == expected
 
 
-def test_half_a_reason_is_not_kept_and_the_scores_are():
-    judgment = judged("8 6\nAssistant 1 is", finish="length")
+@pytest.mark.parametrize(
+    ("text", "finish", "code"), [("8 6\nAssistant 1 is", "length", "truncated"), ("8 6\n", "stop", "off_grammar")]
+)
+def test_scores_without_a_whole_reason_are_kept(text, finish, code):
+    judgment = judged(text, finish=finish)
     assert (judgment.scores, judgment.reason, judgment.failure) == ((8.0, 6.0), None, None)
-    assert judgment.shown[0].reason_failure.code == "truncated"
-
-
-def test_scores_alone_lack_a_reason():
-    assert judged("8 6\n").shown[0].reason_failure.why == "nothing follows the score line"
+    assert judgment.shown[0].reason_failure.code == code
 
 
 def test_a_teacher_whose_card_asks_for_one_word_is_refused():

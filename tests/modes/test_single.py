@@ -113,14 +113,10 @@ def test_the_reason_goes_on_from_the_whole_score_line():
     assert (judgment.reason, judgment.shown[0].text, judgment.prompt_tokens) == ("It is short.", " 7", 20)
 
 
-def test_what_becomes_of_references_follows_from_what_it_is_graded_beside():
-    kinds = ("auto", "anchor", "reference", "nothing")
-    assert [Single(against=one).reference for one in kinds] == ["auto", "auto", "use", "ignore"]
-
-
-def test_the_template_sha_tells_the_prompts_apart():
-    kinds = ("auto", "reference", "anchor", "nothing")
-    assert len({Single(against=one).template_sha for one in kinds}) == 4
+def test_policy_and_hash_follow_from_what_it_is_graded_against():
+    modes = [Single(against=against) for against in ("auto", "anchor", "reference", "nothing")]
+    assert [mode.reference for mode in modes] == ["auto", "auto", "use", "ignore"]
+    assert len({mode.template_sha for mode in modes}) == 4
     assert Single(against="nothing").template_sha != Single(against="nothing", scale=(0, 5)).template_sha
 
 
@@ -135,12 +131,8 @@ def test_the_second_score_is_the_grade():
     assert asked[0].prompt.prefill == "10"
     assert judgment.verdict == GradeVerdict(score=7.0)
     assert (judgment.scores, judgment.shown[0].text, judgment.shown[0].anchor) == ((7.0,), "10 7", 10.0)
-
-
-def test_without_anchor_the_judge_writes_both():
     [asked], judgment = drive(Multimodal(anchored=False), [reply("9 2")], sample=SHAMPOO)
-    assert asked[0].prompt.prefill == ""
-    assert (judgment.scores, judgment.shown[0].anchor) == ((2.0,), 9.0)
+    assert (asked[0].prompt.prefill, judgment.scores, judgment.shown[0].anchor) == ("", (2.0,), 9.0)
 
 
 def test_a_number_that_joins_the_forced_one_is_a_failure():

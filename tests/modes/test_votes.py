@@ -46,6 +46,8 @@ def test_the_most_frequent_verdict_wins_and_the_rest_is_not_drawn():
     assert judgment.winner == 1
     assert judgment.votes == {"1": "1", "2": "2", "3": "1", "4": "1"}
     assert [request.sampling.n for request in engine.requests] == [3, 1]
+    assert judgment_from_row(judgment_row(judgment)) == judgment
+    assert [shown.part for shown in judgment.shown] == ["vote 1", "vote 2", "vote 3", "vote 4"]
     # values 1, 0, 1, 1: mean 3/4, variance 3/16
     assert judgment.spread == pytest.approx((3 / 16) ** 0.5)
 
@@ -83,11 +85,8 @@ def test_no_more_than_half_is_no_verdict():
     assert (judgment.verdict, judgment.spread) == (None, None)
 
 
-def test_an_even_split_of_a_pair_is_a_tie():
+def test_an_even_split_is_a_tie_and_the_mean_takes_all_votes():
     assert vote(DrawingEngine(a=["[[1]]", "[[2]]", "[[2]]", "[[1]]"]), 4).winner == "tie"
-
-
-def test_the_mean_takes_all_votes():
     # 1, 0, 0 is a mean of 1/3, which is P(first better) where the judge gives no probability
     judgment = vote(DrawingEngine(a=["[[1]]", "[[2]]", "[[2]]"]), 3, vote_rule="mean")
     assert (judgment.winner, len(judgment.votes)) == (2, 3)
@@ -101,12 +100,6 @@ def test_grades_are_averaged():
     # 6/7 and 2/7: mean 4/7, each 2/7 from it
     assert judgment.scores == (pytest.approx(4 / 7),)
     assert judgment.spread == pytest.approx(2 / 7)
-
-
-def test_a_row_keeps_votes_and_spread():
-    judgment = vote(DrawingEngine(a=["[[1]]", "[[2]]", "[[1]]"]), 3)
-    assert judgment_from_row(judgment_row(judgment)) == judgment
-    assert [shown.part for shown in judgment.shown] == ["vote 1", "vote 2", "vote 3"]
 
 
 def test_the_manifest_has_the_options_of_mode_and_votes():

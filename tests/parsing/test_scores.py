@@ -153,15 +153,6 @@ def test_the_scale_is_the_cards_and_named_where_a_score_lies_outside():
     assert "other than 4.5" in parse_pair("8/10 6/10", scale=(0, 4.5)).why
 
 
-@given(st.text())
-def test_parsing_never_raises_and_keeps_the_text(text):
-    found = parse_pair(text)
-    if isinstance(found, Unparsed):
-        assert found.text == text
-    else:
-        assert all(1 <= value <= 10 for value in found.values)
-
-
 @given(st.integers(1, 10), st.integers(1, 10), st.sampled_from([" ", ", ", "\t", "  ", ";"]), st.text())
 def test_what_follows_the_score_line_does_not_matter(first, second, between, reason):
     assert parse_pair(f"{first}{between}{second}\n{reason}") == Scores((float(first), float(second)))
@@ -254,14 +245,6 @@ def test_the_scale_is_the_cards_for_any_number_of_answers(text, values):
 @pytest.mark.parametrize("text", [" 7", "7\n", "7.", "Rating: [[7]]", "**7**/10", "Score: 7/10"])
 def test_one_score(text):
     assert parse_scores(text, 1) == Scores((7,))
-
-
-@given(st.text(alphabet="0123456789 ,./|\nAsistan:", max_size=30))
-def test_two_scores_are_read_as_a_pair_is_and_any_number_or_none(text):
-    assert parse_scores(text, 2) == parse_pair(text)
-    for count in (1, 3):
-        found = parse_scores(text, count)
-        assert isinstance(found, Unparsed) or len(found.values) == count
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=30), st.sampled_from([" ", ", ", "; "]))

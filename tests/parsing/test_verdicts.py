@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from judgelm.judges.released import released_judge
 from judgelm.modes.released import MarkedReply
@@ -167,12 +165,6 @@ def test_every_grammar_reads_several_verdicts_alike(read, first, second, expecte
     assert (label.values if isinstance(label, Scores) else label) == expected
 
 
-@given(st.text(alphabet=' \n[]()*AaBCorectIniFlvd12.,:>"ªé𝔸', max_size=200))
-def test_any_text_is_a_verdict_that_it_holds_or_a_failure(text):
-    found = read_verdict(text, LABELS)
-    assert isinstance(found, Unparsed) or text[found.position :].startswith(found.written)
-
-
 @pytest.mark.parametrize(
     "text", ["[[" + " " * 50_000, "verdict" + " " * 50_000 + "x", "[[Correct]]" * 5_000, "final verdict " * 5_000]
 )
@@ -232,12 +224,6 @@ def test_markup_in_a_levels_own_name_does_not_count():
 def test_every_level_of_the_paper_is_told_from_the_others(name):
     levels = list(PLAY_FAVORITES[name].levels)
     assert [parse_level(f"Explanation: {levels}, Answer: {one.upper()}.", levels) for one in levels] == levels
-
-
-@given(st.text(max_size=80))
-def test_any_text_is_a_level_or_a_failure(text):
-    found = parse_level(text, CORRECTNESS)
-    assert isinstance(found, Unparsed) or found in CORRECTNESS
 
 
 EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "qa_metrics.json"
@@ -316,12 +302,3 @@ def test_the_first_or_the_last_answer_is_taken():
     assert tagged_answer("<ans> one\n</ans> no: <ans>two</ans>") == "one"
     assert tagged_answer("<ans>one</ans> no: <Ans>\ntwo </Ans>", "last") == "two"
     assert (tagged_answer(" one\n"), tagged_answer("one", "last")) == (" one\n", "")
-
-
-@given(st.text())
-def test_every_text_is_read_or_a_failure_with_a_reason(text):
-    found = read_label(text)
-    if isinstance(found, Unparsed):
-        assert found.why
-    else:
-        assert text[found.position :].startswith(found.written)

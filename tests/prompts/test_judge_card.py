@@ -16,15 +16,15 @@ CARD = {"template": "judgelm-v1", "template_sha": "ab" * 32}
 @pytest.mark.parametrize(
     ("fields", "finding"),
     [
-        ('"scale": [10, 1]', "scale: 10 to 1; expected the lowest and the highest score"),
+        ('"scale": [10, 1]', "scale: 10 to 1"),
         ('"scale": [5, 5]', "scale: 5 to 5"),
         ('"scale": [NaN, 10]', "scale: nan to 10"),
         ('"scale": [1, Infinity]', "scale: 1 to inf"),
-        ('"step": 0', "step: 0; expected the spacing of scores on the scale 1 to 10"),
+        ('"step": 0', "step: 0"),
         ('"step": -1', "step: -1"),
         ('"step": NaN', "step: nan"),
         ('"step": 50', "step: 50"),
-        ('"window": 0', "window: 0; expected a number of tokens, 1 or more"),
+        ('"window": 0', "window: 0; expected a number of tokens"),
         ('"window": -2048', "window: -2048"),
         ('"training": {"max_completion_length": "long"}', "max_completion_length: 'long'; expected a number of tokens"),
         ('"training": {"max_completion_length": NaN}', "max_completion_length: nan"),
