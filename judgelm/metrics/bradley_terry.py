@@ -55,7 +55,7 @@ class Rating:
     """Rating of a model; rank 1 is the strongest or unbeaten.
 
     Attributes:
-        elo: `low` is -inf or `high` inf if the matches do not bound it.
+        elo: a bound is infinite if the matches do not bound it.
         best_rank: 95 % interval of the rank, with `worst_rank`.
         record: `unbeaten` or `winless` if the model never lost or never won, not even in part.
     """

@@ -109,7 +109,8 @@ def generation_judgment(
         assert samples is not None  # no rows are undefined
         return _with_intervals(value, samples[:, index], len(g), controlled=int(index == 3))
 
-    values = _observed(g, j, a)
+    plain = [math.nan if (value := pearson(x, y)) is None else value for x, y in ((g, j), (g, a), (j, a))]
+    values = [*plain, float(_partial(*map(np.array, plain)))]
     pairs = ((0, 1), (0, 2), (1, 2), (0, 1, 2))
     g_j, g_a, j_a, partial_correlation = (
         correlation(index, values[index], variables) for index, variables in enumerate(pairs)
@@ -136,11 +137,6 @@ def partial_change(
     basis = Basis(rows=np.ones(len(values), dtype=np.bool_))
     [increase] = defined_estimates(values, change, [basis], clusters, resampling)
     return increase
-
-
-def _observed(g: Floats, j: Floats, a: Floats) -> list[float]:
-    plain = [math.nan if (value := pearson(x, y)) is None else value for x, y in ((g, j), (g, a), (j, a))]
-    return [*plain, float(_partial(*(np.array(value) for value in plain)))]
 
 
 def _undefined(value: float, constant: list[str], n: int) -> str:

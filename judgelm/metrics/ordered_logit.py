@@ -20,8 +20,7 @@ class OrderedLogit(NamedTuple):
 
     Attributes:
         coefficients: log-odds of a higher level per unit of each column.
-        errors: standard errors from the inverse observed information; NaN if undefined.
-        thresholds: shape (levels - 1,), ascending.
+        errors: from the inverse observed information; NaN if undefined.
         converged: if False (too few steps, or a column separates the levels), do not use the estimates.
     """
 

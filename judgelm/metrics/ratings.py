@@ -189,7 +189,8 @@ def family_as_reference(paired: PairedRatings, family: str, *, completions_too: 
     """
     related = paired.frame["judge"].map(dict(paired.families)) == family
     if not related.any():
-        raise ValueError(f"reference family {family!r}: no judge in it; available: {sorted(_families(paired))}")
+        available = sorted({paired.families[judge] for judge in paired.judges if judge in paired.families})
+        raise ValueError(f"reference family {family!r}: no judge in it; available: {available}")
     means = paired.frame[related].groupby(COMPLETION)["rating"].mean()
     others = paired.keep(~related)
     if completions_too:
@@ -209,10 +210,6 @@ def slices(paired: PairedRatings, column: str) -> Iterator[tuple[str, PairedRati
         raise ValueError(f'ratings: no column "{column}"; name it when the files are read')
     for value in sorted(paired.frame[column].astype(str).unique()):
         yield value, paired.keep(paired.frame[column].astype(str) == value)
-
-
-def _families(paired: PairedRatings) -> set[str]:
-    return {paired.families[judge] for judge in paired.judges if judge in paired.families}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

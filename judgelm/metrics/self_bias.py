@@ -221,13 +221,12 @@ class BiasFit:
 
 
 def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
-    """Fit ordinary least squares with robust standard errors and Wald intervals (normal quantiles).
+    """Fit ordinary least squares with robust standard errors and Wald intervals.
 
     Coefficients that are not identified (a judge that never rates itself, a constant reference) have no estimate.
 
     Raises:
         TooFewRatings: not more rows than coefficients.
-        ValueError: a column is missing.
 
     Source: Play Favorites, equation 1 and appendix A; HC1 as in the authors' Python code, White's HC0 as in their R.
     """

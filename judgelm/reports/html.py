@@ -27,7 +27,7 @@ from judgelm.reports.pairs import (
     score_text,
 )
 from judgelm.studies.claim import WinRateClaim, claim_sentences
-from judgelm.studies.evaluation import Evaluation, GroupRow
+from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.result import StudyResult
 from judgelm.studies.sentences import format_percents
@@ -88,7 +88,10 @@ def render_report(
         label_names=plots.LABEL_NAMES,
         # the SVG has no user text
         score_figure=None if evaluation.scores is None else Markup(plots.score_figure(evaluation.scores)),
-        groups=[_group_table(name, rows) for name, rows in evaluation.groups.items()],
+        groups=[
+            {"name": name, "rows": rows[:MAX_GROUPS], "left_out": max(0, len(rows) - MAX_GROUPS)}
+            for name, rows in evaluation.groups.items()
+        ],
         examples=failure_examples(evaluation, judgments),
         listed=listed,
         pairs_csv=base64.b64encode(pairs_csv(listed).encode(errors="replace")).decode(),
@@ -147,10 +150,6 @@ def _environment() -> Environment:
         "rule_names": RULE_NAMES,
     }
     return environment
-
-
-def _group_table(name: str, rows: tuple[GroupRow, ...]) -> dict[str, object]:
-    return {"name": name, "rows": rows[:MAX_GROUPS], "left_out": max(0, len(rows) - MAX_GROUPS)}
 
 
 def _own_text(name: str) -> Markup:

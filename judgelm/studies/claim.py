@@ -192,8 +192,7 @@ def claim_win_rate(
 ) -> WinRateClaim:
     """Estimate how often a model beats another; a tie is half a win.
 
-    Failed judgments are left out and counted, so the estimate is for pairs with a verdict. Labels must be of a random
-    subset.
+    Failed judgments are left out, so the estimate is for pairs with a verdict. Labels must be of a random subset.
 
     Raises:
         InputError: no verdict, more than two models and none is selected, or a control without answers.

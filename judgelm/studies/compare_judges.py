@@ -114,8 +114,8 @@ def compare_judges(
     """Compare judges: agreement of each, and paired difference, kappa, flips and McNemar's test of each two.
 
     Raises:
-        InputError: fewer than two judges, a judge without labelled pairs, no common pair, an order rule that does not
-            apply, or different texts under one id.
+        InputError: fewer than two judges, no common pair, an order rule that does not apply, or different texts under
+            one id.
     """
     labels, texts = match_labels_of_runs(judges, labels, name="the labels")
     votes = _align_votes(judges, labels, options)

@@ -30,9 +30,8 @@ class Timing:
 
     Attributes:
         metrics_s: time to compare with the labels, measured now.
-        reasons: whether the judge wrote reasons.
         workers: what judged in parallel, in words.
-        gpus: GPUs held for the whole run; None if the user does not say.
+        gpus: GPUs held for the whole run.
         prompt_tokens: by the judge's tokenizer, as is `reply_tokens`.
     """
 

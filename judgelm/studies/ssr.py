@@ -37,7 +37,7 @@ class SsrOptions:
     """Options of the study.
 
     Attributes:
-        tau: gate of the headline, in [0, 1]; at 0 the gate is on for every item with an answer.
+        tau: gate of the headline, in [0, 1].
         split: treatment of a 1-1 split over two orders, except in Table 1, which has all three.
     """
 

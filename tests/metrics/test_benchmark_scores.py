@@ -45,23 +45,26 @@ def test_sections_weigh_their_subsets_and_count_the_same():
     scored = [Scored(subset=name, credit=credit, cluster=i) for i, (name, credit) in enumerate(
         [("a", 1.0), ("a", 0.5), ("b", 0.0), ("b", 1.0), ("c", 1.0), ("c", 0.0), ("c", 0.0), ("c", 0.0)]
     )]  # fmt: skip
-    found = section_scores(scored, {"one": {"a": 3, "b": 1, "not judged": 96}, "two": {"c": 5}, "none": {"x": 1}}, HOW)
+    result = section_scores(scored, {"one": {"a": 3, "b": 1, "not judged": 96}, "two": {"c": 5}, "none": {"x": 1}}, HOW)
     # a 3/4, b 1/2, c 1/4; one (3 * 3/4 + 1/2) / 4 = 11/16; overall (11/16 + 4/16) / 2 = 15/32
-    assert {name: one.value for name, one in found.subsets.items()} == {"a": 0.75, "b": 0.5, "c": 0.25}
-    assert {name: (one.value, one.n) for name, one in found.sections.items()} == {"one": (11 / 16, 4), "two": (0.25, 4)}
-    assert (found.overall.value, found.overall.n) == (15 / 32, 8)
-    assert found.overall.low < 15 / 32 < found.overall.high
+    assert {name: one.value for name, one in result.subsets.items()} == {"a": 0.75, "b": 0.5, "c": 0.25}
+    assert {name: (one.value, one.n) for name, one in result.sections.items()} == {
+        "one": (11 / 16, 4),
+        "two": (0.25, 4),
+    }
+    assert (result.overall.value, result.overall.n) == (15 / 32, 8)
+    assert result.overall.low < 15 / 32 < result.overall.high
 
 
 def test_prompts_of_one_cluster_are_one_draw():
     # three prompts of one question, all right: Wilson's low end of 1 of 1 is 1 / (1 + 1.96^2) = 0.2065
-    found = section_scores([Scored(subset="a", credit=1.0, cluster="q")] * 3, {"one": {"a": 1}}, HOW)
-    lows = [found.subsets["a"].low, found.sections["one"].low, found.overall.low]
+    result = section_scores([Scored(subset="a", credit=1.0, cluster="q")] * 3, {"one": {"a": 1}}, HOW)
+    lows = [result.subsets["a"].low, result.sections["one"].low, result.overall.low]
     assert lows == pytest.approx([0.2065] * 3, abs=1e-4)
     # ten prompts each of two questions, one all right and one all wrong: both draws are of one in half of the resamples
     pairs = [Scored(subset="a", credit=credit, cluster=credit) for credit in (0.0, 1.0) for _ in range(10)]
-    found = section_scores(pairs, {"one": {"a": 1}}, HOW)
-    for one in (found.subsets["a"], found.sections["one"], found.overall):
+    result = section_scores(pairs, {"one": {"a": 1}}, HOW)
+    for one in (result.subsets["a"], result.sections["one"], result.overall):
         assert (one.low, one.value, one.high, one.n) == (0.0, 0.5, 1.0, 20)
 
 
@@ -74,13 +77,13 @@ def test_a_resample_without_a_subset_takes_the_mean_of_the_others():
     # the mean of a's 1.0 and b's 0.25, and without b 1.0; in one section or in two
     together = section_scores(FOUR_AND_ONE, {"one": {"a": 1, "b": 1}, "two": {}}, HOW)
     apart = section_scores(FOUR_AND_ONE, {"one": {"a": 1}, "two": {"b": 1}}, HOW)
-    for found in (together.sections["one"], together.overall, apart.overall):
-        assert (found.value, found.low, found.high) == (0.625, 0.625, 1.0)
+    for result in (together.sections["one"], together.overall, apart.overall):
+        assert (result.value, result.low, result.high) == (0.625, 0.625, 1.0)
 
 
 def test_a_resample_without_a_subset_says_nothing_of_its_score():
-    found = section_scores(FOUR_AND_ONE, {"one": {"a": 1}, "two": {"b": 1}}, HOW)
-    for b in (found.subsets["b"], found.sections["two"]):
+    result = section_scores(FOUR_AND_ONE, {"one": {"a": 1}, "two": {"b": 1}}, HOW)
+    for b in (result.subsets["b"], result.sections["two"]):
         assert (b.low, b.value, b.high, b.n) == (0.25, 0.25, 0.25, 1)
 
 
@@ -105,9 +108,9 @@ def test_ties_by_hand():
     ]
     # tied right 1/2, reference 1; margin kept 1/2, beside the reference 0
     size = (math.tanh(1 / 1 - 1) + math.tanh(-1 / 3 - 1)) / 2
-    found = ties_score(prompts, HOW)
-    assert found.value == pytest.approx(0.3 * 0.5 + 0.3 * 1 + 0.2 * 0.5 + 0.2 * 0 + 0.01 * size)
-    assert found.n == 2
+    result = ties_score(prompts, HOW)
+    assert result.value == pytest.approx(0.3 * 0.5 + 0.3 * 1 + 0.2 * 0.5 + 0.2 * 0 + 0.01 * size)
+    assert result.n == 2
 
 
 def test_right_answers_with_one_score_have_the_margin_that_tanh_tends_to():
@@ -123,8 +126,8 @@ def test_a_prompt_without_its_counterpart_counts_for_itself_alone():
     # 0.3 for the tied prompts; no reference, no margin
     alone = [prompt("0", "tied", (8.0, 7.9), (7.5,))]
     for one in (alone, [prompt("0", "ref", (8.0,), (7.5,))]):
-        found = ties_score(one, HOW)
-        assert (found.low, found.value, found.high) == pytest.approx((0.3, 0.3, 0.3))
+        result = ties_score(one, HOW)
+        assert (result.low, result.value, result.high) == pytest.approx((0.3, 0.3, 0.3))
     # of two tied prompts one is right, the only reference is not: 0.3 / 2
     apart = [*alone, prompt("1", "tied", (5.0, 5.0), (5.0,)), prompt("2", "ref", (5.0,), (6.0,))]
     assert ties_score(apart, HOW).value == pytest.approx(0.15)
@@ -133,12 +136,12 @@ def test_a_prompt_without_its_counterpart_counts_for_itself_alone():
 
 def test_ties_have_the_interval_of_resampled_keys():
     right = [prompt(key, kind, (8.0,), (5.0,)) for key in "01" for kind in ("tied", "ref")]
-    found = ties_score(right, HOW)
-    assert (found.low, found.value, found.high) == pytest.approx((1.01, 1.01, 1.01))  # whatever is drawn
+    result = ties_score(right, HOW)
+    assert (result.low, result.value, result.high) == pytest.approx((1.01, 1.01, 1.01))  # whatever is drawn
     wrong = [prompt(key, kind, (5.0,), (8.0,)) for key in "23" for kind in ("tied", "ref")]
-    found = ties_score(right + wrong, Resampling(resamples=2000))
+    result = ties_score(right + wrong, Resampling(resamples=2000))
     # all four draws right in 1/16 of the resamples, all wrong in as many: -1 is tanh's end for no spread
-    assert (found.low, found.high) == pytest.approx((-0.01, 1.01))
+    assert (result.low, result.high) == pytest.approx((-0.01, 1.01))
     with pytest.raises(ValueError, match="at least one prompt"):
         ties_score([], HOW)
 

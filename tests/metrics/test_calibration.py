@@ -30,22 +30,22 @@ def drawn(n=1000, slope=1.0, shift=0.0, seed=0):
 def test_error_by_hand():
     # bins (0, 0.5] and (0.5, 1]: |0.2 + 0.4 - 1| = 0.4 and |0.9 + 0.7 - 2| = 0.4, over 4 pairs
     outcome, probability = np.array([False, True, True, True]), np.array([0.2, 0.4, 0.9, 0.7])
-    found = calibration_error(outcome, probability, bin_edges(2), list("abcd"), HOW)
-    assert found.error.value == pytest.approx(0.2)
-    assert found.error.n == 4
+    result = calibration_error(outcome, probability, bin_edges(2), list("abcd"), HOW)
+    assert result.error.value == pytest.approx(0.2)
+    assert result.error.n == 4
 
 
 def test_error_by_chance_by_hand():
     # one pair of 0.5 is off by 0.5 whatever comes out; one of 0 and one of 1 are never off
     edges = np.array([0.0, 1.0])
     for probability, chance in ((0.5, 0.5), (0.0, 0.0), (1.0, 0.0)):
-        found = calibration_error(np.array([True]), np.array([probability]), edges, ["a"], HOW)
-        assert found.by_chance == pytest.approx(chance)
+        result = calibration_error(np.array([True]), np.array([probability]), edges, ["a"], HOW)
+        assert result.by_chance == pytest.approx(chance)
     # two pairs of 0.5 in one bin: off by 1, 0, 0 or 1 of 2 with equal odds, so 1/4 on average; apart, 1/2 as alone
     outcome, probability = np.array([True, True]), np.array([0.5, 0.51])
     for ends, chance in (([0.0, 1.0], 0.25), ([0.0, 0.5, 1.0], 0.5)):
-        found = calibration_error(outcome, probability, np.array(ends), ["a", "b"], HOW)
-        assert found.by_chance == pytest.approx(chance, abs=0.06)
+        result = calibration_error(outcome, probability, np.array(ends), ["a", "b"], HOW)
+        assert result.by_chance == pytest.approx(chance, abs=0.06)
 
 
 def test_pairs_of_one_question_are_one_draw_for_the_error_and_for_a_bin():
@@ -62,18 +62,18 @@ def test_pairs_of_one_question_are_one_draw_for_the_error_and_for_a_bin():
 
 def test_the_curve_is_scikit_learns():
     outcome, probability = drawn()
-    found = reliability(outcome, probability, bin_edges(7), list(range(1000)), HOW)
+    result = reliability(outcome, probability, bin_edges(7), list(range(1000)), HOW)
     share, mean = calibration_curve(outcome, probability, n_bins=7)
-    assert [one.mean for one in found] == pytest.approx(mean)
-    assert [one.hits.value for one in found] == pytest.approx(share)
-    assert sum(one.hits.n for one in found) == 1000
-    assert all(one.low <= one.mean <= one.high and one.hits.low <= one.hits.value <= one.hits.high for one in found)
+    assert [one.mean for one in result] == pytest.approx(mean)
+    assert [one.hits.value for one in result] == pytest.approx(share)
+    assert sum(one.hits.n for one in result) == 1000
+    assert all(one.low <= one.mean <= one.high and one.hits.low <= one.hits.value <= one.hits.high for one in result)
 
 
 def test_edges_belong_to_the_lower_bin_and_both_ends_to_some():
     probability = np.array([0.0, 0.5, 1.0])
-    found = reliability(np.array([True] * 3), probability, bin_edges(2), list("abc"), HOW)
-    assert [(one.low, one.high, one.hits.n) for one in found] == [(0.0, 0.5, 2), (0.5, 1.0, 1)]
+    result = reliability(np.array([True] * 3), probability, bin_edges(2), list("abc"), HOW)
+    assert [(one.low, one.high, one.hits.n) for one in result] == [(0.0, 0.5, 2), (0.5, 1.0, 1)]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=1, max_size=40))
@@ -88,10 +88,10 @@ def test_error_is_a_share_and_zero_for_what_is_certain_and_so(pairs):
 
 def test_the_temperature_that_was_put_in_comes_out():
     outcome, probability = drawn(4000, slope=2.5)
-    found = fit_temperature(outcome, probability, list(range(4000)), HOW)
-    assert found.low < 2.5 < found.high
-    assert found.n == 4000
-    assert scale(np.array([0.9]), found.value)[0] == pytest.approx(expit(logit(0.9) / found.value))
+    result = fit_temperature(outcome, probability, list(range(4000)), HOW)
+    assert result.low < 2.5 < result.high
+    assert result.n == 4000
+    assert scale(np.array([0.9]), result.value)[0] == pytest.approx(expit(logit(0.9) / result.value))
 
 
 def test_one_question_of_many_pairs_is_one_draw():

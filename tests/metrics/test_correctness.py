@@ -25,10 +25,10 @@ def values(*estimates):
 
 def test_precision_recall_and_f1_by_hand():
     # judged correct 4, of them 3 are; correct 5: P = 3/4, R = 3/5, F1 = 2 * 0.45 / 1.35 = 2/3; incorrect: 2 of (3, 4)
-    found = quality(flags("11111000"), flags("11100001"), None, HOW)
-    assert values(found.precision, found.recall, found.f1, found.accuracy) == [3 / 4, 3 / 5, 2 / 3, 5 / 8]
-    assert found.f1_incorrect.value == pytest.approx(2 * 2 / (3 + 4))
-    assert (found.precision.n, found.recall.n) == (4, 5)
+    result = quality(flags("11111000"), flags("11100001"), None, HOW)
+    assert values(result.precision, result.recall, result.f1, result.accuracy) == [3 / 4, 3 / 5, 2 / 3, 5 / 8]
+    assert result.f1_incorrect.value == pytest.approx(2 * 2 / (3 + 4))
+    assert (result.precision.n, result.recall.n) == (4, 5)
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def test_precision_recall_and_f1_by_hand():
     ],
 )
 def test_numbers_over_nothing_are_undefined(truth, judged, expected):
-    found = quality(flags(truth), flags(judged), None, HOW)
-    assert values(found.precision, found.recall, found.f1, found.accuracy) == expected
-    assert found.n == len(truth)
+    result = quality(flags(truth), flags(judged), None, HOW)
+    assert values(result.precision, result.recall, result.f1, result.accuracy) == expected
+    assert result.n == len(truth)
 
 
 def test_shapes_that_differ_are_refused():
@@ -57,10 +57,10 @@ def test_shapes_that_differ_are_refused():
 
 def test_an_f1_of_one_has_the_interval_of_the_rows_that_it_looks_at():
     # TP 3, TN 2: J = 3/3, Wilson over three rows; F1 = 2J / (1 + J)
-    found = quality(flags("11100"), flags("11100"), None, HOW).f1
+    result = quality(flags("11100"), flags("11100"), None, HOW).f1
     low, _ = proportion_confint(3, 3, method="wilson")
-    assert (found.value, found.low, found.high) == (1.0, pytest.approx(2 * low / (1 + low)), pytest.approx(1.0))
-    assert found.n == 5
+    assert (result.value, result.low, result.high) == (1.0, pytest.approx(2 * low / (1 + low)), pytest.approx(1.0))
+    assert result.n == 5
 
 
 def f1_high_of_none(rows):
@@ -70,20 +70,20 @@ def f1_high_of_none(rows):
 
 def test_an_f1_of_zero_has_the_interval_of_the_rows_that_it_looks_at():
     # two missed and one named so wrongly: J = 0/3, whatever the true negatives are
-    found = quality(flags("1100"), flags("0010"), None, HOW).f1
-    assert (found.value, found.high, found.n) == (0.0, f1_high_of_none(3), 4)
+    result = quality(flags("1100"), flags("0010"), None, HOW).f1
+    assert (result.value, result.high, result.n) == (0.0, f1_high_of_none(3), 4)
     # of the incorrect: two missed, one named so wrongly, and two rightly called correct
-    found = quality(flags("11100"), flags("11011"), None, HOW).f1_incorrect
-    assert (found.value, found.high, found.n) == (0.0, f1_high_of_none(3), 5)
+    result = quality(flags("11100"), flags("11011"), None, HOW).f1_incorrect
+    assert (result.value, result.high, result.n) == (0.0, f1_high_of_none(3), 5)
 
 
 def test_an_f1_by_own_answer_looks_at_rows_of_its_part_alone():
     own, truth, judged = flags("111110000"), flags("110001100"), flags("110000010")
     # D_J+: J = 2/2 and three true negatives; D_J-: two missed and one named so wrongly, J = 0/3
-    found = split_quality(own, truth, judged, None, HOW)
+    result = split_quality(own, truth, judged, None, HOW)
     low, _ = proportion_confint(2, 2, method="wilson")
-    assert (found.right.value, found.right.low) == (1.0, pytest.approx(2 * low / (1 + low)))
-    assert (found.wrong.value, found.wrong.high) == (0.0, f1_high_of_none(3))
+    assert (result.right.value, result.right.low) == (1.0, pytest.approx(2 * low / (1 + low)))
+    assert (result.wrong.value, result.wrong.high) == (0.0, f1_high_of_none(3))
 
 
 # Wilson's low end of 1 of 1, which is all that rows of one question are: 1 / (1 + 1.96^2); and what F1 makes of it
@@ -93,9 +93,9 @@ ONE_F1 = pytest.approx(2 * 0.2065 / 1.2065, abs=1e-4)
 
 def test_rows_of_one_question_are_one_draw():
     truth = flags("11100")
-    found = quality(truth, truth, ["q"] * 5, HOW)
-    assert (found.precision.low, found.recall.low, found.accuracy.low) == (ONE, ONE, ONE)
-    assert (found.f1.low, found.f1_incorrect.low) == (ONE_F1, ONE_F1)
+    result = quality(truth, truth, ["q"] * 5, HOW)
+    assert (result.precision.low, result.recall.low, result.accuracy.low) == (ONE, ONE, ONE)
+    assert (result.f1.low, result.f1_incorrect.low) == (ONE_F1, ONE_F1)
     split = split_quality(flags("11111"), truth, truth, ["q"] * 5, HOW)
     assert split.right.low == ONE_F1
     cells = four_way(flags("11111"), truth, truth, ["q"] * 5, HOW)
@@ -114,9 +114,9 @@ def test_rows_of_one_question_are_one_draw():
 def test_f1_by_own_answer_and_its_gap():
     own, truth, judged = flags("111110000"), flags("111001100"), flags("110101001")
     # D_J+: TP 2, FN 1, FP 1: 4/6. D_J-: TP 0 (110 0 -> judged 1,0,0,1): TP 1, FN 1, FP 1: 2/4
-    found = split_quality(own, truth, judged, None, HOW)
-    assert values(found.right, found.wrong, found.gap) == [4 / 6, 2 / 4, 4 / 6 - 2 / 4]
-    assert (found.right.n, found.wrong.n, found.gap.n) == (5, 4, 9)
+    result = split_quality(own, truth, judged, None, HOW)
+    assert values(result.right, result.wrong, result.gap) == [4 / 6, 2 / 4, 4 / 6 - 2 / 4]
+    assert (result.right.n, result.wrong.n, result.gap.n) == (5, 4, 9)
     right = split_quality(flags("111"), flags("110"), flags("110"), None, HOW)  # it answers everything right
     assert (right.right.value, right.wrong, right.gap) == (1.0, None, None)
 
@@ -134,31 +134,31 @@ def test_the_four_ways_have_accuracy_and_own_class_f1():
 def test_change_is_second_minus_first_on_the_same_answers():
     own, truth = flags("1100"), flags("1010")
     # the first says correct to all: F1 = 2/3 in both parts; the second is right on all of J+ and wrong on all of J-
-    found = split_change(own, truth, (flags("1111"), flags("1001")), None, HOW)
-    assert values(found.f1_right, found.f1_wrong) == [1 - 2 / 3, 0 - 2 / 3]
-    assert values(found.f1) == [2 * 1 / (2 + 1 + 1) - 2 * 2 / (4 + 2)]
-    assert values(*found.accuracies) == [0.0, 1.0, -1.0, 0.0]
+    result = split_change(own, truth, (flags("1111"), flags("1001")), None, HOW)
+    assert values(result.f1_right, result.f1_wrong) == [1 - 2 / 3, 0 - 2 / 3]
+    assert values(result.f1) == [2 * 1 / (2 + 1 + 1) - 2 * 2 / (4 + 2)]
+    assert values(*result.accuracies) == [0.0, 1.0, -1.0, 0.0]
 
 
 def test_a_change_rests_on_the_answers_of_its_part():
     # one, two, three and four answers in the cells, of which the first two are D_J+
     own, truth = flags("1110000000"), flags("1001110000")
-    found = split_change(own, truth, (flags("1" * 10), flags("0" * 10)), None, HOW)
-    assert (found.f1.n, found.f1_right.n, found.f1_wrong.n) == (10, 3, 7)
-    assert [one.n for one in found.accuracies] == [1, 2, 3, 4]
+    result = split_change(own, truth, (flags("1" * 10), flags("0" * 10)), None, HOW)
+    assert (result.f1.n, result.f1_right.n, result.f1_wrong.n) == (10, 3, 7)
+    assert [one.n for one in result.accuracies] == [1, 2, 3, 4]
 
 
 def test_overconfidence_is_judged_correct_minus_correct():
-    found = overconfidence(flags("1100"), flags("1110"), None, HOW)
-    assert (found.value, found.n) == (0.25, 4)
+    result = overconfidence(flags("1100"), flags("1110"), None, HOW)
+    assert (result.value, result.n) == (0.25, 4)
     assert overconfidence(flags("11"), flags("10"), None, HOW).value == -0.5
     assert overconfidence(flags(""), flags(""), None, HOW) is None
 
 
 def test_generation_accuracy_counts_each_question_once():
     # q1 right in three rows, q2 wrong in one, q3 right in one of two: (1 + 0 + 1/2) / 3
-    found = generation_accuracy(flags("111010"), ["q1", "q1", "q1", "q2", "q3", "q3"], HOW)
-    assert (found.value, found.n) == (0.5, 3)
+    result = generation_accuracy(flags("111010"), ["q1", "q1", "q1", "q2", "q3", "q3"], HOW)
+    assert (result.value, result.n) == (0.5, 3)
     assert generation_accuracy(flags(""), [], HOW) is None
     # Wilson's low end of 2 of 2 questions: 2 / (2 + 1.96^2)
     assert generation_accuracy(flags("111"), ["q1", "q1", "q2"], HOW).low == pytest.approx(0.3424, abs=1e-4)

@@ -34,13 +34,13 @@ def test_numbers_of_tables_are_scipys_and_scikit_learns(seed):
 
 def test_four_grades_by_hand():
     # 3 and 4 changed places: of 6 pairs 5 concordant, 1 discordant, tau 4/6; Pearson and Spearman 1 - 6 * 2 / (4 * 15)
-    found = grade_correlation([1, 2, 4, 3], [1, 2, 3, 4], None, None, HOW)
-    assert found.kendall.value == pytest.approx(4 / 6)
-    assert found.pearson.value == pytest.approx(0.8)
-    assert found.spearman.value == pytest.approx(0.8)
+    result = grade_correlation([1, 2, 4, 3], [1, 2, 3, 4], None, None, HOW)
+    assert result.kendall.value == pytest.approx(4 / 6)
+    assert result.pearson.value == pytest.approx(0.8)
+    assert result.spearman.value == pytest.approx(0.8)
     # half the same, a quarter expected: (1/2 - 1/4) / (3/4); squares 2 against 4 * 4 * 2.5 / 4 = 10: 1 - 2/10
-    assert found.kappa.value == pytest.approx(1 / 3)
-    assert found.weighted_kappa.value == pytest.approx(0.8)
+    assert result.kappa.value == pytest.approx(1 / 3)
+    assert result.weighted_kappa.value == pytest.approx(0.8)
     more = grade_correlation(*drawn(), None, None, HOW)
     for one in (more.pearson, more.kendall, more.spearman, more.kappa, more.weighted_kappa):
         assert one.low < one.value < one.high
@@ -52,9 +52,9 @@ def test_four_grades_by_hand():
     [([3, 3, 3], [1, 2, 3], "constant: grades"), ([1, 2, 3], [4, 4, 4], "constant: reference"), ([1], [1], "1 grades")],
 )
 def test_a_correlation_with_a_constant_is_undefined(grades, reference, why):
-    found = grade_correlation(grades, reference, None, None, HOW)
-    assert (found.pearson, found.kendall, found.spearman, found.kappa, found.weighted_kappa) == (None,) * 5
-    assert found.why.startswith(why)
+    result = grade_correlation(grades, reference, None, None, HOW)
+    assert (result.pearson, result.kendall, result.spearman, result.kappa, result.weighted_kappa) == (None,) * 5
+    assert result.why.startswith(why)
 
 
 def test_kappa_needs_whole_grades():
@@ -66,6 +66,6 @@ def test_kappa_needs_whole_grades():
 
 
 def test_an_interval_of_few_resamples_is_not_given():
-    found = grade_correlation([3, 3, 3, 4], [1, 2, 3, 4], None, None, HOW)  # (3/4)^4 = 0.32 of them have threes alone
-    assert found.pearson.value > 0
-    assert np.isnan(found.pearson.low)
+    result = grade_correlation([3, 3, 3, 4], [1, 2, 3, 4], None, None, HOW)  # (3/4)^4 = 0.32 of them have threes alone
+    assert result.pearson.value > 0
+    assert np.isnan(result.pearson.low)

@@ -33,28 +33,28 @@ def residuals(values, control):
 def test_pairwise_and_partial_by_hand():
     # 2 x 2 x 2, each of the eight once, and (1, 1, 1) once more; n = 9, sums 5, products 3:
     # each r = (9 * 3 - 25) / (9 * 5 - 25) = 2/20; partial = (0.1 - 0.01) / (1 - 0.01) = 1/11
-    found = generation_judgment(numbers("000011111"), numbers("001100111"), numbers("010101011"), None, HOW)
-    assert found.g_j.estimate.value == pytest.approx(0.1)
-    assert found.g_a.estimate.value == pytest.approx(0.1)
-    assert found.g_j_given_a.estimate.value == pytest.approx(1 / 11)
-    assert found.n == 9
+    result = generation_judgment(numbers("000011111"), numbers("001100111"), numbers("010101011"), None, HOW)
+    assert result.g_j.estimate.value == pytest.approx(0.1)
+    assert result.g_a.estimate.value == pytest.approx(0.1)
+    assert result.g_j_given_a.estimate.value == pytest.approx(1 / 11)
+    assert result.n == 9
 
 
 def test_the_partial_correlation_is_that_of_the_residuals():
     g, j, a = draw()
-    found = generation_judgment(g, j, a, None, HOW).g_j_given_a
-    assert found.estimate.value == pytest.approx(stats.pearsonr(residuals(g, a), residuals(j, a)).statistic)
-    assert found.estimate.low < found.estimate.value < found.estimate.high
-    assert found.fisher == fisher_interval(found.estimate.value, 300, controlled=1)
+    result = generation_judgment(g, j, a, None, HOW).g_j_given_a
+    assert result.estimate.value == pytest.approx(stats.pearsonr(residuals(g, a), residuals(j, a)).statistic)
+    assert result.estimate.low < result.estimate.value < result.estimate.high
+    assert result.fisher == fisher_interval(result.estimate.value, 300, controlled=1)
 
 
 def test_each_correlation_is_of_the_variables_that_it_names():
     g, j, a = draw()
-    found = generation_judgment(g, j, a, None, HOW)
+    result = generation_judgment(g, j, a, None, HOW)
     pairs = {"g_j": (g, j), "g_a": (g, a), "j_a": (j, a)}
     for name, (one, other) in pairs.items():
-        estimate = getattr(found, name).estimate
-        known, fisher = stats.pearsonr(one, other), getattr(found, name).fisher
+        estimate = getattr(result, name).estimate
+        known, fisher = stats.pearsonr(one, other), getattr(result, name).fisher
         assert estimate.value == pytest.approx(known.statistic)
         assert (fisher.low, fisher.high) == pytest.approx(tuple(known.confidence_interval(0.95)))
         assert (estimate.low, estimate.high) == pytest.approx((fisher.low, fisher.high), abs=0.04)
@@ -63,12 +63,12 @@ def test_each_correlation_is_of_the_variables_that_it_names():
 
 def test_fisher_loses_a_degree_of_freedom_for_what_is_held_fixed():
     # z = atanh(0.5) = 0.5493; n = 104, one held fixed: reach 1.96 / sqrt(100) = 0.196
-    found = fisher_interval(0.5, 104, controlled=1)
-    assert (found.low, found.high) == pytest.approx((math.tanh(0.3533), math.tanh(0.7453)), abs=1e-4)
-    assert (found.value, found.n) == (0.5, 104)
+    result = fisher_interval(0.5, 104, controlled=1)
+    assert (result.low, result.high) == pytest.approx((math.tanh(0.3533), math.tanh(0.7453)), abs=1e-4)
+    assert (result.value, result.n) == (0.5, 104)
     # Spearman's z varies more; n = 109: reach 1.96 * sqrt(1.06 / 106) = 0.196 as well
     spearmans = fisher_interval(0.5, 109, variance=1.06)
-    assert (spearmans.low, spearmans.high) == pytest.approx((found.low, found.high), abs=1e-4)
+    assert (spearmans.low, spearmans.high) == pytest.approx((result.low, result.high), abs=1e-4)
     assert [fisher_interval(0.5, n, controlled=1) is None for n in (4, 5)] == [True, False]
     assert [fisher_interval(value, 100) for value in (1.0, -1.0)] == [None, None]
 
@@ -87,10 +87,10 @@ def test_fisher_loses_a_degree_of_freedom_for_what_is_held_fixed():
     ],
 )
 def test_what_is_constant_or_determined_is_undefined_and_says_so(g, j, a, why):
-    found = generation_judgment(numbers(g), numbers(j), numbers(a), None, HOW).g_j_given_a
-    assert found.estimate is None
-    assert found.fisher is None
-    assert found.why == why
+    result = generation_judgment(numbers(g), numbers(j), numbers(a), None, HOW).g_j_given_a
+    assert result.estimate is None
+    assert result.fisher is None
+    assert result.why == why
 
 
 @pytest.mark.parametrize(
@@ -98,29 +98,29 @@ def test_what_is_constant_or_determined_is_undefined_and_says_so(g, j, a, why):
     [("1010", "1000", "1111", "g_j"), ("1010", "1111", "1000", "g_a"), ("1111", "1010", "1000", "j_a")],
 )
 def test_a_constant_leaves_the_correlation_in_which_it_has_no_part(g, j, a, defined):
-    found = generation_judgment(numbers(g), numbers(j), numbers(a), None, HOW)
+    result = generation_judgment(numbers(g), numbers(j), numbers(a), None, HOW)
     # n = 4; sums 2 and 1, products 1: (4 - 2) / sqrt((8 - 4) * (4 - 1)) = 2 / sqrt(12)
-    assert getattr(found, defined).estimate.value == pytest.approx(2 / 12**0.5)
-    assert getattr(found, defined).why == ""
+    assert getattr(result, defined).estimate.value == pytest.approx(2 / 12**0.5)
+    assert getattr(result, defined).why == ""
     named = {"g_j": A, "g_a": J, "j_a": G}[defined]
     for other in {"g_j", "g_a", "j_a", "g_j_given_a"} - {defined}:
-        assert (getattr(found, other).estimate, getattr(found, other).why) == (None, f"constant: {named}")
+        assert (getattr(result, other).estimate, getattr(result, other).why) == (None, f"constant: {named}")
 
 
 def test_two_judged_answers_have_a_correlation_and_no_interval_of_fisher():
-    found = generation_judgment(numbers("01"), numbers("01"), numbers("10"), None, HOW)
-    assert (found.g_j.estimate.value, found.g_a.estimate.value) == (pytest.approx(1), pytest.approx(-1))
-    assert found.g_j.fisher is None
+    result = generation_judgment(numbers("01"), numbers("01"), numbers("10"), None, HOW)
+    assert (result.g_j.estimate.value, result.g_a.estimate.value) == (pytest.approx(1), pytest.approx(-1))
+    assert result.g_j.fisher is None
     # one answer drawn twice, in half of the resamples, is constant
-    assert found.g_j.undefined_resamples == pytest.approx(0.5, abs=0.08)
+    assert result.g_j.undefined_resamples == pytest.approx(0.5, abs=0.08)
 
 
 def test_the_gain_is_of_the_same_rows():
     g, j, a = draw()
-    found = partial_change((g, j, a), (g, g, a), None, HOW)
+    result = partial_change((g, j, a), (g, g, a), None, HOW)
     first = generation_judgment(g, j, a, None, HOW).g_j_given_a.estimate.value
-    assert found.value == pytest.approx(1 - first)
-    assert (found.low < found.value < found.high, found.n) == (True, 300)
+    assert result.value == pytest.approx(1 - first)
+    assert (result.low < result.value < result.high, result.n) == (True, 300)
     nothing = (numbers(""),) * 3
     assert partial_change(nothing, nothing, None, HOW) is None
     assert partial_change((g, j, a), (g, np.ones_like(g), a), None, HOW) is None
@@ -131,8 +131,8 @@ def test_the_gain_rests_on_the_resamples_that_have_it():
     g, j, other, a = numbers("10100011"), numbers("10010110"), numbers("11100010"), numbers("11110000")
     questions = list("ppppqqqq")
     assert partial_change((g, j, a), (g, other, a), questions, ONE_CLUSTER_TWICE) is None
-    found = partial_change((g, j, a), (g, other, a), questions, EACH_CLUSTER_ONCE)
-    assert found.low == found.high == pytest.approx(found.value)
+    result = partial_change((g, j, a), (g, other, a), questions, EACH_CLUSTER_ONCE)
+    assert result.low == result.high == pytest.approx(result.value)
 
 
 def test_bands_of_the_paper():

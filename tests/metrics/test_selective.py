@@ -14,26 +14,26 @@ def flags(text):
 
 def test_gate_rate_and_precision_by_hand():
     # on for 4 of 5; of those 3 are known, 2 right
-    found = gate_scores(flags("11110"), flags("11000"), flags("11101"), None, HOW)
-    assert (found.rate.value, found.rate.n) == (0.8, 5)
-    assert (found.precision.value, found.precision.n) == (pytest.approx(2 / 3), 3)
+    result = gate_scores(flags("11110"), flags("11000"), flags("11101"), None, HOW)
+    assert (result.rate.value, result.rate.n) == (0.8, 5)
+    assert (result.precision.value, result.precision.n) == (pytest.approx(2 / 3), 3)
 
 
 def test_items_of_one_question_are_one_draw():
     # all on and all right; Wilson's low end of 1 of 1 is 1 / (1 + 1.96^2) = 0.2065
     every = flags("1111")
-    found = gate_scores(every, every, every, ["q"] * 4, HOW)
+    result = gate_scores(every, every, every, ["q"] * 4, HOW)
     [level] = calibration_curve(np.ones(4), every, ["q"] * 4, HOW)
     [condition], _ = accuracies(np.ones((4, 1)), [], ["q"] * 4, HOW)
-    lows = [found.rate.low, found.precision.low, level.right.low, condition.low]
+    lows = [result.rate.low, result.precision.low, level.right.low, condition.low]
     assert lows == pytest.approx([0.2065] * 4, abs=1e-4)
 
 
 def test_a_gate_that_is_never_on_has_no_precision():
-    found = gate_scores(flags("000"), flags("111"), flags("111"), None, HOW)
-    assert found.rate.value == 0.0
-    assert found.rate.high > 0.0
-    assert found.precision is None
+    result = gate_scores(flags("000"), flags("111"), flags("111"), None, HOW)
+    assert result.rate.value == 0.0
+    assert result.rate.high > 0.0
+    assert result.precision is None
 
 
 def test_accuracies_and_their_difference_leave_out_what_does_not_count():
@@ -50,16 +50,16 @@ def test_accuracies_of_no_items_are_undefined():
 
 
 def test_calibration_has_a_point_for_each_level():
-    found = calibration_curve(np.array([1.0, 1.0, 0.6, 0.6, 0.6, 0.8]), flags("111000"), None, HOW)
-    assert [(level.agreement, level.n, level.right.value) for level in found] == [
+    result = calibration_curve(np.array([1.0, 1.0, 0.6, 0.6, 0.6, 0.8]), flags("111000"), None, HOW)
+    assert [(level.agreement, level.n, level.right.value) for level in result] == [
         (0.6, 3, pytest.approx(1 / 3)), (0.8, 1, 0.0), (1.0, 2, 1.0),
     ]  # fmt: skip
     assert calibration_curve(np.array([]), flags(""), [], HOW) == ()
 
 
 def test_levels_that_differ_by_rounding_alone_are_one():
-    [found] = calibration_curve(np.array([0.6, 0.1 * 6, 3 / 5 + 1e-12]), flags("110"), None, HOW)
-    assert (found.agreement, found.n, found.right.value) == (0.6, 3, pytest.approx(2 / 3))
+    [result] = calibration_curve(np.array([0.6, 0.1 * 6, 3 / 5 + 1e-12]), flags("110"), None, HOW)
+    assert (result.agreement, result.n, result.right.value) == (0.6, 3, pytest.approx(2 / 3))
 
 
 def test_thresholds_are_those_at_which_the_gate_changes():

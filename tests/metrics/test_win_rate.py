@@ -41,7 +41,7 @@ def made(n, seed=0, with_difficulty=False):
 @pytest.mark.parametrize("with_difficulty", [False, True])
 def test_the_length_control_agrees_with_another_optimiser(with_difficulty):
     preferences, lengths, difficulty = made(300, with_difficulty=with_difficulty)
-    found = length_controlled(preferences, lengths, range(300), difficulty)
+    result = length_controlled(preferences, lengths, range(300), difficulty)
     deltas = lengths[:, 0] - lengths[:, 1]
     columns = [np.tanh(deltas / deltas.std(ddof=1)), np.ones(300), *([difficulty] if with_difficulty else [])]
 
@@ -51,17 +51,17 @@ def test_the_length_control_agrees_with_another_optimiser(with_difficulty):
 
     best = minimize(loss, np.zeros(len(columns)), method="BFGS", options={"gtol": 1e-9}).x
     equal = expit(np.column_stack([np.zeros(300), *columns[1:]]) @ best).mean()
-    assert (found.length, found.rate.value) == (pytest.approx(best[0], abs=1e-5), pytest.approx(equal, abs=1e-6))
+    assert (result.length, result.rate.value) == (pytest.approx(best[0], abs=1e-5), pytest.approx(equal, abs=1e-6))
 
 
 def test_its_standard_error_is_that_of_refits_on_resampled_instructions():
     preferences, lengths, _ = made(150)
-    found = length_controlled(preferences, lengths, range(150))
+    result = length_controlled(preferences, lengths, range(150))
     random = np.random.default_rng(1)
     draws = [random.integers(0, 150, 150) for _ in range(300)]
     refits = [length_controlled(preferences[drawn], lengths[drawn], range(150)).rate.value for drawn in draws]
-    assert found.standard_error == pytest.approx(np.std(refits, ddof=1), rel=0.2)
-    assert found.rate.low < expit(0.4) < found.rate.high
+    assert result.standard_error == pytest.approx(np.std(refits, ddof=1), rel=0.2)
+    assert result.rate.low < expit(0.4) < result.rate.high
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,6 @@ def test_its_standard_error_is_that_of_refits_on_resampled_instructions():
     ],
 )
 def test_where_there_is_no_solution_it_says_why(preferences, lengths, why):
-    found = length_controlled(preferences, lengths, range(len(preferences)))
-    assert isinstance(found, str)
-    assert any(part in found for part in why.split("|"))
+    result = length_controlled(preferences, lengths, range(len(preferences)))
+    assert isinstance(result, str)
+    assert any(part in result for part in why.split("|"))

@@ -56,14 +56,14 @@ def judgment(number):
     margin = number * 7 % 59 / 10
     scores = (9.0, 9.0 - margin)
     shown = (Shown(order=(0, 1), text=f"9 {9 - margin:g}\n{HOSTILE}", scores=scores),)
-    found = Judgment(
+    result = Judgment(
         sample_id=f"pair {number}", mode="pair", verdict=PairVerdict(winner=1), shown=shown, scores=scores,
         probability=None if number % 3 else 0.5 + margin / 20,
     )  # fmt: skip
     if number != 58:
-        return found
+        return result
     failure = Unparsed("off_grammar", HOSTILE, f"expected numbers {HOSTILE}")
-    return replace(found, verdict=None, scores=None, failure=failure, shown=())
+    return replace(result, verdict=None, scores=None, failure=failure, shown=())
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +102,9 @@ def study_page():
         name="wide", title="Wide", rows=((LONG, *[0.123456] * 14),),
         columns=tuple(Column(key=f"c{place}", heading=f"Column {place}", kind="number") for place in range(15)),
     )  # fmt: skip
-    found = Estimate(value=0.1, low=-0.1, high=0.3, n=10)
+    share = Estimate(value=0.1, low=-0.1, high=0.3, n=10)
     figures = (
-        Forest(name="forest", title=f"Forest {HOSTILE}", x_label="x", rows=(ForestRow(label=HOSTILE, estimate=found),)),
+        Forest(name="forest", title=f"Forest {HOSTILE}", x_label="x", rows=(ForestRow(label=HOSTILE, estimate=share),)),
         HeatMap(
             name="heat", title="Heat", x_label="model", y_label="judge", value_label="score", rows=("a", HOSTILE),
             columns=("a", "b"), values=((0.1, 0.2), (0.3, None)), marked=frozenset({(0, 0)}),
@@ -123,8 +123,8 @@ def browser():
     pytest.importorskip("playwright", reason="playwright is not installed: pip install -e '.[dev]'")
     from tests.support.browser import chromium
 
-    with chromium() as found:
-        yield found
+    with chromium() as result:
+        yield result
 
 
 @pytest.fixture

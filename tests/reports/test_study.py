@@ -74,8 +74,8 @@ def test_no_number_is_an_empty_cell_and_never_nan():
     ],
 )
 def test_cells_as_the_page_shows_them(cell, kind, text, small):
-    found = shown(cell, kind)
-    assert (found.text, found.small) == (text, small)
+    result = shown(cell, kind)
+    assert (result.text, result.small) == (text, small)
 
 
 def test_a_study_is_not_written_over_unless_that_is_said(tmp_path):
@@ -155,8 +155,8 @@ def test_the_page_says_what_it_holds():
 
 def test_a_long_table_is_cut_on_the_page_and_whole_in_its_file():
     table = replace(TABLE, rows=tuple((str(place), HALF, place) for place in range(MAX_PAGE_ROWS + 5)))
-    found = page_table(table, "tables/agreement.csv")
-    assert (len(found["rows"]), found["total"]) == (MAX_PAGE_ROWS, MAX_PAGE_ROWS + 5)
+    result = page_table(table, "tables/agreement.csv")
+    assert (len(result["rows"]), result["total"]) == (MAX_PAGE_ROWS, MAX_PAGE_ROWS + 5)
     assert len(table_csv(table).splitlines()) == MAX_PAGE_ROWS + 6
     html = render_study(replace(RESULT, tables=(table,)))
     assert "first 2,000 of 2,005 rows" in html

@@ -47,9 +47,9 @@ def rests(figure, name):
 @pytest.mark.parametrize("figure", ALL, ids=lambda one: one.name)
 def test_every_kind_is_drawn_as_svg_and_png_with_its_axes_named(figure):
     drawn = draw(figure)
-    found = texts(drawn.svg)
-    assert figure.title in found
-    assert all(any(label in text for text in found) for label in (figure.x_label, getattr(figure, "y_label", "")))
+    result = texts(drawn.svg)
+    assert figure.title in result
+    assert all(any(label in text for text in result) for label in (figure.x_label, getattr(figure, "y_label", "")))
     assert drawn.png.startswith(b"\x89PNG")
     assert drawn.inline.startswith(f'<svg role="img" aria-label="{figure.title}"')
 
@@ -85,10 +85,10 @@ def test_names_are_text_and_nothing_else(figure):
 
 def test_long_lists_are_cut_and_that_is_said():
     rows = tuple(ForestRow(label=f"judge {place}", estimate=about(0.1)) for place in range(MAX_DRAWN_ROWS + 20))
-    found = texts(draw(replace(FOREST, rows=rows)).svg)
-    assert f"(the first {MAX_DRAWN_ROWS} of {MAX_DRAWN_ROWS + 20}; study.json has all)" in found
-    assert f"judge {MAX_DRAWN_ROWS - 1}" in found
-    assert f"judge {MAX_DRAWN_ROWS}" not in found
+    result = texts(draw(replace(FOREST, rows=rows)).svg)
+    assert f"(the first {MAX_DRAWN_ROWS} of {MAX_DRAWN_ROWS + 20}; study.json has all)" in result
+    assert f"judge {MAX_DRAWN_ROWS - 1}" in result
+    assert f"judge {MAX_DRAWN_ROWS}" not in result
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,8 @@ def test_llmbars_published_counts_come_out_of_its_judges_outputs(shared_data, tm
     rows = json.loads(gzip.decompress((home / "evaluators" / name / "result.json.gz").read_bytes()))
     import_benchmark("llmbar", [str(home / "dataset.json")], tmp_path / "rows.jsonl")
     winners = [[row["results"][-1][f"swap = {swap}"]["winner"] for swap in (False, True)] for row in rows]
-    found = {f"{folder}-{i}": without_scores(f"{folder}-{i}", *pair) for i, pair in enumerate(winners, 1)}
-    [ours] = table(benchmark_study("llmbar", found, read_labels(str(tmp_path / "rows.jsonl")), HOW), "orders")
+    result = {f"{folder}-{i}": without_scores(f"{folder}-{i}", *pair) for i, pair in enumerate(winners, 1)}
+    [ours] = table(benchmark_study("llmbar", result, read_labels(str(tmp_path / "rows.jsonl")), HOW), "orders")
     names = {
         "correct_False": "given_right", "correct_True": "swapped_right", "correct_both": "both_right", "equal": "equal"
     }  # fmt: skip
@@ -123,14 +123,14 @@ def test_llmbars_published_counts_come_out_of_its_judges_outputs(shared_data, tm
 
 def test_two_unreadable_orders_are_equal_in_llmbars_count_alone():
     given, swapped = [1, None, None, -1, 1], [1, None, 1, 1, -1]
-    found = two_orders(given, swapped, [1, 1, 1, 1, -1], list(range(5)), HOW)
-    assert (found.n, found.unreadable) == (5, 3)
-    assert found.equal.value == pytest.approx(2 / 5)  # the first, and the second, which says nothing twice
-    assert (found.agree.value, found.agree.n) == (pytest.approx(1 / 3), 3)
-    assert (found.given_right.value, found.swapped_right.value) == (pytest.approx(1 / 5), pytest.approx(4 / 5))
-    assert found.both_right.value == pytest.approx(1 / 5)
+    result = two_orders(given, swapped, [1, 1, 1, 1, -1], list(range(5)), HOW)
+    assert (result.n, result.unreadable) == (5, 3)
+    assert result.equal.value == pytest.approx(2 / 5)  # the first, and the second, which says nothing twice
+    assert (result.agree.value, result.agree.n) == (pytest.approx(1 / 3), 3)
+    assert (result.given_right.value, result.swapped_right.value) == (pytest.approx(1 / 5), pytest.approx(4 / 5))
+    assert result.both_right.value == pytest.approx(1 / 5)
     # read in both orders: (1, 1), (-1, 1), (1, -1): 1/3 observed, 2/3 * 2/3 + 1/3 * 1/3 = 5/9 by chance
-    assert found.kappa.value == pytest.approx((1 / 3 - 5 / 9) / (4 / 9))
+    assert result.kappa.value == pytest.approx((1 / 3 - 5 / 9) / (4 / 9))
     nothing = two_orders([None], [None], [1], ["q"], HOW)
     assert (nothing.equal.value, nothing.agree, nothing.kappa) == (1.0, None, None)
 
@@ -208,9 +208,9 @@ def test_rewardbench_2_with_ties(tmp_path):
             raise LookupError
         return " ".join(answer.strip()[0] for answer in answers) + "\n"
 
-    found = by_id(judge(labelled.samples.values(), Multi(), ScriptedEngine(script)))
+    result = by_id(judge(labelled.samples.values(), Multi(), ScriptedEngine(script)))
     # Focus (1 + 1/2) / 2; Math failed: 1/4; Ties all right, by 3 against a spread of 0: 1.01
-    assert cells(benchmark_study("rewardbench-2", found, labelled, HOW), "scores") == pytest.approx(
+    assert cells(benchmark_study("rewardbench-2", result, labelled, HOW), "scores") == pytest.approx(
         {"overall": (0.75 + 0.25 + 1.01) / 3, "Focus": 0.75, "Math": 0.25, "Ties": 1.01}
     )
 
@@ -255,9 +255,9 @@ def test_the_command_reads_the_name_beside_the_rows(tmp_path):
     with Judge("8 6\n", engine="scripted") as one:
         one.judge_file(str(tmp_path / "rows.jsonl"), out=str(tmp_path / "run.jsonl"))
     arguments = (tmp_path / "run.jsonl", "-r", tmp_path / "rows.jsonl")
-    found = run_study(benchmark_command, tmp_path, *arguments)
-    assert found["title"] == "rewardbench by its own protocol"
-    assert [row["name"] for row in found["tables"][0]["rows"]] == ["overall", "Safety"]
+    result = run_study(benchmark_command, tmp_path, *arguments)
+    assert result["title"] == "rewardbench by its own protocol"
+    assert [row["name"] for row in result["tables"][0]["rows"]] == ["overall", "Safety"]
     (tmp_path / "rows.protocol.json").unlink()
     with pytest.raises(InputError, match="pass --name"):
         run_study(benchmark_command, tmp_path, *arguments, "--overwrite")

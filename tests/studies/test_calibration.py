@@ -53,8 +53,8 @@ def test_numbers_by_hand():
 
 def test_what_takes_no_part_is_counted():
     probabilities = {"a": 0.9, "b": None, "c": "failed", "d": 0.4, "e": 0.3}
-    found = study(probabilities, {"a": 1, "b": 1, "c": 2, "d": "tie", "x": 1}, fit_share=0)
-    assert found.counts == {
+    result = study(probabilities, {"a": 1, "b": 1, "c": 2, "d": "tie", "x": 1}, fit_share=0)
+    assert result.counts == {
         "judgments": 5, "labels": 5, "joined": 4, "failed": 1, "without_probability": 1, "labels_that_are_ties": 1,
         "measured": 1,
     }  # fmt: skip
@@ -66,31 +66,31 @@ def test_an_even_probability_names_no_winner_and_is_half_right():
 
 
 def test_a_judge_that_is_too_sure_is_told_so_and_mended():
-    found = study(*too_sure())
-    assert "overconfident" in found.findings[0]
-    [gain] = table(found, "gains")
+    result = study(*too_sure())
+    assert "overconfident" in result.findings[0]
+    [gain] = table(result, "gains")
     assert gain["temperature"].low > 1.5
     assert gain["log_loss"].high < 0
-    assert found.counts["fitted_on"] + found.counts["rest"] == found.counts["measured"] == 400
-    assert gain["log_loss"].n == found.counts["rest"]
+    assert result.counts["fitted_on"] + result.counts["rest"] == result.counts["measured"] == 400
+    assert gain["log_loss"].n == result.counts["rest"]
 
 
 def test_no_question_is_on_both_sides():
-    found = study(*too_sure(60), per_question=20, fit_share=0.4)
+    result = study(*too_sure(60), per_question=20, fit_share=0.4)
     # three questions of twenty pairs: one to fit on, two for the rest
-    assert (found.counts["fitted_on"], found.counts["rest"]) == (20, 40)
+    assert (result.counts["fitted_on"], result.counts["rest"]) == (20, 40)
 
 
 def test_without_a_best_scaling_none_is_used_and_that_is_said():
-    found = study({"a": 0.9, "b": 0.8, "c": 0.1, "d": 0.2}, {"a": 1, "b": 1, "c": 2, "d": 2})
-    assert "gains" not in [one.name for one in found.tables]
-    assert any("No temperature" in one for one in found.warnings)
+    result = study({"a": 0.9, "b": 0.8, "c": 0.1, "d": 0.2}, {"a": 1, "b": 1, "c": 2, "d": 2})
+    assert "gains" not in [one.name for one in result.tables]
+    assert any("No temperature" in one for one in result.warnings)
 
 
 def test_one_question_cannot_be_split_and_tied_labels_cannot_be_measured():
-    found = study({"a": 0.9}, {"a": 1})
-    assert "gains" not in [one.name for one in found.tables]
-    assert any("too few questions" in one for one in found.warnings)
+    result = study({"a": 0.9}, {"a": 1})
+    assert "gains" not in [one.name for one in result.tables]
+    assert any("too few questions" in one for one in result.warnings)
     with pytest.raises(InputError, match="ties"):
         study({"a": 0.7}, {"a": "tie"})
     for options in ({"fit_share": 1.0}, {"bins": 1}):

@@ -33,41 +33,41 @@ def study(judges, truth, kinds="", **options):
 
 def test_two_judges_by_hand():
     # right on 0 1 2 and on 0 3; only the first on 1 2, only the second on 3; they say the same of 0 alone
-    found = study({"a": "1121", "b": "12=2"}, "1122")
-    [row] = table(found, "differences")
+    result = study({"a": "1121", "b": "12=2"}, "1122")
+    [row] = table(result, "differences")
     assert row["difference"].value == pytest.approx(0.25)
     assert [row[key] for key in ("both", "only_first", "only_second", "neither")] == [1, 2, 1, 0]
     assert row["same"].value == 0.25
     # of three pairs that tell them apart two for one side: 2 * (3 + 1) / 8, at most 1
     assert row["p_value"] == 1
-    assert [[row[key] for key in ("first_better", "tie", "second_better")] for row in table(found, "verdicts")] == [
+    assert [[row[key] for key in ("first_better", "tie", "second_better")] for row in table(result, "verdicts")] == [
         [1, 0, 2], [0, 0, 0], [0, 1, 0],
     ]  # fmt: skip
-    assert table(found, "judges")[0]["consistency"] is None  # in one order there is no order effect
-    found = study({"worse": "1211", "better": "1111"}, "1111")
-    assert [row["judge"] for row in table(found, "judges")] == ["better", "worse"]
-    assert table(found, "differences")[0]["difference"].value == pytest.approx(0.25)
+    assert table(result, "judges")[0]["consistency"] is None  # in one order there is no order effect
+    result = study({"worse": "1211", "better": "1111"}, "1111")
+    assert [row["judge"] for row in table(result, "judges")] == ["better", "worse"]
+    assert table(result, "differences")[0]["difference"].value == pytest.approx(0.25)
 
 
 def test_a_failure_takes_its_pair_out_of_the_comparison_and_is_counted():
-    found = study({"a": "111x", "b": "1112"}, "1111")
-    judges = {row["judge"]: row for row in table(found, "judges")}
+    result = study({"a": "111x", "b": "1112"}, "1111")
+    judges = {row["judge"]: row for row in table(result, "judges")}
     assert (judges["a"]["failed"], judges["a"]["common"].n, judges["b"]["agreement"].n) == (1, 3, 4)
     assert judges["b"]["common"].value == 1
-    assert found.counts["failed by a"] == 1
-    assert any("1 of 4" in one for one in found.warnings)
+    assert result.counts["failed by a"] == 1
+    assert any("1 of 4" in one for one in result.warnings)
 
 
 def test_a_failure_as_a_tie_is_right_where_the_label_is_one():
-    found = study({"a": "11xx", "b": "1111"}, "111=", failures="as_tie")
-    judges = {row["judge"]: row["common"] for row in table(found, "judges")}
+    result = study({"a": "11xx", "b": "1111"}, "111=", failures="as_tie")
+    judges = {row["judge"]: row["common"] for row in table(result, "judges")}
     assert (judges["a"].value, judges["b"].value, judges["a"].n) == (0.75, 0.75, 4)
 
 
 def test_pairs_that_one_judge_lacks_are_not_compared():
-    found = study({"a": "1111", "b": "11.."}, "1122")
-    assert table(found, "differences")[0]["difference"].n == 2
-    assert any("2 to 4" in one for one in found.warnings)
+    result = study({"a": "1111", "b": "11.."}, "1122")
+    assert table(result, "differences")[0]["difference"].n == 2
+    assert any("2 to 4" in one for one in result.warnings)
 
 
 def test_flips_are_listed_with_what_everybody_says():
@@ -80,17 +80,17 @@ def test_flips_are_listed_with_what_everybody_says():
 
 def test_groups_are_over_the_common_pairs_and_against_the_best_judge():
     rows = table(study({"a": "1111", "b": "1211"}, "1112", kinds="eehh"), "by-kind")
-    found = {(row["value"], row["judge"]): row for row in rows}
-    assert found["e", "b"]["minus_best"].value == -0.5
-    assert found["h", "b"]["minus_best"].value == 0
-    assert found["e", "a"]["minus_best"] is None
+    result = {(row["value"], row["judge"]): row for row in rows}
+    assert result["e", "b"]["minus_best"].value == -0.5
+    assert result["h", "b"]["minus_best"].value == 0
+    assert result["e", "a"]["minus_best"] is None
 
 
 def test_three_judges_are_corrected_for_three_tests():
     # only a is right on seven pairs against b and c: p = 2 / 2^7 = 0.0156, and 1 between b and c; Holm: 3 p
-    found = table(study({"a": "1" * 7, "b": "2" * 7, "c": "2" * 7}, "1" * 7), "differences")
-    assert [row["p_holm"] for row in found] == [pytest.approx(3 / 64), pytest.approx(3 / 64), 1]
-    assert [row["kappa"] for row in found][2] is None
+    result = table(study({"a": "1" * 7, "b": "2" * 7, "c": "2" * 7}, "1" * 7), "differences")
+    assert [row["p_holm"] for row in result] == [pytest.approx(3 / 64), pytest.approx(3 / 64), 1]
+    assert [row["kappa"] for row in result][2] is None
 
 
 def test_both_orders_are_put_side_by_side():

@@ -59,11 +59,11 @@ def agreement(judgments, rows):
         labels.write_text("".join(json.dumps(row) + "\n" for row in rows))
         run = read_judgments(write_run(Path(folder) / "run.jsonl", judgments))
         labelled, texts = match_labels(run, read_labels(str(labels)), name="labels.jsonl")
-        found = evaluate(run, labelled.labels, split=labelled.split, options=HOW)
+        result = evaluate(run, labelled.labels, split=labelled.split, options=HOW)
     notes = [*labelled.notes(), *texts.notes()]
-    if found.counts.labels_without_judgment:
+    if result.counts.labels_without_judgment:
         notes.append("labels without a judgment")
-    accuracy = found.as_tie.accuracy
+    accuracy = result.as_tie.accuracy
     return round(accuracy.value * accuracy.n), accuracy.n, notes
 
 
@@ -77,10 +77,10 @@ def test_order_exchange_and_duplication_of_rows_change_nothing(pairs, data):
     rows = data.draw(st.permutations([label_row(*vote, exchanged=data.draw(st.booleans())) for vote in votes]))
     run = data.draw(st.permutations(judgments * data.draw(st.integers(1, 2))))
     try:
-        found = agreement(run, rows)
+        result = agreement(run, rows)
     except InputError:  # no judgment has a label
-        found = (0, 0, [])
-    assert found[:2] == (hits, count)
+        result = (0, 0, [])
+    assert result[:2] == (hits, count)
 
 
 @given(pairs=PAIRS, data=st.data())

@@ -82,8 +82,8 @@ def with_distribution(shown, first, assigned=1.0):
     [(0.9, 0.3, 0.05, 1), (0.3, 0.8, 0.05, -1), (0.6, 0.56, 0.05, 0), (0.6, 0.56, 0.01, 1)],
 )
 def test_the_probability_rule_is_applied_again_from_the_distributions(given, swapped, band, label):
-    found = judgment(with_distribution(GIVEN, given), with_distribution(SWAPPED, swapped))
-    assert pair_label(found, "probability", tie_threshold=band) == label
+    result = judgment(with_distribution(GIVEN, given), with_distribution(SWAPPED, swapped))
+    assert pair_label(result, "probability", tie_threshold=band) == label
 
 
 def test_the_probability_rule_takes_a_reversed_file_too():
@@ -98,6 +98,6 @@ def test_under_the_probability_rule_a_failed_order_or_little_mass_fails():
     unread = replace(with_distribution(SWAPPED, 0.4), scores=None, failure=Unparsed("off_grammar", "?"))
     assert pair_label(judgment(with_distribution(GIVEN, 0.9), unread), "probability") == 1
     little = with_distribution(SWAPPED, 0.4, assigned=0.3)
-    found = judgment(with_distribution(GIVEN, 0.9), little)
-    assert pair_label(found, "probability") is None
-    assert failure_code(found) == "off_grammar"
+    result = judgment(with_distribution(GIVEN, 0.9), little)
+    assert pair_label(result, "probability") is None
+    assert failure_code(result) == "off_grammar"

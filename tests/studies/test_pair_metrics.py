@@ -18,22 +18,22 @@ def scores_of(probabilities, winners):
 
 def test_by_hand():
     # 0.8 for what is so: 0.04 and -ln 0.8; 0.6 for what is not: 0.36 and -ln 0.4
-    found = scores_of([0.8, 0.6], [1, 2])
-    assert found.brier.value == pytest.approx(0.2)
-    assert found.log_loss.value == pytest.approx(-(math.log(0.8) + math.log(0.4)) / 2)
-    assert (found.n, found.brier.n) == (2, 2)
-    assert found.brier.low <= found.brier.value <= found.brier.high
+    result = scores_of([0.8, 0.6], [1, 2])
+    assert result.brier.value == pytest.approx(0.2)
+    assert result.log_loss.value == pytest.approx(-(math.log(0.8) + math.log(0.4)) / 2)
+    assert (result.n, result.brier.n) == (2, 2)
+    assert result.brier.low <= result.brier.value <= result.brier.high
 
 
 def test_ties_among_the_labels_and_missing_probabilities_are_left_out_and_counted():
-    found = scores_of([0.8, 0.5, None, 0.9], [1, "tie", 1, 1])
-    assert (found.n, found.tied_labels, found.without) == (2, 1, 1)
-    assert found.brier.value == pytest.approx((0.04 + 0.01) / 2)
+    result = scores_of([0.8, 0.5, None, 0.9], [1, "tie", 1, 1])
+    assert (result.n, result.tied_labels, result.without) == (2, 1, 1)
+    assert result.brier.value == pytest.approx((0.04 + 0.01) / 2)
 
 
 def test_only_tied_labels_leave_no_number_and_no_probability_no_scores():
-    found = scores_of([0.5], ["tie"])
-    assert (found.n, found.brier, found.log_loss) == (0, None, None)
+    result = scores_of([0.5], ["tie"])
+    assert (result.n, result.brier, result.log_loss) == (0, None, None)
     assert scores_of([None, None], [1, 2]) is None
 
 

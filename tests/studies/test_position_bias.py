@@ -72,10 +72,10 @@ def test_a_run_in_both_orders_by_hand():
 def test_groups_of_one_name_are_one_and_all_stand_together(review_file):
     both = review_file("a.jsonl", (1, "a", "b", [8, 6], "8 6"), (1, "b", "a", [6, 8], "6 8"))
     other = review_file("b.jsonl", (1, "c", "b", [8, 6], "8 6"), (1, "b", "c", [8, 6], "8 6"))
-    found = rows_of(position_bias_study(groups_of(("x", both), ("y", other)), HOW))
-    assert [found[name]["consistency"].value for name in ("x", "y", "all")] == [1.0, 0.0, 0.5]
-    assert found["all"]["n"] == 2
-    assert found["all"]["consistency"].low == found["all"]["consistency"].high  # both are of one question
+    result = rows_of(position_bias_study(groups_of(("x", both), ("y", other)), HOW))
+    assert [result[name]["consistency"].value for name in ("x", "y", "all")] == [1.0, 0.0, 0.5]
+    assert result["all"]["n"] == 2
+    assert result["all"]["consistency"].low == result["all"]["consistency"].high  # both are of one question
     assert rows_of(position_bias_study(groups_of(("x", both), ("x", other)), HOW))["x"]["n"] == 2
 
 

@@ -179,8 +179,8 @@ def test_prompts_are_compared_with_maximum_mean_and_variance():
     ],
 )
 def test_the_papers_table_7_has_the_sample_variance(row, maximum, average, variance):
-    found = prompt_spread(row)
-    assert (found[0], round(found[1], 3), round(found[2], 4)) == (maximum, average, variance)
+    result = prompt_spread(row)
+    assert (result[0], round(result[1], 3), round(result[2], 4)) == (maximum, average, variance)
 
 
 def test_by_type_among_answers_that_do_not_match():
@@ -249,8 +249,13 @@ def test_validated_answers_and_each_sets_own_rules():
         [answer] = qa_answers([row], **options)
         return answer
 
-    found = of("1e3", "7", ["7", "1000"], "drop")
-    assert (found.own.exact, found.gate.exact, found.answer_type, found.model) == (True, False, "number", "not given")
+    result = of("1e3", "7", ["7", "1000"], "drop")
+    assert (result.own.exact, result.gate.exact, result.answer_type, result.model) == (
+        True,
+        False,
+        "number",
+        "not given",
+    )
     assert of("b", "a", ["b"]).gate.exact
     assert not of("b", "a", ["b"], validated=False).gate.exact
 

@@ -188,7 +188,7 @@ def test_the_papers_findings_and_robustness_checks_on_the_released_dimensions_co
     fits = {row["fit"] for row in table(released, "checks")}
     assert len(fits) == 3 + 2 + 2 * 4 + 4  # length, specification, references both ways, weak models
     for fit in fits:
-        found = {"GPT-4o": 1, "Claude 3.5 Sonnet": 1, "Llama 3 8B": -1} | signs(released, "checks", fit)
-        assert (found["GPT-4o"], found["Claude 3.5 Sonnet"], found["Llama 3 8B"]) == (1, 1, -1), fit
+        result = {"GPT-4o": 1, "Claude 3.5 Sonnet": 1, "Llama 3 8B": -1} | signs(released, "checks", fit)
+        assert (result["GPT-4o"], result["Claude 3.5 Sonnet"], result["Llama 3 8B"]) == (1, 1, -1), fit
     assert signs(released, "ordinal", "dimension: Faithfulness")["Llama 3 8B"] == -1
     assert signs(released, "ordinal", "dimension: Logical correctness")["GPT-4o"] == 1

@@ -150,8 +150,8 @@ def test_choosing_the_judge_that_answers_best():
     ],
 )
 def test_crossover_is_where_every_judge_gains_from(points, expected):
-    found = crossover(points)
-    assert (found.gaining, found.from_accuracy, found.last_without, found.line) == expected
+    result = crossover(points)
+    assert (result.gaining, result.from_accuracy, result.last_without, result.line) == expected
 
 
 def test_rank_correlation_needs_five_judges_and_an_order_that_is_not_all_the_same():
@@ -161,8 +161,8 @@ def test_rank_correlation_needs_five_judges_and_an_order_that_is_not_all_the_sam
         return rank_correlation([JudgeQuality(judge="", generation=share, f1=estimate) for share, estimate in pairs])
 
     # ranks 1 2 3 4 5 against 2 1 3 4 5: 1 - 6 * 2 / (5 * 24) = 0.9
-    found = correlation((0.1, 0.2, 0.3, 0.4, 0.5), (0.2, 0.1, 0.3, 0.4, 0.5))
-    assert (found.value, found.n) == (pytest.approx(0.9), 5)
+    result = correlation((0.1, 0.2, 0.3, 0.4, 0.5), (0.2, 0.1, 0.3, 0.4, 0.5))
+    assert (result.value, result.n) == (pytest.approx(0.9), 5)
     assert correlation((0.1, 0.2, 0.3, 0.4), (0.1, 0.2, 0.3, 0.4)) is None
     assert correlation([0.5] * 6, [x / 10 for x in range(6)]) is None
 

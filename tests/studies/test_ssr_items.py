@@ -62,12 +62,12 @@ def test_items_are_what_both_runs_judged():
     }
     always = {"a": judged("a", "1", "2", five, own_reference="G"), "b": judged("b", "1", "2", ("B", None)),
               "c": judged("c", "1", "2", five), "e": judged("e", "1", "2"), "z": judged("z", "1", "2")}  # fmt: skip
-    found = join_items(never, always, truths)
-    first, second = found.items
+    result = join_items(never, always, truths)
+    first, second = result.items
     assert (first.majority.agreement, first.majority_right, first.never, first.always) == (0.8, True, "split", "right")
     assert (first.selective(0.8), first.selective(1.0)) == ("right", "split")
     assert (second.majority.agreement, second.majority_right) == (0.5, False)
-    counts = found.counts
+    counts = result.counts
     assert counts["compared"] == 2
     ones = (
         "failed in a run",

@@ -35,8 +35,8 @@ def rows(path):
 def test_spoiled_answers_are_rated_as_attention_checks(tmp_path, capsys):
     given = {"id": "1", "question": "q", "answer": "one two three.", "answer_models": ["m"], "item": "p1"}
     source, out = write_rows(tmp_path / "rows.jsonl", [given]), tmp_path / "spoiled.jsonl"
-    code, said = made(capsys, "attention", source, "-o", out, "--check", "random_pairing")
-    assert (code, "rows.jsonl: " in said, out.exists()) == (1, True, False)  # it needs two rows
+    code, output = made(capsys, "attention", source, "-o", out, "--check", "random_pairing")
+    assert (code, "rows.jsonl: " in output, out.exists()) == (1, True, False)  # it needs two rows
     assert made(capsys, "attention", source, "-o", out, "--check", "reversed_words")[0] == 0
     [sample] = SampleStream([str(out)])
     assert sample.answers == ("three two one.",)
@@ -57,10 +57,10 @@ def test_questions_are_drawn_by_answer_type(tmp_path, capsys):
     given += [base | {"_id": f"w{i}", "question": "Who wrote it?", "answer": f"Name {i}"} for i in range(40)]
     source, out = tmp_path / "hotpot.json", tmp_path / "out.jsonl"
     source.write_text(json.dumps(given))
-    code, said = made(capsys, "questions", source, "-o", out, "--target", "80")
+    code, output = made(capsys, "questions", source, "-o", out, "--target", "80")
     assert (code, len(rows(out))) == (0, 100)
-    assert "number     60" in said
-    assert "name     40" in said
+    assert "number     60" in output
+    assert "name     40" in output
 
 
 def solved(key, *answers):
@@ -83,11 +83,11 @@ def test_own_answers_that_agree_become_references(tmp_path, capsys, options, exp
     pairs = write_rows(
         tmp_path / "k.jsonl", [{"id": key, "question": "q", "answers": ["1", "2", "3"]} for key in "abc"]
     )
-    found = {one.id: one.reference for one in SampleStream([str(pairs)], answers=(2, None), references=str(out))}
-    assert found == dict.fromkeys("abc") | expected
-    code, said = made(capsys, "own-references", run, "-o", out)
+    result = {one.id: one.reference for one in SampleStream([str(pairs)], answers=(2, None), references=str(out))}
+    assert result == dict.fromkeys("abc") | expected
+    code, output = made(capsys, "own-references", run, "-o", out)
     assert code == 1
-    assert "is there already" in said
+    assert "is there already" in output
 
 
 OPTIONS = ["x", "y", "z"]
@@ -119,24 +119,24 @@ def test_a_generator_argues_for_both_ends_and_a_pair_of_them_is_judged(tmp_path,
     assert made(capsys, "pairs", known, "--answers", files, "-o", out)[0] == 0
     [sample] = SampleStream([str(out)])
     [truth] = rows(tmp_path / "pairs.truth.jsonl")
-    found = truth_from_row(PairTruth, truth, "truth")
-    assert sample.answers[found.winner - 1] == "Fins. The answer is (B)."
-    assert sample.answers[2 - found.winner] == "Well. The answer is (C)."
+    result = truth_from_row(PairTruth, truth, "truth")
+    assert sample.answers[result.winner - 1] == "Fins. The answer is (B)."
+    assert sample.answers[2 - result.winner] == "Well. The answer is (C)."
     assert (sample.reference, list(sample.metadata["options"])) == (None, ["x", "y", "z"])
-    assert (found.id, found.answer, found.category) == (sample.id, "B", "biology")
+    assert (result.id, result.answer, result.category) == (sample.id, "B", "biology")
     # told to end in C it ends in B all the same: no wrong response, no pair
     write_rows(files, [answer("q#concludes-C", "The answer is (B).")])
-    code, said = made(capsys, "pairs", known, "--answers", files, "-o", tmp_path / "none.jsonl")
+    code, output = made(capsys, "pairs", known, "--answers", files, "-o", tmp_path / "none.jsonl")
     assert (code, rows(tmp_path / "none.jsonl")) == (0, [])
-    assert "1 questions without a right or without a wrong response" in said
+    assert "1 questions without a right or without a wrong response" in output
 
 
 def test_the_right_response_stands_in_both_places_over_many_questions():
     questions = [Sample(id=str(place), question="2 + 2?", answers=(), reference="4") for place in range(40)]
-    found = [contrastive_pair(one, ["So it is 4.", "So it is 5."], "number") for one in questions]
-    assert {truth["winner"] for _, truth in found} == {1, 2}
+    result = [contrastive_pair(one, ["So it is 4.", "So it is 5."], "number") for one in questions]
+    assert {truth["winner"] for _, truth in result} == {1, 2}
     turned = [contrastive_pair(one, ["So it is 5.", "So it is 4."], "number") for one in questions]
-    assert found == turned  # whatever their order
+    assert result == turned  # whatever their order
 
 
 @pytest.mark.parametrize(
@@ -145,6 +145,6 @@ def test_the_right_response_stands_in_both_places_over_many_questions():
 )
 def test_questions_that_cannot_be_asked_are_named(tmp_path, capsys, change, finding):
     known = write_rows(tmp_path / "known.jsonl", [QUESTION | change])
-    code, said = made(capsys, "generator-prompts", known, "-o", tmp_path / "asked.jsonl")
+    code, output = made(capsys, "generator-prompts", known, "-o", tmp_path / "asked.jsonl")
     assert code == 1
-    assert finding in said
+    assert finding in output

@@ -11,8 +11,8 @@ from tests.support.studies import judged_pair, run_study, write_rows
 
 def study(folder, *arguments):
     """The numbers, and the table of win rates."""
-    found = run_study(leaderboard_command, folder, *arguments)
-    return found, next(table for table in found["tables"] if table["name"] == "win-rates")
+    result = run_study(leaderboard_command, folder, *arguments)
+    return result, next(table for table in result["tables"] if table["name"] == "win-rates")
 
 
 ROW = {
@@ -24,12 +24,12 @@ ROW = {
 def test_win_rates_by_hand_with_what_was_not_judged_and_not_usable(tmp_path):
     preferences = [1.9, 1.6, 1.5, 0, 1, None, 0.5]
     annotations = [ROW | {"instruction": str(i), "preference": p} for i, p in enumerate(preferences)]
-    found, table = study(tmp_path, write_rows(tmp_path / "a.jsonl", annotations))
+    result, table = study(tmp_path, write_rows(tmp_path / "a.jsonl", annotations))
     # 0.9 + 0.6 + 0.5 + 0.5 + 0; two wins, two ties, one loss
     [row] = table["rows"]
     assert (row["win_rate"]["value"], row["discrete_win_rate"]["value"]) == (pytest.approx(0.5), pytest.approx(0.6))
     assert [row[name] for name in ("n", "n_wins", "n_draws", "n_wins_base", "not_judged")] == [5, 2, 2, 1, 1]
-    assert any("a.jsonl:7" in line and "from 1 to 2, or 0 for a tie, got 0.5" in line for line in found["warnings"])
+    assert any("a.jsonl:7" in line and "from 1 to 2, or 0 for a tie, got 0.5" in line for line in result["warnings"])
 
 
 def test_annotators_and_models_are_never_pooled(tmp_path):

@@ -37,11 +37,11 @@ def test_random_labels_agree_with_scipy_and_scikit_learn():
     rng = np.random.default_rng(0)
     human = rng.random(300) < 0.6
     judged = np.where(rng.random(300) < 0.8, human, ~human)
-    found, known = correlation(rated(human, judged), HOW), pearsonr(human.astype(float), judged.astype(float))
-    assert found.value == pytest.approx(known.statistic)
-    assert found.value == pytest.approx(matthews_corrcoef(human, judged))
-    assert (found.low, found.high) == pytest.approx(tuple(known.confidence_interval()), abs=0.05)
-    assert found.n == 300
+    result, known = correlation(rated(human, judged), HOW), pearsonr(human.astype(float), judged.astype(float))
+    assert result.value == pytest.approx(known.statistic)
+    assert result.value == pytest.approx(matthews_corrcoef(human, judged))
+    assert (result.low, result.high) == pytest.approx(tuple(known.confidence_interval()), abs=0.05)
+    assert result.n == 300
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_the_mean_leaves_out_what_is_undefined_and_names_it():
         "c": rated([1, 0, 1, 0], [1, 0, 1, 0]),  # 1
         "d": rated([1, 0, 1, 0], [0, 1, 0, 1]),  # -1
     }
-    found = mean_correlation(groups, HOW)
-    assert found.mean.value == pytest.approx(2 / 12**0.5 / 3)
-    assert (found.defined, found.undefined, found.mean.n) == (3, ("b",), 12)
-    assert found.mean.low <= found.mean.value <= found.mean.high
+    result = mean_correlation(groups, HOW)
+    assert result.mean.value == pytest.approx(2 / 12**0.5 / 3)
+    assert (result.defined, result.undefined, result.mean.n) == (3, ("b",), 12)
+    assert result.mean.low <= result.mean.value <= result.mean.high
 
 
 def test_the_mean_of_one_group_is_that_group():
@@ -75,6 +75,6 @@ def test_the_mean_of_one_group_is_that_group():
 
 
 def test_the_mean_of_nothing_defined_is_none():
-    found = mean_correlation({"a": rated([1, 1], [1, 0])}, HOW)
-    assert found == MeanCorrelation(mean=None, defined=0, undefined=("a",))
+    result = mean_correlation({"a": rated([1, 1], [1, 0])}, HOW)
+    assert result == MeanCorrelation(mean=None, defined=0, undefined=("a",))
     assert mean_correlation({}, HOW) == MeanCorrelation(mean=None, defined=0, undefined=())

@@ -66,8 +66,8 @@ def test_drop_spans_are_paired_one_to_one(predicted, gold, f1, exact):
     ],
 )
 def test_each_set_of_rules_by_hand(predicted, golds, rules, exact, f1):
-    found = match(predicted, [(gold,) for gold in golds], rules)
-    assert found == AnswerMatch(exact=exact, f1=pytest.approx(f1))
+    result = match(predicted, [(gold,) for gold in golds], rules)
+    assert result == AnswerMatch(exact=exact, f1=pytest.approx(f1))
 
 
 def test_hotpot_takes_several_spans_as_one_text():
@@ -76,11 +76,11 @@ def test_hotpot_takes_several_spans_as_one_text():
 
 @given(st.text(), st.text(), st.sampled_from(["hotpotqa", "drop", "quoref", "strict"]))
 def test_scores_are_shares_and_an_answer_matches_itself(predicted, gold, rules):
-    found = match(predicted, [(gold,)], rules)
-    assert 0 <= found.f1 <= 1
+    result = match(predicted, [(gold,)], rules)
+    assert 0 <= result.f1 <= 1
     assert match(gold, [(gold,)], rules).exact or not gold.strip()
-    if found.exact and rules in ("drop", "quoref"):
-        assert found.f1 == 1
+    if result.exact and rules in ("drop", "quoref"):
+        assert result.f1 == 1
 
 
 def test_a_match_with_nothing_is_undefined():

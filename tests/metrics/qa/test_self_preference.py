@@ -26,17 +26,17 @@ def test_only_the_own_judge_says_correct():
         "CCCCCCC",
         "CCCCCCC",
     )
-    found = preferences(own, others, questions, HOW)
-    assert [one.share.value for one in found] == [1 / 8, 2 / 8, 3 / 8]
-    assert [(one.needed, one.others) for one in found] == [(6, 6), (5, 6), (4, 6)]
-    assert all(one.share.n == 8 and one.share.low <= one.share.value <= one.share.high for one in found)
+    result = preferences(own, others, questions, HOW)
+    assert [one.share.value for one in result] == [1 / 8, 2 / 8, 3 / 8]
+    assert [(one.needed, one.others) for one in result] == [(6, 6), (5, 6), (4, 6)]
+    assert all(one.share.n == 8 and one.share.low <= one.share.value <= one.share.high for one in result)
 
 
 def test_other_numbers_of_judges_round_up():
     # of five others 5/6 is 4.2 and 4/6 is 3.3: at least 5 and at least 4
     own, others, questions = labels("CIIIII", "CCIIII", "CCCIII")
-    found = [(one.needed, one.share.value) for one in preferences(own, others, questions, HOW)]
-    assert found == [(5, 1 / 3), (5, 1 / 3), (4, 2 / 3)]
+    result = [(one.needed, one.share.value) for one in preferences(own, others, questions, HOW)]
+    assert result == [(5, 1 / 3), (5, 1 / 3), (4, 2 / 3)]
 
 
 def test_no_preference_is_a_share_of_0_with_an_interval():
@@ -47,8 +47,8 @@ def test_no_preference_is_a_share_of_0_with_an_interval():
 
 
 def test_no_answer_without_exact_match_leaves_the_share_undefined():
-    found = preferences(np.zeros(0, dtype=bool), np.zeros((0, 6), dtype=bool), (), HOW)
-    assert [one.share for one in found] == [None, None, None]
+    result = preferences(np.zeros(0, dtype=bool), np.zeros((0, 6), dtype=bool), (), HOW)
+    assert [one.share for one in result] == [None, None, None]
 
 
 OWN, OTHERS, _ = labels("CII")

@@ -55,11 +55,11 @@ def test_length_has_a_slope_for_each_judge_or_one_for_all():
 
 def test_an_indicator_is_0_or_1_however_it_is_written():
     rows = frame(polite=[" True ", 0, "1.0", False])
-    found = columns_of(design_of(rows, BiasModel(indicator="polite")))
-    assert (found["indicator", "a"], found["indicator", "b"]) == ([1, 0, 0, 0], [0, 0, 1, 0])
+    result = columns_of(design_of(rows, BiasModel(indicator="polite")))
+    assert (result["indicator", "a"], result["indicator", "b"]) == ([1, 0, 0, 0], [0, 0, 1, 0])
     rows = frame(polite=["false", "0.0", 1, "TRUE"])
-    found = columns_of(design_of(rows, BiasModel(indicator="polite")))
-    assert (found["indicator", "a"], found["indicator", "b"]) == ([0, 0, 0, 0], [0, 0, 1, 1])
+    result = columns_of(design_of(rows, BiasModel(indicator="polite")))
+    assert (result["indicator", "a"], result["indicator", "b"]) == ([0, 0, 0, 0], [0, 0, 1, 1])
 
 
 def test_a_spline_has_its_pieces_judge_by_judge():

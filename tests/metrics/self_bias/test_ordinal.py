@@ -56,9 +56,9 @@ def test_two_levels_are_the_logistic_regression():
 @pytest.mark.parametrize("own", [2.0, 0.0])
 def test_a_judge_that_gives_itself_only_the_best_or_the_worst_has_no_finite_estimate(own):
     fit = fit_ordinal(paired(own=own))
-    found = {term.level: term.estimate for term in fit.of("self")}
-    assert found["GPT-1"] is None
-    assert found["GPT-2"] is not None
+    result = {term.level: term.estimate for term in fit.of("self")}
+    assert result["GPT-1"] is None
+    assert result["GPT-2"] is not None
     assert (fit.left_out, fit.n) == ("40 ratings that a bias fits perfectly", 600)
 
 

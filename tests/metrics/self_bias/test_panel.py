@@ -57,11 +57,11 @@ def judged(scores):
 def test_whole_items_are_drawn_and_each_resample_is_centred_by_itself():
     # GPT-1 favours itself by 0.8 on the second item alone, and gives all three 0.2 on that item
     scores = {("1", name): 0.0 for name in NAMES} | {("2", name): 0.2 for name in NAMES} | {("2", "GPT-1"): 1.0}
-    found = assess_panel(judged(scores), ["GPT-1"], HOW)
+    result = assess_panel(judged(scores), ["GPT-1"], HOW)
     # twice the first item (a quarter of the resamples): favour 0; twice the second: 0.8; both: 0.4
-    assert (found.favour.value, found.favour.low, found.favour.high) == pytest.approx((0.4, 0.0, 0.8))
+    assert (result.favour.value, result.favour.low, result.favour.high) == pytest.approx((0.4, 0.0, 0.8))
     # favour f is 2f/3, -f/3, -f/3 about the mean: sqrt(6/27) f
-    assert (found.unevenness.value, found.unevenness.low, found.unevenness.high) == pytest.approx(
+    assert (result.unevenness.value, result.unevenness.low, result.unevenness.high) == pytest.approx(
         tuple(f * (6 / 27) ** 0.5 for f in (0.4, 0.0, 0.8))
     )
 
@@ -69,17 +69,17 @@ def test_whole_items_are_drawn_and_each_resample_is_centred_by_itself():
 def test_a_model_that_a_resample_does_not_hold_is_left_out_of_it():
     # GPT-1 favours itself by 1 throughout; Claude b answered the second item alone
     scores = {("1", "Claude a"): 0.0, ("1", "GPT-1"): 1.0} | {("2", name): float(name == "GPT-1") for name in NAMES}
-    found = assess_panel(judged(scores), ["GPT-1"], HOW)
-    assert (found.favour.value, found.favour.low, found.favour.high) == pytest.approx((1, 1, 1))
+    result = assess_panel(judged(scores), ["GPT-1"], HOW)
+    assert (result.favour.value, result.favour.low, result.favour.high) == pytest.approx((1, 1, 1))
     # of three models sqrt(6/27); of two, +1/2 and -1/2
-    assert (found.unevenness.value, found.unevenness.low, found.unevenness.high) == pytest.approx(
+    assert (result.unevenness.value, result.unevenness.low, result.unevenness.high) == pytest.approx(
         ((6 / 27) ** 0.5, (6 / 27) ** 0.5, 0.5)
     )
 
 
 def test_only_completions_that_all_members_rated_count():
-    found = assess_panel(paired(left_out=("GPT-1", 0)), ["Claude a", "GPT-1"], HOW)
-    assert found.completions == 5 * 3
+    result = assess_panel(paired(left_out=("GPT-1", 0)), ["Claude a", "GPT-1"], HOW)
+    assert result.completions == 5 * 3
     assert assess_panel(paired(), ["nobody"], HOW) is None
 
 

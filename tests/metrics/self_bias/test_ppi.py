@@ -17,10 +17,10 @@ def stratum(name, seed, *, labelled=60, unlabelled=400, shift=0.0, noise=0.2):
 def test_labels_alone_are_weighted_by_the_size_of_their_stratum():
     first = Stratum(name="a", labels=np.array([1.0, 3]), rated=np.zeros(2), rated_only=np.zeros(4))
     second = Stratum(name="b", labels=np.array([10.0, 10]), rated=np.zeros(2), rated_only=np.zeros(0))
-    found = stratified_mean([first, second], 0.90, powered=False)
+    result = stratified_mean([first, second], 0.90, powered=False)
     # 6/8 * 2 + 2/8 * 10 = 4; standard error 6/8 * sd 1 / sqrt 2 (the second has none)
-    assert (found.value, found.n, found.level) == (4.0, 4, 0.90)
-    assert found.high - found.value == pytest.approx(Z90 * 0.75 / np.sqrt(2))
+    assert (result.value, result.n, result.level) == (4.0, 4, 0.90)
+    assert result.high - result.value == pytest.approx(Z90 * 0.75 / np.sqrt(2))
 
 
 # Of ppi-python 0.2.3, recorded 2026-11-26 with `pip install ppi-python==0.2.3` in an environment of its own:

@@ -195,6 +195,6 @@ def test_the_released_faithfulness_ratings_give_the_authors_figures(shared_data)
     kinds = {"delta": "judge", "gamma": "self", "lambda": "family", "beta": "slope"}
     assert (fit.n, len(fit.terms), len(expected)) == (16137, 31, 31)
     for row in expected:
-        found = term(fit, kinds[row["param"]], row["level"])
-        assert found.estimate.value == pytest.approx(row["estimate"], abs=1e-6)
-        assert found.error == pytest.approx(row["se_HC1"], abs=1e-6)
+        result = term(fit, kinds[row["param"]], row["level"])
+        assert result.estimate.value == pytest.approx(row["estimate"], abs=1e-6)
+        assert result.error == pytest.approx(row["se_HC1"], abs=1e-6)

@@ -28,8 +28,8 @@ PLAIN = ratings(("human", "a", 4.0), ("human", "b", 2.0), ("a", "a", 5.0), ("a",
 
 def test_rows_say_whether_a_judge_rates_itself_or_a_relative():
     frame = pair_with_reference(PLAIN, FAMILIES).frame
-    found = frame[["judge", "model", "own", "family"]].to_numpy().tolist()
-    assert found == [["a", "a", "a", ""], ["a", "b", "", "F"], ["c", "a", "", ""]]
+    result = frame[["judge", "model", "own", "family"]].to_numpy().tolist()
+    assert result == [["a", "a", "a", ""], ["a", "b", "", "F"], ["c", "a", "", ""]]
 
 
 def test_scores_are_divided_by_the_highest_or_go_from_0_to_1():
@@ -71,11 +71,11 @@ def test_what_has_no_reference_or_no_score_stands_apart():
 
 def test_length_over_all_rows():
     rows = PLAIN.assign(length=[1.0, 1.0, 10.0, 20.0, 30.0])
-    found = with_length(pair_with_reference(rows, FAMILIES), "overall").frame["length_feature"]
-    assert found.tolist() == pytest.approx([np.tanh(-1), 0, np.tanh(1)])  # mean 20, sd 10
+    result = with_length(pair_with_reference(rows, FAMILIES), "overall").frame["length_feature"]
+    assert result.tolist() == pytest.approx([np.tanh(-1), 0, np.tanh(1)])  # mean 20, sd 10
     close = PLAIN.assign(length=[1.0, 1.0, 1.1, 1.2, 1.3])  # mean 1.2, sd 0.1
-    found = with_length(pair_with_reference(close, FAMILIES), "overall").frame["length_feature"]
-    assert found.tolist() == pytest.approx([np.tanh(-1), 0, np.tanh(1)])
+    result = with_length(pair_with_reference(close, FAMILIES), "overall").frame["length_feature"]
+    assert result.tolist() == pytest.approx([np.tanh(-1), 0, np.tanh(1)])
     assert with_length(pair_with_reference(PLAIN, FAMILIES), "overall").frame.empty  # one length throughout
 
 
@@ -106,10 +106,10 @@ def fit(unit="normalised score", **values):
 
 
 def test_a_coefficient_that_the_fit_lacks_counts_as_0():
-    found = fit(self_a=0.1, self_c=None)
-    assert [found.value("self", level) for level in ("a", "c", "nobody")] == [0.1, 0.0, 0.0]
-    assert found.value("family", "a") == 0.0
-    assert [term.level for term in found.of("self")] == ["a", "c"]
+    result = fit(self_a=0.1, self_c=None)
+    assert [result.value("self", level) for level in ("a", "c", "nobody")] == [0.1, 0.0, 0.0]
+    assert result.value("family", "a") == 0.0
+    assert [term.level for term in result.of("self")] == ["a", "c"]
 
 
 def test_debiased_scores_by_hand():
