@@ -6,7 +6,6 @@ that were averaged over processes or passes, instead of over tokens, would show.
 
 import json
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
@@ -215,22 +214,6 @@ def test_processes_that_would_each_train_alone_are_stopped(settings, tmp_path, m
     said = recipe_runs.run_here(recipe_runs.configure(tmp_path, **(settings | shape(8, 1) | {"use_cpu": False})))
     assert "2 processes were started, but the trainer sees 1; set use_cpu: true" in str(said)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_two_machines_train_the_judge_of_one(settings, alone, tmp_path):
-    # two launchers that find each other over the network; both "machines" are this one, with a process each
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2)))
-    machines = [
-        launch(config, "zero3_2nodes", "--machine_rank", str(rank), "--main_process_ip", "127.0.0.1", port=port)
-        for rank in range(2)
-    ]
-    for process in machines:
-        finish(process)
-    assert_same_training(tmp_path / "out", alone)
 
 
 @pytest.mark.distributed

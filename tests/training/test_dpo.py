@@ -1,12 +1,10 @@
 """`train/dpo.py`: a judge that counts words learns from its own mistakes a teacher's taste for the second answer."""
 
-import json
 import re
 from types import SimpleNamespace
 
 import pytest
 from transformers import AutoTokenizer
-from trl import DPOConfig, ModelConfig
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
@@ -18,11 +16,8 @@ from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import find_card
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.serialization import judgment_from_row
-from judgelm.training.dpo import DPOArguments, dpo_facts, find_tuned_card
+from judgelm.training.dpo import dpo_facts, find_tuned_card
 from judgelm.training.finished_judge import save_judge
-from judgelm.training.resume import run_settings
-from judgelm.training.rows.builder import RowCounts
-from judgelm.training.rows.dataset import EpochRows, Schedule
 from tests.support.recipe_runs import LORA, configure, merge_here, prepare, run_here, write_rows
 from tests.support.tiny_judges import TEMPLATE, word_sample
 
@@ -135,16 +130,3 @@ def test_an_adapter_is_tuned_from_a_config_and_merged(tiny_judge, files, tmp_pat
 def test_settings_that_do_not_fit_are_refused(tiny_judge, files, tmp_path, judge, options, error, finding):
     with pytest.raises(error, match=finding):
         tune(tiny_judge, tmp_path / "out", files, judge=judge, **options)
-
-
-def test_a_setting_of_dpo_alone_makes_another_run(files, tmp_path):
-    schedule = Schedule(epochs=1.0, steps=None, batch=8, group_by_length=False, seed=0)
-    rows = EpochRows(
-        name="", dataset=None, counts=RowCounts(), epochs=1, per_epoch=8, schedule=schedule, window=256
-    )  # fmt: skip
-    judge, base = DPOArguments(train_data=[files[0]]), ModelConfig(model_name_or_path="base")
-    found = set()
-    for options in ({}, {"label_smoothing": 0.1}, {"f_divergence_type": "js_divergence"}, {"ld_alpha": 0.5}):
-        args = DPOConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, **options)
-        found.add(json.dumps(run_settings(judge, args, base, rows)))
-    assert len(found) == 4

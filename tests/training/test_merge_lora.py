@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -78,17 +78,6 @@ def test_the_merged_judge_gives_the_scores_of_base_and_adapter_and_says_what_was
     assert (facts["adapter"], facts["base"], facts["dtype"]) == ("adapter", str(tiny_model), "float32")
     assert (card.training["base_model"], len(facts["adapter_sha"])) == ("owner/base", 64)
     assert "| merged: dtype | float32 |" in (out / "README.md").read_text()
-
-
-def test_the_merged_weights_are_the_sum_and_nothing_of_peft_is_left(merge, adapter, tiny_model, tmp_path):
-    # the engine merges adapters as it loads them, so here the adapter works beside its base
-    merge(adapter, tmp_path / "judge", "--dtype", "float32")
-    ids = torch.arange(5, 45)[None]
-    beside = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tiny_model), adapter).eval()
-    whole = AutoModelForCausalLM.from_pretrained(tmp_path / "judge")
-    with torch.inference_mode():
-        torch.testing.assert_close(whole(ids).logits, beside(ids).logits, atol=1e-4, rtol=0)
-    assert not [name for name in load_file(tmp_path / "judge/model.safetensors") if "lora" in name]
 
 
 def test_the_adapters_own_tokenizer_and_another_base_are_taken(merge, copy, tiny_model, tmp_path):

@@ -23,7 +23,6 @@ from judgelm.errors import ConfigError, EngineError
 from judgelm.training.padding import packing_obstacle, settle_padding
 from judgelm.training.score_line_loss import ScoreLineObjective, ScoreLineTrees
 from judgelm.training.word_loss import WordObjective, WordTokens, WordWeights
-from tests.support.recipe_runs import prepare
 from tests.support.tiny_judges import TEMPLATE
 
 SHAPE = {
@@ -191,17 +190,3 @@ def test_flash_attention_reads_rows_as_they_are_but_no_score_lines():
     assert settle_padding(model, arguments()) == "no padding"
     assert model.config._attn_implementation == "flash_attention_2"
     assert "flash_attention_2, not sdpa" in settle_padding(model, arguments(), trees=True)
-
-
-def test_sft_leaves_padding_out_by_itself_and_evaluates_to_the_same_loss(tiny_model, train_file, tmp_path, capsys):
-    judge = {"eval_data": [train_file], "swap_prob": 0, "eval_pairs": 0}
-    losses = {}
-    for free in (None, False):
-        options = {"judge": judge, "padding_free": free, "save_strategy": "no", "max_steps": 1}
-        trainer, *_ = prepare(tiny_model, tmp_path / str(free), train_file, **options)
-        rows_per_pass = len(next(iter(trainer.get_train_dataloader()))["input_ids"])
-        losses[rows_per_pass] = trainer.evaluate()["eval_loss"]
-    assert losses[1] == pytest.approx(losses[4], abs=1e-5)
-    printed = capsys.readouterr().out
-    assert "); no padding\n" in printed
-    assert "); padded rows (padding_free is false)\n" in printed

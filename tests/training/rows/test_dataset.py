@@ -60,23 +60,6 @@ def test_swaps_and_dropped_references_are_drawn_anew_in_every_epoch(tokenizer, f
     assert len({tuple(ids) for ids in still.dataset["input_ids"]}) == ROWS
 
 
-def test_a_swapped_row_teaches_the_swapped_scores(tokenizer, file, tmp_path):
-    options = {"epochs": 1.0, "reference_drop_prob": 1.0, "reason_prob": 0.0}
-    plain = laid_out(tokenizer, file, tmp_path, swap_prob=0.0, **options)
-    swapped = laid_out(tokenizer, file, tmp_path, swap_prob=1.0, **options)
-    forms = [
-        {row["sample_id"]: tokenizer.decode(row["input_ids"]) for row in made.dataset} for made in (plain, swapped)
-    ]
-    assert plain.counts.swapped == 0
-    assert swapped.counts.swapped == ROWS
-    for name, text in forms[0].items():
-        _, first, rest = text.replace("\n[2]", "\n[1]").split("\n[1]")
-        second, scores = rest.split("\n[S]")
-        _, other_first, other_rest = forms[1][name].replace("\n[2]", "\n[1]").split("\n[1]")
-        assert other_first == second
-        assert other_rest == f"{first}\n[S]" + " ".join(reversed(scores.split())) + "\n"
-
-
 def test_the_order_depends_on_the_seed_alone(tokenizer, file, tmp_path):
     first = laid_out(tokenizer, file, tmp_path / "a")
     again = laid_out(tokenizer, file, tmp_path / "b")
