@@ -1,10 +1,7 @@
 """Answers of models to questions, and the pairs and rows to judge that are made from them.
 
-The answers of all models, with the reference answer, form a question's answer set; pairs are drawn from it at random. A
-row with one answer has the question's id in `metadata["source_id"]`, where `--self-answers` looks it up. An answer is
-correct if its final answer equals the reference.
-
-Source: JudgeLM, section 3.1; Self-Reference, section 4 (one answer per row); QA-Judge, section 4.2 (answer in tags).
+A row with one answer has the question's id in `metadata["source_id"]`. An answer is correct if its final answer equals
+the reference. Source: JudgeLM, section 3.1; Self-Reference, section 4; QA-Judge, section 4.2 (answer in tags).
 """
 
 import random
@@ -54,8 +51,8 @@ def read_questions(
 ) -> list[Sample]:
     """Read questions as samples without answers, from JudgeLM, plain, AlpacaEval, MT-bench or Arena-Hard rows.
 
-    Other fields become metadata, such as `options` and `context`. A row of two answers asks which one is better: they
-    become its `pair`, and the winner (A, B, or C for a tie) its reference.
+    A row of two answers asks which one is better: they become its `pair`, and the winner (A, B, or C for a tie) its
+    reference.
 
     Raises:
         InputError: the file cannot be read, or has no question.
@@ -114,7 +111,7 @@ def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "questi
 
 
 class Candidate(NamedTuple):
-    """An answer that a pair may use. Candidates are sorted by these fields before the draw."""
+    """An answer that a pair may use."""
 
     model: str
     decoding: str
@@ -136,12 +133,7 @@ class CollectedAnswer(NamedTuple):
 def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
     """Read files of answers by question; if two rows have the same model and decoding, the later one counts.
 
-    Also reads AlpacaEval outputs (questions without id get a hash) and the first turns of MT-bench and Arena-Hard
-    answers.
-
-    Raises:
-        InputError: a file cannot be read, a row is not an answer, or an instruction without id has two outputs of a
-            model.
+    Also reads AlpacaEval outputs (questions without id get a hash) and first turns of MT-bench and Arena-Hard answers.
     """
     answers: dict[str, dict[tuple[str, str], CollectedAnswer]] = {}
     for path in paths:
@@ -149,8 +141,7 @@ def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
             by_model = answers.setdefault(question, {})
             earlier = by_model.setdefault((answer.model, answer.decoding), answer)
             if earlier.text != answer.text and question == content_id(answer.question or "", (), None):
-                finding = f"{answer.model} has two outputs for the instruction {describe(answer.question)}"
-                raise InputError(f"{path}: {finding}; keep one, or give each row a question_id")
+                raise InputError(f"{path}: two outputs of {answer.model} for {describe(answer.question)}; keep one")
             by_model[answer.model, answer.decoding] = answer
     return {
         question: sorted(by_model.values(), key=lambda answer: (answer.model, len(answer.decoding), answer.decoding))
@@ -183,7 +174,6 @@ def _collected(row: Row) -> tuple[str, CollectedAnswer]:
 
 
 def _with_first_answer(row: Row) -> Row:
-    """Add the text of the first turn of MT-bench's `choices` or Arena-Hard's `messages`."""
     choices, messages = row.data.get("choices"), row.data.get("messages")
     with suppress(KeyError, IndexError, TypeError):
         if isinstance(choices, list):
@@ -199,11 +189,7 @@ def _with_first_answer(row: Row) -> Row:
 
 
 def read_model_answers(path: str) -> tuple[str, dict[str, CollectedAnswer]]:
-    """Return the model of a file of answers, and its answers by question id.
-
-    Raises:
-        InputError: the file cannot be read, or has several models or several answers to a question.
-    """
+    """Return the model of a file of answers, and its answers by question id."""
     by_question = read_collected([path])
     models = sorted({answer.model for answers in by_question.values() for answer in answers})
     if len(models) > 1:
@@ -220,14 +206,7 @@ def pair_of_models(
 ) -> list[Sample]:
     """Return a pair for each question that both models answered, in the order of `names`; equal answers are kept.
 
-    Args:
-        questions: questions to compare the models on.
-        names: names of the models in the pairs.
-        paths: files of their answers.
-        counts: receives the number of failed and truncated answers by model.
-
-    Raises:
-        InputError: a file lacks a question, or answers another question under its id.
+    `counts` receives the number of failed and truncated answers by model.
     """
     pairs, sides = {question.id: replace(question, answer_models=names) for question in questions}, []
     for name, path in zip(names, paths, strict=True):
@@ -274,7 +253,7 @@ class AnswerSet:
 
     @property
     def left_out(self) -> int:
-        """Number of answers that no pair may use: failed, or truncated if those are dropped."""
+        """Number of answers that no pair may use."""
         return sum(len(answers) - len(self._usable(answers)) for answers in self._answers.values())
 
     def of(self, question: Sample, *, with_reference: bool = False) -> list[Candidate]:
@@ -321,7 +300,7 @@ def pair_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield JudgeLM rows without scores: the first pair of every question, then the second, ...
 
-    A run with more pairs per question therefore only appends, and existing judgments stay valid.
+    A run with more pairs per question only appends.
     """
     drawn = [draw(question.id, answers.of(question, with_reference=with_reference)) for question in questions]
     for pairs in drawn:
@@ -349,7 +328,7 @@ _UNKNOWN_SET = "not given"
 
 
 class JudgedRow(NamedTuple):
-    """A row to judge, and its truth row; None if the truth is unknown."""
+    """A row to judge, and its truth row if the truth is known."""
 
     row: dict[str, object]
     truth: dict[str, object] | None
@@ -358,11 +337,7 @@ class JudgedRow(NamedTuple):
 def judged_rows(
     questions: Sequence[Sample], answers: dict[str, list[CollectedAnswer]], task: QuestionTask, *, counts: Counter[str]
 ) -> Iterator[JudgedRow]:
-    """Yield a row for each answer, in the order of the questions; `counts` receives rows and skipped answers.
-
-    Raises:
-        InputError: a reference is not an answer of the task.
-    """
+    """Yield a row for each answer, in the order of the questions; `counts` receives rows and skipped answers."""
     several = _models_with_several(answers)
     for question in questions:
         collected = answers_to(question, answers) or []

@@ -1,9 +1,9 @@
 """Swap augmentation, reference support and reference drop: training rows made from clean pairs.
 
-Every draw depends only on (seed, id, epoch), not on the order of rows or the number of workers. The id tells how a row
-was made: `17`, `17:swapped` (both orders written), `17:e1` (second epoch), `17:c1` (second copy of a resampled pair).
+Every draw depends only on (seed, id, epoch). The id tells how a row was made: `17`, `17:swapped` (both orders written),
+`17:e1` (second epoch).
 
-Source: JudgeLM, section 5 (swap augmentation 5.1, reference support 5.2, reference drop 5.3), Figures 15 and 16.
+Source: JudgeLM, section 5, Figures 15 and 16.
 """
 
 import re
@@ -61,10 +61,7 @@ def should_swap(pair: LabelledPair, probability: float, *, seed: int, epoch: int
 
 
 def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> LabelledPair:
-    """Keep one of the two judgments of a pair with a reference: prompt and target are drawn together.
-
-    With `probability` the judgment without reference is kept. A pair with only one judgment keeps it.
-    """
+    """Keep one of the two judgments of a pair with a reference; with `probability` the one without reference."""
     if pair.referenced is None:
         return pair.without_reference()
     if pair.plain is None or uniform_hash(seed, pair.sample.id, "reference", epoch) >= probability:
@@ -108,29 +105,20 @@ def _swapped_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
 
 def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: BuildCounts) -> Iterator[LabelledPair]:
     """Yield the rows of a clean pair in one epoch of the training set; outcomes are added to `counts`."""
-    for copy in range(_copies(pair, options, epoch)):
-        current = pair.with_id(f"{pair.sample.id}:c{copy}") if copy else pair  # each copy draws for itself
-        swaps = options.swap == "both" or (
-            options.swap == "draw" and should_swap(current, options.swap_prob, seed=options.seed, epoch=epoch)
-        )
-        if options.reference == "draw":
-            current = drop_reference(current, options.reference_drop_prob, seed=options.seed, epoch=epoch)
-        current = _without_reasons(current, options, epoch)
-        current = replace(current.with_id(f"{current.sample.id}:e{epoch}"), epoch=epoch) if epoch else current
-        swapped_pair = _swapped(current, options, counts) if swaps else None
-        if not swaps:
-            counts.swapped["left as it was"] += 1
-        if swapped_pair is None or options.swap == "both":
-            yield current
-        if swapped_pair is not None:
-            yield swapped_pair
-
-
-def _copies(pair: LabelledPair, options: BuildOptions, epoch: int) -> int:
-    assert pair.label is not None, "a clean pair has a judgment"
-    share = next((share for winner, share in options.resample.items() if winner == str(pair.label.winner)), 1.0)
-    whole = int(share)
-    return whole + (uniform_hash(options.seed, pair.sample.id, "resample", epoch) < share - whole)
+    swaps = options.swap == "both" or (
+        options.swap == "draw" and should_swap(pair, options.swap_prob, seed=options.seed, epoch=epoch)
+    )
+    if options.reference == "draw":
+        pair = drop_reference(pair, options.reference_drop_prob, seed=options.seed, epoch=epoch)
+    pair = _without_reasons(pair, options, epoch)
+    pair = replace(pair.with_id(f"{pair.sample.id}:e{epoch}"), epoch=epoch) if epoch else pair
+    swapped_pair = _swapped(pair, options, counts) if swaps else None
+    if not swaps:
+        counts.swapped["left as it was"] += 1
+    if swapped_pair is None or options.swap == "both":
+        yield pair
+    if swapped_pair is not None:
+        yield swapped_pair
 
 
 def _swapped(pair: LabelledPair, options: BuildOptions, counts: BuildCounts) -> LabelledPair | None:

@@ -19,17 +19,7 @@ FileFormat = Literal["jsonl", "parquet"]
 class DatasetFiles:
     """Files of one folder, written under temporary names and renamed together at the end of the `with` block.
 
-    Args:
-        folder: an existing folder.
-        kind: format of all files.
-        inputs: files being read, which no output may replace.
-
-    Attributes:
-        rows: number of rows by file name.
-
-    Raises:
-        OSError: a file cannot be written; then no file is renamed.
-        ConfigError: an output would replace an input.
+    No file may replace one of the `inputs`. `rows` counts the rows by file name.
     """
 
     def __init__(self, folder: Path, kind: FileFormat, *, inputs: Iterable[str] = ()) -> None:
@@ -147,11 +137,7 @@ def file_sha256(path: str | Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    r"""Write a text file atomically; a lone surrogate becomes `\udXXX`.
-
-    Raises:
-        RunError: it cannot be written.
-    """
+    r"""Write a text file atomically; a lone surrogate becomes `\udXXX`."""
     with renamed(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 

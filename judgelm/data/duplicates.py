@@ -1,17 +1,13 @@
 """Exact and near duplicates of rows, texts and questions.
 
-Texts are normalised first (`normalised`). *Exact* duplicates are then equal. *Near* duplicates have an estimated
-Jaccard similarity of their word n-grams (shingles) of at least a threshold. MinHash estimates it from 128 permutations,
-one byte each; the standard error is sqrt(s * (1 - s) / 128), 0.027 at s = 0.9. Candidates come from bands of the
-sketch: a pair at the threshold is found with probability 0.95, more similar pairs with a higher one.
+Texts are normalised first. *Exact* duplicates are then equal. *Near* duplicates have an estimated Jaccard similarity of
+their word n-grams (shingles) of at least a threshold. MinHash estimates it from 128 permutations; the standard error is
+sqrt(s * (1 - s) / 128), 0.027 at s = 0.9. A pair at the threshold is found with probability 0.95.
 
-One replaced word changes n shingles, so short texts (below `min_words`) and scripts without spaces are compared
-exactly. With 3-grams and a threshold of 0.9 an answer needs 59 words to survive one replaced word; with 2-grams and 0.7
-a question needs 13.
+With 3-grams and a threshold of 0.9 an answer needs 59 words to survive one replaced word; with 2-grams and 0.7 a
+question needs 13.
 
-Source: Broder, On the Resemblance and Containment of Documents (1997), for shingles and MinHash; Li, Koenig, b-Bit
-Minwise Hashing (2010), for one byte per permutation; Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, section
-3.4, for bands.
+Source: Broder, On the Resemblance and Containment of Documents (1997); Li, Koenig, b-Bit Minwise Hashing (2010).
 """
 
 import math
@@ -42,10 +38,9 @@ _NOT_IN_NUMBERS = re.compile(r"[-.,:](?!\d)")
 
 
 def normalised(text: str) -> str:
-    """Return the words of a text, case-folded (NFC) and separated by single spaces.
+    """Return the words of a text, case-folded (NFC), without punctuation and separated by single spaces.
 
-    Punctuation of prose and Markdown is removed. Other symbols (`+ < = / % $ #`) stay, and so do `-`, `.`, `,` and `:`
-    before a digit: 5 and -5 differ, `!x` and `x` do not. A text of punctuation only is stripped and kept.
+    Other symbols stay, and so do `-`, `.`, `,` and `:` before a digit: 5 and -5 differ, `!x` and `x` do not.
     """
     folded = unicodedata.normalize("NFC", text).casefold()
     return " ".join(_NOT_IN_NUMBERS.sub(" ", folded).translate(_PUNCTUATION).split()) or folded.strip()
@@ -53,12 +48,7 @@ def normalised(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """An earlier row that a row repeats.
-
-    Attributes:
-        of: id of the earlier row.
-        similarity: 1 for exact duplicates, else the lowest estimate among the three texts, in [0, 1].
-    """
+    """An earlier row that a row repeats; `similarity` is the lowest estimate among the texts, 1 if exact."""
 
     kind: Literal["exact", "near"]
     of: str
@@ -116,11 +106,10 @@ def _similarity(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[
 
 
 class Duplicates:
-    """Finds rows of a stream that repeat an earlier row.
+    """Finds rows of a stream that repeat an earlier row: questions match, and both answers match in either order.
 
-    Two rows are duplicates if their questions match and both answers match, in either order. A row is compared with at
-    most `BANDS` earlier rows, the first with each of its bands, so time per row is constant; some near duplicates among
-    thousands of similar rows are missed. Memory: about 2 KB per row.
+    A row is compared with at most `BANDS` earlier rows, so some near duplicates among thousands of similar rows are
+    missed.
     """
 
     def __init__(self, *, threshold: float = 0.9, shingle: int = 3, min_words: int = 10) -> None:
@@ -130,9 +119,6 @@ class Duplicates:
             threshold: similarity in [0.7, 1] that each of the three texts must reach; 1 finds exact duplicates only.
             shingle: words per shingle.
             min_words: texts with fewer normalised words must be equal.
-
-        Raises:
-            ConfigError: a value is out of range.
         """
         self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._ids: list[str] = []
@@ -147,10 +133,10 @@ class Duplicates:
         if (same := self._exact.get(key)) is not None:
             return Duplicate(kind="exact", of=self._ids[same], similarity=1.0)
         packed = tuple(digest + (b"" if sketch is None else _low_bytes(sketch)) for digest, sketch in texts)
-        bands = self._bands_of(texts)
-        nearest = max(
-            ((_row_similarity(packed, self._texts[row]), -row) for row in self._sharing(bands)), default=(0.0, 0)
-        )
+        sketches = [sketch for _, sketch in texts if sketch is not None]
+        bands = self._sketcher.bands(np.minimum.reduce(sketches) if sketches else None)
+        sharing = {self._bands[band] for band in bands if band in self._bands}
+        nearest = max(((_row_similarity(packed, self._texts[row]), -row) for row in sharing), default=(0.0, 0))
         if nearest[0] >= self._sketcher.threshold:
             return Duplicate(kind="near", of=self._ids[-nearest[1]], similarity=nearest[0])
         self._exact[key] = len(self._ids)
@@ -160,19 +146,9 @@ class Duplicates:
         self._texts.append(packed if bands else ())  # rows without a band are compared exactly, by their key
         return None
 
-    def _bands_of(self, texts: list[_Text]) -> list[bytes]:
-        sketches = [text.sketch for text in texts if text.sketch is not None]
-        return self._sketcher.bands(np.minimum.reduce(sketches) if sketches else None)
-
-    def _sharing(self, bands: list[bytes]) -> set[int]:
-        return {self._bands[band] for band in bands if band in self._bands}
-
 
 class TextIndex:
-    """Finds exact and near copies of a text among the added texts.
-
-    A text is compared with at most the first `_NEIGHBOURS` texts of each of its bands. Memory: about 0.8 KB per text.
-    """
+    """Finds exact and near copies of a text among the added texts. Memory: about 0.8 KB per text."""
 
     def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:
         """Start with no texts; see `Duplicates` for the arguments."""
@@ -233,24 +209,12 @@ def _text_similarity(first: bytes, second: bytes) -> float:
 class QuestionGroups:
     """Groups of questions that are equal or near duplicates, directly or through other questions.
 
-    Add all questions, then ask for groups. Groups depend only on the set of questions, not on their order or frequency.
-    A chain of near questions is one group even if its ends differ. Memory: about 0.8 KB per distinct question.
-
-    If more than 64 questions share a band (a template filled in thousands of ways), only questions within 64 positions
-    of each other are compared; the rest are grouped through them.
+    Add all questions, then ask for groups. Of more than 64 questions that share a band (a template), only questions
+    within 64 positions of each other are compared.
     """
 
     def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:
-        """Start with no questions.
-
-        Args:
-            threshold: similarity in [0.7, 1] from which two questions share a group; 1 groups equal questions only.
-            shingle: words per shingle.
-            min_words: questions with fewer normalised words are grouped only if equal.
-
-        Raises:
-            ConfigError: a value is out of range.
-        """
+        """Start with no questions; see `Duplicates` for the arguments."""
         self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._sketches: dict[bytes, bytes] = {}
         self._keys: dict[bytes, bytes] | None = None
@@ -266,11 +230,7 @@ class QuestionGroups:
         return digest
 
     def group(self, question: str | bytes) -> str:
-        """Return the group key of a question or digest: the hex digest of the group's smallest member.
-
-        Raises:
-            ValueError: the question was not added.
-        """
+        """Return the group key of a question or digest: the hex digest of the group's smallest member."""
         digest = question if isinstance(question, bytes) else xxh3_128_digest(normalised(question).encode())
         key = self._grouped().get(digest)
         if key is None:
@@ -279,7 +239,7 @@ class QuestionGroups:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of distinct questions by group, largest group first."""
-        return {key.hex(): count for key, count in sorted(Counter(self._grouped().values()).items(), key=_largest)}
+        return {key.hex(): count for key, count in Counter(sorted(self._grouped().values())).most_common()}
 
     def _grouped(self) -> dict[bytes, bytes]:
         if self._keys is None:
@@ -293,10 +253,6 @@ class QuestionGroups:
                 digest: least.setdefault(label, digest) for digest, label in zip(long, labels.tolist(), strict=True)
             }
         return self._keys
-
-
-def _largest(group: tuple[bytes, int]) -> tuple[int, bytes]:
-    return -group[1], group[0]
 
 
 def _near_groups(sketches: NDArray[np.uint8], sketcher: _Sketcher) -> NDArray[np.intp]:

@@ -35,8 +35,6 @@ class AnswerGenerator:
 
     Attributes:
         name: value of `model` in answer rows, and name of the model's file.
-        options: engine options.
-        form: prompt form.
         decodings: each question is answered once with each.
         asking: prompt options; its `chat` counts only if `form` is not `auto`.
     """
@@ -57,11 +55,7 @@ class AnswerGenerator:
 
 
 def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
-    """Build a generator from a mapping.
-
-    Raises:
-        ConfigError: a key is unknown, a value has the wrong type, or `name` or `model` is missing.
-    """
+    """Build a generator from a mapping."""
     rest = dict(settings)
     label = f"generator {rest.get('name', f'of {len(settings)} settings')}"
     if not rest.get("name") or not rest.get("model"):
@@ -83,11 +77,7 @@ def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
 
 
 def read_generators(path: Path | None) -> list[AnswerGenerator]:
-    """Read the list `generators` of a YAML file; empty without a file.
-
-    Raises:
-        ConfigError: the file cannot be read or has another structure, or a generator is invalid.
-    """
+    """Read the list `generators` of a YAML file; empty without a file."""
     if path is None:
         return []
     values = read_yaml(path)
@@ -97,18 +87,13 @@ def read_generators(path: Path | None) -> list[AnswerGenerator]:
 
 
 def parse_generator(text: str) -> AnswerGenerator:
-    """Parse `name=a,model=b,temperature=0.7,engine_args.base_url=...`; values are YAML.
-
-    Raises:
-        ConfigError: a part cannot be read; see `build_generator`.
-    """
+    """Parse `name=a,model=b,temperature=0.7,engine_args.base_url=...`; values are YAML."""
     settings: dict[str, Any] = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")
         into, _, inner = name.strip().rpartition(".")
         if not equals or into not in ("", "engine_args"):
-            finding = f"expected NAME=VALUE,NAME=VALUE,..., got {name!r}"
-            raise ConfigError(f"--generator: {finding}; put values with commas into a --config file")
+            raise ConfigError(f"--generator: expected NAME=VALUE,..., got {name!r}; put commas into --config")
         target = settings.setdefault(into, {}) if into else settings
         try:
             target[inner] = value if inner in ("name", "model") else parse_yaml(value)
@@ -118,11 +103,7 @@ def parse_generator(text: str) -> AnswerGenerator:
 
 
 def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenerator]:
-    """Merge entries of one name and their decodings, so that each model is loaded once.
-
-    Raises:
-        ConfigError: two entries of one name differ in more than their decodings, or repeat a decoding.
-    """
+    """Merge entries of one name and their decodings, so that each model is loaded once."""
     by_name: dict[str, AnswerGenerator] = {}
     for generator in generators:
         earlier = by_name.get(generator.name)
@@ -138,20 +119,12 @@ def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenera
 
 
 def for_task(generator: AnswerGenerator, task: QuestionTask) -> AnswerGenerator:
-    """Return the generator with another task.
-
-    Raises:
-        ConfigError: it has its own prompt, but the task uses the paper's.
-    """
+    """Return the generator with another task."""
     return replace(generator, asking=replace(generator.asking, task=task))
 
 
 def with_samples(generator: AnswerGenerator, count: int, temperature: float) -> AnswerGenerator:
-    """Return the generator with `count` sampled answers per question instead of its decodings.
-
-    Raises:
-        ConfigError: `count` is below 1, or above 1 at temperature 0.
-    """
+    """Return the generator with `count` sampled answers per question instead of its decodings."""
     if count < 1:
         raise ConfigError(f"--samples {count}: must be 1 or more")
     if count > 1 and temperature == 0:
@@ -160,7 +133,6 @@ def with_samples(generator: AnswerGenerator, count: int, temperature: float) -> 
 
 
 def _checked(kind: Any, values: Any, label: str, more: Sequence[str] = ()) -> Any:
-    """Build a dataclass from a mapping; `more` are other available names, for the error."""
     known = [option.name for option in fields(kind)]
     if not isinstance(values, Mapping):
         raise ConfigError(f"{label}: expected names and values ({', '.join(known)}), got {type(values).__name__}")

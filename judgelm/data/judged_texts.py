@@ -1,8 +1,7 @@
 """Hashes of a sample's texts, and joins of judgments with rows by id that compare these hashes.
 
-Samples are hashed as read, before sanitizing or truncation. The hash of a text is the xxh3-64 of its UTF-8 bytes in 16
-hex digits; several texts are hashed as a JSON list. A row with the judged answers in another order is reordered; other
-texts are an error. Rows without texts and judgments without hashes join by id alone and are counted.
+Samples are hashed as read. The hash of a text is the xxh3-64 of its UTF-8 bytes in 16 hex digits; several texts are
+hashed as a JSON list. Rows without texts and judgments without hashes join by id alone and are counted.
 """
 
 import json
@@ -105,7 +104,7 @@ def _hash_of_file(source: str, mtime_ns: int, size: int) -> str:
 
 
 def reordered_label(label: Label, sample: Sample, order: tuple[int, ...]) -> Label:
-    """Return the label for the answers in another order (old indices in their new order); drops an ambiguous reason."""
+    """Return the label for the answers in another order (old indices in new order); drops an ambiguous reason."""
     if len(order) == 2 and label.winner is not None:
         turned = swap_answers(LabelledPair(sample=sample, plain=label, referenced=None), "drop_reason").pair.plain
         assert turned is not None, "a label stays a label"
@@ -115,7 +114,7 @@ def reordered_label(label: Label, sample: Sample, order: tuple[int, ...]) -> Lab
 
 
 def reordered_sample(sample: Sample, order: tuple[int, ...]) -> Sample:
-    """Return the sample with answers, models and dialogue turns in another order; see `reordered_label`."""
+    """Return the sample with answers, models and dialogue turns in another order."""
     metadata = dict(sample.metadata)
     if isinstance(turns := metadata.get("turns"), list) and len(turns) > 1:
         metadata["turns"] = [{**turn, "answers": [turn["answers"][index] for index in order]} for turn in turns]
@@ -149,8 +148,7 @@ class TextComparison:
         if self.turned:
             notes.append(f"{self.turned:,} of {total:,} rows list the answers in another order; judgelm reorders them.")
         if self.not_compared:
-            missing = "the row or the run has no texts to compare"
-            notes.append(f"{self.not_compared:,} of {total:,} judgments join by id alone: {missing}.")
+            notes.append(f"{self.not_compared:,} of {total:,} judgments join by id alone, without texts to compare.")
         if self.without_row:
             notes.append(f"{self.without_row:,} of {total + self.without_row:,} judgments have no row of their id.")
         return notes
@@ -173,7 +171,7 @@ def check_same_texts(runs: Mapping[str, Mapping[str, Judgment]]) -> None:
     """Check that runs (by name) judged the same texts in the same order under the same ids.
 
     Raises:
-        InputError: they differ; gives both runs, the number of ids and an example.
+        InputError: they differ.
     """
     first: dict[str, tuple[str, TextHashes]] = {}
     for name, judgments in runs.items():
@@ -190,11 +188,7 @@ def check_same_texts(runs: Mapping[str, Mapping[str, Judgment]]) -> None:
 
 
 def check_reversed(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgment]) -> None:
-    """Refuse a run of reversed pairs that is not one: of other texts, or of the answers in the same order.
-
-    Raises:
-        InputError: names the number of such ids and one of them.
-    """
+    """Check that a run of reversed pairs judged the same texts with the answers in reverse order."""
     shared, different = 0, []
     for key in judgments.keys() & reverse.keys():
         judged, other = judgments[key].hashes, reverse[key].hashes
@@ -216,11 +210,7 @@ def _other_texts(counted: str, different: Sequence[str]) -> InputError:
 def judged_orders(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], name: str
 ) -> tuple[dict[str, tuple[int, ...]], TextComparison]:
-    """For each sample to turn, the indices of its answers in the order judged.
-
-    Raises:
-        InputError: a judgment is of other texts than the sample of its id, or none has a sample.
-    """
+    """For each sample to reorder, return the indices of its answers in the judged order."""
     check_common_ids(judgments, samples, name)
     orders: dict[str, tuple[int, ...]] = {}
     same = not_compared = without_row = 0
@@ -250,11 +240,7 @@ def judged_orders(
 
 
 def check_common_ids(judgments: Mapping[str, Judgment], others: Mapping[str, object], name: str) -> None:
-    """Refuse what has none of the ids judged.
-
-    Raises:
-        InputError: it has none; names one of each side.
-    """
+    """Check that at least one id was judged."""
     if judgments and others and judgments.keys().isdisjoint(others):
         ids = f"{_quoted(next(iter(others)))} there, {_quoted(next(iter(judgments)))} judged"
         raise InputError(f"{name}: none of its ids was judged ({ids}); give the file that belongs to the judgments")

@@ -1,8 +1,8 @@
 """Label codes: the meaning of the values in a file's label fields, checked over the whole file.
 
-Words such as `model_a`, `Tie` and `tie (bothbad)` mean the same everywhere. Numbers do not: 0 is the first answer in
-one file, a tie in another, the second answer in a third. Numbers are read by the code that the layout or the user
-states. Without one, only 1 and 2 are read; any other number makes the whole file unreadable.
+Words such as `model_a` mean the same everywhere. Numbers do not: 0 is the first answer in one file, a tie in another,
+the second answer in a third. Without a code of the layout or the user, any number except 1 and 2 is an error for the
+file.
 """
 
 import json
@@ -68,11 +68,7 @@ def is_missing(value: object) -> bool:
 
 
 def winner_field(row: Row, name: str = "winner") -> Winner:
-    """Read a winner as 1, 2 or a published spelling.
-
-    Raises:
-        InputError: the value is unknown, or is the name of the other side's model.
-    """
+    """Read a winner as 1, 2 or a published spelling."""
     value = row.data[name]
     text = label_text(value)
     winner = FROM_ONE.get(text) or WORDS.get(text)
@@ -101,7 +97,7 @@ class FieldCode:
 
     Attributes:
         fields: names; a final `*` stands for any number (`annotator1`).
-        values: meaning of numbers; None if the layout does not state it, so that only 1 and 2 are read.
+        values: meaning of numbers; None reads only 1 and 2.
         if_alone: the field is a label only in rows without another one, and if its words name winners.
     """
 
@@ -133,11 +129,7 @@ LLMBAR_CODE = (FieldCode(fields=("label",), values=FROM_ONE),)
 
 
 def parse_label_code(text: str) -> Values:
-    """Parse an option such as `0=first,1=tie,2=second`.
-
-    Raises:
-        ConfigError: the option has another form, or gives a value two meanings.
-    """
+    """Parse an option such as `0=first,1=tie,2=second`."""
     values: dict[str, Winner | None] = {}
     for part in text.split(","):
         value, equals, name = (piece.strip() for piece in part.rpartition("="))
@@ -154,11 +146,7 @@ def parse_label_code(text: str) -> Values:
 class LabelDecoder:
     """Decodes the label fields of one file, and rejects the file if a value contradicts their code.
 
-    Attributes:
-        codes: codes of the layout.
-        stated: the user's code, which replaces them.
-        soft: meaning of numbers in `preference`; None if the layout does not state it.
-        counts: values so far by field.
+    The user's code (`stated`) replaces the `codes` of the layout. `counts` has the values so far by field.
     """
 
     codes: Sequence[FieldCode]
@@ -215,11 +203,11 @@ class LabelDecoder:
             return None
         self._unread.setdefault(name, Counter())[text] += 1
         example = f"--label-code {shlex.quote(example_code([text]))}"
-        finding = f"expected {self._expected(code)}, got {describe(value)}"
-        raise row.field_error(name, f"{finding}; state its meaning, such as {example}")
+        raise row.field_error(
+            name, f"expected {self._expected(code)}, got {describe(value)}; state its meaning, such as {example}"
+        )
 
     def _soft(self, row: Row, decoded: Mapping[str, object]) -> dict[str, object]:
-        """Apply a stated code to `preference`; keep the values of rows without another label for `finish`."""
         text = label_text(row.data["preference"])
         if self.stated is not None and text in self.stated:
             winner = self.stated[text]
@@ -235,8 +223,7 @@ class LabelDecoder:
         """Check at the end of the file that values have one meaning and that a field is a label in all rows.
 
         Raises:
-            LabelCodeError: `preference` has only 0 and 1, which may be P(first answer is better), AlpacaEval's tie and
-                first, or an index of the better answer; or only some words of a field name winners.
+            LabelCodeError: `preference` has only 0 and 1, or only some words of a field name winners.
         """
         field = self._without_winner
         if field is not None and any(text in WORDS or text in FROM_ONE for text in self.counts[field]):
@@ -270,11 +257,9 @@ class LabelDecoder:
         if not self._unread:
             return None
         name, counts = next(iter(self._unread.items()))
-        values = ", ".join(f"{_shown(text)} ({n:,} times)" for text, n in counts.most_common(_SHOWN_VALUES))
-        more = f" and {len(counts) - _SHOWN_VALUES} more" if len(counts) > _SHOWN_VALUES else ""
         example = shlex.quote(example_code([text for text, _ in counts.most_common(_SHOWN_VALUES)]))
         return LabelCodeError(
-            f'{file}: field "{name}" has the values {values}{more}, which name no winner; state their meaning, '
+            f'{file}: field "{name}" has the values {_values_text(counts)}, which name no winner; state their meaning, '
             f"such as --label-code {example} (in a build's configuration label_code); this example is a guess"
         )
 
@@ -285,14 +270,12 @@ class LabelDecoder:
     def error(self) -> LabelCodeError:
         """Return the error for the file, with its values so far."""
         name, row = self._contradicted or "", self._first
-        counts = self.counts[name]
-        values = ", ".join(f"{_shown(text)} ({n:,} times)" for text, n in counts.most_common(_SHOWN_VALUES))
-        more = f" and {len(counts) - _SHOWN_VALUES} more" if len(counts) > _SHOWN_VALUES else ""
+        values = _values_text(self.counts[name])
         code = self._code(name)
         stated = f"--label-code says {_in_words(self.stated)}" if self.stated is not None else code
         location = "" if row is None else f"{row.file}:{row.line}: "
         return LabelCodeError(
-            f'{location}field "{name}" has the values {values}{more}, but {stated}. State the meaning of each value '
+            f'{location}field "{name}" has the values {values}, but {stated}. State the meaning of each value '
             f"with --label-code (in a build's configuration label_code), such as {_KNOWN}"
         )
 
@@ -343,6 +326,11 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def _values_text(counts: Counter[str]) -> str:
+    more = f" and {len(counts) - _SHOWN_VALUES} more" if len(counts) > _SHOWN_VALUES else ""
+    return ", ".join(f"{_shown(text)} ({n:,} times)" for text, n in counts.most_common(_SHOWN_VALUES)) + more
 
 
 def _shown(text: str) -> str:

@@ -18,9 +18,8 @@ class LabelledPair:
     """A question, two answers, and the labels of a teacher or of people.
 
     Attributes:
-        sample: question, answers and reference; `metadata` has further fields of the source.
         plain: judgment made without the reference.
-        referenced: judgment made with it; None if the sample has no reference.
+        referenced: judgment made with it.
         source: name of the input.
         swapped: whether the answers are in another order than in the source.
         epoch: pass over the data it was made for, from 0.
@@ -141,7 +140,7 @@ def winner_by_preference(preference: float) -> Winner:
 
 
 def preference_of(label: Label) -> float | None:
-    """Return the label's preference, else 1, 0 or 0.5 by its winner; None without a winner."""
+    """Return the label's preference, else 1, 0 or 0.5 by its winner."""
     if label.preference is not None or label.winner is None:
         return label.preference
     return _HARD[label.winner]
@@ -150,21 +149,10 @@ def preference_of(label: Label) -> float | None:
 def scores_by_preference(
     preference: float, scale: tuple[float, float] = (1, 10), step: float = 1
 ) -> tuple[float, float]:
-    """The score pair of a preference, for training on score lines: 0 -> 3 9, 0.5 -> 6 6, 1 -> 9 3 on the scale 1 to 10.
+    """Return the score pair of a preference for score lines: 0 -> 3 9, 0.5 -> 6 6, 1 -> 9 3 on the scale 1 to 10.
 
-    The difference of the scores is proportional to |2 p - 1|, rounded to whole steps, around the middle of the scale. A
-    sure preference gets two thirds of the scale's width and not all of it: it says which answer is better and not that
-    the two are as good and as bad as answers can be. Any preference but 0.5 gets at least one step, so that the scores
-    name the same winner; a tie gets equal scores. 1 - p gives the same scores in the other order, and with rising p the
-    first score never falls and the second never rises.
-
-    Args:
-        preference: P(first answer is better), in [0, 1].
-        scale: lowest and highest score.
-        step: spacing of the scores.
-
-    Returns:
-        Both scores, within the scale and on its steps.
+    The difference of the scores is proportional to |2 p - 1|, rounded to whole steps, around the middle of the scale;
+    at most two thirds of its width, and at least one step unless p = 0.5.
     """
     low, high = scale
     steps = round((high - low) / step)
@@ -177,7 +165,7 @@ def scores_by_preference(
 
 
 def training_scores(label: Label, scale: tuple[float, float] = (1, 10), step: float = 1) -> tuple[float, ...] | None:
-    """The scores that a judge learns from a label: its own, else those of its preference; None without either."""
+    """Return the scores that a judge learns from a label: its own, else those of its preference."""
     if label.scores is not None or label.preference is None:
         return label.scores
     return scores_by_preference(label.preference, scale, step)

@@ -32,12 +32,10 @@ class LabelledSet:
     """The labels of a file by sample id.
 
     Attributes:
-        samples: all samples by id in file order; empty for a file of only labels.
-        labels: by id, with scores on the file's scale.
+        samples: all samples in file order; empty for a file of only labels.
+        labels: with scores on the file's scale.
         groups: group name (`category`, `kind`, `vice`) -> id -> value.
         unlabelled: rows without a label.
-        rejected: unusable rows.
-        read: all rows.
         voted: ids with labels in several rows.
         split: votes of ids without a majority; these have no label.
     """
@@ -78,13 +76,9 @@ def read_labels(
 def read_labelled_set(
     path: str, *, with_reference: bool = False, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
 ) -> LabelledSet:
-    """Read the samples of a file and their labels, if any.
+    """Read the samples of a file in any known format and their labels, or rows of an id and a label.
 
-    Args:
-        path: any known format, or rows of an id and a label.
-        with_reference: read the label made with a reference (`score_w_reference`, `text_w_reference`).
-        on_reject: called with each unusable row; by default the first one raises an error.
-        reading: the user's column names and label code.
+    `with_reference` reads the label made with a reference (`score_w_reference`, `text_w_reference`).
 
     Raises:
         InputError: the file cannot be read, no row is usable, rows of one id have different texts, or a label
@@ -133,7 +127,6 @@ def _read(path: str, with_reference: bool, on_reject: OnReject, reading: Reading
 def _as_in_first_row(
     row: Row, sample: Sample, first: Sample | None, label: Label | None
 ) -> tuple[Label | None, Sample]:
-    """Return the label in the answer order of the first row with this id, and that row's sample."""
     if first is None or not sample.answers:
         return label, first or sample
     if not first.answers:
@@ -144,8 +137,7 @@ def _as_in_first_row(
         return label, first
     if part != REORDERED or len(set(own.answers)) < len(own.answers):
         name = json.dumps(sample.id, ensure_ascii=False)
-        finding = f"{part} differs from an earlier row with id {name}"
-        raise row.error(f"{finding}; rows with one id are votes on the same texts, so use different ids")
+        raise row.error(f"{part} differs from an earlier row with id {name}; use one id for one pair of texts")
     order = tuple(own.answers.index(answer) for answer in hashes.answers)
     return None if label is None else reordered_label(label, sample, order), first
 
@@ -153,8 +145,8 @@ def _as_in_first_row(
 def majority_label(labels: Sequence[Label]) -> Label:
     """Return the label of several rows on one sample; each row is a vote.
 
-    The winner needs more than half of the votes. Scores and preference are means over all labels; they are dropped if
-    some label has none or if they contradict the winner.
+    The winner needs more than half of the votes. Scores and preference are means; they are dropped if some label has
+    none or if they contradict the winner.
     """
     votes = tuple(label.winner for label in labels if label.winner is not None)
     winner = majority(votes)
@@ -185,18 +177,13 @@ def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> In
     expected = "score_w_reference or text_w_reference" if with_reference else "a label"
     label_fields = stream.source.fields.get("label")
     read_as = f"with labels in {label_fields}" if label_fields else "which has no label field"
-    finding = f"none of {stream.read} rows has {expected} that is usable"
-    return InputError(f"{path}: {finding}; it was read as {stream.source.name}, {read_as}")
+    return InputError(f"{path}: no usable row has {expected} ({stream.read} read as {stream.source.name}, {read_as})")
 
 
 def read_labelled(
     path: str, *, source: str, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
 ) -> Iterator[LabelledPair]:
-    """Yield the pairs of a labelled file in any known format; `source` names the file in what is built.
-
-    Raises:
-        InputError: the file cannot be read, its format is unknown, or no row is usable.
-    """
+    """Yield the pairs of a labelled file; `source` names the file in training rows."""
     use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
     stream = SampleStream([path], on_reject=use.reject, answers=(2, 2), reading=reading)
     for _, sample, (plain, referenced) in stream.labelled(use, False, True):
@@ -208,7 +195,7 @@ def read_labelled(
 def groups_of(samples: Mapping[str, Sample]) -> dict[str, dict[str, str]]:
     """Return the groups of samples: category, and `kind` and `vices` of the metadata.
 
-    The vices of two answers form one group in either order, such as `blunt / wordy`; `none` is an answer without vice.
+    The vices of two answers form one group in either order, such as `blunt / wordy`.
     """
     groups: dict[str, dict[str, str]] = {}
     known: dict[str, str] = {}  # a text for each value, not for each sample
@@ -224,7 +211,7 @@ def groups_of(samples: Mapping[str, Sample]) -> dict[str, dict[str, str]]:
 
 
 class Turned(Mapping[str, Sample]):
-    """Samples of which some are reordered on look-up; `orders` as `reordered_sample` takes them."""
+    """Samples of which some are reordered on look-up; for `orders` see `judged_orders`."""
 
     def __init__(self, samples: Mapping[str, Sample], orders: Mapping[str, tuple[int, ...]]) -> None:
         self._samples, self._orders = samples, orders
@@ -246,11 +233,7 @@ class Turned(Mapping[str, Sample]):
 def match_labels(
     judgments: Mapping[str, Judgment], labelled: LabelledSet, *, name: str
 ) -> tuple[LabelledSet, TextComparison]:
-    """Return labels and samples with the answers in the judged order; see `match_samples`.
-
-    Raises:
-        InputError: a judgment has other texts than the row of its id, or no judgment has a row.
-    """
+    """Return labels and samples with the answers in the judged order; see `match_samples`."""
     orders, comparison = judged_orders(judgments, labelled.samples, name)
     samples, labels, split = Turned(labelled.samples, orders), dict(labelled.labels), dict(labelled.split)
     for key, order in orders.items():
@@ -267,11 +250,7 @@ def match_labels(
 def match_labels_of_runs(
     runs: Mapping[str, Mapping[str, Judgment]], labelled: LabelledSet, *, name: str
 ) -> tuple[LabelledSet, TextComparison]:
-    """Match labels to several runs over the same input; see `match_labels`.
-
-    Raises:
-        InputError: the runs judged different texts under one id.
-    """
+    """Match labels to several runs over the same input; see `match_labels`."""
     check_same_texts(runs)
     together: dict[str, Judgment] = {}
     for judgments in runs.values():

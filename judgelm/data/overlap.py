@@ -1,8 +1,8 @@
 """Overlap of test files with training files.
 
 Each distinct test question counts once: **exact** (equal after normalisation), else **near** (similar word pairs, for
-10 words or more), else **passage** (a shared run of words, 13 by default; Brown et al. 2020, appendix C). Answers are
-compared by word triples and without passages. Answers below 10 words are skipped: `Yes.` answers many questions.
+10 words or more), else **passage** (a shared run of words, 13 by default; Brown et al. 2020, appendix C). Answers of 10
+words or more are compared by word triples and without passages.
 """
 
 from collections import Counter
@@ -26,14 +26,9 @@ _QUESTION_FIELDS = ("question", "prompt", "instruction", "turns", "text")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapExample:
-    """A test text and its counterpart.
+    """A test text and its counterpart: `of` is the id of the training row, or the shared passage.
 
-    Attributes:
-        part: `question` or `answer`.
-        kind: kind of overlap.
-        text: text of the test file.
-        of: id of the training row, or the shared passage.
-        similarity: 1 if exact, the estimate if near, None for a passage.
+    `similarity` is 1 if exact, the estimate if near, None for a passage.
     """
 
     part: Literal["question", "answer"]
@@ -45,19 +40,7 @@ class OverlapExample:
 
 @dataclass(slots=True, kw_only=True)
 class Overlap:
-    """The overlap of one test file.
-
-    Attributes:
-        path: the test file.
-        rows: rows read.
-        rejected: unusable rows.
-        questions: distinct questions.
-        answers: distinct answers of 10 words or more.
-        question_overlaps: overlapping questions by kind.
-        answer_overlaps: overlapping answers by kind.
-        rows_with_question: rows whose question overlaps.
-        examples: the first examples of each part and kind.
-    """
+    """The overlap of one test file, in distinct questions, distinct answers of 10 words or more, and rows."""
 
     path: str
     rows: int = 0
@@ -78,17 +61,8 @@ class Overlap:
 class IndexedTexts:
     """The questions and answers of a file, indexed for look-up.
 
-    Args:
-        path: any sample format, or rows with only a question.
-        threshold: similarity in [0.7, 1] from which texts are near copies.
-        words: length of a shared passage; 0 disables passages.
-
-    Attributes:
-        rows: rows read.
-
-    Raises:
-        InputError: the file cannot be read, or its fields are not recognised.
-        ConfigError: the threshold is out of range.
+    `threshold` is the similarity in [0.7, 1] from which texts are near copies, `words` the length of a shared passage;
+    0 disables passages.
     """
 
     def __init__(self, path: str, *, threshold: float = 0.7, words: int = 13) -> None:
@@ -105,15 +79,7 @@ class IndexedTexts:
                 self._answers.add(name, answer)
 
     def check(self, path: str, *, examples: int = 3) -> Overlap:
-        """Look up all texts of a test file.
-
-        Args:
-            path: any sample format, or rows with only a question.
-            examples: examples to keep of each part and kind.
-
-        Raises:
-            InputError: the file cannot be read.
-        """
+        """Look up all texts of a test file; `examples` is the number to keep of each part and kind."""
         result = Overlap(path=path)
         known: dict[tuple[str, str], bool] = {}
         for _, question, answers in _texts(path, result):
@@ -158,14 +124,7 @@ class IndexedTexts:
 
 
 class ExcludedQuestions:
-    """Questions of test files that training pairs must not ask.
-
-    Args:
-        paths: any sample format, or rows with only a question.
-
-    Raises:
-        InputError: a file cannot be read, or its fields are not recognised.
-    """
+    """Questions of test files that training pairs must not ask."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._files = [(path, IndexedTexts(path)) for path in paths]
@@ -187,7 +146,6 @@ def _example(part: Literal["question", "answer"], text: str, copy: Duplicate | N
 
 
 def _texts(path: str, counts: Overlap) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield id, question and answers of each row; a dialogue without answers yields each of its turns."""
     usable = False
     try:
         for sample in SampleStream([path], on_reject=lambda _: _reject(counts)):

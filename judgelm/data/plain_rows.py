@@ -38,7 +38,6 @@ def plain_row(sample: Sample, label: Label | None = None) -> dict[str, object]:
 
 
 def _in_json(value: object) -> object:
-    """Return the value for JSON: null for NaN (an empty table cell), text for dates."""
     if isinstance(value, Mapping):
         return {str(name): _in_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

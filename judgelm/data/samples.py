@@ -22,7 +22,6 @@ from judgelm.data.readers.rows import (
     raise_reject,
     reject_row,
 )
-from judgelm.data.sources.alpaca_eval import are_two_outputs, join_outputs
 from judgelm.data.sources.layouts import LABELS
 from judgelm.data.sources.preferences import PAIR_LABELS
 from judgelm.data.sources.registry import SOURCES, recognise
@@ -89,7 +88,7 @@ class Reading:
     Attributes:
         columns: field name -> column name in the file.
         label_code: value -> winner; None uses the layout's code.
-        sheet: name or number (from 1) of a workbook's sheet; None for its only sheet with cells.
+        sheet: name or number (from 1) of a workbook's sheet.
         as_authors: read labels from a review's `text` with the original JudgeLM parser.
     """
 
@@ -103,11 +102,7 @@ AS_WRITTEN = Reading()
 
 
 def parse_columns(options: Sequence[str]) -> dict[str, str]:
-    """Parse options such as `question=prompt` into field name -> column name.
-
-    Raises:
-        ConfigError: an option has another form, or a field or column is named twice.
-    """
+    """Parse options such as `question=prompt` into field name -> column name."""
     columns: dict[str, str] = {}
     for option in options:
         known, equals, own = (part.strip() for part in option.partition("="))
@@ -121,14 +116,12 @@ def parse_columns(options: Sequence[str]) -> dict[str, str]:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class SampleStream:
-    """Samples of one or several inputs (or of two joined AlpacaEval output files), read once and lazily.
+    """Samples of one or several inputs of one format, read once and lazily.
 
-    The constructor recognises the format and reads up to the first good row; later files must have the same format. A
-    row with a repeated id is rejected unless `repeats` says otherwise. Rows without id are named by a hash of their
-    content, with the suffix `-2`, `-3`, ... for repeated content (except in layouts of single votes).
+    Rows without id are named by a hash of their content, with the suffix `-2`, `-3`, ... for repeated content.
 
     Args:
-        paths: files, folders, patterns, named pipes or standard input (`-`); two AlpacaEval output files are joined.
+        paths: files, folders, patterns, named pipes or standard input (`-`).
         on_reject: called with each unusable row; by default the first one raises an error.
         limit: stop after this many samples.
         reference: treatment of references.
@@ -143,7 +136,6 @@ class SampleStream:
     Attributes:
         source: the recognised layout, with the fields found.
         read: rows read so far, including rejects.
-        rejected: rows rejected so far.
         repeated: repeated pairs without id skipped so far.
         coerced: cells converted to text so far (PandaLM only).
         references_used: samples so far with a reference from `references`.
@@ -196,10 +188,8 @@ class SampleStream:
         self._decoder = self.source.decoder(self.reading.label_code)
 
     def _open(self) -> Iterator[Row | Reject]:
-        columns, sheet = self.reading.columns, self.reading.sheet
-        if are_two_outputs(self.paths, sheet=sheet):
-            return join_outputs(self.paths[0], self.paths[1], sheet=sheet)
-        read = partial(read_rows, columns=columns, known=KNOWN_FIELDS, once=self.once, sheet=sheet)
+        reading = self.reading
+        read = partial(read_rows, columns=reading.columns, known=KNOWN_FIELDS, once=self.once, sheet=reading.sheet)
         return (row for file in all_input_files(self.paths) for row in read(file))
 
     def _first_row(self) -> Row:
@@ -221,12 +211,7 @@ class SampleStream:
             yield sample
 
     def pairs(self) -> Iterator[tuple[Row, Sample]]:
-        """Yield each row with its sample.
-
-        Raises:
-            InputError: no row is usable, reading fails, a later file has another format, or `references` has none of
-                the ids.
-        """
+        """Yield each row with its sample."""
         yielded = 0
         if self.limit is not None and self.limit <= 0:
             return
@@ -261,9 +246,7 @@ class SampleStream:
         """Return the labels of a row, one for each entry of `with_reference`.
 
         Raises:
-            LabelCodeError: a value contradicts the file's label code; the values of the remaining rows are counted
-                first.
-            InputError: the label of this row cannot be read.
+            LabelCodeError: a value contradicts the file's label code.
         """
         try:
             decoded = self._decoder.decode(self.source.votes(row))
@@ -290,14 +273,7 @@ class SampleStream:
         return self._decoder.unread()
 
     def labelled(self, use: FileUse, *with_reference: bool) -> Iterator[tuple[Row, Sample, list[Label | None]]]:
-        """Yield rows with their samples and labels, one label for each entry of `with_reference`.
-
-        Rows whose label cannot be read are rejected.
-
-        Raises:
-            InputError: no row is usable.
-            LabelCodeError: see `labels`; or no label names a winner.
-        """
+        """Yield rows with their samples and labels; rows whose label cannot be read are rejected."""
         for row, sample in self.pairs():
             try:
                 labels = self.labels(row, *with_reference)
@@ -324,8 +300,7 @@ class SampleStream:
         self._file = row.file
         source = recognise(row, label_rows=self.label_rows)
         if source.name != self.source.name:
-            finding = f"this file has format {source.name}, but {self._first.file} has {self.source.name}"
-            raise row.error(f"{finding}; give files of one format at a time")
+            raise row.error(f"format {source.name}, but {self._first.file} has {self.source.name}; give one format")
 
     def _sample(self, row: Row) -> Sample | None:
         assert self.source.sample is not None
@@ -390,11 +365,7 @@ def no_common_id(path: str, read: int) -> InputError:
 
 
 def read_references(path: str) -> dict[str, str]:
-    """Read rows of `question_id` (or `id`) and `reference`, a text or `{"text": ...}`.
-
-    Raises:
-        InputError: a row is unusable, or an id is repeated.
-    """
+    """Read rows of `question_id` (or `id`) and `reference`, a text or `{"text": ...}`."""
     references: dict[str, str] = {}
 
     def read(row: Row) -> tuple[str, str | None]:

@@ -10,10 +10,7 @@ _IN_MEMORY_BYTES = 32 << 20
 
 
 class Shelf(MutableMapping[str, Value]):
-    """Values by id in insertion order; up to 32 MiB of them stay in memory.
-
-    Each look-up reads the value again, so put changed values back.
-    """
+    """Values by id in insertion order; up to 32 MiB stay in memory. Put changed values back."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}

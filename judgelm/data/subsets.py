@@ -1,7 +1,7 @@
-"""Seeded samples of a file's rows.
+"""Seeded samples of a file's rows, drawn by a hash of id and seed, so that a larger sample contains the smaller one.
 
-A row is drawn by a hash of its id and the seed, so a larger sample contains the smaller one. Source: Self-Reference and
-SSR-Judge (100 questions per category of MMLU-Pro), QA-Judge, section 3 (about 1,000 questions per data set).
+Source: Self-Reference and SSR-Judge (100 questions per category of MMLU-Pro), QA-Judge, section 3 (about 1,000
+questions per data set).
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _WHOLE_FILE = "the whole file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subset:
-    """The rows drawn in file order, and by value of the field the number of rows drawn and in the file."""
+    """The rows drawn, and by value of the field the number of rows drawn and in the file."""
 
     rows: tuple[Mapping[str, object], ...]
     counts: Mapping[str, tuple[int, int]]
@@ -29,12 +29,7 @@ class Subset:
 def draw_subset(
     path: str, *, field: str | None, size: int, seed: int = 0, on_reject: OnReject = raise_reject
 ) -> Subset:
-    """Draw at most `size` rows for each value of a field of the row or its `metadata`; None draws from the whole file.
-
-    Raises:
-        ConfigError: `size` is below 1.
-        InputError: the file cannot be read, has no usable row, or a row lacks the field.
-    """
+    """Draw at most `size` rows for each value of a field of the row or its `metadata`; None draws from the file."""
     if size < 1:
         raise ConfigError(f"size {size}: must be 1 or more")
     read = unique(lambda row: (_id(row), row), lambda named: named[0])

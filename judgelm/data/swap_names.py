@@ -1,12 +1,8 @@
 """Names of answers in the text of a judgment, swapped for answers shown in another order.
 
-Names are replaced word by word: "Assistant 1 and 2 receive 8 and 6, respectively" becomes "Assistant 2 and 1 receive 8
-and 6, respectively". A second swap restores the text. Quotations of an answer stay unchanged. If it is unclear whether
-a word names an answer, the whole text is `Ambiguous`. All rules depend only on the surrounding words, so they give the
-same result in each order of the answers.
-
-Limits: English only; score lines are not read; quotations need quotation marks. Real reasons name answers as "Assistant
-1", "Output (a)" or "Response 2" (counts in benchmarks/README.md); other names are recognised as ambiguous.
+"Assistant 1 and 2 receive 8 and 6, respectively" becomes "Assistant 2 and 1 receive 8 and 6, respectively". A second
+swap restores the text. Quotations of an answer stay unchanged. If it is unclear whether a word names an answer, the
+whole text is `Ambiguous`. English only; score lines are not read; quotations need quotation marks.
 
 Source: JudgeLM, section 5.1 and Figure 15 (swap augmentation), which replaces only two literals.
 """
@@ -178,7 +174,6 @@ def _candidates(text: str) -> list[re.Match[str]]:
 
 
 def _position_of(match: re.Match[str]) -> int:
-    """Return the position, from 0, that a candidate would name, or -1."""
     if match.lastgroup != "number":
         return _POSITIONS.get(match[0], -1)
     return int(match[0]) - 1 if len(match[0]) == 1 else -1
@@ -291,11 +286,6 @@ _NOUN_PLACED = re.compile(rf"\b{_JUDGED}\s+(?P<side>on\s+the\s+)?$", re.IGNORECA
 
 @dataclass(kw_only=True)
 class _NameReader:
-    """Reads the candidates of one text in order.
-
-    `count` is the number of answers, `sources` the normalised quotable texts, `names` the names found so far.
-    """
-
     text: str
     count: int
     sources: Sequence[str]
@@ -335,7 +325,6 @@ class _NameReader:
         return "bare_name" if subject or preferred else "plain"
 
     def _compared(self, match: re.Match[str]) -> bool:
-        """Return True if the word may be compared with the preceding name: "Assistant 1 is clearer than 2"."""
         last = self.names[-1] if self.names else None
         if last is None or last.lastgroup != match.lastgroup or match.start() - last.end() > _MAX_SENTENCE:
             return False
@@ -394,10 +383,9 @@ class _NameReader:
         return "plain" if self._before(_OWNED_BEFORE, match) else "unnamed_ordinal"
 
     def _side(self, match: re.Match[str]) -> _Reading:
-        """Read "former" and "latter". They refer to the names before them, which are swapped in place, so they stay.
+        """Read "former" and "latter", which refer to names before them that are swapped in place, so they stay.
 
-        "Assistant 1 and Assistant 2 ...; the latter" becomes "Assistant 2 and Assistant 1 ...; the latter", which is
-        the same answer. Without two preceding names, "the latter answer" is the one shown last.
+        Without two preceding names, "the latter answer" is the one shown last.
         """
         if len({_position_of(name) for name in self.names}) > 1:
             return "plain"

@@ -1,8 +1,8 @@
 """Hashes of a judge's training questions, so that an evaluation can detect them.
 
-`training_questions.sha` is stored next to the judge's card: one line of 16 hex digits per distinct question, the
-xxh3-64 hash of its normalised text (`judgelm.data.duplicates.normalised`), sorted. The hashes do not reveal the
-questions. The probability that any of a thousand questions matches one of a million hashes by chance is 5e-11.
+`training_questions.sha` next to the judge's card has one line of 16 hex digits per distinct question: the xxh3-64 hash
+of its normalised text. The probability that any of a thousand questions matches one of a million hashes by chance is
+5e-11.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -42,11 +42,7 @@ def question_hash(question: str) -> str:
 
 
 def hashes_of_files(paths: Iterable[str]) -> set[str]:
-    """Hash all questions of training files; unusable rows are skipped.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """Hash all questions of training files; unusable rows are skipped."""
     return {
         question_hash(sample.question)
         for path in paths
@@ -66,11 +62,7 @@ def seen_questions(questions: Sequence[str], hashes: Set[str]) -> SeenQuestions:
 
 
 def write_hashes(folder: str | Path, hashes: set[str]) -> None:
-    """Write the hashes into the judge's folder.
-
-    Raises:
-        RunError: the folder cannot be written.
-    """
+    """Write the hashes into the judge's folder."""
     path = Path(folder) / QUESTIONS_NAME
     try:
         path.write_text("".join(f"{value}\n" for value in sorted(hashes)), encoding="ascii")
@@ -79,11 +71,7 @@ def write_hashes(folder: str | Path, hashes: set[str]) -> None:
 
 
 def read_hashes(folder: str | Path) -> set[str] | None:
-    """Read the hashes in a judge's folder; None without the file.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Read the hashes in a judge's folder; None without the file."""
     path = Path(folder) / QUESTIONS_NAME
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split()
@@ -93,6 +81,5 @@ def read_hashes(folder: str | Path) -> set[str] | None:
         raise InputError(f"{path}: cannot read: {error.strerror or error}; check its permissions") from error
     wrong = next((line for line in lines if len(line) != _DIGITS or not set(line) <= set("0123456789abcdef")), None)
     if wrong is not None:
-        finding = f"expected {_DIGITS} hexadecimal digits per line, got {wrong[:40]!r}"
-        raise InputError(f"{path}: {finding}; restore the file, or delete it to skip the check")
+        raise InputError(f"{path}: expected {_DIGITS} hexadecimal digits per line, got {wrong[:40]!r}; restore it")
     return set(lines)

@@ -1,14 +1,11 @@
-"""Sampling of pairs so that position, model or length do not predict the winner.
-
-A judge trained on pairs learns the cheapest rule that predicts the winner. Each set is balanced separately:
+"""Sampling of pairs so that position, model or length do not predict the winner, separately in each set.
 
 - **models and length**: pairs of the same two models with the same longer answer and a length difference in the same
-  stratum form a group. In each group both models win equally often: surplus pairs with the highest hashes are left out.
-  With only `models` there are no strata. With only `length`, or if models are unknown or equal, groups are strata in
-  which the longer and the shorter answer win equally often.
+  stratum form a group, in which both models win equally often: surplus pairs with the highest hashes are left out. With
+  only `length`, or if models are unknown, groups are strata.
 - **position**: in the order of hashes, the better answer is first and second alternately; other pairs are swapped.
 
-Lengths are in characters. Ties and pairs without a group stay. Hashes depend on the seed and the pair's id.
+Ties and pairs without a group stay.
 """
 
 from bisect import bisect_right
@@ -38,7 +35,7 @@ class PairFacts(NamedTuple):
 
 
 def pair_facts(pair: LabelledPair, question: bytes) -> PairFacts:
-    """Return the facts of a pair; `question` is the digest of its question."""
+    """Return the facts of a pair, given the digest of its question."""
     first, second = pair.sample.answers
     models = pair.sample.answer_models
     known = models if len(set(models)) == 2 else ()
@@ -63,12 +60,8 @@ def over_balance(
 ) -> set[int]:
     """Return the indices of pairs to leave out so that models or lengths, or both, win equally often.
 
-    Args:
-        pairs: index and facts of each pair of one set.
-        by: `models`, `length` or both; `position` has no effect here.
-        strata: ascending bounds of the length differences, in characters.
-        seed: seed of the hashes.
-        longer_share: share of pairs in each stratum that the longer answer wins, for `length` without `models`.
+    `strata` are ascending bounds of the length differences. `longer_share` is the share of pairs in each stratum that
+    the longer answer wins, for `length` without `models`.
     """
     groups: dict[tuple[object, ...], dict[bool, list[tuple[int, PairFacts]]]] = defaultdict(
         lambda: {True: [], False: []}
@@ -95,7 +88,6 @@ def to_swap(pairs: Sequence[tuple[int, PairFacts]], *, seed: int) -> set[int]:
 
 
 def _group(facts: PairFacts, by: frozenset[Balance], strata: Sequence[int]) -> tuple[tuple[object, ...], bool] | None:
-    """Return the pair's group and which of its two outcomes it has; None for pairs that always stay."""
     if facts.winner not in (1, 2):
         return None
     first_wins = facts.winner == 1
@@ -121,14 +113,11 @@ class Baselines:
     """Agreement with the labels of rules that read no answer, on pairs that are not ties.
 
     Attributes:
-        set: `train`, `validation` or `test`.
         stage: `before` or `after` sampling and swaps.
-        pairs: all pairs.
         decided: pairs that are not ties.
         first: share of decided pairs won by the first answer.
         longer: share won by the longer answer; equal lengths count one half.
-        model: share won by the model with the higher win rate in the training pairs before sampling; pairs with unknown
-            models or equal rates count one half.
+        model: share won by the model with the higher win rate in the training pairs before sampling.
     """
 
     set: str

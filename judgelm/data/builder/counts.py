@@ -9,16 +9,7 @@ from judgelm.data.labelled_pair import LabelledPair
 
 @dataclass(slots=True)
 class SetCounts:
-    """Counts of the pairs of one stage: before augmentation, or as written.
-
-    Attributes:
-        pairs: number of pairs.
-        winners: by `1`, `2`, `tie`.
-        scores: by (position, score), over all judgments.
-        models: by the models at positions 1 and 2.
-        with_reference: pairs that show a reference.
-        with_reason: judgments with a reason.
-    """
+    """Counts of the pairs of one stage: scores by (position, score), models by the models at positions 1 and 2."""
 
     pairs: int = 0
     winners: Counter[str] = field(default_factory=Counter)
@@ -53,16 +44,10 @@ class BuildCounts:
     """Counts of a build, or of one worker's part.
 
     Attributes:
-        read: rows by source.
         rejected: unusable rows by (source, reason).
         dropped: pairs by (source, reason).
-        accepted: clean pairs by source.
         repaired: by (source, repair).
-        references: `both judgments`, of these `score changed` and `winner changed` with the reference; `replaced`.
-        swapped: by outcome.
-        ambiguous: ambiguous reasons by code.
         before: clean pairs of all sets.
-        train, validation, test: rows written.
     """
 
     read: Counter[str] = field(default_factory=Counter)

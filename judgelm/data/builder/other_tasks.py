@@ -1,7 +1,7 @@
 """Rows for other tasks derived from clean pairs: one answer, three or four answers, chat.
 
-No teacher judges again, so a row has no more information than its pairs. Rows of one and of several answers are plain
-rows, which training reads along with the pairs; chat rows are for other trainers. Source: JudgeLM, Figures 5 and 6.
+Training reads rows of one and of several answers along with the pairs; chat rows are for other trainers. Source:
+JudgeLM, Figures 5 and 6.
 """
 
 import math
@@ -24,8 +24,7 @@ MIN_ANSWERS, MAX_ANSWERS = 3, 4
 def single_row(pair: LabelledPair, *, seed: int) -> dict[str, Any] | None:
     """Return one of the two answers with its score from the judgment with reference; None without such a judgment.
 
-    The teacher scored both answers together and did not see the reference as an answer with full marks, as this row
-    shows it. The reason is about both answers and is dropped.
+    The reason is about both answers and is dropped.
     """
     sample, label = pair.sample, pair.referenced
     if sample.reference is None or label is None or label.scores is None:
@@ -48,12 +47,8 @@ def multi_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield rows of three or four answers to one question, from pairs of one source judged without reference.
 
-    An answer's score is the mean of its scores on the nearest step of the scale, rounding half up. Scores come from
-    different pairs: an answer compared with weak ones may rank above a better one compared with strong ones. Rows have
-    no reason. Each answer is in at most one row; of five answers one is dropped.
-
-    Raises:
-        ConfigError: the step does not fit the scale.
+    An answer's score is the mean of its scores on the nearest step of the scale, rounding half up. Each answer is in at
+    most one row; of five answers one is dropped.
     """
     values = score_lines(scale, step).values
     groups: dict[tuple[str, str], list[LabelledPair]] = defaultdict(list)
@@ -110,10 +105,7 @@ def chat_rows(pair: LabelledPair, template: Template, scale: tuple[float, float]
     """Yield the pair's judgments as `prompt` and `completion` messages, in TRL's conversational format.
 
     `scale` gives the scores of a judgment with only a preference. Only the template's delimiters are sanitized, because
-    the special tokens of the trainer's tokenizer, such as `<|im_end|>`, are not known here.
-
-    Raises:
-        ConfigError: the template is plain text.
+    the special tokens of the trainer's tokenizer are not known here.
     """
     if not template.chat:
         raise ConfigError(f"template {template.id} is plain text; chat rows need a chat template such as judgelm-chat")

@@ -34,18 +34,14 @@ def read_table(
 ) -> Iterator[Row | Reject]:
     """Stream the rows of a CSV or TSV file below its header; unusable rows are rejected.
 
-    The header is the first line that is not empty, or the one of the first lines with the most known columns. Lines
-    above it, such as a title, and lines of empty cells are skipped.
+    The header is the first line that is not empty, or the one of the first lines with the most known columns.
 
     Args:
         stream: the file's bytes, or its lines.
         file: name of the file in rows and rejects.
         delimiter: by default the one in a first line `sep=;`, else the most frequent one of the header.
         known: columns that readers look for, in lower case.
-        is_sheet: the file is a workbook's sheet, whose rows end with their last filled cell.
-
-    Raises:
-        InputError: the header is unreadable or repeats a column, no row follows, or a quote is not closed.
+        is_sheet: rows may end before the header does, as in a workbook.
     """
     return _below_survey_lines(_table_rows(stream, file, delimiter, known, is_sheet))
 
@@ -162,7 +158,6 @@ class _Lines:
         return text
 
     def ahead(self) -> str:
-        """Return the next line, which `put_back` may return; empty at the end."""
         line = self._parts.pop() if self._parts else self._split(self._readline())
         return line.decode(errors="surrogateescape")
 
@@ -179,7 +174,6 @@ class _Lines:
         return self._parts.pop()
 
     def skip_row(self, start: int) -> int:
-        """Skip the rest of a row that is too long, up to a line end outside of quotes; return the number of lines."""
         is_open = sum(text.count('"') for text in self._taken) % 2 == 1
         ends = self._taken[-1].endswith(("\n", "\r"))
         passed = int(ends)
@@ -202,7 +196,7 @@ class _Lines:
 
 
 def skip_lines(stream: io.BufferedReader, blank: re.Pattern[bytes]) -> int:
-    """Skip the stream's next bytes that match `blank`; return the number of line ends."""
+    """Skip the next bytes that match `blank`; return the number of line ends."""
     lines = 0
     while end := blank.match(stream.peek(1)).end():  # type: ignore[union-attr]  # it matches nothing, too
         lines += stream.read(end).count(b"\n")
@@ -216,7 +210,7 @@ _HEADER_WITHIN = 12
 def _from_header(first: str, lines: _Lines, delimiter: str | None, known: AbstractSet[str]) -> tuple[int, list[str]]:
     """Return the number of lines above the header, and the lines read from it on.
 
-    A line below the first is the header only if it has at least two known columns and more than the lines above.
+    A lower line is the header only if it has at least two known columns and more than the lines above.
     """
 
     def names_in(line: str) -> set[str]:

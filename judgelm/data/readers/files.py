@@ -1,7 +1,6 @@
-"""Rows of files, one at a time: JSON lines, a JSON list, CSV, TSV, Parquet or Excel.
+"""Rows of files: JSON lines, a JSON list, CSV, TSV, Parquet or Excel.
 
-An unusable row becomes a `Reject` and reading continues. If reading cannot continue, an `InputError` follows the rows
-before that place.
+An unusable row becomes a `Reject`. If reading cannot continue, an `InputError` follows the rows before that place.
 """
 
 import io
@@ -44,11 +43,10 @@ def read_rows(
     once: bool = False,
     sheet: str | None = None,
 ) -> Iterator[Row | Reject]:
-    """Stream the rows of an input with bounded memory; several files are read in order.
+    """Stream the rows of an input with bounded memory.
 
-    The format follows the extension. Without a known one, a file that starts with `[` is a JSON list, Parquet is
-    recognised by its magic bytes, and anything else is JSON lines. A JSON object with its rows in a list (`data`,
-    `rows`, `examples`, ...) is read as that list. Text is UTF-8, with or without a byte-order mark.
+    The format follows the extension. Otherwise Parquet is recognised by its magic bytes, a file that starts with `[` is
+    a JSON list, and anything else is JSON lines.
 
     Args:
         path: a file, a folder, a pattern such as `part-*.jsonl`, a named pipe, or `-` for standard input.
@@ -58,8 +56,7 @@ def read_rows(
         sheet: name or number (from 1) of a workbook's sheet; None for its only sheet with cells.
 
     Raises:
-        InputError: a file is missing, unreadable, damaged, or has no rows. Raised by the call if it can be known
-            without reading, else while iterating.
+        InputError: a file is missing, unreadable, damaged, or has no rows.
     """
     files = input_files(path)
     names = {name.casefold() for name in (*known, *(columns or {}).values())} | USUAL_COLUMNS
@@ -80,11 +77,11 @@ def first_row(path: str, *, sheet: str | None = None) -> Row | None:
 
 
 def read_json(path: str) -> Any:
-    """Read a whole file as one JSON value, also compressed.
+    """Read a whole file as one JSON value.
 
     Raises:
         InputError: the file cannot be read or is damaged.
-        ValueError: it is larger than `MAX_WHOLE_BYTES`, not one JSON value, or repeats a key.
+        ValueError: it is too large, not one JSON value, or repeats a key.
     """
     with open_input(path) as stream:
         content = stream.read(MAX_WHOLE_BYTES + 1)
@@ -179,12 +176,7 @@ _MAX_REMEMBERED = 1000
 
 
 class ColumnNames:
-    """Renames columns to the fields that readers look for.
-
-    Args:
-        assigned: field -> column; the input's own column with the field's name is dropped.
-        known: fields that readers look for.
-    """
+    """Renames columns to the fields that readers look for (`known`) or that the user assigned (field -> column)."""
 
     def __init__(self, assigned: Mapping[str, str], known: Collection[str]) -> None:
         self._assigned = dict(assigned)
@@ -210,7 +202,6 @@ class ColumnNames:
                 yield row
 
     def _names_of(self, fields: tuple[str, ...]) -> dict[str, str] | str:
-        """Return column -> field where they differ, or the reason for rejects."""
         if (names := self._names.get(fields)) is None:
             if len(self._names) > _MAX_REMEMBERED:
                 self._names.clear()

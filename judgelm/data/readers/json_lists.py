@@ -57,7 +57,7 @@ class _Source:
         self.position = position
 
     def next_character(self) -> str:
-        """Return the next character that is not white space, without consuming it; empty at the end."""
+        """Return the next character that is not white space, without consuming it."""
         while True:
             self.advance(_WHITE.match(self.text, self.position).end())  # type: ignore[union-attr]
             if self.position < len(self.text) or self.ended:
@@ -94,12 +94,7 @@ class _BrokenListError(Exception):
 
 
 def read_list(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
-    """Stream the rows of a JSON list of objects.
-
-    Args:
-        stream: the file's bytes, without a byte-order mark, beginning with `[`.
-        file: name of the file in rows and rejects.
-        chunk: bytes to read at a time.
+    """Stream the rows of a JSON list of objects; `stream` has no byte-order mark.
 
     Raises:
         InputError: the list is broken; raised after the rows before that place.
@@ -146,8 +141,8 @@ def _until_broken(
         if source.next_character():
             raise _BrokenListError("text after the end of the JSON list")
     except (_BrokenListError, _ValueTooLongError) as broken:
-        way_out = "fix the file here, or write one JSON object per line"
-        raise InputError(f"{file}:{source.line}: {broken}; {way_out}") from broken
+        finding = f"{file}:{source.line}: {broken}"
+        raise InputError(f"{finding}; fix the file here, or write one JSON object per line") from broken
 
 
 def _fields(source: _Source, file: str) -> Iterator[Row | Reject]:

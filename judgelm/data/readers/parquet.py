@@ -34,12 +34,10 @@ def read_parquet(source: str | IO[bytes], file: str) -> Iterator[Row | Reject]:
                 problem = infinite_number(data)
                 yield Reject(file, rows, problem, truncate_raw(raw_text(data))) if problem else Row(file, rows, data)
     except pyarrow.ArrowMemoryError as error:
-        way_out = "write it with smaller pages (data_page_size) or smaller row groups"
-        raise InputError(f"{file}: after {rows} rows a page does not fit into memory: {error}; {way_out}") from error
+        raise InputError(f"{file}: after {rows} rows a page is too large: {error}; write smaller pages") from error
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         finding = str(error).splitlines()[0] if str(error) else type(error).__name__
-        finding = f"damaged or not Parquet, after {rows} rows: {finding}"
-        raise InputError(f"{file}: {finding}; copy or download it again") from error
+        raise InputError(f"{file}: damaged or not Parquet, after {rows} rows: {finding}; download it again") from error
 
 
 def _text_paths(metadata: Any) -> list[str]:
@@ -85,7 +83,6 @@ def _batch_rows(index: int, parquet: Any, compact: Any) -> tuple[int, Any]:
 
 
 def _longest_text(array: Any) -> int:
-    """Return the bytes of the longest dictionary-encoded text."""
     from pyarrow import compute, types
 
     if types.is_dictionary(array.type):
@@ -106,7 +103,6 @@ def _batch_values(batch: Any) -> Iterator[dict[str, Any] | None]:
 
 
 def _unpacked_bytes(array: Any) -> int:
-    """Return the bytes of an array's values with dictionaries expanded."""
     from pyarrow import compute, types
 
     if types.is_dictionary(array.type) and not types.is_primitive(array.type.value_type):

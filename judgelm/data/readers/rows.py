@@ -1,8 +1,4 @@
-"""Rows of files with access to their fields, and rejects: unusable rows with their reasons.
-
-Readers of foreign files use `convert_rows`, or `FileUse` if their rows come from a `SampleStream`. A file without
-usable rows is an error.
-"""
+"""Rows of files, and rejects: unusable rows with their reasons. A file without usable rows is an error."""
 
 import json
 import math
@@ -12,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from judgelm.bounds import MAX_ROW_BYTES, megabytes
 from judgelm.data.readers.values import (
@@ -27,10 +23,6 @@ from judgelm.data.readers.values import (
 )
 from judgelm.errors import InputError
 
-Compression = Literal["gzip", "bzip2", "xz", "zstd"]
-
-COMPRESSED_SUFFIXES: dict[str, Compression] = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
-
 _RAW_KEPT_WHOLE = 1_000_000
 _RAW_SHOWN = 10_000
 _PARTICULARS = re.compile(r'(id|opens|question than) "[^"]*"')
@@ -42,28 +34,25 @@ _NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)
 def row_suffix(name: str) -> str:
     """Return the lower-case extension that gives a file's type: `.csv` for `a.CSV.gz`; may be empty."""
     suffixes = [suffix.lower() for suffix in Path(name).suffixes]
-    if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
+    if suffixes and suffixes[-1] in (".gz", ".zst"):
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a file. Its methods check fields and raise errors with file, line and field.
-
-    `line` counts from 1: the row number in Parquet, the line where the row begins in a JSON list.
-    """
+    """One row of a file. `line` counts from 1: the row number in Parquet, the first line of the row in a JSON list."""
 
     file: str
     line: int
     data: dict[str, object]
 
     def error(self, finding: str) -> InputError:
-        """Return an error with the row's location."""
+        """Return an error with file and line."""
         return InputError(f"{self.file}:{self.line}: {finding}")
 
     def field_error(self, name: str, finding: str) -> InputError:
-        """Return an error with the row's location and the field name."""
+        """Return an error with file, line and field."""
         return self.error(f'field "{name}": {finding}')
 
     def with_data(self, data: dict[str, object]) -> "Row":
@@ -71,7 +60,7 @@ class Row:
         return Row(self.file, self.line, data)
 
     def text(self, name: str, needs: str) -> str:
-        """Return a text field; it may be empty. `needs` lists the required fields, for the error if it is missing."""
+        """Return a text field; it may be empty. `needs` lists the required fields for the error."""
         value = self.data.get(name)
         if isinstance(value, str) and (value.isascii() or encodable(value)):
             return value
@@ -86,8 +75,7 @@ class Row:
         if value is None:
             return self.field_error(name, 'expected text, got null or NaN; write "" for empty text')
         if isinstance(value, list | dict) and row_suffix(self.file) in (".csv", ".tsv"):
-            finding = f"expected text, got a list in Python's notation, {describe(value)}"
-            return self.field_error(name, f"{finding}; write plain text, or save the table as JSON lines")
+            return self.field_error(name, f"expected text, got a list, {describe(value)}; write plain text")
         if isinstance(value, int | float):
             quoted = json.dumps(json.dumps(value))
             return self.field_error(name, f"expected text, got {describe(value)}; write it as {quoted}")
@@ -98,12 +86,12 @@ class Row:
         return None if self.data.get(name) is None else self.text(name, name)
 
     def texts(self, *names: str, needs: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return text fields; `needs` lists the required fields, for errors, and defaults to these."""
+        """Return text fields; `needs` lists the required fields for errors."""
         expected = ", ".join(needs or names)
         return tuple(self.text(name, expected) for name in names)
 
     def optional_texts(self, *names: str) -> tuple[str, ...]:
-        """Return text fields, or nothing if one is missing, null or NaN."""
+        """Return text fields, or nothing if one is missing."""
         if any(self.data.get(name) is None for name in names):
             return ()
         return tuple(self.text(name, name) for name in names)
@@ -113,7 +101,7 @@ class Row:
         return self.data.get(name) not in (None, "")
 
     def text_list(self, name: str, count: int | None = None) -> tuple[str, ...]:
-        """Return a list of texts (or its JSON in a table cell): at least one, or exactly `count`."""
+        """Return a list of texts, or its JSON in a table cell: at least one, or exactly `count`."""
         value = list_value(self.data[name])
         expected = f"{count} texts" if count else "a list of texts"
         if not isinstance(value, list):
@@ -134,31 +122,22 @@ class Row:
         return tuple(texts)
 
     def refuse_left_over(self, pattern: str, count: int) -> None:
-        """Reject numbered fields that are not read, such as `answer_0`, or `answer_4` without `answer_3`.
-
-        Args:
-            pattern: name of the field, with `{}` for its number or letter.
-            count: number of fields read, from the first.
-        """
+        """Reject numbered fields beyond the `count` read, such as `answer_0`, or `answer_4` without `answer_3`."""
         for name in left_over_names(tuple(self.data), pattern, count):
             if (value := self.data[name]) not in (None, ""):
                 first, last = (1, count) if pattern.format(1) in self.data else ("a", ascii_lowercase[count - 1])
                 read = f"judgelm reads only {pattern.format(first)} to {pattern.format(last)}"
-                way_out = "number the fields without gaps, or remove this field"
-                raise self.field_error(name, f"contains {describe(value)}, but {read}; {way_out}")
+                raise self.field_error(name, f"contains {describe(value)}, but {read}; renumber or remove it")
 
     def reference(self, name: str = "reference") -> str | None:
-        """Return the reference: text, or JudgeLM's `{"text": ...}`. Missing, null and blank values return None."""
+        """Return the reference, a text or `{"text": ...}`; None if it is missing or blank."""
         value = self.data.get(name)
         row = self.with_data({name: value.get("text")}) if isinstance(value, dict) else self
         text = row.optional_text(name)
         return text if text and text.strip() else None
 
     def images(self) -> tuple[str, ...]:
-        """Return paths or URLs from `images` (a list) or `image` (one text).
-
-        Paths are relative to the file's folder; URLs (`data:`, `http:`, `https:`) are unchanged.
-        """
+        """Return the images in `images` or `image`: URLs unchanged, paths relative to the file's folder."""
         name = "images" if self.data.get("images") else "image"
         value = list_value(self.data.get(name))
         if not value:
@@ -166,16 +145,13 @@ class Row:
         return tuple(self.image(name, image) for image in (value if isinstance(value, list) else [value]))
 
     def image(self, name: str, image: object) -> str:
-        """Return one image path or URL; see `images`."""
+        """Return one image path or URL."""
         if not isinstance(image, str) or not image or not encodable(image):
             raise self.field_error(name, f"expected the image path as a string, got {describe(image)}; write its path")
         return image if image.startswith(_URLS) else str(Path(self.file).parent / image)
 
     def id(self, names: Sequence[str] = ID_FIELDS) -> str | None:
-        """Return the id in the first of these fields that has one, as text without surrounding spaces.
-
-        `1.0` becomes `1`: tables write whole numbers like this if the column has gaps.
-        """
+        """Return the id in the first field that has one, stripped. Tables with gaps write `1` as `1.0`."""
         for name in names:
             value = self.data.get(name)
             if value is None or value == "":
@@ -199,7 +175,7 @@ class Row:
         return value
 
     def extras(self, known: Collection[str]) -> dict[str, object]:
-        """Return the row's `metadata` and all fields that the format does not use."""
+        """Return the row's `metadata` and all fields that are not `known`."""
         extras = {name: value for name, value in self.data.items() if name not in known}
         own = extras.get("metadata")
         if isinstance(own, dict):
@@ -222,7 +198,7 @@ class Row:
         return parsed
 
     def numbers(self, name: str, count: int) -> tuple[float, ...]:
-        """Return `count` finite numbers: `[8, 6, 5]`, or `8 6 5` in a table; a single number needs no list."""
+        """Return `count` finite numbers: `[8, 6, 5]`, or `8 6 5` in a table."""
         value = self.data[name]
         if count == 1 and not isinstance(value, str | list):
             return (self.number(name),)
@@ -236,14 +212,14 @@ class Row:
         raise self.field_error(name, f"expected {count} finite number{'s' * (count > 1)}, got {describe(value)}")
 
     def score_pair(self, name: str) -> tuple[float, float]:
-        """Return two finite numbers: `[8, 6]`, or `8 6` in a table."""
+        """Return two finite numbers."""
         first, second = self.numbers(name, 2)
         return first, second
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """An unusable row with the reason. `raw` is its text, complete up to a million characters."""
+    """An unusable row. `raw` is its text, complete up to a million characters."""
 
     file: str
     line: int
@@ -262,7 +238,7 @@ class Reject:
 
 
 def truncate_raw(raw: str) -> str:
-    """Return the text up to a million characters; of longer text, the start and the length."""
+    """Return up to a million characters; of longer text, the start and the length."""
     return raw if len(raw) <= _RAW_KEPT_WHOLE else f"{raw[:_RAW_SHOWN]} [... {len(raw)} characters in total]"
 
 
@@ -274,12 +250,12 @@ def too_long(file: str, line: int, start: str) -> Reject:
 
 
 def escape_bad_bytes(text: str) -> str:
-    r"""Show the undecodable bytes of text decoded with `surrogateescape` as `\xNN`."""
+    r"""Show undecodable bytes (`surrogateescape`) as `\xNN`."""
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def has_bad_bytes(text: str) -> bool:
-    """Return True if text decoded with `surrogateescape` has bytes that are not UTF-8."""
+    """Return True if text decoded with `surrogateescape` was not UTF-8."""
     return not text.isascii() and _BAD_BYTE.search(text) is not None
 
 
@@ -291,23 +267,18 @@ _SHOWN_FIELDS = 20
 
 
 def reject_row(row: Row, error: InputError) -> Reject:
-    """Return the reject for a parsed row with an unusable value."""
+    """Return the reject for a row with an unusable value."""
     reason = str(error).removeprefix(f"{row.file}:{row.line}: ")
     return Reject(row.file, row.line, reason, truncate_raw(raw_text(row.data)))
 
 
 def raise_reject(reject: Reject) -> None:
-    """Raise the reject as an error; the default handler of rejects."""
+    """Raise the reject as an error."""
     raise InputError(reject.message)
 
 
 class RejectCounts:
-    """Counts rejects by reason; pass it as `on_reject`.
-
-    Attributes:
-        by_reason: kind of reason -> number of rows.
-        first: the first reject; None without any.
-    """
+    """Counts rejects by reason; pass it as `on_reject`."""
 
     def __init__(self, rejects: Iterable[Reject] = ()) -> None:
         self.by_reason: Counter[str] = Counter()
@@ -323,7 +294,7 @@ class RejectCounts:
         self._first.setdefault(reject.kind, reject)
 
     def lines(self) -> list[str]:
-        """Return `3 rows: REASON (first: FILE:LINE)` for each reason, most frequent first; for one row its message."""
+        """Return `3 rows: REASON (first: FILE:LINE)` for each reason, most frequent first."""
         return [
             self._first[kind].message
             if count == 1
@@ -334,14 +305,9 @@ class RejectCounts:
 
 @dataclass(slots=True, kw_only=True)
 class FileUse:
-    """Counts the used and rejected rows of one file, to detect a file without usable rows.
+    """Counts the used and rejected rows of a file, to detect a file without usable rows.
 
-    Attributes:
-        path: name of the file in errors.
-        expected: description of the fields that each row needs.
-        on_reject: called with each unusable row.
-        used: rows used so far.
-        rejected: rows rejected so far.
+    `expected` describes the fields that each row needs.
     """
 
     path: str
@@ -360,7 +326,7 @@ class FileUse:
         self.on_reject(reject)
 
     def require_used(self) -> None:
-        """Check at the end of a file that at least one row was used."""
+        """Raise an error at the end of a file if no row was used."""
         if not self.used and self._first is not None:
             raise no_usable_row(self.path, self.expected, self.rejected, self._first)
 
@@ -375,12 +341,7 @@ def convert_rows(
 ) -> Iterator[T]:
     """Convert each row; a row for which `convert` raises an InputError is rejected.
 
-    Args:
-        rows: rows of one file.
-        convert: row -> value.
-        path: name of the file in errors.
-        expected: description of the fields that each row needs.
-        on_reject: called with each unusable row; by default the first one raises an error.
+    By default the first reject is an error. `expected` describes the fields that each row needs.
 
     Raises:
         InputError: no row is usable, or `on_reject` raises.
@@ -392,7 +353,7 @@ def convert_rows(
 
 
 def unique(convert: Callable[[Row], T], id_of: Callable[[T], str]) -> Callable[[Row], T]:
-    """Wrap a converter so that a row with the id of an earlier row raises an InputError."""
+    """Wrap a converter to refuse rows with the id of an earlier row."""
     seen: set[str] = set()
 
     def read(row: Row) -> T:
@@ -409,7 +370,7 @@ def unique(convert: Callable[[Row], T], id_of: Callable[[T], str]) -> Callable[[
 def convert_or_reject(
     rows: Iterable[Row | Reject], convert: Callable[[Row], T], *, path: str, expected: str
 ) -> Iterator[T | Reject]:
-    """Convert rows like `convert_rows`, but yield the rejects among the values."""
+    """Convert rows like `convert_rows`, but yield the rejects too."""
     return _values(rows, convert, FileUse(path=path, expected=expected, on_reject=lambda reject: None))
 
 

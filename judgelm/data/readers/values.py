@@ -46,12 +46,12 @@ class RowDecoder:
         return self._decoder.decode(text)
 
     def raw_decode(self, text: str, position: int) -> tuple[object, int]:
-        """Return the value that begins at a position, and its end; raises like `decode`."""
+        """Return the value that begins at a position, and its end."""
         self._problem, self._infinite = "", False
         return self._decoder.raw_decode(text, position)
 
     def problem_of(self, value: object) -> str:
-        """Return the problem of the last decoded value; empty without any."""
+        """Return the problem of the last decoded value, or an empty text."""
         return self._problem or (infinite_number(value) if self._infinite else "")
 
     def _object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -72,7 +72,7 @@ class RowDecoder:
 
 
 def infinite_number(value: object) -> str:
-    """Return the problem of a row with an infinite number; empty without any."""
+    """Return the problem of a row with an infinite number, or an empty text."""
     found = _found(value, lambda leaf: isinstance(leaf, float) and math.isinf(leaf))
     if found is None:
         return ""
@@ -80,13 +80,12 @@ def infinite_number(value: object) -> str:
 
 
 def bytes_in(value: object) -> str:
-    """Return the problem of a row with bytes; empty without any."""
+    """Return the problem of a row with bytes, or an empty text."""
     found = _found(value, lambda leaf: isinstance(leaf, bytes))
     return "" if found is None else f'field "{found[0]}": contains bytes, which JSON cannot encode; drop the column'
 
 
 def _found(value: object, unwanted: Callable[[object], bool]) -> tuple[str, object] | None:
-    """Return the path (`scores[1]`, `image.bytes`) and value of an unwanted leaf, or None."""
     pending = [("", value)]
     while pending:
         path, item = pending.pop()
@@ -100,7 +99,7 @@ def _found(value: object, unwanted: Callable[[object], bool]) -> tuple[str, obje
 
 
 def plain_value(value: object) -> object:
-    """Return a Parquet value as JSON has it: null for NaN, text for dates and times. Bytes stay bytes."""
+    """Return a Parquet value as JSON has it: null for NaN, text for dates. Bytes stay bytes."""
     if value is None or isinstance(value, str | bool | int | bytes):
         return value
     if isinstance(value, float):
@@ -115,7 +114,7 @@ def plain_value(value: object) -> object:
 
 
 def raw_text(value: object) -> str:
-    """Return a row or value as JSON for errors and rejects; bytes are shown by their number."""
+    """Return a value as JSON for errors and rejects."""
     return json.dumps(value, ensure_ascii=False, default=_shown)
 
 
@@ -124,10 +123,9 @@ def _shown(value: object) -> str:
 
 
 def cell_value(cell: str) -> object:
-    """Parse a table cell: None for NaN, a list or object written in Python's notation, else the text itself.
+    """Parse a table cell: None for NaN, a list or object in Python's notation (as pandas writes them), else the text.
 
-    pandas writes columns of lists in Python's notation (`['a', "it's"]`). JSON stays text, because an answer may be
-    JSON.
+    JSON stays text, because an answer may be JSON.
 
     Raises:
         ValueError: the cell looks like Python's notation but is not made of literals.
@@ -190,7 +188,7 @@ def _of_literal(value: object, depth: int) -> object:
 
 
 def _strings_in_a_row(text: str) -> bool:
-    """Return True if two string literals follow each other, which Python would concatenate."""
+    """Return True if two string literals follow each other, as in numpy's `['a' 'b']`."""
     tokens = (token.type for token in tokenize.generate_tokens(io.StringIO(text).readline))
     real = [token for token in tokens if token not in (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT)]
     return any(pair == (tokenize.STRING, tokenize.STRING) for pair in pairwise(real))
@@ -218,7 +216,7 @@ def describe(value: object) -> str:
 
 
 def encodable(text: str) -> bool:
-    """Return True if UTF-8 can encode the text: it has no half surrogate pair."""
+    """Return True if the text has no half surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -227,7 +225,7 @@ def encodable(text: str) -> bool:
 
 
 def list_value(value: object) -> object:
-    """Parse a JSON list in a text (a table cell); return other values unchanged."""
+    """Parse a JSON list in a text; return other values unchanged."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         with suppress(ValueError):
             return parse_json(value)
@@ -268,7 +266,7 @@ def similar_names_notes(names: Iterable[str]) -> list[str]:
 
 @lru_cache
 def left_over_names(names: tuple[str, ...], pattern: str, count: int) -> tuple[str, ...]:
-    """Return the names that match a pattern (ignoring case and spaces) beyond the first `count`."""
+    """Return the names that match a pattern, ignoring case and spaces, beyond the first `count`."""
     numbers = pattern.format(1) in names
     prefix, _, suffix = pattern.partition("{}")
     index = "[0-9]+" if numbers else "[a-z]"
@@ -284,7 +282,7 @@ def whole_number(text: str) -> str:
 
 
 def content_id(question: str, answers: Sequence[str], reference: str | None) -> str:
-    """Return an id for a row without one: a hash of its content, the same in every file and run."""
+    """Return an id for a row without one: a hash of its content."""
     content = json.dumps([question, *answers, reference]).encode()
     return f"c-{hashlib.blake2b(content, digest_size=8).hexdigest()}"
 

@@ -1,7 +1,6 @@
-"""Types of a question's answer.
+"""Types of a question's answer. The paper names eight types, but not its rules; these are ours.
 
-The paper names eight types and what identifies them, but not its rules; these rules are ours. They look only at the
-question, except for yes and no; the first matching rule decides. Source: QA-Judge, Table 13.
+They look only at the question, except for yes and no; the first matching rule decides. Source: QA-Judge, Table 13.
 """
 
 import re
@@ -55,7 +54,6 @@ _NUMBERS = (
 
 
 def _asks_for(nouns: str) -> re.Pattern[str]:
-    """Match `which river city ...` and `what is the capital ...`: the noun soon follows the question word."""
     return re.compile(rf"{_ASKING}(?:{_OF_TYPE}|\s+{_IS_THE})(?:{nouns})\b", re.IGNORECASE)
 
 

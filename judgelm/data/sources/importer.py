@@ -1,9 +1,9 @@
 """Import of published benchmarks into judgelm's format.
 
-    OUT.jsonl            rows in the plain format, for batch runs and label readers
+    OUT.jsonl            rows in the plain format
     OUT.protocol.json    definition of the metric, inputs with their hashes, counts
     OUT.truth.jsonl      rows for the studies on correctness, if the benchmark has them
-    OUT.rejects.jsonl    unusable rows, if any: file, line, reason, raw text
+    OUT.rejects.jsonl    unusable rows, if any
 
 All files are written together at the end, or none.
 """
@@ -33,13 +33,9 @@ class ImportResult:
     """The result of an import.
 
     Attributes:
-        benchmark: the benchmark.
-        rows: rows written.
         winners: label of a pair -> rows; `scores` counts labels of scores.
         unlabelled: rows without a label.
         truths: rows of truth.
-        categories: category -> rows.
-        rejects: unusable rows.
         paths: files written.
     """
 
@@ -135,8 +131,7 @@ def _entries(source: Source, files: Sequence[str], reading: Reading, on_reject: 
     use = FileUse(path=path, expected="a prompt, two answers and a preference", on_reject=on_reject)
     stream = SampleStream([path], on_reject=use.reject, reading=reading)
     if stream.source.name not in _PREFERENCE_SETS:
-        known = ", ".join(_PREFERENCE_SETS)
-        raise InputError(f"{path}: read as {stream.source.name}; expected a preference set, one of {known}")
+        raise InputError(f"{path}: has format {stream.source.name}; expected one of {', '.join(_PREFERENCE_SETS)}")
     for _, sample, (label,) in stream.labelled(use, False):
         yield Entry(plain_row(sample, label))
 

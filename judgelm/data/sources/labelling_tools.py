@@ -1,10 +1,8 @@
-"""Exports of labelling tools: Label Studio, Argilla, Prodigy and doccano.
+"""Exports of labelling tools: Label Studio, Argilla and Prodigy.
 
-A task is a question with two answers, identified by field names (`prompt`; `answer1` and `answer2`, `response-1` and
-`response-2`, ...). Its votes are the submitted annotations, without drafts, cancelled ones, and predictions of models.
-
-Sources: Label Studio's converter (`label_studio_sdk/converter`, JSON and JSON_MIN), Argilla's `records/_io` (to_json
-and to_datasets), Prodigy's `choice` interface, doccano's `data_export/pipeline`.
+A task is a question with two answers, identified by field names (`prompt`; `answer1` and `answer2`, ...). Its votes are
+the submitted annotations. Sources: Label Studio's converter (`label_studio_sdk/converter`), Argilla's `records/_io` and
+Prodigy's `choice` interface.
 """
 
 import re
@@ -57,7 +55,7 @@ def _results(row: Row, annotation: Mapping[str, object]) -> Votes:
 
 
 def plain_task_sample(row: Row) -> Sample:
-    """Read a task from a row's own fields: Label Studio's JSON-MIN or CSV export, or doccano's text classification."""
+    """Read a task from a row's own fields: Label Studio's JSON-MIN or CSV export."""
     return _sample(row, row.data, row.id(("id",)))
 
 
@@ -91,8 +89,7 @@ def argilla_votes(row: Row) -> Row:
     sample, asked = argilla_sample(row), dict[str, Votes]()
     for name, value, status in _responses(row):
         if status is None:
-            finding = "the responses do not tell submitted from discarded ones"
-            raise row.error(f"{finding}; export with to_datasets()")
+            raise row.error("the responses have no status, such as submitted; export with to_datasets()")
         if status == "submitted":
             asked.setdefault(name, []).append(_ranked(row, name, value))
     votes = {name: values for name, values in asked.items() if all(map(_names_answer, values))}
@@ -119,7 +116,6 @@ def _responses(row: Row) -> Iterator[tuple[str, object, object]]:
 
 
 def _ranked(row: Row, name: str, value: object) -> object:
-    """Return the first name of a ranking, a tie if its first two ranks are equal, or another value unchanged."""
     if not isinstance(value, list):
         return value
     if len(value) != 2 or not all(isinstance(each, dict) and isinstance(each.get("rank"), int) for each in value):
@@ -167,17 +163,6 @@ def _is_tie(option: Mapping[str, object]) -> bool:
     return "tie" in (WORDS.get(label_text(option.get(name, ""))) for name in ("id", "text"))
 
 
-def doccano_votes(row: Row) -> Row:
-    """Read its labels; a label that several people gave counts as several votes."""
-    labels = row.data.get("label")
-    labels = labels.split("#") if isinstance(labels, str) else labels
-    votes = [label for label in labels if label != ""] if isinstance(labels, list) else []
-    if len(set(map(str, votes))) > 1:
-        finding = f"contains {describe(votes)}, which may be from one person or several"
-        raise row.field_error("label", f"{finding}; export labels per person, or keep one")
-    return _with_votes(row, plain_task_sample(row), votes)
-
-
 def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
     groups: dict[str, dict[int, str]] = {}
     more = []
@@ -189,8 +174,7 @@ def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
     pairs = [places for places in groups.values() if {0, 1} <= places.keys()]
     question = next((field for field in _QUESTIONS if data.get(field) not in (None, "")), None)
     if len(pairs) != 1 or 2 in pairs[0] or question is None:
-        finding = f"no question and two answers found in the fields {', '.join(data)}"
-        raise row.error(f"{finding}; {_WAY_OUT}")
+        raise row.error(f"no question and two answers in the fields {', '.join(data)}; {_WAY_OUT}")
     first, second = pairs[0][0], pairs[0][1]
     rest = {field: value for field, value in data.items() if field not in (question, first, second)}
     fields = {"question": data[question], "answer_1": data[first], "answer_2": data[second], "id": name}
@@ -198,7 +182,6 @@ def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
 
 
 def _with_votes(row: Row, sample: Sample, votes: Votes) -> Row:
-    """Return the task as a plain row with its votes as annotators; names of answer fields become sides."""
     question, (first, second) = sample.question, sample.answers
     fields: dict[str, object] = {"id": sample.id, "question": question, "answer_1": first, "answer_2": second}
     sides = (ANSWER_FIELD.fullmatch(vote) if isinstance(vote, str) else None for vote in votes)
@@ -246,6 +229,5 @@ SOURCES = tuple(
         "argilla": (argilla_sample, argilla_votes),
         "argilla-columns": (argilla_sample, argilla_votes),
         "prodigy": (prodigy_sample, prodigy_votes),
-        "doccano": (plain_task_sample, doccano_votes),
     }.items()
 )

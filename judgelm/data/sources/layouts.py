@@ -1,4 +1,4 @@
-"""Rows of pairs, single answers and several answers with their labels: plain, JudgeLM, PandaLM, AlpacaEval, LLMBar."""
+"""Pairs, single answers and several answers with their labels: plain, JudgeLM, PandaLM, AlpacaEval, LLMBar."""
 
 import re
 from collections import deque
@@ -10,7 +10,7 @@ from pathlib import Path
 from judgelm.data.label_codes import PAIR_CODE, ZERO_IS_TIE, FieldCode, is_missing, majority, winner_field
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import OnReject, Row
-from judgelm.data.readers.values import ID_FIELDS, content_id, describe, model_name
+from judgelm.data.readers.values import ID_FIELDS, content_id, model_name
 from judgelm.data.sources.source import Entry, Shape, Source, convert_file, with_stated_fields
 from judgelm.records import Label, Sample, Winner, winner_of
 
@@ -29,15 +29,14 @@ _ALPACA_FIELDS = frozenset(
     {"instruction", "output_1", "output_2", "generator_1", "generator_2", "dataset", "preference", *ID_FIELDS}
 )
 _PLAIN_FIELDS = frozenset(
-    {"question", "answer", "answers", "answer_1", "answer_2", "reference", "category", "answer_models", *ID_FIELDS}
-    | {"image", "images"}
-    | {"model_1", "model_2", "winner", "votes", "score", "scores", "score_1", "score_2", "reason"}
-    | {"score_a", "score_b", "preference"}
+    {"question", "answer", "answers", "reference", "category", "answer_models", "image", "images", *ID_FIELDS}
+    | {"model_1", "model_2", "winner", "votes", "score", "scores", "score_a", "score_b", "reason", "preference"}
+    | {f"{name}_{index}" for name in ("answer", "score") for index in range(1, 27)}
 )
 
 
 def judgelm_sample(row: Row) -> Sample:
-    """Read JudgeLM's `question_body`, `answer1_body`, `answer2_body`, ...; line ends around the question are kept."""
+    """Read JudgeLM's `question_body`, `answer1_body`, `answer2_body`, ..."""
     question = row.text("question_body", _JUDGELM_NEEDS)
     answers = row.numbered_texts("answer{}_body", _JUDGELM_NEEDS)
     reference = row.reference()
@@ -108,10 +107,7 @@ def pandalm_train_sample(row: Row) -> Sample:
 
 
 def alpaca_eval_sample(row: Row) -> Sample:
-    """Read AlpacaEval's annotations, or two joined files of its outputs.
-
-    The id is a hash of the texts and does not depend on the order of the outputs.
-    """
+    """Read AlpacaEval's annotations. The id is a hash of the texts and does not depend on the order of the outputs."""
     question, *answers = row.texts("instruction", "output_1", "output_2")
     return Sample(
         id=row.id() or content_id(question, sorted(answers), None),
@@ -137,8 +133,6 @@ def plain_sample(row: Row) -> Sample:
     answers = plain_answers(row)
     reference = row.reference()
     metadata = row.extras(_PLAIN_FIELDS)
-    if metadata:
-        metadata = {name: value for name, value in metadata.items() if not _is_numbered_field(name, len(answers))}
     return Sample(
         id=row.id() or content_id(question, answers, reference),
         question=question,
@@ -162,16 +156,6 @@ def plain_answers(row: Row) -> tuple[str, ...]:
     return row.numbered_texts("answer_{}", _PLAIN_NEEDS)
 
 
-def _is_numbered_field(name: str, count: int) -> bool:
-    kind, _, suffix = name.partition("_")
-    return kind in ("answer", "score") and suffix.isdecimal() and int(suffix) <= count
-
-
-def no_sample(row: Row) -> Sample:
-    """Raise an error: rows of this format have no pair of answers."""
-    raise row.error("this row has no pair of answers")
-
-
 def label_alone(row: Row) -> Sample:
     """Return a sample without answers for a row that is only a label: its id, category and metadata."""
     name = row.id(("question_id", "id", "idx", "review_id"))
@@ -191,10 +175,7 @@ _SCORE_LINE = re.compile(r"\s*(\d+(?:\.\d+)?)[ \t,]+(\d+(?:\.\d+)?)[ \t]*(?:\r?\
 
 
 def split_review(text: str) -> tuple[tuple[float, float] | None, str]:
-    """Split a review into its leading score line and the reason.
-
-    One or more line ends may separate them. Without a score line the whole text is the reason.
-    """
+    """Split a review into its leading score line and the reason; without a score line it is all reason."""
     score_line = _SCORE_LINE.match(text)
     if score_line is None:
         return None, text
@@ -202,11 +183,10 @@ def split_review(text: str) -> tuple[tuple[float, float] | None, str]:
 
 
 def judgelm_label(row: Row, with_reference: bool) -> Label | None:
-    """Read JudgeLM's `score` and `text`, or `score_w_reference` and `text_w_reference`.
+    """Read JudgeLM's `score` and `text`, or `score_w_reference` and `text_w_reference`, on the file's scale.
 
-    A text of `error` or a score of [-1, -1] marks a failed review: there is no label. Scores are returned on the file's
-    scale. Rows that judgelm wrote without scores have a `winner` and a null `score`; their whole text is the reason.
-    Without reference, `preference` is read too.
+    A text of `error` or a score of [-1, -1] marks a failed review without label. Rows that judgelm wrote without scores
+    have a `winner` and a null `score`. Without reference, `preference` is read too.
     """
     label = _judgelm_review(row, with_reference)
     return label if with_reference else _with_preference(row, label or _voted(row))
@@ -241,8 +221,7 @@ def _with_preference(row: Row, label: Label | None) -> Label | None:
         return label
     preference = row.number("preference")
     if not 0 <= preference <= 1:
-        finding = f"expected P(first answer is better), 0 to 1, got {preference:g}"
-        raise row.field_error("preference", f"{finding}; AlpacaEval's 1 to 2 needs output_1 and output_2")
+        raise row.field_error("preference", f"expected P(first answer is better), 0 to 1, got {preference:g}")
     preference = rounded_preference(preference)
     winner = winner_by_preference(preference)
     if label is None:
@@ -267,7 +246,7 @@ def _annotators(row: Row) -> tuple[Winner, ...]:
 
 
 def pandalm_label(row: Row, with_reference: bool) -> Label | None:
-    """Return the majority of `annotator1`, `annotator2`, ...; None without votes or without a majority."""
+    """Return the majority of `annotator1`, `annotator2`, ...; None without a majority."""
     votes = _annotators(row)
     winner = majority(votes)
     return None if winner is None else Label(sample_id="", winner=winner, votes=votes)
@@ -296,8 +275,7 @@ def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
         return None
     preference = row.number("preference")
     if preference != 0 and not 1 <= preference <= 2:
-        finding = f"expected a number from 1 to 2, or 0 for a tie, got {describe(row.data['preference'])}"
-        raise row.field_error("preference", finding)
+        raise row.field_error("preference", f"expected 1 to 2, or 0 for a tie, got {preference:g}")
     first_better = 0.5 if preference == 0 else rounded_preference(2.0 - preference)
     return Label(sample_id="", winner=winner_by_preference(first_better), preference=first_better)
 
@@ -331,8 +309,8 @@ def plain_label(row: Row, with_reference: bool) -> Label | None:
 def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
     """Read a pair's label from any documented field except `preference`.
 
-    In this order: with a reference, the fields ending in `_w_reference`; `winner`, `score` or `scores`, `score_1` and
-    `score_2` (or `_a` and `_b`), a review in `text`; `annotator1`, ..., `label`, `g1_winner` and `g2_winner`.
+    In this order: with a reference, the fields ending in `_w_reference`; `winner`, scores, a review in `text`;
+    `annotator1`, ..., `label`, `g1_winner` and `g2_winner`.
     """
     if with_reference and (row.has("score_w_reference") or row.has("text_w_reference")):
         return _judgelm_review(row, True)
@@ -414,8 +392,7 @@ def any_label(row: Row, with_reference: bool) -> Label | None:
         return _with_preference(row, None) if 0 < soft < 1 else alpaca_eval_label(row, with_reference)
     if row.data.get("label") is not None:
         return llmbar_label(row, with_reference)
-    label = plain_pair_label(row, with_reference)
-    return None if label is not None and label.scores == (-1.0, -1.0) else label
+    return plain_pair_label(row, with_reference)
 
 
 _JUDGELM_PAIRS = Shape(name="JudgeLM-100K", needs=("question_id", "question_body", "answer1_body", "answer2_body"))
@@ -481,9 +458,9 @@ SOURCES = (
     Source(name="pandalm_train", sample=pandalm_train_sample, label=pandalm_train_label),
     Source(
         name="alpaca_eval_outputs",
-        sample=no_sample,
-        note="AlpacaEval outputs have one answer per instruction; give two files to join them. If output is a list of "
-        "answers, name the columns: --column question=instruction --column answers=output",
+        sample=label_alone,
+        note="AlpacaEval outputs have one answer per instruction; compare two models with judgelm compare. If output "
+        "is a list of answers, name the columns: --column question=instruction --column answers=output",
     ),
     Source(name="plain", sample=plain_sample, label=plain_label, code=PAIR_CODE, soft="probability"),
 )

@@ -3,7 +3,6 @@
 Questions are one JSON object (id -> question) or rows; answers are one JSON object per model (id -> text).
 """
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from judgelm.data.readers.files import read_json, read_rows
@@ -26,13 +25,8 @@ def mm_vet_rows(
 ) -> Iterator[dict[str, object]]:
     """Yield plain rows with `images`, relative to the folder of `questions`, and `capabilities`.
 
-    The reference keeps its `<OR>` and `<AND>` for mode `multimodal`. With several models, the model is appended to the
-    id.
-
-    Args:
-        questions: file of questions.
-        answers: one file per model, named after it; without any, rows keep answers of their own file.
-        on_reject: called with each unusable or unanswered question.
+    The reference keeps its `<OR>` and `<AND>` for mode `multimodal`. `answers` has one file per model, named after it;
+    with several models, the model is appended to the id.
     """
     by_model: dict[str, tuple[str, Mapping[str, str]]] = {}
     for path in answers:
@@ -52,7 +46,6 @@ def mm_vet_rows(
 
 
 def _holds_answers(path: str) -> bool:
-    """Return True for an object of texts: a model's answers."""
     content = _json_object(path) if _is_json(path) else None
     return bool(content and all(isinstance(text, str) for text in content.values()))
 
@@ -78,7 +71,7 @@ def _is_json(path: str) -> bool:
 def _json_object(path: str) -> dict[str, object] | None:
     try:
         value = read_json(path)
-    except (OSError, ValueError, EOFError, zlib.error) as error:
+    except ValueError as error:
         raise InputError(f"{path}: cannot read: {error}; check that it is MM-Vet's JSON file") from error
     return value if isinstance(value, dict) else None
 
@@ -122,7 +115,6 @@ def _plain(row: Row) -> dict[str, object]:
 
 
 def _without_images(question: str) -> tuple[str, list[str]]:
-    """Replace the image names in a question of version 2 by `(image 1)`, ...; return it with the names."""
     if _IMAGE_MARK not in question:
         return question, []
     pieces, names = [], list[str]()
@@ -149,8 +141,7 @@ def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     answers = [path for path in files if _holds_answers(path)]
     questions = [path for path in files if path not in answers]
     if len(questions) != 1:
-        finding = f"expected mm-vet.json and files of answers (id -> text), got {len(questions)} and {len(answers)}"
-        raise InputError(f"mm-vet: {finding}; give the published files")
+        raise InputError(f"mm-vet: expected mm-vet.json and files of answers, got {len(questions)} and {len(answers)}")
     for row in mm_vet_rows(questions[0], answers, on_reject):
         yield Entry(row)
 

@@ -73,7 +73,6 @@ def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] =
 
 
 def _outputs(row: Row) -> dict[str, str]:
-    """Return answers by model: of the model that names the file, or of several in `outputs`."""
     several = row.data.get("outputs")
     if isinstance(several, dict):
         texts = {
@@ -103,8 +102,7 @@ def model_of_results(path: str) -> str:
 def _first_answer(text: str) -> str:
     """Return the answer without further questions that a base model invented.
 
-    MMLU-Pro's code for local models stops at `Question:`. Two published files (Llama-3 8B and 70B) were made without
-    it, so their last answer mostly answers an invented question.
+    MMLU-Pro's code stops at `Question:`. Two published files (Llama-3 8B and 70B) were made without it.
     """
     following = _NEXT_QUESTION.search(text)
     return text if following is None else text[: following.start()]

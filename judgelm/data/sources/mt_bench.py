@@ -1,11 +1,8 @@
 """MT-Bench: questions of two turns, models' answers, reference answers and people's votes, joined.
 
 Rows with `turns` are questions; rows with `choices` are answers, or references if file or folder is named so; rows with
-`winner`, `judge` and `turn` are votes. Published votes include their conversations and need no other files. Each
-question, pair of models and turn makes a row: judges named `expert...` vote, as in the original agreement code; other
-judges' votes go to `metadata["other_votes"]`. Without votes, all pairs of models make rows without labels.
-
-`metadata["turns"]` has the dialogue up to the turn, for mode `conversation`; question and answers are the last turn's.
+`winner`, `judge` and `turn` are votes. Each question, pair of models and turn makes a row: judges named `expert...`
+vote; other votes go to `metadata["other_votes"]`. Without votes, all pairs of models make rows without labels.
 """
 
 from collections import deque
@@ -56,8 +53,7 @@ def load_mt_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         _read(path, tables, on_reject)
     if not tables.questions or not tables.answers:
         lacking = "questions" if not tables.questions else "answers"
-        way_out = "give the votes with their conversations, or question.jsonl and a file of answers for each model"
-        raise InputError(f"mt-bench: no {lacking} in {', '.join(files)}; {way_out}")
+        raise InputError(f"mt-bench: no {lacking} in {', '.join(files)}; give votes with conversations, or both files")
     pairs = list(tables.votes) or [
         (question, *models, turn)
         for question in tables.questions
@@ -94,21 +90,15 @@ def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
             tables.models[model] = None
             tables.answers[question, model] = texts
     elif "turns" in row.data:
-        tables.questions[question] = _texts(row, "turns", row.data["turns"])
+        tables.questions[question] = row.text_list("turns")
         if (category := row.optional_text("category")) is not None:
             tables.categories[question] = category
         if row.data.get("reference") is not None:
-            tables.references.setdefault(question, _texts(row, "reference", row.data["reference"]))
+            tables.references.setdefault(question, row.text_list("reference"))
     elif "g1_winner" in row.data:
         raise row.error("a judge's verdicts instead of people's votes; give this file to `judgelm eval` as labels")
     else:
         raise row.error(f"not a question, answer or vote of MT-Bench; found the fields {', '.join(row.data)}")
-
-
-def _texts(row: Row, name: str, value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or not all(isinstance(text, str) for text in value):
-        raise row.field_error(name, f"expected a text for each turn, got {describe(value)}; correct the row")
-    return tuple(str(text) for text in value)
 
 
 def _choice(row: Row) -> tuple[str, ...]:
@@ -116,7 +106,7 @@ def _choice(row: Row) -> tuple[str, ...]:
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict):
         raise row.field_error("choices", f'expected a list of objects with "turns", got {describe(choices)}')
-    return _texts(row, "choices[0].turns", first.get("turns"))
+    return row.with_data({"choices[0].turns": first.get("turns")}).text_list("choices[0].turns")
 
 
 def _take_vote(row: Row, question: str, tables: _Tables) -> None:

@@ -1,6 +1,6 @@
 """Preference sets and benchmarks of reward models: HelpSteer3, PPE, SafeRLHF, ..., RewardBench, RM-Bench.
 
-The functions `*_fields` rewrite a published row to a layout's fields; `sample_by` and `label_by` read the result.
+The functions `*_fields` rewrite a published row to a layout's fields.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +56,6 @@ def _rest(row: Row, used: Sequence[str]) -> Fields:
 def _renamed(
     row: Row, names: Mapping[str, str], optional: Mapping[str, str] = MappingProxyType({}), *, rest: bool = True
 ) -> Fields:
-    """Return a row's fields renamed (layout's name -> published name), and by default the rest as metadata."""
     fields: Fields = {name: row.data[published] for name, published in names.items()}
     fields |= {name: row.data.get(published) for name, published in optional.items()}
     return fields | ({"metadata": _rest(row, (*names.values(), *optional.values()))} if rest else {})
@@ -73,7 +72,6 @@ def helpsteer3_fields(row: Row) -> Fields:
 
 
 def _rubric(row: Row) -> str:
-    """Return the criterion and its levels as Prometheus' prompts show them."""
     criterion = row.text("orig_criteria", "orig_criteria")
     levels = [(level, row.data.get(f"orig_score{level}_description")) for level in _RUBRIC_LEVELS]
     lines = [f"Score {level}: {description}" for level, description in levels if isinstance(description, str)]
@@ -120,10 +118,7 @@ def offsetbias_fields(row: Row) -> Fields:
 
 
 def ppe_human_fields(row: Row) -> Fields:
-    """PPE's human preferences: arena votes on `response_1` and `response_2`.
-
-    Source: Frick et al. 2024, How to Evaluate Reward Models for RLHF; lmarena/PPE.
-    """
+    """PPE's human preferences: arena votes on `response_1` and `response_2`. Source: Frick et al. 2024; lmarena/PPE."""
     names = {"prompt": "prompt", "response_a": "response_1", "response_b": "response_2"}
     more = {"id": "question_id", "model_a": "model_a", "model_b": "model_b", "winner": "winner"}
     return _renamed(row, names, more)
@@ -132,7 +127,7 @@ def ppe_human_fields(row: Row) -> Fields:
 def safe_rlhf_fields(row: Row) -> Fields:
     """SafeRLHF: responses counted from 0; the label is the more helpful one, the safer one becomes metadata.
 
-    Source: PKU-Alignment/PKU-SafeRLHF (`better_response_id`, `safer_response_id`).
+    Source: PKU-Alignment/PKU-SafeRLHF.
     """
     names = {"question": "prompt", "answer_1": "response_0", "answer_2": "response_1", "winner": "better_response_id"}
     return _renamed(row, names, {"id": "id", "category": "prompt_source"})
@@ -141,8 +136,7 @@ def safe_rlhf_fields(row: Row) -> Fields:
 def ultrafeedback_fields(row: Row) -> Fields:
     """UltraFeedback: several completions, scored by the mean of their fine-grained ratings.
 
-    `overall_score` is ignored: a bug in the published set wrote 10 instead of 1. Source: openbmb/UltraFeedback, issue
-    8.
+    `overall_score` is ignored: a bug wrote 10 instead of 1. Source: openbmb/UltraFeedback, issue 8.
     """
     completions = row.data["completions"]
     if not isinstance(completions, list) or not all(isinstance(each, dict) for each in completions):
@@ -168,8 +162,6 @@ REWARDBENCH_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
 
 def rewardbench_entry(row: Row, row_number: int) -> Entry:
     """Convert a row of RewardBench; metadata has the section of its subset."""
-    if isinstance(row.data["chosen"], list) and not any(isinstance(message, dict) for message in row.data["chosen"]):
-        raise row.error("several chosen answers as in RewardBench 2; import it as rewardbench-2")
     subset = row.text("subset", "subset")
     if subset not in _SECTION_OF:
         raise row.error(f'field "subset": "{subset}" is not in RewardBench; import the file as preferences')
@@ -180,17 +172,10 @@ def rewardbench_entry(row: Row, row_number: int) -> Entry:
 
 def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
     """Convert a row of RewardBench 2: all answers ordered by `answer_rank`, with score 1 if correct, else 0."""
-    for name in ("chosen", "rejected"):
-        if not isinstance(row.data[name], list):
-            finding = "expected a list of texts; import rows with one text as rewardbench"
-            raise row.error(f'field "{name}": {finding}')
     question, subset = (row.text(name, ", ".join(REWARDBENCH_NEEDS)) for name in ("prompt", "subset"))
-    chosen, wrong = row.text_list("chosen"), row.text_list("rejected")
     if subset not in SECOND_SUBSETS:
-        known = ", ".join(SECOND_SUBSETS)
-        raise row.error(f'field "subset": expected one of {known}, got "{subset}"; correct the row')
-    if subset != "Ties" and len(chosen) != 1:
-        raise row.error(f'field "chosen": expected 1 text outside of the subset Ties, got {len(chosen)}')
+        raise row.field_error("subset", f'expected one of {", ".join(SECOND_SUBSETS)}, got "{subset}"')
+    chosen, wrong = row.text_list("chosen", None if subset == "Ties" else 1), row.text_list("rejected")
     answers = (*chosen, *wrong)
     order = sorted(range(len(answers)), key=lambda index: answer_rank(question, answers[index]))
     models = row.data.get("models")
@@ -208,11 +193,6 @@ def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
     return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=scores)))
 
 
-def _pair(row: Row, name: str, category: str, metadata: Mapping[str, object]) -> Entry:
-    sample = replace(preference_sample(row), id=name, category=category, metadata=metadata)
-    return Entry(plain_row(sample, preference_label(row, False)))
-
-
 _DOMAINS = {"chat": "Chat", "math": "Math", "code": "Code", "safety": "Safety"}
 DIFFICULTIES = ("easy", "normal", "hard")
 RM_BENCH_SECTIONS = {
@@ -227,11 +207,8 @@ def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
     part = str(row.data.get("domain") or Path(row.file).name.partition("_")[0])
     domain = _DOMAINS.get(part.partition("-")[0])
     if domain is None:
-        known = ", ".join(_DOMAINS)
-        raise row.error(f'expected a field domain or file name beginning with one of {known}, got "{part}"')
-    chosen, rejected = row.text_list("chosen"), row.text_list("rejected")
-    if len(chosen) != len(_STYLES) or len(rejected) != len(_STYLES):
-        raise row.error(f"expected 3 chosen and 3 rejected answers, got {len(chosen)} and {len(rejected)}")
+        raise row.error(f'expected a domain, or a file name, beginning with {", ".join(_DOMAINS)}, got "{part}"')
+    chosen, rejected = (row.text_list(name, len(_STYLES)) for name in ("chosen", "rejected"))
     entries: list[Entry | Reject] = []
     for better, worse in product(range(3), repeat=2):
         fields = {"prompt": row.data["prompt"], "chosen": chosen[better], "rejected": rejected[worse]}
@@ -239,7 +216,9 @@ def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
         name = f"{part}-{row.required_id('id', 'it identifies the pairs')}-{_STYLES[better]}-{_STYLES[worse]}"
         metadata = {"chosen_style": _STYLES[better], "rejected_style": _STYLES[worse]}
         try:
-            entries.append(_pair(row.with_data(fields), name, f"{domain}, {difficulty}", metadata))
+            pair = row.with_data(fields)
+            sample = replace(preference_sample(pair), id=name, category=f"{domain}, {difficulty}", metadata=metadata)
+            entries.append(Entry(plain_row(sample, preference_label(pair, False))))
         except InputError as error:
             entries.append(reject_row(row, error))
     return entries

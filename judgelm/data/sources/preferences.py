@@ -1,7 +1,4 @@
-"""Preference sets as samples and labels: chosen and rejected answers, arena battles, pairs of responses.
-
-`judgelm.data.sources.dialogues` turns dialogues into questions.
-"""
+"""Preference sets as samples and labels: chosen and rejected answers, arena battles, pairs of responses."""
 
 import hashlib
 from dataclasses import replace
@@ -37,7 +34,6 @@ _WINNER_COLUMNS: tuple[tuple[str, Winner], ...] = (("winner_model_a", 1), ("winn
 
 
 def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
-    """Return the turns of the prompt and the fields they came from; empty without a prompt."""
     chats = ("conversations", "messages") if isinstance(row.data.get("chosen"), dict) else ("conversations",)
     name = next((name for name in (*QUESTION_FIELDS, *chats) if row.has(name)), None)
     turns: tuple[Turn, ...] = ()
@@ -56,10 +52,7 @@ def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
 
 
 def answer_rank(question: str, answer: str) -> bytes:
-    """Hash the question and an answer, to order answers by their texts alone.
-
-    A judge cannot learn a position from it, and the opposite choice between the same answers has the same order.
-    """
+    """Hash the question and an answer, to order answers so that a judge cannot learn a position."""
     return hashlib.blake2b(f"{len(question)} {question}{answer}".encode(), digest_size=16).digest()
 
 
@@ -117,8 +110,7 @@ def preference_label(row: Row, with_reference: bool) -> Label | None:
     if chosen == rejected:
         raise row.error(f"score_chosen and score_rejected are both {chosen:g}; the row states no preference")
     if chosen < rejected:
-        finding = f"score_chosen {chosen:g} is not above score_rejected {rejected:g}"
-        raise row.error(f"{finding}; correct the row, or leave its scores out")
+        raise row.error(f"score_chosen {chosen:g} is not above score_rejected {rejected:g}; correct or remove them")
     scores = (chosen, rejected) if first else (rejected, chosen)
     return Label(sample_id="", winner=1 if first else 2, scores=scores, reason=reason)
 
@@ -163,15 +155,14 @@ def _battle(
 
 
 def arena_sample(row: Row) -> Sample:
-    """Read LMSYS arena and MT-bench votes: `conversation_a` and `conversation_b`, in their order.
+    """Read LMSYS arena and MT-bench votes: `conversation_a` and `conversation_b`.
 
     MT-bench's `turn` is the user turn after which the vote was given. Later messages are cut off; their number is in
     `metadata["messages_after_vote"]`.
     """
     order = row.data.get("evaluation_order")
     if isinstance(order, int) and order > 1:
-        finding = f"vote {order} of a session, but conversation_a and conversation_b lack the earlier turns"
-        raise row.field_error("evaluation_order", f"{finding}; add them, or leave the row out")
+        raise row.field_error("evaluation_order", f"vote {order} lacks the turns of earlier votes; leave the row out")
     names = ("conversation_a", "conversation_b")
     first, second = (read_turns(row, name, alone="assistant", needs=_ARENA_NEEDS) for name in names)
     cut = _until(first, row.data.get("turn")), _until(second, row.data.get("turn"))
@@ -188,7 +179,7 @@ def _until(turns: tuple[Turn, ...], turn: object) -> tuple[Turn, ...]:
 
 
 def responses_sample(row: Row) -> Sample:
-    """Read `response_a` and `response_b` to a prompt, in their order: texts, or lists with a text per turn (Kaggle)."""
+    """Read `response_a` and `response_b` to a prompt: texts, or lists with a text per turn (Kaggle)."""
     prompt_field = next((name for name in QUESTION_FIELDS if row.has(name)), "prompt")
     names = ("response_a", "response_b")
     lists = [_texts(row, name) for name in (prompt_field, *names)]
@@ -217,8 +208,7 @@ def _texts(row: Row, name: str) -> list[object] | None:
 
 def _interleaved(row: Row, name: str, prompts: list[object], replies: list[object]) -> tuple[Turn, ...]:
     if len(prompts) != len(replies):
-        finding = f"expected {len(prompts)} texts, one for each prompt, got {len(replies)}"
-        raise row.field_error(name, f"{finding}; leave the row out")
+        raise row.field_error(name, f"expected one text per prompt ({len(prompts)}), got {len(replies)}")
     turns: list[Turn] = []
     for index, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
         for where, text in ((f"prompt[{index}]", prompt), (f"{name}[{index}]", reply)):

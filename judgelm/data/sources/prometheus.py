@@ -40,7 +40,6 @@ def prometheus_entry(row: Row, row_number: int) -> Entry:
 
 
 def _parts(row: Row, prompt: str) -> dict[str, str]:
-    """Return the texts below the prompt's headings; the reference may be missing."""
     headings = {name: heading for name, heading in _HEADINGS.items() if name != "reference" or heading in prompt}
     starts = [prompt.find(heading) for heading in headings.values()]
     ends = [*starts[1:], prompt.rfind(_END)]

@@ -1,17 +1,14 @@
 """Questions with gold answers: extractive QA as published, and open QA judged by people.
 
-HotpotQA, 2WikiMultiHopQA, DROP and Quoref are read as rows or, the last two, as one nested JSON object:
-
 - HotpotQA and 2WikiMultiHopQA: `_id` (or `id`), `question`, `answer`, `context` as (title, sentences) pairs;
 - flat rows: the same with `context` as text; `pred_answer` or `prediction` may be a model's answer, `model` its name;
 - DROP: passages with `qa_pairs`, answers as `number`, `spans` or `date`, more of them in `validated_answers`;
 - Quoref: `data` of `paragraphs` with `qas`, whose `answers` are the spans of one answer.
 
-Metadata has `data_set`, `answer_type`, `context` if any, and for several validated answers `references` and
-`reference_spans`. EVOUNA has answers to NQ and TriviaQA that people judged.
+Metadata has `data_set`, `answer_type`, `context`, and for several validated answers `references` and `reference_spans`.
+EVOUNA has answers to NQ and TriviaQA that people judged.
 """
 
-import zlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import attrgetter
@@ -22,7 +19,7 @@ from judgelm.data.readers.files import first_row, read_json, read_rows
 from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row, unique
 from judgelm.data.readers.values import describe
 from judgelm.data.sources.answer_types import ANSWER_TYPES, answer_type
-from judgelm.data.sources.source import Entry, Shape, Source, model_from_filename
+from judgelm.data.sources.source import Entry, Shape, Source, choice_field, model_from_filename
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.short_answers import Gold
 from judgelm.records import Label, Sample
@@ -38,11 +35,8 @@ _PREDICTED = ("pred_answer", "prediction")
 def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject = raise_reject) -> Iterator[Sample]:
     """Read questions as samples, with an answer to judge only if the rows have predictions.
 
-    Args:
-        path: a JSON file, a JSON list or JSON lines.
-        data_set: name of the data set. None detects DROP and Quoref by their structure, 2WikiMultiHopQA by `evidences`,
-            and a row's `data_set`; everything else is HotpotQA.
-        on_reject: called with each unusable row; by default the first one raises an error.
+    `data_set` None detects DROP and Quoref by their structure, 2WikiMultiHopQA by `evidences`, and a row's `data_set`;
+    everything else is HotpotQA.
 
     Raises:
         InputError: the file cannot be read, or two questions have one id.
@@ -56,7 +50,7 @@ def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject
 
 
 def has_predictions(path: str) -> bool:
-    """Return True if the first good row has a predicted answer, which only these files have."""
+    """Return True if the first good row has a predicted answer."""
     first = first_row(path)
     return first is not None and any(name in first.data for name in _PREDICTED)
 
@@ -81,10 +75,9 @@ def _rows(path: str) -> Iterator[Row | Reject]:
 
 
 def _nested(path: str) -> dict[str, Any] | None:
-    """Return the file as one object of passages; None for rows and unreadable files."""
     try:
         value: Any = read_json(path)
-    except (OSError, ValueError, EOFError, zlib.error):
+    except (InputError, ValueError):
         return None
     if not isinstance(value, dict):
         return None
@@ -139,11 +132,8 @@ def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
 
 
 def _data_set(row: Row) -> str:
-    named = row.data.get("data_set")
-    if named is not None:
-        if named not in QA_NAMES:
-            raise row.field_error("data_set", f"expected one of {', '.join(QA_NAMES)}, got {named!r}")
-        return str(named)
+    if row.data.get("data_set") is not None:
+        return choice_field(row, "data_set", {name: name for name in QA_NAMES})
     if "answers" in row.data:
         return "quoref"
     if isinstance(row.data.get("answer"), dict):
@@ -177,7 +167,6 @@ def _golds(row: Row) -> list[Gold]:
 
 
 def _quoref_gold(row: Row) -> Gold:
-    """Return the spans of one answer: `[{"text": ...}, ...]`, or `{"text": [...]}`."""
     answers = row.data["answers"]
     spans = answers.get("text") if isinstance(answers, dict) else answers
     texts = [span.get("text") if isinstance(span, dict) else span for span in spans] if isinstance(spans, list) else []
@@ -213,8 +202,7 @@ def _context(row: Row) -> str | None:
             f"{title}: {' '.join(sentence.strip() for sentence in sentences)}" for title, sentences in context
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        finding = f"expected text, or (title, sentences) pairs, got {describe(context)}"
-        raise row.field_error("context", finding) from error
+        raise row.field_error("context", f"expected text or (title, sentences), got {describe(context)}") from error
 
 
 def load_qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:

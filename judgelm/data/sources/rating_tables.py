@@ -45,12 +45,9 @@ class RatingColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingTable:
-    """Ratings as a data frame.
+    """Ratings as a data frame with one row per rating, and the unusable rows.
 
-    Attributes:
-        frame: one row per rating; `score` and `length` are floats with NaN for missing values, extra columns are as in
-            the file, all others are text.
-        rejects: unusable rows.
+    `score` and `length` are floats with NaN for missing values, extra columns are as in the file, all others are text.
     """
 
     frame: pd.DataFrame
@@ -62,10 +59,7 @@ def read_ratings(
 ) -> RatingTable:
     """Read files of ratings, long or wide, into one table; unusable rows are rejected.
 
-    Args:
-        paths: the files.
-        columns: their column names.
-        more: further ratings in long format, such as those of run files (`run_ratings`).
+    `more` are further ratings in long format, such as those of run files (`run_ratings`).
     """
     columns = columns or RatingColumns()
     ratings: list[dict[str, object]] = []
@@ -90,11 +84,7 @@ def read_ratings(
 
 
 def write_ratings(frame: pd.DataFrame, path: str | Path) -> None:
-    """Write ratings as JSON lines in long format; NaN becomes null.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
+    """Write ratings as JSON lines in long format; NaN becomes null."""
     try:
         frame.to_json(path, orient="records", lines=True, force_ascii=False)
     except OSError as error:
@@ -216,7 +206,6 @@ _HumanRatings = dict[tuple[str, ...], str]
 def _wide_rows(
     row: Row, dimension: str, extra: tuple[str, ...], human: dict[tuple[str, ...], str]
 ) -> list[Row | Reject]:
-    """Return the judge's rating, and the human one with the first row of its completion."""
     values = row.data
     if missing := ", ".join(sorted(_WIDE_FIELDS - values.keys())):
         return [Reject(row.file, row.line, f"lacks {missing}, unlike the rows before", str(values)[:1000])]
@@ -260,17 +249,10 @@ def run_ratings(
     item: str = "item",
     length: Callable[[str], int] = count_words,
 ) -> Iterator[Row]:
-    """Yield a long row per answer and dimension, with the sample's metadata.
+    """Yield a long row per answer and dimension (part of the rubric), with the sample's metadata.
 
-    A dimension is a part of the rubric; a judgment without parts is one row with its grade. Failures and levels without
-    a score are rows with a missing score.
-
-    Args:
-        judge: who wrote the run, spelled like the model of its own answers.
-        judgments: by sample id.
-        samples: the judged rows by id.
-        item: metadata field that identifies the prompt.
-        length: measures an answer, in tokens as the paper does, or in words.
+    Failures have a missing score. `judge` is spelled like the model of its own answers, `item` is the metadata field
+    that identifies the prompt, and `length` measures an answer, in tokens as the paper does, or in words.
     """
     for index, (key, judgment) in enumerate(judgments.items(), 1):
         location = f"run of {judge}: judgment {key}"

@@ -1,7 +1,7 @@
-"""Look-up and recognition of sources: layouts, preference sets, benchmarks and published judgments.
+"""Look-up and recognition of sources.
 
-Each module of sources lists its own; `layouts.yaml` lists the fields. A file belongs to the first source whose `needs`
-its first row has, so sets with more fields come before the layouts that they resemble.
+A file belongs to the first source in `layouts.yaml` whose `needs` its first row has, so sets with more fields come
+before the layouts that they resemble.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,11 +63,7 @@ def benchmarks() -> dict[str, Source]:
 
 
 def get_benchmark(name: str) -> Source:
-    """Return a source with a protocol by name.
-
-    Raises:
-        ConfigError: the name is unknown.
-    """
+    """Return a source with a protocol by name."""
     known = benchmarks()
     if name not in known:
         raise not_found("benchmark", name, known)
@@ -75,11 +71,7 @@ def get_benchmark(name: str) -> Source:
 
 
 def get_published(name: str) -> Source:
-    """Return a source with published judgments by name.
-
-    Raises:
-        ConfigError: the name is unknown.
-    """
+    """Return a source with published judgments by name."""
     if name not in PUBLISHED:
         raise not_found("format", name, PUBLISHED)
     return PUBLISHED[name]
@@ -88,9 +80,7 @@ def get_published(name: str) -> Source:
 def recognise(row: Row, *, label_rows: bool = False) -> Source:
     """Return the source that fits a file's first good row, its `fields` narrowed to those of the row.
 
-    Args:
-        row: the first good row.
-        label_rows: whether a file of labels is expected.
+    `label_rows` accepts rows that are only labels.
 
     Raises:
         InputError: no source fits; suggests the nearest layout and column names.
@@ -112,12 +102,7 @@ def recognise(row: Row, *, label_rows: bool = False) -> Source:
 
 
 def recognise_published(files: Sequence[str]) -> Source:
-    """Return the source of files of published judgments.
-
-    Raises:
-        InputError: a file cannot be read, or its fields fit no source.
-        ConfigError: the files belong to different sources.
-    """
+    """Return the source of files of published judgments."""
     if alpaca_eval.are_tables(files):
         return PUBLISHED["alpaca-eval"]
     sources = {path: _recognise_published(path) for path in files}
@@ -138,6 +123,5 @@ def _recognise_published(path: str) -> Source:
     ]
     if not matches:
         fields = ", ".join(row.data) or "none"
-        way_out = f"name its format with --format: {', '.join(PUBLISHED)}"
-        raise InputError(f"{path}: unknown fields ({fields}); {way_out}")
+        raise InputError(f"{path}: unknown fields ({fields}); name its --format: {', '.join(PUBLISHED)}")
     return max(matches, key=lambda match: match[0])[1]

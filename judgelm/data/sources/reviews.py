@@ -23,12 +23,9 @@ class Review:
     """One judged pair in one order.
 
     Attributes:
-        question: id of the question.
         answers: ids, in the order shown.
         scores: in the order shown; None if the source could not read the reply.
         by_hand: whether the scores are not the first line of the reply, so were extracted by hand.
-        location: file and line.
-        id: id of the review; may be empty.
         text: the reply; may be empty.
     """
 
@@ -64,16 +61,10 @@ def _review(row: Row) -> Review:
 
 
 def group_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
-    """Group the files that contain the two orders of the same pairs, to match reviews only within a group.
+    """Group the files (user's name, path) with the two orders of the same pairs; return groups of indices.
 
-    Models that write the same text share an answer id (QLoRA's are hashes of the text), so across all files one key can
-    mean two pairs. Files named `X-vs-Y...` and `Y-vs-X...` form a group, then files of one name; the rest is one group.
-
-    Args:
-        files: the user's name for each file, and its path.
-
-    Returns:
-        Groups of indices into `files`.
+    Across files one key can mean two pairs, since models that write the same text share an answer id. Files named
+    `X-vs-Y...` and `Y-vs-X...` form a group, then files of one name; the rest is one group.
     """
     left = list(range(len(files)))
     sets: list[list[int]] = []
@@ -90,7 +81,6 @@ def group_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
 
 
 def _are_two_orders(path: Path, other: Path) -> bool:
-    """Return True for files named `X-vs-Y` and `Y-vs-X`, with any common ending."""
     first, versus, second = path.stem.partition(_VERSUS)
     left, also_versus, right = other.stem.partition(_VERSUS)
     if not versus or not also_versus or not second.startswith(left) or not right.startswith(first):
@@ -105,8 +95,7 @@ def match_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]]
         key = review.question, review.answers
         if key in by_key:
             before = by_key[key].location
-            way_out = "give each file once, and both orders of a pair of models as NAME=FILE with the same NAME"
-            raise InputError(f"{review.location}: same answers in the same order as {before}; {way_out}")
+            raise InputError(f"{review.location}: same answers and order as {before}; give each once, as NAME=FILE")
         by_key[key] = review
     pairs: list[tuple[Review, Review]] = []
     alone: list[Review] = []
@@ -139,7 +128,7 @@ def read_results(
 ) -> list[Judgment]:
     """Read judgments from JudgeLM outputs (`pred_text`) or PandaLM's released ones (`gpt_result`, `pandalm_result`).
 
-    They have one order, so `consistent` is None. An unreadable reply is a failure `off_grammar`, never a tie.
+    An unreadable reply is a failure `off_grammar`, never a tie.
 
     Args:
         path: the file.

@@ -1,7 +1,4 @@
-"""The record of a source, of its published files and of its judgments, with the helpers that readers of sources share.
-
-Importers read a benchmark's files into rows of judgelm's plain format, which batch runs and label readers read.
-"""
+"""The record of a source with its published files, and helpers that readers of sources share."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +22,7 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """A row to write, and its line for the studies on correctness; None if the benchmark has no objective truth."""
+    """A row to write, and its line for the studies on correctness; None without an objective truth."""
 
     row: dict[str, object]
     truth: dict[str, object] | None = None
@@ -40,9 +37,8 @@ class Publication:
     """Published files, as listed in `benchmarks.yaml`.
 
     Attributes:
-        files: description of the files to give.
         paper: paper or program, and the published file.
-        unverified: facts taken from a description instead of the published files; empty if there are none.
+        unverified: facts taken from a description instead of the published files.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -57,8 +53,8 @@ class Protocol(Publication):
     """The files of a benchmark and the definition of its metric.
 
     Attributes:
-        metric: its definition in one sentence, printed and stored with the imported rows.
-        judge_with: options of `judgelm-batch` that the protocol requires; may be empty.
+        metric: its definition in one sentence.
+        judge_with: options of `judgelm-batch` that the protocol requires.
     """
 
     metric: str
@@ -67,7 +63,7 @@ class Protocol(Publication):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publications:
-    """Contents of `benchmarks.yaml` by name of the source."""
+    """Contents of `benchmarks.yaml` by source."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -83,7 +79,7 @@ def publications() -> Publications:
 
 @cache
 def layout_facts() -> dict[str, Any]:
-    """Load `layouts.yaml`: needs, fields and details by name of the source."""
+    """Load `layouts.yaml`."""
     stated: dict[str, Any] = read_yaml(Path(__file__).with_name("layouts.yaml"))
     return stated
 
@@ -94,9 +90,8 @@ class PublishedJudgment:
 
     Attributes:
         judgment: with the sample id that `judgelm data import` assigns, if it imports the benchmark.
-        judge: name of the judge; None if the files do not give it.
         fields: the published row, to build ids from its fields.
-        texts: question and answers if the row has them, to find the sample among other rows.
+        texts: question and answers, if the row has them.
         location: file and line.
     """
 
@@ -109,31 +104,30 @@ class PublishedJudgment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRuns:
-    """The format of a source's published judgments. Set either `read_row` or `read_files`.
+    """The format of a source's published judgments, with either `read_row` or `read_files`.
 
     Attributes:
         needs: fields that identify a row.
-        read_row: reads one judgment from each row.
-        read_files: reads judgments from files.
-        mode: mode options for the manifest.
         recognised: further condition on a row.
     """
 
     needs: tuple[str, ...]
-    read_row: Callable[[Row], PublishedJudgment] | None = None
+    read_row: Callable[[Row], PublishedJudgment | list[PublishedJudgment]] | None = None
     read_files: Callable[[Sequence[str], OnReject], Iterator[PublishedJudgment]] | None = None
     mode: Mapping[str, object] = field(default_factory=lambda: {"name": "pair", "order_rule": "tie"})
     recognised: Callable[[Row], bool] = lambda row: True
 
     def read(self, files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-        """Read the judgments of published files; unusable rows are rejected."""
+        """Read the judgments of published files."""
         if self.read_files is not None:
             yield from self.read_files(files, on_reject)
             return
         assert self.read_row is not None
         expected = ", ".join(self.needs)
         for path in files:
-            yield from convert_rows(read_rows(path), self.read_row, path=path, expected=expected, on_reject=on_reject)
+            rows = read_rows(path)
+            for read in convert_rows(rows, self.read_row, path=path, expected=expected, on_reject=on_reject):
+                yield from read if isinstance(read, list) else [read]
 
 
 def _no_label(row: Row, with_reference: bool) -> Label | None:
@@ -142,7 +136,7 @@ def _no_label(row: Row, with_reference: bool) -> Label | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The name of a benchmark, for errors, and the fields that each of its rows needs."""
+    """The name of a benchmark, for errors, and the fields that each row needs."""
 
     name: str
     needs: tuple[str, ...]
@@ -153,13 +147,10 @@ class Source:
     """One published layout, data set or benchmark.
 
     Attributes:
-        name: used on the command line, in manifests and in errors.
         needs: fields that identify a file's first row; empty for sources read only by name.
-        fields: source field of each part. Declared as alternatives (`a / b`); `recognise` narrows it to the fields
-            found.
+        fields: source field of each part; alternatives are separated by ` / `.
         sample: row -> sample; None if a single row is not a sample.
-        label: row and whether to read the label made with a reference -> label, or None. The caller fills in
-            `sample_id`. Fields in `code` are decoded first.
+        label: row, and whether to read the label made with a reference -> label without `sample_id`, or None.
         code: meaning of the values of label fields.
         soft: meaning of numbers in `preference`.
         note: error to raise if the rows cannot be judged on their own.
@@ -168,7 +159,7 @@ class Source:
         votes: row -> plain row with the votes of its task, from which `label` reads.
         details: facts stored with the protocol, such as sections.
         shape: format of published rows with more fields than `needs`.
-        entry: row and number from 1 -> entry, or a list of entries and rejects; by default `sample` and `label`.
+        entry: row and number from 1 -> entry, or entries and rejects; by default from `sample` and `label`.
         load: files -> entries, for sources that combine rows or files.
         runs: format of published judgments.
     """
@@ -195,7 +186,7 @@ class Source:
         return LabelDecoder(codes=self.code, stated=stated, soft=self.soft)
 
     def entries(self, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-        """Read published files into entries, with `load` or row by row."""
+        """Read published files into entries."""
         if self.load is not None:
             yield from self.load(files, on_reject)
             return
@@ -279,14 +270,9 @@ def single_file(files: Sequence[str], benchmark: str) -> str:
 
 
 def choice_field(row: Row, name: str, values: Mapping[object, T]) -> T:
-    """Return the meaning of a field's value.
-
-    Raises:
-        InputError: the value is unknown.
-    """
+    """Return the meaning of a field's value; an unknown value is an error."""
     value = row.data.get(name)
-    known = value in values if isinstance(value, str | int) and not isinstance(value, bool) else False
-    if not known:
+    if not isinstance(value, str | int | None) or isinstance(value, bool) or value not in values:
         expected = ", ".join(str(key) for key in values)
         raise row.error(f'field "{name}": expected one of {expected}, got {describe(value)}; correct the row')
     return values[value]

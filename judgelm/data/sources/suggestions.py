@@ -45,12 +45,7 @@ _ANSWER_WORDS = (
 
 
 def guess_columns(fields: Sequence[str], *, labels: bool = False) -> dict[str, str]:
-    """Guess the columns of the plain layout in a header: name -> column. For suggestions only.
-
-    Args:
-        fields: fields of the file.
-        labels: whether a file of labels is expected.
-    """
+    """Guess the columns of the plain layout in a header: name -> column. `labels`: a file of labels is expected."""
     left = list(fields)
 
     def take(words: Sequence[str]) -> str | None:

@@ -1,9 +1,7 @@
 """Rows with trajectories of agents: the project's own format, inspect_ai's logs and tau-bench's results.
 
-The answer is the JSON text of the unchanged messages; `judgelm.prompts.trajectory` reads them. inspect_ai moves long
-texts of a log into `attachments`, from which they are restored.
-
-Sources: inspect_ai (`tests/log/test_eval_log/log_tool_call_error.json` and the samples of `EvalSample`), tau-bench
+The answer is the JSON text of the messages. inspect_ai moves long texts of a log into `attachments`, from which they
+are restored. Sources: inspect_ai (`tests/log/test_eval_log/log_tool_call_error.json`), tau-bench
 (`historical_trajectories/gpt-4o-airline.json`).
 """
 
@@ -97,7 +95,6 @@ def inspect_sample(row: Row) -> Sample:
 
 
 def _attached(row: Row, value: object, texts: dict[str, object]) -> object:
-    """Replace references to attachments in a JSON value."""
     if isinstance(value, list):
         return [_attached(row, item, texts) for item in value]
     if isinstance(value, dict):
