@@ -17,13 +17,13 @@ def release_notes(tag: str, root: Path) -> str:
     """The body of the section `## [X.Y.Z] - YYYY-MM-DD`.
 
     Raises:
-        ValueError: the tag is not that of `judgelm/package.py`, or CHANGELOG.md has no such section, or an empty one.
+        ValueError: the tag differs from `judgelm/package.py`, or its section of CHANGELOG.md is missing or empty.
     """
     version_file = root / "judgelm/package.py"
     version = re.search(r'^VERSION = "([^"]+)"', version_file.read_text(encoding="utf-8"), re.M)
     if version is None or tag != f"v{version[1]}":
         stated = version[1] if version else "none"
-        raise ValueError(f"tag {tag}: judgelm/package.py has {stated}; tag a commit whose version is that of the tag")
+        raise ValueError(f"tag {tag}: judgelm/package.py has {stated}; tag a commit with this version")
     text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
     heading = rf"^## \[{re.escape(version[1])}\] - \d{{4}}-\d\d-\d\d$"
     section = re.search(rf"{heading}\n(.*?)(?=^## |^\[[^\]]+\]: |\Z)", text, re.M | re.S)

@@ -1,10 +1,10 @@
-"""Take the pictures of the gallery: `judgelm web` with a judge in headless Chromium.
+"""Take the pictures of the documentation in headless Chromium: `judgelm web` and a report.
 
     python docs/screenshots.py [JUDGE]
 
-writes docs/images/web-*.png; JUDGE is by default the small judge. It judges the everyday pairs in both orders and in
-one, opens the page with both runs, and labels the first items blind as their file does. Needs the extras `web` and
-`dev`, and Chromium (`tests/install_chromium.sh`).
+Writes docs/images/*.png; JUDGE is the default judge unless given. It judges the everyday pairs in both orders and in
+one, opens the page with both runs, and labels the first items blind as their file does. Needs the extras `web`,
+`report`, and `dev`, and Chromium (`tests/install_chromium.sh`).
 """
 
 import json
@@ -25,10 +25,11 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 from judgelm.package import EVERYDAY_PAIRS
 
 IMAGES = Path(__file__).parent / "images"
-LARGEST_BYTES = 150_000
+MAX_BYTES = 150_000
 COLOURS = 128
 LABELS = 20
 START_S = 120
+REPORT_PAIRS = 5
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 KEYS = {1: "1", 2: "2", "tie": "0"}
 JUDGELM = [sys.executable, "-m", "judgelm"]
@@ -69,7 +70,7 @@ def served_page(judge: list[str], options: list[str], folder: Path) -> Iterator[
 
 @contextmanager
 def opened(browser: Browser, url: str, tab: str, *, width: int = 1100, dark: bool = False) -> Iterator[Page]:
-    """A tab of the page in a window of its own, `width` pixels wide."""
+    """A tab of the page in a new window, `width` pixels wide."""
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light")
     page = context.new_page()
     page.goto(url)
@@ -79,8 +80,8 @@ def opened(browser: Browser, url: str, tab: str, *, width: int = 1100, dark: boo
     context.close()
 
 
-def save(page: Page, name: str, *, top: Locator, bottom: Locator, margin: int = 12) -> None:
-    """Save the page from the top of an element to the end of another, with few colours."""
+def section(page: Page, top: Locator, bottom: Locator, margin: int = 12) -> Image.Image:
+    """The page from the top of an element to the end of another."""
     page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(800)  # focus rings and transitions end
     first, last = top.bounding_box(), bottom.bounding_box()
@@ -89,13 +90,22 @@ def save(page: Page, name: str, *, top: Locator, bottom: Locator, margin: int = 
     picture = Image.open(BytesIO(page.screenshot(full_page=True)))
     upper = max(0, int(first["y"]) - margin)
     lower = min(picture.height, int(last["y"] + last["height"]) + margin)
-    path = IMAGES / f"web-{name}.png"
-    picture = picture.crop((0, upper, picture.width, lower)).convert("RGB")
+    return picture.crop((0, upper, picture.width, lower)).convert("RGB")
+
+
+def save(page: Page, name: str, *, top: Locator, bottom: Locator, margin: int = 12) -> None:
+    """Save a section of the web page."""
+    write(section(page, top, bottom, margin), f"web-{name}")
+
+
+def write(picture: Image.Image, name: str) -> None:
+    """Save a picture with few colours; refuse a large file."""
+    path = IMAGES / f"{name}.png"
     picture.quantize(COLOURS).save(path, optimize=True)
     size = path.stat().st_size
     sys.stdout.write(f"{path.name}: {picture.width} x {picture.height} pixels, {size:,} bytes\n")
-    if size > LARGEST_BYTES:
-        raise SystemExit(f"{path}: {size:,} bytes, more than {LARGEST_BYTES:,}; show less of the page")
+    if size > MAX_BYTES:
+        raise SystemExit(f"{path}: {size:,} bytes, more than {MAX_BYTES:,}; show less of the page")
 
 
 def judge_example(page: Page) -> None:
@@ -139,6 +149,22 @@ def take_all(browser: Browser, url: str) -> None:
             save(page, name, top=page.locator("#browse-place"), bottom=last)
 
 
+def take_report(browser: Browser, folder: Path) -> None:
+    """The report's summary with its table of verdicts, and below it the first pairs to read."""
+    run, pairs, report = folder / "both-orders.jsonl", folder / "pairs.jsonl", folder / "report.html"
+    title = ["--title", "The default judge on 60 example pairs"]
+    subprocess.run([*JUDGELM, "report", run, "--labels", pairs, "-o", report, *title, "--quiet"], check=True)
+    page = browser.new_page(viewport={"width": 1000, "height": 800})
+    page.goto(report.as_uri())
+    upper = section(page, page.locator("h1"), page.locator("#agreement"))
+    lower = section(page, page.locator("#pairs"), page.locator("#pairs tbody").nth(REPORT_PAIRS - 1))
+    picture = Image.new("RGB", (upper.width, upper.height + lower.height))
+    picture.paste(upper, (0, 0))
+    picture.paste(lower, (0, upper.height))
+    write(picture, "report")
+    page.close()
+
+
 def findings_of(page: Page) -> Locator:
     """The cards of the agreement with the labels and with the other judge."""
     return page.locator("#browse-findings .jl-panel")
@@ -146,14 +172,14 @@ def findings_of(page: Page) -> Locator:
 
 def main() -> None:
     """Judge, serve, and take the pictures."""
-    chosen = sys.argv[1:2] or ["small-judge"]
-    judge = [str(Path(each).resolve()) if Path(each).is_dir() else each for each in chosen]
+    judge = [str(Path(each).resolve()) if Path(each).is_dir() else each for each in sys.argv[1:2]]
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         options = judge_pairs(judge, Path(name))
         with served_page(judge, options, Path(name)) as url:
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
             take_all(browser, url)
+            take_report(browser, Path(name))
             browser.close()
 
 

@@ -1,10 +1,10 @@
-"""Serve a judge to clients of GPT-4, by the parts of `judgelm serve`: to change, or to add routes of your own.
+"""Serve a judge to clients of GPT-4 with the parts of `judgelm serve`; a base for your own routes and changes.
 
     python serve/api.py my-judge --both-orders
     python serve/api.py "8 6" --engine scripted
 
-The API is at http://127.0.0.1:8000/v1 and can be reached from this machine alone; keys, other addresses and limits are
-options of `judgelm serve`. Ctrl-C and SIGTERM finish requests in flight.
+The API at http://127.0.0.1:8000/v1 is reachable only from this machine; `judgelm serve` has options for keys, other
+addresses, and limits. On Ctrl-C and SIGTERM, requests in flight are finished first.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 # root with its environment active:
 #   sbatch serve/slurm_ray.sh pairs.jsonl -o judgments.jsonl --model my-judge --config configs/judge/vllm.yaml
 # The arguments after the script's name go to judgelm-batch. All machines must see the model and the environment. Add your
-# partition and account. Two minutes before its time limit the job is told to stop; submitted again with the same line,
-# it resumes.
+# partition and account. Two minutes before its time limit the job is asked to stop; submit it again with the same
+# command to resume.
 #SBATCH --job-name=judgelm-batch
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -19,7 +19,7 @@ set -euo pipefail
 machines=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 first="${machines%%$'\n'*}"
 export RAY_USAGE_STATS_ENABLED=0 HEAD_ADDRESS="$first:$((20000 + SLURM_JOB_ID % 10000))"
-# A secret of this job, without which nobody on the network can use its cluster (Ray 2.52 and later).
+# A secret for this job, so that others on the network cannot use its cluster (Ray 2.52 and later).
 RAY_AUTH_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Headless Chromium for the browser tests, from the distribution's packages; does nothing where there is one.
+# Headless Chromium for the browser tests, from the distribution's packages; does nothing if it is installed.
 set -euo pipefail
 command -v chromium >/dev/null && exit 0
 run=""; [ "$(id -u)" -eq 0 ] || run=sudo

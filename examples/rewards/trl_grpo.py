@@ -35,7 +35,7 @@ def main() -> None:
     judge = Judge(options.judge, engine=options.engine, **server)
     reward = JudgeReward(judge, options.method)
 
-    # questions; columns beside `prompt` reach the reward function
+    # questions; columns other than `prompt` reach the reward function
     data = load_dataset("json", data_files=options.data, split="train")
     data = data.map(lambda row: {"prompt": row["question"]})
 

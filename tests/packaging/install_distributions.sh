@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Install each distribution of a folder into an empty environment of its own, by pip and, where it is there, by uv, and
-# judge a pair with it outside of the checkout:  tests/packaging/install_distributions.sh dist [PYTHON]
-# The base has no torch. pip's own settings say from where; uv knows none of them, and has UV_EXTRA_INDEX_URL and
+# Install each distribution of a folder into an empty environment, with pip and (if available) uv, and judge a pair with
+# it outside the checkout:  tests/packaging/install_distributions.sh dist [PYTHON]
+# The base has no torch. pip uses its own settings for the index; uv ignores them and reads UV_EXTRA_INDEX_URL and
 # UV_FIND_LINKS.
 set -euo pipefail
 
@@ -34,7 +34,7 @@ if command -v uv > /dev/null; then
     file=$(echo "$dist"/*.whl)
     echo "== uv: $(basename "$file")"
     uv venv --quiet --python "$python" with-uv
-    # An index beside PyPI may have the CPU's build of torch, and older versions of other packages.
+    # An extra index may have the CPU's build of torch, and older versions of other packages.
     uv pip install --quiet --python with-uv/bin/python --constraint "$constraints" \
         --index-strategy unsafe-best-match "$file"
     judge_a_pair with-uv

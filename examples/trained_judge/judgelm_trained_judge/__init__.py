@@ -1,1 +1,1 @@
-"""The adapter of judgelm's trained judge, as files beside this one. judgelm reads them and imports nothing of this."""
+"""The adapter of judgelm's trained judge, as files in this folder. judgelm reads them and never imports this module."""
