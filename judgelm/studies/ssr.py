@@ -27,6 +27,7 @@ from judgelm.studies.ssr_items import (
     slice_table,
     tau_table,
 )
+from judgelm.studies.ssr_tau import choose_taus, chosen_table, held_out_table
 from judgelm.studies.truth_file import PairTruth
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
@@ -39,16 +40,20 @@ class SsrOptions:
     Attributes:
         tau: gate of the headline, in [0, 1].
         split: treatment of a 1-1 split over two orders, except in Table 1, which has all three.
+        calibration_share: share of each category's questions on which tau is chosen, in (0, 1).
     """
 
     tau: float = 0.8
     split: SplitRule = "wrong"
+    calibration_share: float = 0.5
     resampling: Resampling = field(default_factory=Resampling)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         if not 0 <= self.tau <= 1:
             raise ConfigError(f"tau: expected a share of self-solves from 0 to 1, got {self.tau}")
+        if not 0 < self.calibration_share < 1:
+            raise ConfigError(f"calibration_share: expected a number between 0 and 1, got {self.calibration_share}")
 
 
 def ssr_study(
@@ -99,6 +104,9 @@ def _tables(
         category_table(items, tau, rule, resampling),
         cost_table(items, never, always, tau),
     ]
+    chosen = choose_taus(items, rule, resampling.seed, options.calibration_share)
+    if chosen is not None:
+        tables += [chosen_table(chosen), held_out_table(chosen, tau, rule, resampling)]
     return {table.name: table for table in tables}
 
 

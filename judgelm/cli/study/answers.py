@@ -165,6 +165,7 @@ def ssr_command(
     selective: Annotated[Path | None, typer.Option(metavar="RUN")] = None,
     tau: float = 0.8,
     split: Literal["wrong", "half", "tie"] = "wrong",
+    calibration_share: float = 0.5,
     *,
     output: StudyOutput,
 ) -> None:
@@ -182,12 +183,13 @@ def ssr_command(
         selective: A run with its own gate, to check against the other two.
         tau: Minimum agreement of the self-answers to show a reference, 0 to 1.
         split: How to count conflicting orders; the first table shows all three.
+        calibration_share: Share of each category's questions used to choose tau.
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
     from judgelm.studies.ssr import SsrOptions, ssr_study
     from judgelm.studies.truth_file import PairTruth, read_truths
 
-    options = SsrOptions(tau=tau, split=split, resampling=output.resampling)
+    options = SsrOptions(tau=tau, split=split, calibration_share=calibration_share, resampling=output.resampling)
     truths = read_truths(truth, PairTruth)
     gated = None if selective is None else read_judgments(selective)
     output.write(ssr_study(read_judgments(never), read_judgments(always), truths, options, selective=gated))
