@@ -2,9 +2,9 @@
 
     python docs/screenshots.py [JUDGE]
 
-Writes docs/images/*.png; JUDGE is the default judge unless given. It judges the everyday pairs in both orders and in
-one, opens the page with both runs, and labels the first items blind as their file does. Needs the extras `web`,
-`report`, and `dev`, and Chromium (`tests/install_chromium.sh`).
+Writes docs/images/*.png; JUDGE is the small judge unless given. It judges the everyday pairs in both orders and in
+one, opens the page with both runs, and labels the first items blind as their file does. The report's judge is
+qwen-1.5b. Needs both judges, the extras `web`, `report`, and `dev`, and Chromium (`tests/install_chromium.sh`).
 """
 
 import json
@@ -29,7 +29,8 @@ MAX_BYTES = 150_000
 COLOURS = 128
 LABELS = 20
 START_S = 120
-REPORT_PAIRS = 5
+REPORT_JUDGE = "qwen-1.5b"
+REPORT_PAIRS = 4
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 KEYS = {1: "1", 2: "2", "tie": "0"}
 JUDGELM = [sys.executable, "-m", "judgelm"]
@@ -40,7 +41,7 @@ def judge_pairs(judge: list[str], folder: Path) -> list[str]:
     """Judge the everyday pairs in both orders and in one; returns the options that open the runs."""
     pairs = folder / "pairs.jsonl"
     shutil.copyfile(EVERYDAY_PAIRS, pairs)
-    model = ["--model", judge[0]] if judge else []
+    model = ["--model", judge[0]]
     options = ["--pairs", pairs.name]  # relative, since the page names the file of the labels
     for name, orders in (("both-orders", ["--both-orders"]), ("one-order", [])):
         run = folder / f"{name}.jsonl"
@@ -151,8 +152,9 @@ def take_all(browser: Browser, url: str) -> None:
 
 def take_report(browser: Browser, folder: Path) -> None:
     """The report's summary with its table of verdicts, and below it the first pairs to read."""
-    run, pairs, report = folder / "both-orders.jsonl", folder / "pairs.jsonl", folder / "report.html"
-    title = ["--title", "The default judge on 60 example pairs"]
+    run, pairs, report = folder / "report.jsonl", folder / "pairs.jsonl", folder / "report.html"
+    subprocess.run([*BATCH, pairs, "-o", run, "--model", REPORT_JUDGE, "--distribution", "--quiet"], check=True)
+    title = ["--title", f"{REPORT_JUDGE} on 60 example pairs"]
     subprocess.run([*JUDGELM, "report", run, "--labels", pairs, "-o", report, *title, "--quiet"], check=True)
     page = browser.new_page(viewport={"width": 1000, "height": 800})
     page.goto(report.as_uri())
@@ -172,7 +174,7 @@ def findings_of(page: Page) -> Locator:
 
 def main() -> None:
     """Judge, serve, and take the pictures."""
-    judge = [str(Path(each).resolve()) if Path(each).is_dir() else each for each in sys.argv[1:2]]
+    judge = [str(Path(each).resolve()) if Path(each).is_dir() else each for each in sys.argv[1:2] or ["small-judge"]]
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         options = judge_pairs(judge, Path(name))
