@@ -1,32 +1,37 @@
-"""The processes of a run: connections and shared decisions."""
+"""The processes of a run: connections, shared decisions, and stale locks of extension builds.
 
+A killed build of a torch extension leaves its file `lock`, and other processes wait for it forever (torch 2.x,
+`torch/utils/file_baton.py`).
+"""
+
+import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 
 from judgelm.errors import ConfigError, JudgelmError, RunError
 
+LOCK_TIMEOUT_S = 300.0
+"""A lock is stale if no local process holds it and its folder has not changed for this time."""
+_POLL_S = 1.0
+
 
 def connect_processes(args: Any, log: Callable[[str], object]) -> None:
-    """Check that all started processes train together, and connect them.
-
-    `log` gets a line for each lock of a torch extension: DeepSpeed waits for it even if its build was killed.
-    """
+    """Check that all started processes train together, and connect them; `log` gets a line for each stale lock."""
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != args.world_size:
         raise ConfigError(
             f"{started} processes were started, but the trainer sees {args.world_size}; set use_cpu: true"
         )
-    if args.deepspeed_plugin is not None and PartialState().is_local_main_process:
-        from torch.utils.cpp_extension import _get_build_directory  # imports setuptools, slowly
-
-        for lock in Path(_get_build_directory("", verbose=False)).glob("*/lock"):
-            log(f"waits for the build that holds {lock}; if no process builds there, delete the file")
+    if args.deepspeed_plugin is not None:
+        remove_stale_locks(log)
     if args.device.type == "cpu" and started > 1 and args.deepspeed_plugin is not None:
         import deepspeed  # takes seconds; on a CPU, accelerate 1.x does not tell DeepSpeed 0.17 about the processes
 
@@ -44,6 +49,56 @@ def end_processes(trainer: Any, code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def remove_stale_locks(log: Callable[[str], object], *, timeout_s: float = LOCK_TIMEOUT_S) -> None:
+    """Remove stale locks from each machine's extension cache; call it on every connected process."""
+    state = PartialState()
+    with state.local_main_process_first():
+        if state.is_local_main_process:
+            for lock in build_root().glob("*/lock"):
+                _remove_if_stale(lock, log, timeout_s)
+
+
+def build_root() -> Path:
+    """Return the folder in which torch builds extensions."""
+    from torch.utils.cpp_extension import _get_build_directory  # imports setuptools, slowly
+
+    return Path(_get_build_directory("", verbose=False))
+
+
+def _remove_if_stale(lock: Path, log: Callable[[str], object], timeout_s: float) -> None:
+    waiting = False
+    while (idle_s := _idle_s(lock)) is not None and not _is_open(lock):
+        if idle_s >= timeout_s:
+            lock.unlink(missing_ok=True)
+            log(f"removed {lock}: an interrupted build left it {idle_s / 60:.0f} minutes ago, and no process holds it")
+            return
+        if not waiting:
+            waiting = True
+            log(
+                f"{lock}: no local process holds this lock, but another machine may; waiting "
+                f"{timeout_s - idle_s:.0f} s for a change in its folder; delete the lock if nothing builds there"
+            )
+        time.sleep(_POLL_S)
+
+
+def _idle_s(lock: Path) -> float | None:
+    if not lock.exists():
+        return None
+    changed = lock.parent.stat().st_mtime
+    for path in lock.parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a compiler's temporary file
+            changed = max(changed, path.stat().st_mtime)
+    return time.time() - changed
+
+
+def _is_open(lock: Path) -> bool:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if any(os.path.samefile(file.path, lock) for file in process.open_files()):
+                return True
+    return False
 
 
 T = TypeVar("T")

@@ -6,6 +6,7 @@ that were averaged over processes or passes, instead of over tokens, would show.
 
 import json
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ import torch
 from safetensors.torch import load_file
 
 from judgelm.judge import Judge
+from judgelm.prompts.judge_card import find_card
 from judgelm.training.grpo import Attempt, both_orders_right
 from tests.rewards.test_scoring import CHANCES, of_quality
 from tests.support import recipe_runs
 from tests.support.recipe_runs import LORA, ROOT, TWO, finish, losses_of
 from tests.support.vicuna_folders import pickle_weights
+from tests.training.test_grpo import GRPO, history, write_decided_pairs
 
 CLUSTERS = ROOT / "configs/accelerate"
 PREFERENCES = {"reason_prob": 0.0, "max_steps": 9}  # fewer than 96 rows are pairs
@@ -216,6 +219,22 @@ def test_processes_that_would_each_train_alone_are_stopped(settings, tmp_path, m
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
+def test_two_machines_train_the_judge_of_one(settings, alone, tmp_path):
+    # two launchers that find each other over the network; both "machines" are this one, with a process each
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2)))
+    machines = [
+        launch(config, "zero3_2nodes", "--machine_rank", str(rank), "--main_process_ip", "127.0.0.1", port=port)
+        for rank in range(2)
+    ]
+    for process in machines:
+        finish(process)
+    assert_same_training(tmp_path / "out", alone)
+
+
 @pytest.mark.distributed
 def test_a_checkpoint_the_other_order_and_the_other_answers_lie_on_another_process(tmp_path):
     # process 0 has the given order of both pairs, process 1 the swapped one; 2 replies to each prompt
@@ -239,3 +258,17 @@ def test_a_checkpoint_the_other_order_and_the_other_answers_lie_on_another_proce
     assert parts[0]["answers"] + parts[1]["answers"] == [*map(pytest.approx, means), None]
     # each process sees a folder of its own, so both refuse to resume from it
     assert all("not found on every machine" in part["disk"] for part in parts)
+
+
+@pytest.mark.distributed
+def test_two_processes_reinforce_a_judge_together(tiny_model, tmp_path):
+    pairs = write_decided_pairs(tmp_path / "pairs.jsonl")
+    # 8 replies a step: 4 to each of 2 prompts, the given order on one process and the swapped one on the other
+    one_pass = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, "save_steps": 8}
+    files = {"model_name_or_path": str(tiny_model), "train_data": [pairs]}
+    config = recipe_runs.configure(tmp_path, **(GRPO | one_pass | files))
+    finish(launch(config, "ddp", script=ROOT / "train/grpo.py"))
+    logged = history(tmp_path / "out" / "checkpoint-8")
+    assert [entry["step"] for entry in logged] == list(range(1, 9))
+    assert all(entry["rewards/both_orders_right/mean"] == 0 for entry in logged)  # nonsense, and not missing
+    assert find_card(str(tmp_path / "out")).training["steps"] == 8

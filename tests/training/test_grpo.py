@@ -1,6 +1,7 @@
 """Reinforcement: the reward, arguments, and judges that train/grpo.py makes."""
 
 import json
+import random
 import re
 import shutil
 
@@ -30,6 +31,8 @@ from judgelm.training.rows.builder import IGNORED, RowOptions
 from judgelm.training.rows.sft import SFTRowBuilder
 from tests.support import recipe_runs
 
+JUDGE = GRPOArguments(train_data=[])
+LIMIT = 100
 GOOD = "Assistant 1 answers the question, and Assistant 2 does not.\n[[{}]]"
 
 
@@ -56,6 +59,54 @@ def form(text, *, ended=True):
 def test_a_well_formed_reply_ends_has_reasons_and_a_verdict(text, ended, expected):
     found = form(text, ended=ended)
     assert found == expected if isinstance(expected, int) else found.code == expected
+
+
+def rewards_of(policy, *, pairs=40, replies=4):
+    """All rewards of a policy: called with the order (0, 1) and the better place, it writes text and tokens."""
+    rng = random.Random(0)
+    shown = [
+        (pair, order, 3 - winner if order else winner)
+        for pair in range(pairs)
+        for winner in [rng.choice([1, 2])]
+        for order in (0, 1)
+        for _ in range(replies)
+    ]
+    written = [policy(best, rng) for _, _, best in shown]
+    verdicts = [form(text, ended=tokens < LIMIT) for text, tokens in written]
+    rights = [verdict == best
+              for verdict, (_, _, best) in zip(verdicts, shown, strict=True)]  # fmt: skip
+    main = both_orders_right([Attempt(*key[:2], right) for key, right in zip(shown, rights, strict=True)])
+    return [
+        reward
+        + JUDGE.form_weight * (0 if verdict in (1, 2) else -1)
+        + JUDGE.length_weight * length_penalty(tokens, soft=JUDGE.soft(LIMIT), limit=LIMIT)
+        for reward, verdict, (_, tokens) in zip(main, verdicts, written, strict=True)
+    ]
+
+
+DEGENERATE = {
+    "always the first": lambda best, rng: (GOOD.format(1), 30),
+    "always the second": lambda best, rng: (GOOD.format(2), 30),
+    "always a tie": lambda best, rng: (GOOD.format("tie"), 30),
+    "right without a reason": lambda best, rng: (f"[[{best}]]", 5),
+    "right with an endless reason": lambda best, rng: (GOOD.format(best), LIMIT),
+    "silent": lambda best, rng: ("", 1),
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_a_degenerate_policy_gains_nothing_and_nothing_by_more_of_it(name):
+    rewards = rewards_of(DEGENERATE[name])
+    assert max(rewards) <= 0
+    # all replies to a prompt get the same, so no reply has an advantage over another
+    assert all(len(set(rewards[start : start + 4])) == 1 for start in range(0, len(rewards), 4))
+
+
+def test_a_coin_gains_a_quarter_and_a_right_judge_everything():
+    # P(right) is 1/2 in either order, so both are right in a quarter
+    assert rewards_of(lambda best, rng: (GOOD.format(best), 30)) == [1.0] * 320
+    coin = rewards_of(lambda best, rng: (GOOD.format(rng.choice([1, 2])), 30), pairs=400)
+    assert sum(coin) / len(coin) == pytest.approx(0.25, abs=0.03)
 
 
 def test_the_reward_by_hand():

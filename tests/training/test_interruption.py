@@ -109,3 +109,13 @@ def test_one_of_two_processes_hears_a_signal_and_both_stop_at_the_same_step(sett
     finish(start(config, launcher=TWO))
     last = "out/checkpoint-18"
     assert losses_of(tmp_path / "stopped" / last) == pytest.approx(losses_of(tmp_path / "whole" / last), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_launcher_of_two_processes_passes_sigterm_on(settings, tmp_path):
+    launcher = start(configure(tmp_path, **settings), launcher=TWO)
+    read_to_step(launcher, 4)
+    launcher.terminate()
+    said, _ = launcher.communicate(timeout=280)
+    assert "stopped by SIGTERM after step" in said
+    assert flaw_of(checkpoints_in(tmp_path / "out")[0]) == ""

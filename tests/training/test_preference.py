@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import pytest
 import torch
@@ -257,3 +258,12 @@ def test_an_adapter_that_does_not_fit_is_refused(trained, tmp_path, change, find
     options, first = trained
     other = recipe_runs.configure(tmp_path, **(options | {"adapter": str(first)} | change))
     assert finding in recipe_runs.run_here(other, recipe="preference")
+
+
+def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(trained, tmp_path):
+    options, whole = trained
+    shutil.copytree(whole / "checkpoint-6", tmp_path / "out/checkpoint-6")
+    assert recipe_runs.run_here(recipe_runs.configure(tmp_path, **options), recipe="preference") is None
+    losses, expected = (recipe_runs.losses_of(out / "checkpoint-9") for out in (tmp_path / "out", whole))
+    assert list(expected) == list(range(1, 10))
+    assert losses == pytest.approx(expected, rel=1e-6)

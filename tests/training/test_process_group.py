@@ -1,18 +1,61 @@
-"""Locks of torch's extension builds."""
+"""Stale locks of torch's extension builds."""
 
+import os
+import subprocess
+import sys
+import time
 from types import SimpleNamespace
 
+import pytest
 import torch
 
-from judgelm.training.process_group import connect_processes
+from judgelm.training.process_group import connect_processes, remove_stale_locks
+
+HOUR_S = 3600
 
 
-def test_a_lock_is_reported_before_deepspeed_waits_for_it(tmp_path, monkeypatch):
+@pytest.fixture
+def lock(tmp_path, monkeypatch):
+    """A lock, the newest file of its folder, an hour old."""
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    (tmp_path / "cpu_adam").mkdir()
-    lock = tmp_path / "cpu_adam/lock"
-    lock.touch()
-    notes = []
-    args = SimpleNamespace(world_size=1, deepspeed_plugin=object(), device=torch.device("cpu"))
-    connect_processes(args, notes.append)
-    assert [str(lock) in note for note in notes] == [True]
+    path = tmp_path / "cpu_adam" / "lock"
+    path.parent.mkdir()
+    path.touch()
+    make_older(path, HOUR_S)
+    return path
+
+
+def make_older(path, seconds):
+    then = time.time() - seconds
+    for one in (*path.parent.iterdir(), path.parent):
+        os.utime(one, (then, then))
+
+
+def test_a_stale_lock_is_removed_and_named_before_deepspeed_builds(lock):
+    said = []
+    alone = SimpleNamespace(world_size=1, deepspeed_plugin=object(), device=torch.device("cpu"))
+    connect_processes(alone, said.append)
+    assert not lock.exists()
+    assert said == [f"removed {lock}: an interrupted build left it 60 minutes ago, and no process holds it"]
+
+
+def test_a_lock_that_a_process_holds_is_left_however_old(lock):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import sys; file = open(sys.argv[1]); print(flush=True); sys.stdin.read()", str(lock)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    holder.stdout.readline()
+    remove_stale_locks(pytest.fail)
+    assert lock.exists()
+    holder.communicate()
+
+
+def test_a_folder_that_changes_keeps_its_lock_until_it_is_quiet(lock):
+    # the lock is an hour old, but an object file came 2 s ago, as from a build on another machine: 1 s to wait
+    (lock.parent / "cpu_adam.o").touch()
+    make_older(lock, 2)
+    said, began = [], time.monotonic()
+    remove_stale_locks(said.append, timeout_s=3)
+    assert 0.5 < time.monotonic() - began < 30
+    assert "no local process holds this lock, but another machine may; waiting 1 s" in said[0]
+    assert said[1].startswith(f"removed {lock}: ")
