@@ -141,7 +141,7 @@ def usable_gpus() -> int:
 def driver_cuda() -> int | None:
     """Return the major CUDA version of the NVIDIA driver, or None; does not initialise CUDA."""
     try:
-        library = ctypes.CDLL("libcuda.so.1")
+        library = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
     except OSError:
         return None
     version = ctypes.c_int()

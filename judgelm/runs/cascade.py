@@ -75,6 +75,9 @@ class Cascade:
 
     def unsure(self) -> set[str]:
         """Return the ids that the small judge's finished run passes on."""
+        judged = [judgment for judgment in latest_judgments(self.paths[0]) if judgment.verdict is not None]
+        if judged and not any(map(has_probabilities, judged)):
+            raise ConfigError(f"{self.paths[0]}: {self.models[0]} gave no probabilities, and {_WAY_OUT}")
         return {judgment.sample_id for judgment in latest_judgments(self.paths[0]) if self.is_unsure(judgment)}
 
     def large_job(self, unsure: set[str]) -> BatchJob:

@@ -142,6 +142,8 @@ def test_an_engine_without_probabilities_is_refused_at_its_first_verdict(cascade
     hooks = BatchHooks(on_judgment=lambda stats, judgment: look(judgment))
     with pytest.raises(ConfigError, match=r"small: the engine gives no probabilities.*--engine transformers"):
         run_batch(cascade.small_job, Pairwise(distribution=True), MuteEngine({"*": "8 2\n"}), hooks=hooks)
+    with pytest.raises(ConfigError, match="gave no probabilities"):  # and on a rerun, which judges nothing again
+        cascade.unsure()
 
 
 def test_the_output_of_one_judge_is_left_alone(cascade):
