@@ -19,9 +19,9 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import islice
 from string import ascii_uppercase
-from typing import Literal
+from typing import Literal, get_args
 
-from judgelm.errors import InputError
+from judgelm.errors import InputError, not_found
 from judgelm.parsing.verdicts import read_verdict
 from judgelm.records import Sample, Unparsed
 
@@ -227,6 +227,8 @@ def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
     """
     if not golds or not all(golds):
         raise ValueError("exact match needs a gold answer with at least one span")
+    if rules not in get_args(QaRules):
+        raise not_found("rules", rules, get_args(QaRules))
     if rules in ("drop", "quoref"):
         return any(drop_spans_match([predicted], gold) for gold in golds if gold[0].strip())
     normalise = strictly_normalised if rules == "strict" else hotpot_normalised
