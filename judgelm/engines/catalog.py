@@ -96,16 +96,23 @@ def _size(options: EngineOptions, factor: str) -> int:
     return value
 
 
+def unused_gpus_note(visible: int, used: int) -> str:
+    """Name idle GPUs and the option that uses them; else empty."""
+    if not used or visible < 2 * used:
+        return ""
+    all_used = visible // used * used
+    return (
+        f"GPUs: using {used} of {visible}; for {all_used // used} replicas, pass --gpus {all_used} to judgelm-batch "
+        f"or judgelm serve (in Python: cluster=RayCluster(gpus={all_used}))"
+    )
+
+
 def idle_gpus(name: str, options: EngineOptions) -> list[str]:
-    """Name idle GPUs and the option that uses them, unless the user chose a device."""
+    """Return the note about idle GPUs, unless the user chose a device."""
     if name not in MODEL_ENGINES or options.device not in ("auto", "cuda"):
         return []
-    visible, used = visible_gpus(), gpus_each(name, options)
-    if visible < 2 * used:
-        return []
-    replicas = visible // used
-    way_out = f"--gpus {replicas * used} to judgelm-batch or judgelm serve (in Python: RayCluster(gpus=...))"
-    return [f"GPUs: using {used} of {visible}; for {replicas} replicas, pass {way_out}"]
+    note = unused_gpus_note(visible_gpus(), gpus_each(name, options))
+    return [note] if note else []
 
 
 def _load_scripted(options: EngineOptions) -> Engine:

@@ -4,6 +4,8 @@ import base64
 import binascii
 import importlib.util
 import mimetypes
+import struct
+import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -16,6 +18,11 @@ from judgelm.errors import ModelError, first_line
 
 _REMOTE = ("http://", "https://")
 _SHOWN = 60
+_DAMAGE = (
+    *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError),
+    *(RuntimeError, MemoryError, struct.error, zlib.error),
+)
+"""Errors of PIL's readers for damaged files; they differ by format."""
 _URL_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """PIL runs external programs for others, such as EPS; URLs may be untrusted."""
 _MAX_CACHED = 64
@@ -34,9 +41,7 @@ def read_image(source: str) -> Any:
             return image.convert("RGB")
     except UnidentifiedImageError as error:
         raise ImageError(f"{_named(source)}: unknown image format; save it as PNG or JPEG") from error
-    except ImageError:
-        raise
-    except Exception as error:  # PIL's readers raise almost anything for damaged files
+    except (*_DAMAGE, Image.DecompressionBombError) as error:
         raise ImageError(f"{_named(source)}: the image cannot be read: {error}; check the file") from error
 
 

@@ -1,9 +1,10 @@
 """Read and identify model files."""
 
 import hashlib
+import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -186,9 +187,35 @@ def check_vocabulary(source: str, tokenizer: Any, model: Any) -> None:
 def load_config(base: str, options: EngineOptions) -> Any:
     """Load the model's config."""
     try:
-        return AutoConfig.from_pretrained(base, revision=options.revision, trust_remote_code=options.trust_remote_code)
+        config = AutoConfig.from_pretrained(
+            base, revision=options.revision, trust_remote_code=options.trust_remote_code
+        )
     except LOAD_ERRORS as error:
         raise ModelError(f"{base}: cannot read the model's config: {first_line(error)}") from error
+    check_config(base, config)
+    return config
+
+
+def check_config(base: str, config: Any) -> None:
+    """Reject impossible values in a config."""
+    for part in (config, config.get_text_config()):
+        for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"):
+            value = getattr(part, name, None)
+            if isinstance(value, int) and value < 1:
+                raise ModelError(f"{base}: config.json: {name} is {value}; copy or download the model again")
+    if (place := nan_in(config.to_dict().items())) is not None:
+        raise ModelError(f"{base}: config.json: {place} is NaN; copy or download the model again")
+
+
+def nan_in(items: Iterable[tuple[Any, Any]]) -> str | None:
+    """Return the path of the first NaN."""
+    for key, value in items:
+        if isinstance(value, float) and math.isnan(value):
+            return str(key)
+        nested = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        if (place := nan_in(nested)) is not None:
+            return f"{key}.{place}"
+    return None
 
 
 def tokenizer_finding(source: str, error: Exception) -> str:
@@ -205,16 +232,18 @@ def tokenizer_finding(source: str, error: Exception) -> str:
 
 
 def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
-    """Return the smallest stated context window in tokens."""
-    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
-    return smallest_window(options.model, positions, tokenizer.model_max_length, options.max_model_len)
-
-
-def smallest_window(model: str, *stated: float | None) -> int:
-    """Return the smallest window in tokens; tokenizers state 1e30 if they know none."""
-    known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
+    """Return the smallest context window that config, tokenizer and user state, in tokens."""
+    stated = {
+        "config.json: max_position_embeddings": getattr(config.get_text_config(), "max_position_embeddings", None),
+        "tokenizer_config.json: model_max_length": tokenizer.model_max_length,
+        "--max-model-len": options.max_model_len,
+    }
+    for place, tokens in stated.items():
+        if tokens is not None and not (isinstance(tokens, int | float) and tokens >= 0):  # nor NaN
+            raise ModelError(f"{options.model}: {place} is {tokens!r}, not a number of tokens; correct it")
+    known = [int(tokens) for tokens in stated.values() if tokens and tokens < 10**9]
     if not known:
-        raise ModelError(f"{model}: unknown context window; pass --max-model-len")
+        raise ModelError(f"{options.model}: unknown context window; pass --max-model-len")
     return min(known)
 
 

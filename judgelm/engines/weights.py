@@ -151,7 +151,7 @@ def check_pickled(source: str, revision: str | None = None) -> None:
     folder = _folder(source, revision)
     weights = next((folder / name for name in _IN_ORDER if (folder / name).is_file()), None)
     if weights is not None and weights.suffix == ".json":
-        _check_index(weights)
+        _check_index(weights, local=folder == Path(source))
     for path in pickled_files(folder):
         try:
             torch.load(path, map_location="meta", weights_only=True)
@@ -187,14 +187,23 @@ def _folder(source: str, revision: str | None) -> Path:
     return Path(source)
 
 
-def _check_index(index: Path) -> None:
+def _check_index(index: Path, *, local: bool) -> None:
+    for name in sorted(set(_shards(index))):
+        path = PureWindowsPath(name)  # splits at / and \
+        if path.drive or path.root or ".." in path.parts or not path.name or "\0" in name:
+            raise ModelError(f"{index}: names the file {name!r} outside this folder (not opened); use another copy")
+        if local and not (index.parent / name).is_file():
+            raise ModelError(f"{index}: names the missing file {name}; copy or download the model again")
+
+
+def _shards(index: Path) -> list[str]:
     try:
-        paths = {PureWindowsPath(name) for name in parse_json(read_text(index))["weight_map"].values()}  # at / and \
+        files: list[Any] = list(parse_json(read_text(index))["weight_map"].values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index}: not a weights index (weight_map); copy or download the model again") from error
-    for path in paths:
-        if path.drive or path.root or ".." in path.parts:
-            raise ModelError(f"{index}: names a file outside this folder, {str(path)!r} (not opened); use another copy")
+    if not files or not all(isinstance(file, str) for file in files):
+        raise ModelError(f"{index}: weight_map names no files; copy or download the model again")
+    return files
 
 
 def is_lfs_pointer(path: Path) -> bool:

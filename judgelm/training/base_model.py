@@ -7,7 +7,7 @@ from trl import ModelConfig, get_peft_config, get_quantization_config  # type: i
 from trl.trainer.utils import create_model_from_path
 
 from judgelm.engines.gguf.checkpoint import gguf_record
-from judgelm.engines.model_files import LOAD_ERRORS, tokenizer_finding
+from judgelm.engines.model_files import LOAD_ERRORS, check_config, tokenizer_finding
 from judgelm.engines.transformers.loaded_model import attach_adapter
 from judgelm.engines.weights import first_not_finite, safe_unpickling
 from judgelm.errors import CardError, ConfigError, ModelError, first_line
@@ -54,6 +54,7 @@ def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = 
             model = create_model_from_path(name, **options)
     except LOAD_ERRORS as error:
         raise ModelError(f"{name}: cannot load the base model: {first_line(error)}") from error
+    check_config(name, model.config)
     if weight := first_not_finite(model.named_parameters()):
         raise ModelError(f"{name}: {weight} contains NaN or infinity; use another copy or an earlier checkpoint")
     drop_sampling(model)

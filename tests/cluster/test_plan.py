@@ -10,7 +10,7 @@ from judgelm.cli.options import ClusterOptions
 from judgelm.cluster import load_workers
 from judgelm.cluster.plan import Node, RayCluster, WorkerPlan, make_plan
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.catalog import gpus_each, idle_gpus
+from judgelm.engines.catalog import gpus_each, idle_gpus, unused_gpus_note
 from judgelm.errors import ConfigError
 
 
@@ -52,6 +52,13 @@ def test_a_size_that_is_no_number_of_gpus_is_refused(size):
         gpus_each("vllm", EngineOptions(model="m", engine_args={"data_parallel_size": size}))
 
 
+def test_idle_gpus_are_named_with_the_option_that_uses_them():
+    for used, gpus, copies in ((1, 8, 8), (2, 8, 4), (3, 6, 2)):  # two groups of three; two GPUs stay idle
+        note = unused_gpus_note(8, used)
+        assert f"using {used} of 8; for {copies} replicas, pass --gpus {gpus} " in note
+    assert {unused_gpus_note(*counts) for counts in ((1, 1), (8, 8), (3, 2), (0, 1), (8, 0))} == {""}
+
+
 def test_options_that_do_not_fit_are_refused(monkeypatch):
     def refused(words, make, **options):
         with pytest.raises(ConfigError, match=words):
@@ -86,9 +93,6 @@ def test_a_judge_names_the_gpus_that_it_leaves_idle(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     with Judge("8 6", engine="scripted") as judge:
         assert judge.notes == []  # it uses none
-    for used, gpus, copies in ((1, 8, 8), (2, 8, 4), (3, 6, 2)):  # two groups of three; two GPUs stay idle
-        options = EngineOptions(model="m", engine_args={"tensor_parallel_size": used})
-        [note] = idle_gpus("vllm", options)
-        assert f"using {used} of 8; for {copies} replicas, pass --gpus {gpus} " in note
-    assert idle_gpus("vllm", EngineOptions(model="m", engine_args={"tensor_parallel_size": 5})) == []
+    options = EngineOptions(model="m", engine_args={"tensor_parallel_size": 4})
+    assert idle_gpus("vllm", options) == [unused_gpus_note(8, 4)]
     assert idle_gpus("transformers", EngineOptions(model="m", device="cuda:3")) == []  # its device was chosen

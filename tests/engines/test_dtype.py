@@ -9,6 +9,7 @@ from transformers import LlamaConfig
 from benchmarks.tiny_model import make_base
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import (
+    DtypeChoice,
     choose_cpu_dtype,
     choose_gpu_dtype,
     cpu_flags,
@@ -18,6 +19,7 @@ from judgelm.engines.dtype import (
     stored_dtype,
     wide_note,
 )
+from judgelm.engines.transformers.loaded_model import in_gpu_dtype
 from judgelm.engines.weights import all_parameters
 
 # flags as Linux prints them
@@ -116,6 +118,24 @@ def test_gpu_runs_float32_in_bfloat16_unless_requested_otherwise(device, stored,
 def test_gpu_without_bfloat16_keeps_float32():
     choice = choose_gpu_dtype("float32", lambda: False)
     assert (choice.dtype, "--dtype float16" in choice.note) == ("float32", True)
+
+
+@pytest.mark.parametrize(
+    ("stored", "chosen", "device", "expected"),
+    [
+        (torch.float32, "auto", "cuda", torch.bfloat16),
+        (torch.float16, "auto", "cuda", torch.float16),
+        (torch.float32, "float32", "cuda", torch.float32),  # as asked
+        (torch.float32, "auto", "cpu", torch.float32),
+    ],
+)
+def test_a_format_that_only_the_loaded_weights_tell_counts_too(stored, chosen, device, expected):
+    class Loaded(torch.nn.Linear):
+        dtype = stored
+
+    model, choice = in_gpu_dtype(Loaded(2, 2, dtype=stored), DtypeChoice(dtype=chosen), device, lambda: True)
+    assert model.weight.dtype == expected
+    assert ("float32" in choice.note) is (expected == torch.bfloat16)
 
 
 @pytest.mark.parametrize(("cpuinfo", "half"), [(ZEN_3, None), (ZEN_4, "bfloat16"), (GRAVITON_3, "bfloat16")])

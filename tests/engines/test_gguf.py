@@ -216,6 +216,13 @@ def test_two_processes_share_one_conversion(tiny_gguf, cache):
     assert gguf_record(folder).weight_bytes == (cache / "gguf" / folder / "model.safetensors").stat().st_size
 
 
+def test_full_cache_is_refused_before_the_conversion(tiny_gguf, monkeypatch):
+    usage = shutil.disk_usage(tiny_gguf.parent)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(RunError, match=r"0.0 GB free, but tiny.gguf needs 0.1 GB dequantised; .* set JUDGELM_CACHE"):
+        checkpoint_of(tiny_gguf)
+
+
 def test_read_only_cache_is_reported(tiny_gguf, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JUDGELM_CACHE", str(tmp_path / "file"))

@@ -100,10 +100,15 @@ def index_of(*files):
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        (index_of("../../../../etc/passwd"), "outside this folder, .*passwd"),
-        (index_of("/etc/passwd"), "outside this folder, .*passwd"),
+        (index_of("../../../../etc/passwd"), r"'\.\./.*passwd' outside this folder"),
+        (index_of("/etc/passwd"), "'/etc/passwd' outside this folder"),
         (index_of("x\\..\\..\\y"), "outside this folder"),
         (index_of("C:y.safetensors"), "outside this folder"),
+        (index_of("."), "outside this folder"),
+        (index_of("x\0"), "outside this folder"),
+        (index_of("model-9.safetensors"), r"names the missing file model-9\.safetensors"),
+        (index_of(), "weight_map names no files"),
+        (index_of(3), "weight_map names no files"),
         ('{"metadata": {}, "weight_map": ["a"]}', r"not a weights index \(weight_map\)"),
         ("[]", "not a weights index"),
         ("[" * 100_000, "not a weights index"),

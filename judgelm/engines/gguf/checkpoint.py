@@ -15,13 +15,17 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from judgelm.engines.gguf.header import find_file, read_header
+from judgelm.engines.gguf.header import GgufFile, find_file, read_header
 from judgelm.engines.gguf.tokenizer import check_saved, convert_tokenizer
 from judgelm.engines.gguf.weights import Progress, write_weights
 from judgelm.engines.model_cache import CACHE_VARIABLE, cache_root, gguf_folder
 from judgelm.errors import ModelError, RunError
 
 _RECORD_NAME = "gguf.json"
+_SET_CACHE = f"set {CACHE_VARIABLE} to another folder"
+_ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+_OTHER_BYTES = 64 << 20
+"""Upper bound for tokenizer and configuration."""
 _FLOAT16_BELOW = 1 << 28
 """Number of weights."""
 
@@ -62,9 +66,7 @@ def checkpoint_of(file: Path, progress: Progress = lambda share: None) -> Path:
                     _write_checkpoint(file, sha256, folder, progress)
     except OSError as error:
         place = f"{error.filename or cache_root()}: {error.strerror or error}"
-        raise RunError(
-            f"{place}; {file.name} needs a writable cache with free space: set {CACHE_VARIABLE} to another folder"
-        ) from error
+        raise RunError(f"{place}; {file.name} needs a writable cache with free space: {_SET_CACHE}") from error
     return folder
 
 
@@ -126,6 +128,7 @@ def _locked(folder: Path) -> Iterator[None]:
 def _write_checkpoint(file: Path, sha256: str, folder: Path, progress: Progress) -> None:
     header = read_header(file)
     dtype = header.dtype or ("float16" if header.weights < _FLOAT16_BELOW else "bfloat16")
+    _check_room(header, folder.parent, _ITEM_BYTES[dtype])
     partial = folder.with_suffix(".partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
@@ -150,3 +153,10 @@ def _write_checkpoint(file: Path, sha256: str, folder: Path, progress: Progress)
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _check_room(header: GgufFile, folder: Path, item_bytes: int) -> None:
+    needed, free = header.weights * item_bytes + _OTHER_BYTES, shutil.disk_usage(folder).free
+    if needed > free:
+        need = f"{header.path.name} needs {needed / 1e9:.1f} GB dequantised"
+        raise RunError(f"{folder}: {free / 1e9:.1f} GB free, but {need}; free some space, or {_SET_CACHE}")

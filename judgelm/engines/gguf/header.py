@@ -27,12 +27,25 @@ _MIN_TRANSFORMERS = "5.18"
 _ALIGNMENT = 32
 _MAX_ALIGNMENT = 1 << 20
 _MAX_DIMENSIONS = 4
+_MAX_TEXT_BYTES = 1 << 24
+_MAX_ITEMS = 1 << 24
+"""Per list. Vocabularies have up to a million tokens and a few million merges."""
 _NUMBERS = {
     GGUFValueType.UINT8: "B", GGUFValueType.INT8: "b", GGUFValueType.UINT16: "H", GGUFValueType.INT16: "h",
     GGUFValueType.UINT32: "I", GGUFValueType.INT32: "i", GGUFValueType.UINT64: "Q", GGUFValueType.INT64: "q",
     GGUFValueType.FLOAT32: "f", GGUFValueType.FLOAT64: "d", GGUFValueType.BOOL: "?",
 }  # fmt: skip
 """`struct` formats."""
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("general.architecture", "general.type", "tokenizer.chat_template"), str),
+    **dict.fromkeys(("tokenizer.ggml.model", "tokenizer.ggml.pre"), str),
+    **dict.fromkeys(("tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_space_prefix"), bool),
+    **dict.fromkeys(("tokenizer.ggml.bos_token_id", "tokenizer.ggml.merges", "tokenizer.ggml.tokens"), int),
+    **dict.fromkeys(("general.alignment", "split.count"), int),
+}
+"""Types of the keys that judgelm reads. A list of texts is replaced by its length."""
+_MODEL_TYPES = {"block_count": int, "embedding_length": int, "rope.scaling.type": str, "vocab_size": int}
+"""Types of the keys that begin with the architecture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +110,11 @@ def read_header(path: Path) -> GgufFile:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             header = _read(path, content)
-        parts = int(header.metadata.get("split.count", 1))
-    except (ValueError, TypeError, KeyError, struct.error, OverflowError, MemoryError) as error:
+    except (ValueError, IndexError, KeyError, struct.error, OverflowError, MemoryError) as error:
         finding = f"truncated or damaged ({first_line(error)}); {path.stat().st_size:,} bytes"
         raise ModelError(f"{path}: {finding}; download it again") from error
-    if parts > 1:
-        raise ModelError(f"{path}: one of {parts} parts of a model; {_merge_hint(path)}")
+    if header.metadata.get("split.count", 1) > 1:
+        raise ModelError(f"{path}: one of {header.metadata['split.count']} parts of a model; {_merge_hint(path)}")
     if header.metadata.get("general.type", "model") != "model":
         raise ModelError(f"{path}: contains a model's {header.metadata['general.type']}; use the model's own file")
     return header
@@ -128,23 +140,56 @@ def _read(path: Path, content: mmap.mmap) -> GgufFile:
     if (stated := reader.number("I")) not in _VERSIONS:
         raise ValueError(f"GGUF v{stated}; supported: v2 and v3")
     tensors, keys = reader.number("Q"), reader.number("Q")
-    metadata = dict(reader.entry() for _ in range(keys))
+    metadata: dict[str, Any] = {}
+    for _ in range(keys):
+        key = reader.text()
+        if key in metadata:
+            raise ValueError(f"the key {key} appears twice")
+        metadata[key] = reader.value(key)
     entries = [reader.tensor() for _ in range(tensors)]
-    if not isinstance(metadata["general.architecture"], str):
-        raise ValueError("general.architecture is not a text")
+    _check_metadata(metadata, len(entries))
     alignment = metadata.get("general.alignment", _ALIGNMENT)
-    if not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
-        raise ValueError(f"general.alignment is {alignment}, not a power of two up to {_MAX_ALIGNMENT:,}")
     data = -(-reader.position // alignment) * alignment
-    placed = tuple(_placed(*entry, data) for entry in entries)
-    if (end := max((tensor.start + tensor.size for tensor in placed), default=0)) > len(content):
-        raise ValueError(f"its tensors end at byte {end:,}")
+    placed = tuple(_placed(*entry, data, alignment) for entry in entries)
+    _check_places(placed, len(content))
     return GgufFile(path=path, metadata=metadata, tensors=placed)
 
 
-def _placed(name: str, shape: tuple[int, ...], kind: int, offset: int, data: int) -> GgufTensor:
+def _check_metadata(metadata: dict[str, Any], tensors: int) -> None:
+    if "general.architecture" not in metadata:
+        raise ValueError("no general.architecture")
+    architecture = metadata["general.architecture"]
+    types = _TYPES | {f"{architecture}.{name}": kind for name, kind in _MODEL_TYPES.items()}
+    for key, kind in types.items():
+        value = metadata.get(key)
+        if value is not None and not (isinstance(value, kind) and isinstance(value, bool) == (kind is bool)):
+            raise ValueError(f"{key} is {str(value)[:40]!r}, not of type {kind.__name__}")
+    alignment = metadata.get("general.alignment", _ALIGNMENT)
+    if not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
+        raise ValueError(f"general.alignment is {alignment}, not a power of two up to {_MAX_ALIGNMENT:,}")
+    if (blocks := metadata.get(f"{architecture}.block_count", 0)) > tensors:
+        raise ValueError(f"{architecture}.block_count is {blocks:,}, but there are {tensors:,} tensors")
+
+
+def _check_places(tensors: tuple[GgufTensor, ...], size: int) -> None:
+    names: set[str] = set()
+    end = 0
+    for tensor in sorted(tensors, key=lambda tensor: tensor.start):
+        if tensor.name in names:
+            raise ValueError(f"the tensor {tensor.name} appears twice")
+        if tensor.start < end:
+            raise ValueError(f"the tensor {tensor.name} at byte {tensor.start:,} overlaps the one before it")
+        names.add(tensor.name)
+        end = tensor.start + tensor.size
+    if end > size:
+        raise ValueError(f"its tensors end at byte {end:,}")
+
+
+def _placed(name: str, shape: tuple[int, ...], kind: int, offset: int, data: int, alignment: int) -> GgufTensor:
     known = GGMLQuantizationType(kind)
     items, size = GGML_QUANT_SIZES[known]
+    if offset % alignment:
+        raise ValueError(f"{name}: begins at {offset}, not a multiple of the alignment {alignment}")
     if shape[-1] % items:
         raise ValueError(f"{name}: rows of {shape[-1]} weights are not a multiple of {known.name} blocks")
     return GgufTensor(name=name, shape=shape, kind=known, start=data + offset, size=prod(shape) // items * size)
@@ -164,21 +209,23 @@ class _Reader:
 
     def text(self) -> str:
         length = self.number("Q")
+        if length > _MAX_TEXT_BYTES:
+            raise ValueError(f"a text of {length:,} bytes at byte {self.position:,}")
         (content,) = struct.unpack_from(f"<{length}s", self._content, self.position)
         self.position += length
         return bytes(content).decode()
 
-    def entry(self) -> tuple[str, Any]:
-        """Key and value; the length of a list of texts instead of the texts."""
-        return self.text(), self._value()
-
-    def _value(self) -> Any:
+    def value(self, key: str) -> Any:
         kind = GGUFValueType(self.number("I"))
         if kind == GGUFValueType.STRING:
             return self.text()
         if kind != GGUFValueType.ARRAY:
             return self.number(_NUMBERS[kind])
         inner, length = GGUFValueType(self.number("I")), self.number("Q")
+        if length > _MAX_ITEMS:
+            raise ValueError(f"{key}: a list of {length:,} items")
+        if inner == GGUFValueType.ARRAY:
+            raise ValueError(f"{key}: a list of lists")
         if inner != GGUFValueType.STRING:
             form = f"<{length}{_NUMBERS[inner]}"
             numbers = list(struct.unpack_from(form, self._content, self.position))

@@ -29,6 +29,12 @@ class BilledTokens:
             completion_tokens=self.completion_tokens + other.completion_tokens,
         )
 
+    def __sub__(self, other: "BilledTokens") -> "BilledTokens":
+        return BilledTokens(
+            prompt_tokens=self.prompt_tokens - other.prompt_tokens,
+            completion_tokens=self.completion_tokens - other.completion_tokens,
+        )
+
 
 class OverBudgetError(Exception):
     """The cost limit prevents a request."""
@@ -50,7 +56,7 @@ class CostTracker:
         self.billed = BilledTokens()
         self.assumed = BilledTokens()
         self.unknown_count = 0
-        self._in_flight: list[BilledTokens] = []
+        self._reserved = BilledTokens()
         self._settled = asyncio.Event()
 
     @asynccontextmanager
@@ -58,12 +64,12 @@ class CostTracker:
         """Reserve a request's maximum cost, then count its real cost."""
         maximum = max_usage(body)
         await self._wait_for_budget(maximum)
-        self._in_flight.append(maximum)
+        self._reserved += maximum
         entry = CostEntry()
         try:
             yield entry
         finally:
-            self._in_flight.remove(maximum)
+            self._reserved -= maximum
             if entry.usage is not None:
                 self.billed += entry.usage
             elif not entry.unbilled:
@@ -92,10 +98,8 @@ class CostTracker:
 
     async def _wait_for_budget(self, maximum: BilledTokens) -> None:
         limit = self._options.max_cost_usd
-        while limit is not None:
+        while limit is not None and self.usd(self.billed + self.assumed + self._reserved + maximum) > limit:
             spent = self.billed + self.assumed
-            if self.usd(sum(self._in_flight, spent + maximum)) <= limit:
-                return
             if self.usd(spent + maximum) > limit:
                 raise OverBudgetError(
                     f"not sent: {self.usd(spent):.6f} USD of max_cost_usd={limit:g} are spent, and this request may "

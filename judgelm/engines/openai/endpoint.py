@@ -62,19 +62,24 @@ class TransientError(Exception):
 class Endpoint:
     """Sends requests to one server."""
 
-    def __init__(self, options: EndpointOptions, max_concurrency: int, cost: CostTracker) -> None:
+    def __init__(self, options: EndpointOptions, max_concurrency: int, cost: CostTracker | None = None) -> None:
         self._options = options
         self._client = _client(options)
         self.limiter = AdaptiveLimiter(max_concurrency)
         self.unsupported_params: frozenset[str] = frozenset()
         self.requests = 0
         self.retries: Counter[ErrorKind] = Counter()
-        self.cost = cost
+        self.cost = cost or CostTracker(options)
         self._answered_at = self._announced_until = 0.0
 
     async def models(self) -> Any:
         """Send `GET /models` without retries."""
         return read_json(await self._send(self._client.models, "list"))
+
+    @property
+    def address(self) -> str:
+        """Address without secrets."""
+        return self._options.address
 
     async def complete(self, api: Api, body: dict[str, Any], *, retries: int | None = None) -> Replies:
         """Send one request, with retries.
@@ -124,8 +129,10 @@ class Endpoint:
         pause_s = backoff_s if limit.pause_s is None else limit.pause_s
         words = f"{self._options.address}: {limit.message.rstrip('.')}"
         if silent_s + pause_s > self._options.patience_s:
+            asked = "" if limit.pause_s is None else f" asks for a pause of {shown_duration(pause_s)}"
+            silent = f" has not answered for {shown_duration(silent_s)}" if silent_s >= 1 or not asked else ""
             raise PatienceError(
-                f"{words}; no reply for {shown_duration(silent_s)} and a pause of {shown_duration(pause_s)} exceed "
+                f"{words}; the server{' and'.join(filter(None, (silent, asked)))}, longer than "
                 f"patience_s={self._options.patience_s:g}; to continue, run the same command again after "
                 f"{shown_time(pause_s)}, or raise --engine-arg patience_s=SECONDS"
             ) from limit

@@ -13,7 +13,7 @@ import openai
 from judgelm.engines.base import EngineOptions, ImageError
 from judgelm.engines.loop_thread import LoopThread
 from judgelm.engines.openai.cost import OverBudgetError
-from judgelm.engines.openai.discovery import HELLO, discover_servers
+from judgelm.engines.openai.discovery import HELLO, ServerCapabilities, discover_servers
 from judgelm.engines.openai.endpoint import RetriesExhaustedError
 from judgelm.engines.openai.options import endpoint_options
 from judgelm.engines.openai.pool import EndpointPool
@@ -47,7 +47,7 @@ class OpenAIEngine:
         own = self._options = endpoint_options(options)
         tokenizer: Any = None
         if own.tokenizer is not None:
-            from judgelm.engines.model_files import load_tokenizer, smallest_window  # transformers takes seconds
+            from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds
 
             tokenizer = load_tokenizer(own.tokenizer, None, options)
         hello = None if tokenizer is None else list(tokenizer(HELLO)["input_ids"])
@@ -56,11 +56,7 @@ class OpenAIEngine:
         loop = LoopThread("openai-engine")
         try:
             server = self._server = loop.run(discover_servers(pool, options.model, own, hello))
-            window = server.window
-            if tokenizer is not None:
-                stated = (options.max_model_len, server.window, tokenizer.model_max_length)
-                window = smallest_window(options.model, *stated)
-                window -= _CHAT_WRAPPING_TOKENS if server.api == "chat" else 0
+            window = server.window if tokenizer is None else _window(tokenizer, server, options)
             self.thinking = thinking_policy(options, window=window, resumes=False)
         except BaseException as error:
             loop.close(pool.close())
@@ -198,10 +194,7 @@ class OpenAIEngine:
             return await self._completion(request, rendered)
         except RefusedError as refused:
             if refused.too_long:
-                hint = "the server's window is smaller than the model's: pass it as --max-model-len"
-                if self._truncator is None:
-                    hint = "pass --engine-arg tokenizer=... (the model's tokenizer) to truncate long answers"
-                return _failed(request, rendered, f"{refused}; {hint}", "too_long")
+                return _failed(request, rendered, f"{refused}; {self._too_long_hint()}", "too_long")
             if refused.status in (401, 403):
                 raise EngineError(self._options.rejected_key(refused.status)) from None
             if refused.fatal:
@@ -256,6 +249,19 @@ class OpenAIEngine:
             way_out = "pass --engine-arg tokenizer=... or --engine-arg api=auto"
             raise EngineError(f"chat prompts on /completions need the model's chat template: {way_out}")
 
+    def _too_long_hint(self) -> str:
+        if self._truncator is None:
+            return "pass --engine-arg tokenizer=... (the model's tokenizer) to truncate long answers"
+        return "the server's window is smaller than the model's: pass it as --max-model-len"
+
 
 def _failed(request: Request, rendered: RenderedPrompt, why: str, reason: FinishReason = "error") -> Completion:
     return Completion.failed(request.key, why, reason, truncations=rendered.truncations, sanitized=rendered.sanitized)
+
+
+def _window(tokenizer: Any, server: ServerCapabilities, options: EngineOptions) -> int:
+    stated = (options.max_model_len, server.window, tokenizer.model_max_length)
+    known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
+    if not known:
+        raise ConfigError("unknown context window; pass --max-model-len")
+    return min(known) - (_CHAT_WRAPPING_TOKENS if server.api == "chat" else 0)

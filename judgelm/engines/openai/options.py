@@ -15,6 +15,12 @@ from judgelm.errors import ConfigError
 
 Api = Literal["completions", "chat"]
 
+_NEEDS_KEY = re.compile(
+    r"(?:^|\.)(?:openai\.com|(?:openai|ai)\.azure\.com|anthropic\.com|googleapis\.com|mistral\.ai|openrouter\.ai"
+    r"|together\.(?:ai|xyz)|groq\.com|deepseek\.com|x\.ai|cohere\.(?:ai|com)|fireworks\.ai|perplexity\.ai|router\.huggingface\.co)$",
+    re.IGNORECASE,
+)
+"""Hosts that always need a key."""
 _SERVER_DECIDES = {
     "dtype": "the server decides it; leave it at auto",
     "device": "the server decides it; leave it at auto",
@@ -148,6 +154,11 @@ def _check_key(endpoint: EndpointOptions) -> None:
         raise ConfigError("api_key_env must be the name of an environment variable with the key, not the key itself")
     if endpoint.key is not None and re.fullmatch("[ -~]+", endpoint.key) is None:
         raise ConfigError(f"the key in {endpoint.api_key_env} is not one line of ASCII text; set it again")
+    for server in endpoint.servers:
+        host = urlsplit(server.base_url).hostname or ""
+        if endpoint.key is None and server.auth_header is None and _NEEDS_KEY.search(host):
+            way_out = f"set the environment variable {endpoint.api_key_env}, or pass --engine-arg api_key_env=NAME"
+            raise ConfigError(f"{server.address} needs a key: {way_out}")
 
 
 def _finding(error: ValidationError) -> str:

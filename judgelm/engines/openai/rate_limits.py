@@ -28,7 +28,7 @@ _WORDS = re.compile(
 )
 _FIELD = re.compile(r"""["']((?:[\w-]*ratelimit|retry[-_]after)[\w-]*)["']\s*:\s*["']?([^"',}\]]+)""", _FLAGS)
 _MAX_BODY = 10_000
-_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_UNIT_S = {"ms": 0.001, "mi": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MAX_PAUSE_S = 1e9
 """A larger number is a time since 1970, in seconds or milliseconds."""
 
@@ -69,11 +69,7 @@ def _seconds(text: str) -> float | None:
 
 def _duration(text: str) -> float:
     if parts := _PART.findall(text):
-        units = [unit.lower() for _, unit in parts]
-        return sum(
-            float(value) * _UNIT_S["ms" if unit.startswith(("ms", "mil")) else unit[0]]
-            for (value, _), unit in zip(parts, units, strict=True)
-        )
+        return sum(float(value) * _unit_s(unit.lower()) for value, unit in parts)
     number = float(text)
     if number < _MAX_PAUSE_S:
         return number
@@ -85,6 +81,12 @@ def _date(text: str) -> float:
         return mktime_tz(date)
     moment = datetime.fromisoformat(text.upper().replace(" UTC", "Z"))
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _unit_s(unit: str) -> float:
+    if unit.startswith("mil"):
+        return _UNIT_S["ms"]
+    return _UNIT_S[unit] if unit in _UNIT_S else _UNIT_S[unit[0]]
 
 
 def shown_duration(seconds: float) -> str:

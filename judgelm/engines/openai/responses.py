@@ -14,7 +14,6 @@ import openai
 from pydantic import BaseModel, Field, ValidationError
 
 from judgelm.engines.openai.cost import BilledTokens
-from judgelm.engines.openai.requests import RefusedError
 from judgelm.engines.openai.text_tree import TokenStep
 from judgelm.jsonl import parse_json
 
@@ -108,7 +107,15 @@ class _Usage(BaseModel):
     completion_tokens: int = Field(default=0, ge=0)
 
 
-def reported_error(data: Any) -> RefusedError | None:
+class ReportedError(NamedTuple):
+    """An error with status 200."""
+
+    status: int
+    message: str
+    code: str
+
+
+def reported_error(data: Any) -> ReportedError | None:
     """Return the error in a response with status 200, or None. Gateways put the real status into `code`."""
     if not isinstance(data, dict):
         return None
@@ -126,7 +133,7 @@ def reported_error(data: Any) -> RefusedError | None:
     if isinstance(metadata, dict) and metadata.get("raw"):
         text += f": {metadata['raw']}"
     status = int(code) if re.fullmatch("[45][0-9]{2}", code) else 500
-    return RefusedError(status, f"{text} (sent with status 200)", code)
+    return ReportedError(status=status, message=f"{text} (sent with status 200)", code=code)
 
 
 def read_json(body: str) -> Any:

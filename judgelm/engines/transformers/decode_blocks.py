@@ -39,6 +39,11 @@ class DecodeBlock:
         """Tokens that its buffers can hold."""
         return self.rows * self.capacity
 
+    @property
+    def full(self) -> bool:
+        """True if there is no free row."""
+        return len(self.sequences) == _MAX_ROWS
+
     def layers_of(self, sequence: RunningSequence) -> _Layers:
         """Keys and values of a reply per layer, shape (kv heads, capacity, head size)."""
         row = self.sequences.index(sequence)
@@ -174,8 +179,7 @@ class DecodeBlocks:
 
     def _insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
         capacity = _row_tokens(min(read + len(nodes) + _SPARE_TOKENS, sequence.parent.capacity))
-        fitting = (other for other in self._all if other.capacity == capacity and len(other.sequences) < _MAX_ROWS)
-        block = next(fitting, None)
+        block = next((other for other in self._all if other.capacity == capacity and not other.full), None)
         if block is None:
             block = DecodeBlock(capacity)
             self._all.append(block)

@@ -26,7 +26,7 @@ from judgelm.engines.transformers.loaded_model import LoadedModel, load, no_visi
 from judgelm.engines.transformers.lora import LoraAdapters
 from judgelm.engines.transformers.pass_thread import PassThread, is_device_lost, is_out_of_memory
 from judgelm.engines.transformers.prefix_cache import PrefixCache
-from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, next_tokens
+from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, check_request, next_tokens
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Completion, Request
@@ -85,8 +85,7 @@ class TransformersEngine:
     def submit(self, requests: Sequence[Request]) -> None:
         """Tokenise and queue requests."""
         for request in requests:
-            if request.sampling.grammar is not None:
-                raise EngineError("the transformers engine does not support grammars; use --engine vllm")
+            check_request(request)
             check_head(request, rewards=self.gives_rewards)
             if self._loaded.vision is None:
                 refuse_images(request, no_vision_reason(str(self._loaded.model.config.model_type)))

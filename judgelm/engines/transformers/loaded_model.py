@@ -1,6 +1,7 @@
 """Load a model, its tokenizer and one adapter."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,19 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.dtype import resolve_dtype
+from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
 from judgelm.engines.gguf.checkpoint import gguf_note, gguf_record
 from judgelm.engines.images import Vision
 from judgelm.engines.model_files import (
     LOAD_ERRORS,
+    check_config,
     check_vocabulary,
     eos_ids,
     has_reward_head,
     identity_of,
     load_config,
     load_tokenizer,
+    nan_in,
     split_adapter,
     window_of,
     without_progress_bars,
@@ -47,7 +50,14 @@ _VISION_ATTENTION = {"": ATTENTION_NAME, "text_config": ATTENTION_NAME, "vision_
 _IMAGE_MODELS = frozenset(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
 _TEXT_MODELS = frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 IMAGE_TOKEN_MODELS = frozenset({"llava", "vipllava", "mistral3", "internvl", "idefics3", "smolvlm"})
-"""They only insert image features at image tokens, so they can run packed."""
+"""Models that only insert image features at image tokens, so they can run packed."""
+_ROWS_AND_COLUMNS = "positions that count an image's rows and columns"
+_BOTH_WAYS = "attention both ways between an image's tokens"
+_NEEDS = {
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm4v", "ernie4_5_vl"), _ROWS_AND_COLUMNS),
+    **dict.fromkeys(("gemma3", "gemma3n", "gemma4", "paligemma"), _BOTH_WAYS),
+    "mllama": "cross-attention to the image",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +92,7 @@ def load(options: EngineOptions) -> LoadedModel:
     kind = AutoModelForSequenceClassification if rewards else kind
     choice = resolve_dtype(base, config, options, device=device)
     model = _load_model(base, config, options, device, dtype=choice.dtype, kind=kind)
+    model, choice = in_gpu_dtype(model, choice, device)
     if adapter is not None:
         model = attach_adapter(model, adapter)
         if options.quantization is None:  # merging saves time per token
@@ -115,9 +126,21 @@ def _runs_vision(source: str, kind: str) -> bool:
 def no_vision_reason(kind: str) -> str:
     """Explain why this engine does not support images for a model."""
     if kind in _IMAGE_MODELS:
+        needs = _NEEDS.get(kind.rsplit("_moe", 1)[0], "more than image features at image tokens")
         known = ", ".join(sorted(IMAGE_TOKEN_MODELS))
-        return f"it supports images only for {known}; use --engine vllm, or a server with --engine openai"
+        return f"they need {needs}; supported: {known}; use --engine vllm, or a server with --engine openai"
     return f"{kind} models only read text; use a vision-language model, or judge without images"
+
+
+def in_gpu_dtype(
+    model: Any, choice: DtypeChoice, device: str, has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16
+) -> tuple[Any, DtypeChoice]:
+    """Convert the model to the GPU's format if the checkpoint's was unknown."""
+    if choice.dtype != "auto" or not device.startswith("cuda"):
+        return model, choice
+    choice = choose_gpu_dtype(str(model.dtype).removeprefix("torch."), has_bfloat16)
+    quantized = getattr(model, "is_quantized", False)
+    return (model if quantized else model.to(_DTYPES[choice.dtype])), choice
 
 
 def _load_model(source: str, config: Any, options: EngineOptions, device: str, *, dtype: str, kind: Any) -> Any:
@@ -151,6 +174,7 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
     if missing := sorted(set(info["missing_keys"]) - ({"score.weight"} if adapts else set())):  # the adapter has that
         some = ", ".join(missing[:3])
         raise ModelError(f"{source}: {len(missing)} weights are missing ({some}, ...); copy the folder again")
+    check_config(source, model.config)
     model = model if quantization else model.to(device)
     if gguf_record(source) is None and (name := first_not_finite(model.named_parameters())):  # else checked once
         raise ModelError(f"{source}: {name} contains NaN or infinity; use another copy, or an earlier checkpoint")
@@ -198,9 +222,12 @@ def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="Found missing adapter keys")  # PEFT would leave them at random
-            return PeftModel.from_pretrained(model, adapter, is_trainable=trainable)
+            peft_model = PeftModel.from_pretrained(model, adapter, is_trainable=trainable)
     except (*LOAD_ERRORS, UserWarning) as error:
         raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)[:300]}") from error
+    if (place := nan_in(peft_model.peft_config["default"].to_dict().items())) is not None:
+        raise ModelError(f"{adapter}: adapter_config.json: {place} is NaN; restore the adapter's folder")
+    return peft_model
 
 
 def fit_vocabulary(model: Any, adapter: str) -> None:

@@ -65,6 +65,9 @@ class LoraAdapters:
         self._layers: dict[str, AdaptedLinear] = {}
         self._groups: TokenGroups = {}
 
+    def __len__(self) -> int:
+        return len(self._truncators) - 1
+
     def truncator(self, adapter: str | None) -> Truncator:
         """Return an adapter's truncator; load the adapter if needed."""
         if adapter not in self._truncators:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,10 +11,25 @@ from numpy.typing import NDArray
 from judgelm.engines.candidates import ScoreTree
 from judgelm.engines.images import ProcessedImage
 from judgelm.engines.preprocess import decode_reply
+from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request
 
 NOT_DRAWN = "cannot sample a token: the model's probabilities are not finite; check its weights and dtype"
+
+
+def check_request(request: Request) -> None:
+    """Reject a grammar."""
+    if request.sampling.grammar is not None:
+        raise EngineError("the transformers engine does not support grammars; use --engine vllm")
+
+
+class FinishedSequence(NamedTuple):
+    """A finished reply, without keys and values."""
+
+    text: str
+    finish_reason: FinishReason
+    tokens: int
 
 
 @dataclass(eq=False)
@@ -32,7 +48,7 @@ class QueuedRequest:
     images_end: int = 0
     candidate_logprobs: tuple[float, ...] | None = None
     alone: bool = False
-    _finished: dict[int, "RunningSequence"] = field(default_factory=dict)
+    _finished: dict[int, FinishedSequence] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ids: NDArray[np.int32] = np.array(self.tokenized.ids, np.int32)  # arrays are fast to compare
@@ -58,20 +74,22 @@ class QueuedRequest:
 
     def finish(self, sequence: "RunningSequence") -> Completion | None:
         """Add a finished reply. Return the completion after the last one."""
-        self._finished[sequence.index] = sequence
-        if len(self._finished) < self.request.sampling.n:
+        self._finished[sequence.index] = FinishedSequence(
+            sequence.text, sequence.finish_reason or "error", len(sequence.ids)
+        )
+        n = self.request.sampling.n
+        if len(self._finished) < n:
             return None
-        replies = [self._finished[index] for index in sorted(self._finished)]
-        self._finished.clear()  # no reference cycle
+        replies = [self._finished[index] for index in range(n)]
         if any(reply.finish_reason == "error" for reply in replies):
             return self.failed(NOT_DRAWN)
         return Completion(
             key=self.request.key,
             texts=tuple(self.tokenized.opening + reply.text for reply in replies),
-            finish_reasons=tuple(reply.finish_reason or "stop" for reply in replies),
+            finish_reasons=tuple(reply.finish_reason for reply in replies),
             candidate_logprobs=self.candidate_logprobs,
             prompt_tokens=len(self.tokenized.ids),
-            completion_tokens=sum(len(reply.ids) for reply in replies),
+            completion_tokens=sum(reply.tokens for reply in replies),
             truncations=self.tokenized.truncations,
             sanitized=self.tokenized.sanitized,
         )

@@ -17,12 +17,20 @@ from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import DtypeChoice, resolve_dtype
 from judgelm.engines.model_files import load_config, window_of
-from judgelm.engines.weights import check_pickled
+from judgelm.engines.weights import check_pickled, pickled_files
 from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.jsonl import parse_json
 
-_OWN_OPTIONS = ("model", "tokenizer", "revision", "dtype", "trust_remote_code", "max_model_len", "max_num_seqs",
-                "max_num_batched_tokens")  # fmt: skip
+_OWN_OPTIONS = {
+    "model": "--model",
+    "tokenizer": "--model",
+    "revision": "--revision",
+    "dtype": "--dtype",
+    "trust_remote_code": "--trust-remote-code",
+    "max_model_len": "--max-model-len",
+    "max_num_seqs": "--max-num-seqs",
+    "max_num_batched_tokens": "--max-num-batched-tokens",
+}
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _CPU_KEY_VALUE_BYTES = 4 << 30
 
@@ -41,7 +49,7 @@ def engine_args(
 ) -> EngineArgs:
     """Build vLLM's arguments; the user's `engine_args` override every default (see docs/engines.md)."""
     _check_names(options)
-    check_pickled(base, options.revision)
+    _check_weights(base, options)
     config = load_config(base, options)
     _check_heads(base, config)
     arguments: dict[str, Any] = {
@@ -154,8 +162,7 @@ def _check_names(options: EngineOptions) -> None:
     known = [field.name for field in dataclasses.fields(EngineArgs)]
     for name in options.engine_args:
         if name in _OWN_OPTIONS:
-            option = "model" if name == "tokenizer" else name.replace("_", "-")
-            raise ConfigError(f"--engine-arg {name}: use the option --{option}")
+            raise ConfigError(f"--engine-arg {name}: use the option {_OWN_OPTIONS[name]}")
         if name not in known:
             similar = ", ".join(difflib.get_close_matches(name, known, n=3)) or "see vLLM's engine arguments"
             raise ConfigError(f"--engine-arg {name}: vLLM has no such argument; similar: {similar}")
@@ -189,3 +196,10 @@ def _quantization(options: EngineOptions) -> str | None:
         f"quantization {options.quantization!r}: vLLM {vllm.__version__} does not support it while loading; use "
         f"--engine transformers, FP8 on a GPU (--engine-arg quantization={fp8}), or an AWQ, GPTQ or FP8 checkpoint"
     )
+
+
+def _check_weights(base: str, options: EngineOptions) -> None:
+    folder = Path(base)
+    if folder.is_dir() and not any(folder.glob("*.safetensors")) and not pickled_files(folder):
+        raise ModelError(f"{base}: no weights (*.safetensors or pytorch_model*.bin) in this folder")
+    check_pickled(base, options.revision)

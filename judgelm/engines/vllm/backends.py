@@ -25,7 +25,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.llm_engine import LLMEngine
 
 from judgelm.engines.loop_thread import LoopThread
-from judgelm.engines.vllm import logged_start
+from judgelm.engines.vllm import logged_stages
 from judgelm.engines.vllm.arguments import device_count
 from judgelm.engines.weights import check_pickled
 from judgelm.errors import EngineError, ModelError
@@ -77,7 +77,7 @@ class InProcessBackend(_Backend):
     def __init__(self, arguments: EngineArgs) -> None:
         if InProcessBackend._loaded:
             raise EngineError("only one vLLM engine can run per process; close the other one first")
-        with quiet_start(arguments.model, multiprocessing=False), logged_start(1):
+        with quiet_start(arguments.model, multiprocessing=False), logged_stages(1):
             self._engine = LLMEngine.from_engine_args(arguments, usage_context=_CONTEXT)
         InProcessBackend._loaded = True
 
@@ -120,7 +120,7 @@ class AsyncBackend(_Backend):
         self._outputs: queue.SimpleQueue[RequestOutput | tuple[str, str] | BaseException] = queue.SimpleQueue()
         self._in_flight: set[str] = set()
         try:
-            with quiet_start(arguments.model, multiprocessing=True), logged_start(device_count(arguments)):
+            with quiet_start(arguments.model, multiprocessing=True), logged_stages(device_count(arguments)):
                 self._engine = self._call(_start(arguments))
         except BaseException:
             self._loop.close(timeout_s=_CLOSE_TIMEOUT_S)

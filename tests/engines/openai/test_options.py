@@ -11,6 +11,7 @@ import pytest
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.engines.openai.options import endpoint_options
 from judgelm.errors import ConfigError, EngineError, ModelError
 from tests.support.endpoint.client import ask, client, engine_threads, load, request_of
 from tests.support.endpoint.server import endpoint
@@ -84,6 +85,35 @@ def test_address_is_required(monkeypatch, arguments):
     monkeypatch.setenv("OPENAI_BASE_URL", "")
     with pytest.raises(ConfigError, match=r"--engine-arg base_url=.* OPENAI_BASE_URL"):
         load_engine("openai", EngineOptions(model="gpt", engine_args=arguments))
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    ["https://api.openai.com/v1", "https://eu.api.openai.com/v1", "https://mine.openai.azure.com/openai/v1",
+     "http://localhost:9/v1,https://OpenRouter.ai/api/v1"],
+)  # fmt: skip
+def test_the_api_of_a_company_is_asked_only_with_a_key(monkeypatch, base_url):
+    monkeypatch.delenv("MY_KEY", raising=False)
+    options = EngineOptions(model="gpt", engine_args={"base_url": base_url, "api_key_env": "MY_KEY"})
+    with pytest.raises(ConfigError, match="needs a key: set the environment variable MY_KEY"):
+        endpoint_options(options)
+    monkeypatch.setenv("MY_KEY", SECRET)
+    assert endpoint_options(options).key == SECRET
+
+
+@pytest.mark.parametrize("host", ["judge.example", "myopenai.com", "openai.com.judge.example", "me.cloudapp.azure.com"])
+def test_other_servers_need_no_key(monkeypatch, host):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert endpoint_options(EngineOptions(model="m", engine_args={"base_url": f"https://{host}/v1"})).key is None
+
+
+def test_numbers_may_come_as_texts_and_passwords_stay_out_of_the_manifest():
+    with endpoint() as server:
+        address = server.base_url.replace("http://", "http://me:secret@")
+        engine = load(server, options={"max_num_seqs": 3}, base_url=address, concurrency="5", timeout_s="20")
+        assert engine.max_in_flight == 4 * 3
+        assert engine.describe()["endpoint"] == server.base_url
+        engine.close()
 
 
 SECRET = "sk-secret-0123456789"

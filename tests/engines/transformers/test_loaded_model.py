@@ -52,6 +52,7 @@ def edit(folder, **values):
     ("break_it", "finding"),
     [
         (lambda folder: edit(folder, r=-1), "`r` should be a positive integer value"),
+        (lambda folder: edit(folder, lora_alpha=float("nan")), r"adapter_config\.json: lora_alpha is NaN"),
         (lambda folder: edit(folder, lora_alpha="x"), "cannot load the adapter: "),
         (lambda folder: edit(folder, target_modules=["nope"]), "Target modules .* not found in the base model"),
         # PEFT leaves missing weights random

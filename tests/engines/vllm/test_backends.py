@@ -10,17 +10,18 @@ import shutil
 import sys
 from multiprocessing.spawn import get_preparation_data
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.vllm import START_LOG, logged_start, quiet_imports
+from judgelm.engines.vllm import START_LOG, logged_stages, quiet_imports
+from judgelm.errors import ConfigError
 
 pytest.importorskip("vllm", reason="vllm is not installed: pip install -e '.[vllm]'")
 with quiet_imports():
     from vllm import EngineArgs
+    from vllm.engine import arg_utils
     from vllm.usage.usage_lib import UsageContext
 
     from judgelm.engines.model_files import load_tokenizer
@@ -28,13 +29,32 @@ with quiet_imports():
     from judgelm.engines.vllm.arguments import engine_args
     from judgelm.engines.vllm.backends import quiet_start
 
+GIB = 1 << 30
 DOCS = Path(__file__).parents[3] / "docs/engines.md"
 COMPUTED = {"model", "tokenizer", "dtype", "max_model_len"}
 """Arguments that depend on the model, described in words."""
 CODE = re.compile(r"`([^`]+)`")
 
 
-GPU = SimpleNamespace(device_type="cuda", is_cpu=lambda: False)
+class Gpu:
+    """A pretended GPU, as far as vLLM's choice of a step asks for it."""
+
+    device_type = "cuda"
+
+    def __init__(self, name="NVIDIA H200", gib=139):
+        self._name, self._gib = name, gib
+
+    def get_device_total_memory(self):
+        return self._gib * GIB
+
+    def get_device_name(self):
+        return self._name
+
+    def is_cpu(self):
+        return False
+
+    def is_tpu(self):
+        return False
 
 
 def arguments(model, *, adapter=None, **options):
@@ -64,7 +84,7 @@ def literal(text):
 @pytest.mark.parametrize("device", ["GPU", "CPU"])
 def test_documented_arguments_equal_judgelms(device, tiny_model, monkeypatch):
     if device == "GPU":
-        monkeypatch.setattr(vllm_loading, "current_platform", GPU)
+        monkeypatch.setattr(vllm_loading, "current_platform", Gpu())
     built, defaults, listed = arguments(tiny_model), EngineArgs(), set()
     for name, cell in rows():
         listed.add(name)
@@ -88,7 +108,7 @@ def test_documented_arguments_equal_judgelms(device, tiny_model, monkeypatch):
 
 def test_arguments_for_an_adapter_and_4_bits(tiny_model, tmp_path, monkeypatch):
     (tmp_path / "adapter_config.json").write_text('{"r": 24}')
-    monkeypatch.setattr(vllm_loading, "current_platform", GPU)
+    monkeypatch.setattr(vllm_loading, "current_platform", Gpu())
     monkeypatch.setattr(vllm_loading, "QUANTIZATION_METHODS", ["bitsandbytes"])  # as in a vLLM that still has it
     built = arguments(tiny_model, adapter=str(tmp_path), quantization="4bit")
     assert (built.enable_lora, built.quantization, built.load_format) == (True, "bitsandbytes", "bitsandbytes")
@@ -118,9 +138,81 @@ def test_logits_are_float32_unless_the_head_is_quantised(tiny_model, tmp_path):
     assert arguments(quantised).hf_overrides == {}
 
 
-def test_start_is_logged(caplog):
-    with caplog.at_level(logging.INFO, START_LOG.name), logged_start(2):
-        pass
-    begin, end = caplog.messages
-    assert begin.endswith("in 2 processes")
-    assert end == "vLLM: ready after 0 s"
+def test_4_bits_are_refused_by_a_vllm_without_bitsandbytes(tiny_model):
+    if "bitsandbytes" in vllm_loading.QUANTIZATION_METHODS:
+        pytest.skip("this vLLM has bitsandbytes")
+    with pytest.raises(
+        ConfigError, match=r"quantization '4bit': vLLM .* does not support it .*use --engine transformers"
+    ):
+        arguments(tiny_model, quantization="4bit")
+
+
+@pytest.mark.parametrize(
+    ("name", "gib", "tokens"),
+    [
+        ("NVIDIA A10G", 22, 8192), ("NVIDIA GeForce RTX 4090", 24, 8192), ("NVIDIA A100-SXM4-80GB", 79, 8192),
+        ("NVIDIA H100 80GB HBM3", 79, 16384), ("NVIDIA H200", 139, 16384), ("NVIDIA B200", 178, 16384),
+    ],
+)  # fmt: skip
+def test_step_size_equals_vllms_on_each_gpu(name, gib, tokens, tiny_model, monkeypatch):
+    with quiet_start(str(tiny_model), multiprocessing=False):  # it changes the environment, which this puts back
+        config = arguments(tiny_model).create_engine_config(UsageContext.LLM_CLASS)  # on this CPU: model, parallel
+    monkeypatch.setattr(vllm_loading, "current_platform", Gpu(name, gib))
+    monkeypatch.setattr(arg_utils, "current_platform", Gpu(name, gib))
+    ours = arguments(tiny_model)
+    ours.enable_chunked_prefill = True
+    ours._set_default_max_num_seqs_and_batched_tokens_args(
+        UsageContext.LLM_CLASS, config.model_config, config.parallel_config
+    )
+    assert (ours.max_num_batched_tokens, ours.max_num_seqs) == (tokens, 256)
+
+
+VLLM = logging.getLogger("vllm.v1.worker")
+MESSAGES = (
+    ("Initializing a V1 LLM engine (v%s) with config: %s", "0.32.0", "..."),
+    ("Starting to load model %s...", "my-judge"),
+    ("Loading weights took %.2f seconds", 12.3),
+    ("Loading weights took %.2f seconds", 0.2),  # of a second part, such as a drafter
+    ("%s KV cache size: %s tokens, Maximum concurrency for %s tokens per request: %.2fx", "GPU", "87,168", "2,048", 42),
+    ("Graph capturing finished in %.0f secs, took %.2f GiB", 8.0, 0.5),
+)
+
+
+@pytest.fixture
+def vllm_at_error(monkeypatch):
+    """vLLM's logger as `quiet_imports` leaves it; checks that level and handlers are restored."""
+    parent = logging.getLogger("vllm")
+    monkeypatch.setattr(parent, "level", logging.ERROR)
+    parent.manager._clear_cache()
+    handlers = list(parent.handlers)
+    yield
+    assert (parent.level, parent.handlers) == (logging.ERROR, handlers)
+    parent.manager._clear_cache()
+
+
+def start(processes=1):
+    with logged_stages(processes):
+        for template, *values in MESSAGES:
+            VLLM.info(template, *values)
+
+
+@pytest.mark.usefixtures("vllm_at_error")
+def test_each_stage_of_the_start_is_logged(caplog):
+    with caplog.at_level(logging.INFO, START_LOG.name):
+        start()
+    lines = [record.getMessage().partition(" s: ") for record in caplog.records if record.name == START_LOG.name]
+    assert {begin for begin, *_ in lines} == {"vLLM, 0"}
+    assert [stage for *_, stage in lines] == [
+        "loading weights",
+        "weights are loaded; profiling memory",
+        "GPU KV cache size: 87,168 tokens",
+        "CUDA graphs are captured",
+        "ready",
+    ]
+
+
+@pytest.mark.usefixtures("vllm_at_error")
+def test_a_failed_start_is_not_logged_as_ready(caplog):
+    with caplog.at_level(logging.INFO, START_LOG.name), pytest.raises(RuntimeError), logged_stages(1):
+        raise RuntimeError
+    assert not caplog.records

@@ -166,6 +166,7 @@ def test_unsupported_or_unsafe_models_are_rejected(vllm_engine, tiny_judge, tmp_
     make_base(["a b"] * 20, tmp_path / "a", hidden_size=64, layers=1, heads=4, vocab_size=400, max_positions=64, seed=0)
     refused(tmp_path / "a", r"heads of size 16; .*supports 32, 64.*--engine transformers")
     bare = shutil.copytree(tiny_judge, tmp_path / "bare", ignore=shutil.ignore_patterns("*.safetensors"))
+    refused(bare, r"no weights \(\*\.safetensors or .*\.bin\)")
     torch.save({"weight": Executed(tmp_path / "executed")}, bare / "pytorch_model.bin")
     refused(bare, r"pytorch_model\.bin: reading this pickle would call")
 
