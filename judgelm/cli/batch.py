@@ -55,7 +55,8 @@ def batch(
     """Judge pairs or single answers with a local judge.
 
     Options:
-        inputs: Files or folders (JSONL, JSON, CSV, TSV, Parquet; also compressed), or - for standard input.
+        inputs: Files or folders (JSONL, JSON, CSV, TSV, Parquet; also compressed), two files of AlpacaEval outputs, or
+            - for standard input.
         out: Judgments as JSONL, or results for Batch API input; - is standard output and cannot be resumed.
         prompts: For Batch API input: YAML that describes your own judge prompts.
 
@@ -74,6 +75,7 @@ def batch(
         judgelm-batch pairs.jsonl -o judgments.jsonl --both-orders
         judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders
         judgelm-batch requests.jsonl -o results.jsonl --model my-judge
+        judgelm-batch model.json reference.json -o out.jsonl --model my-judge
         judgelm-batch - --model my-judge < pairs.jsonl > judgments.jsonl
         judgelm-batch pairs.jsonl -o try.jsonl --engine scripted --model "8 6"
 

@@ -133,7 +133,12 @@ class CollectedAnswer(NamedTuple):
 def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
     """Read files of answers by question; if two rows have the same model and decoding, the later one counts.
 
-    Also reads AlpacaEval outputs (questions without id get a hash) and first turns of MT-bench and Arena-Hard answers.
+    Also reads AlpacaEval outputs (questions without id get a hash) and the first turns of MT-bench and Arena-Hard
+    answers.
+
+    Raises:
+        InputError: a file cannot be read, a row is not an answer, or an instruction without id has two outputs of a
+            model.
     """
     answers: dict[str, dict[tuple[str, str], CollectedAnswer]] = {}
     for path in paths:
@@ -141,7 +146,8 @@ def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
             by_model = answers.setdefault(question, {})
             earlier = by_model.setdefault((answer.model, answer.decoding), answer)
             if earlier.text != answer.text and question == content_id(answer.question or "", (), None):
-                raise InputError(f"{path}: two outputs of {answer.model} for {describe(answer.question)}; keep one")
+                finding = f"{answer.model} has two outputs for the instruction {describe(answer.question)}"
+                raise InputError(f"{path}: {finding}; keep one, or give each row a question_id")
             by_model[answer.model, answer.decoding] = answer
     return {
         question: sorted(by_model.values(), key=lambda answer: (answer.model, len(answer.decoding), answer.decoding))

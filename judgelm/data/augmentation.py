@@ -105,20 +105,29 @@ def _swapped_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
 
 def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: BuildCounts) -> Iterator[LabelledPair]:
     """Yield the rows of a clean pair in one epoch of the training set; outcomes are added to `counts`."""
-    swaps = options.swap == "both" or (
-        options.swap == "draw" and should_swap(pair, options.swap_prob, seed=options.seed, epoch=epoch)
-    )
-    if options.reference == "draw":
-        pair = drop_reference(pair, options.reference_drop_prob, seed=options.seed, epoch=epoch)
-    pair = _without_reasons(pair, options, epoch)
-    pair = replace(pair.with_id(f"{pair.sample.id}:e{epoch}"), epoch=epoch) if epoch else pair
-    swapped_pair = _swapped(pair, options, counts) if swaps else None
-    if not swaps:
-        counts.swapped["left as it was"] += 1
-    if swapped_pair is None or options.swap == "both":
-        yield pair
-    if swapped_pair is not None:
-        yield swapped_pair
+    for copy in range(_copies(pair, options, epoch)):
+        current = pair.with_id(f"{pair.sample.id}:c{copy}") if copy else pair  # each copy draws for itself
+        swaps = options.swap == "both" or (
+            options.swap == "draw" and should_swap(current, options.swap_prob, seed=options.seed, epoch=epoch)
+        )
+        if options.reference == "draw":
+            current = drop_reference(current, options.reference_drop_prob, seed=options.seed, epoch=epoch)
+        current = _without_reasons(current, options, epoch)
+        current = replace(current.with_id(f"{current.sample.id}:e{epoch}"), epoch=epoch) if epoch else current
+        swapped_pair = _swapped(current, options, counts) if swaps else None
+        if not swaps:
+            counts.swapped["left as it was"] += 1
+        if swapped_pair is None or options.swap == "both":
+            yield current
+        if swapped_pair is not None:
+            yield swapped_pair
+
+
+def _copies(pair: LabelledPair, options: BuildOptions, epoch: int) -> int:
+    assert pair.label is not None, "a clean pair has a judgment"
+    share = next((share for winner, share in options.resample.items() if winner == str(pair.label.winner)), 1.0)
+    whole = int(share)
+    return whole + (uniform_hash(options.seed, pair.sample.id, "resample", epoch) < share - whole)
 
 
 def _swapped(pair: LabelledPair, options: BuildOptions, counts: BuildCounts) -> LabelledPair | None:

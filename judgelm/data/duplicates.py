@@ -106,10 +106,11 @@ def _similarity(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[
 
 
 class Duplicates:
-    """Finds rows of a stream that repeat an earlier row: questions match, and both answers match in either order.
+    """Finds rows of a stream that repeat an earlier row.
 
-    A row is compared with at most `BANDS` earlier rows, so some near duplicates among thousands of similar rows are
-    missed.
+    Two rows are duplicates if their questions match and both answers match, in either order. A row is compared with at
+    most `BANDS` earlier rows, the first with each of its bands, so time per row is constant; some near duplicates among
+    thousands of similar rows are missed. Memory: about 2 KB per row.
     """
 
     def __init__(self, *, threshold: float = 0.9, shingle: int = 3, min_words: int = 10) -> None:
@@ -133,10 +134,10 @@ class Duplicates:
         if (same := self._exact.get(key)) is not None:
             return Duplicate(kind="exact", of=self._ids[same], similarity=1.0)
         packed = tuple(digest + (b"" if sketch is None else _low_bytes(sketch)) for digest, sketch in texts)
-        sketches = [sketch for _, sketch in texts if sketch is not None]
-        bands = self._sketcher.bands(np.minimum.reduce(sketches) if sketches else None)
-        sharing = {self._bands[band] for band in bands if band in self._bands}
-        nearest = max(((_row_similarity(packed, self._texts[row]), -row) for row in sharing), default=(0.0, 0))
+        bands = self._bands_of(texts)
+        nearest = max(
+            ((_row_similarity(packed, self._texts[row]), -row) for row in self._sharing(bands)), default=(0.0, 0)
+        )
         if nearest[0] >= self._sketcher.threshold:
             return Duplicate(kind="near", of=self._ids[-nearest[1]], similarity=nearest[0])
         self._exact[key] = len(self._ids)
@@ -145,6 +146,13 @@ class Duplicates:
         self._ids.append(row_id)
         self._texts.append(packed if bands else ())  # rows without a band are compared exactly, by their key
         return None
+
+    def _bands_of(self, texts: list[_Text]) -> list[bytes]:
+        sketches = [text.sketch for text in texts if text.sketch is not None]
+        return self._sketcher.bands(np.minimum.reduce(sketches) if sketches else None)
+
+    def _sharing(self, bands: list[bytes]) -> set[int]:
+        return {self._bands[band] for band in bands if band in self._bands}
 
 
 class TextIndex:
@@ -209,8 +217,11 @@ def _text_similarity(first: bytes, second: bytes) -> float:
 class QuestionGroups:
     """Groups of questions that are equal or near duplicates, directly or through other questions.
 
-    Add all questions, then ask for groups. Of more than 64 questions that share a band (a template), only questions
-    within 64 positions of each other are compared.
+    Add all questions, then ask for groups. Groups depend only on the set of questions, not on their order or frequency.
+    A chain of near questions is one group even if its ends differ. Memory: about 0.8 KB per distinct question.
+
+    If more than 64 questions share a band (a template filled in thousands of ways), only questions within 64 positions
+    of each other are compared; the rest are grouped through them.
     """
 
     def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:
@@ -239,7 +250,7 @@ class QuestionGroups:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of distinct questions by group, largest group first."""
-        return {key.hex(): count for key, count in Counter(sorted(self._grouped().values())).most_common()}
+        return {key.hex(): count for key, count in sorted(Counter(self._grouped().values()).items(), key=_largest)}
 
     def _grouped(self) -> dict[bytes, bytes]:
         if self._keys is None:
@@ -253,6 +264,10 @@ class QuestionGroups:
                 digest: least.setdefault(label, digest) for digest, label in zip(long, labels.tolist(), strict=True)
             }
         return self._keys
+
+
+def _largest(group: tuple[bytes, int]) -> tuple[int, bytes]:
+    return -group[1], group[0]
 
 
 def _near_groups(sketches: NDArray[np.uint8], sketcher: _Sketcher) -> NDArray[np.intp]:

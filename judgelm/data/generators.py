@@ -87,13 +87,18 @@ def read_generators(path: Path | None) -> list[AnswerGenerator]:
 
 
 def parse_generator(text: str) -> AnswerGenerator:
-    """Parse `name=a,model=b,temperature=0.7,engine_args.base_url=...`; values are YAML."""
+    """Parse `name=a,model=b,temperature=0.7,engine_args.base_url=...`; values are YAML.
+
+    Raises:
+        ConfigError: a part cannot be read; see `build_generator`.
+    """
     settings: dict[str, Any] = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")
         into, _, inner = name.strip().rpartition(".")
         if not equals or into not in ("", "engine_args"):
-            raise ConfigError(f"--generator: expected NAME=VALUE,..., got {name!r}; put commas into --config")
+            finding = f"expected NAME=VALUE,NAME=VALUE,..., got {name!r}"
+            raise ConfigError(f"--generator: {finding}; put values with commas into a --config file")
         target = settings.setdefault(into, {}) if into else settings
         try:
             target[inner] = value if inner in ("name", "model") else parse_yaml(value)

@@ -148,7 +148,8 @@ class TextComparison:
         if self.turned:
             notes.append(f"{self.turned:,} of {total:,} rows list the answers in another order; judgelm reorders them.")
         if self.not_compared:
-            notes.append(f"{self.not_compared:,} of {total:,} judgments join by id alone, without texts to compare.")
+            missing = "the row or the run has no texts to compare"
+            notes.append(f"{self.not_compared:,} of {total:,} judgments join by id alone: {missing}.")
         if self.without_row:
             notes.append(f"{self.without_row:,} of {total + self.without_row:,} judgments have no row of their id.")
         return notes

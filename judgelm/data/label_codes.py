@@ -146,7 +146,11 @@ def parse_label_code(text: str) -> Values:
 class LabelDecoder:
     """Decodes the label fields of one file, and rejects the file if a value contradicts their code.
 
-    The user's code (`stated`) replaces the `codes` of the layout. `counts` has the values so far by field.
+    Attributes:
+        codes: codes of the layout.
+        stated: the user's code, which replaces them.
+        soft: meaning of numbers in `preference`; None if the layout does not state it.
+        counts: values so far by field.
     """
 
     codes: Sequence[FieldCode]
@@ -203,9 +207,8 @@ class LabelDecoder:
             return None
         self._unread.setdefault(name, Counter())[text] += 1
         example = f"--label-code {shlex.quote(example_code([text]))}"
-        raise row.field_error(
-            name, f"expected {self._expected(code)}, got {describe(value)}; state its meaning, such as {example}"
-        )
+        finding = f"expected {self._expected(code)}, got {describe(value)}"
+        raise row.field_error(name, f"{finding}; state its meaning, such as {example}")
 
     def _soft(self, row: Row, decoded: Mapping[str, object]) -> dict[str, object]:
         text = label_text(row.data["preference"])
@@ -257,9 +260,11 @@ class LabelDecoder:
         if not self._unread:
             return None
         name, counts = next(iter(self._unread.items()))
+        values = ", ".join(f"{_shown(text)} ({n:,} times)" for text, n in counts.most_common(_SHOWN_VALUES))
+        more = f" and {len(counts) - _SHOWN_VALUES} more" if len(counts) > _SHOWN_VALUES else ""
         example = shlex.quote(example_code([text for text, _ in counts.most_common(_SHOWN_VALUES)]))
         return LabelCodeError(
-            f'{file}: field "{name}" has the values {_values_text(counts)}, which name no winner; state their meaning, '
+            f'{file}: field "{name}" has the values {values}{more}, which name no winner; state their meaning, '
             f"such as --label-code {example} (in a build's configuration label_code); this example is a guess"
         )
 
@@ -270,12 +275,14 @@ class LabelDecoder:
     def error(self) -> LabelCodeError:
         """Return the error for the file, with its values so far."""
         name, row = self._contradicted or "", self._first
-        values = _values_text(self.counts[name])
+        counts = self.counts[name]
+        values = ", ".join(f"{_shown(text)} ({n:,} times)" for text, n in counts.most_common(_SHOWN_VALUES))
+        more = f" and {len(counts) - _SHOWN_VALUES} more" if len(counts) > _SHOWN_VALUES else ""
         code = self._code(name)
         stated = f"--label-code says {_in_words(self.stated)}" if self.stated is not None else code
         location = "" if row is None else f"{row.file}:{row.line}: "
         return LabelCodeError(
-            f'{location}field "{name}" has the values {values}, but {stated}. State the meaning of each value '
+            f'{location}field "{name}" has the values {values}{more}, but {stated}. State the meaning of each value '
             f"with --label-code (in a build's configuration label_code), such as {_KNOWN}"
         )
 
@@ -326,11 +333,6 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
-
-
-def _values_text(counts: Counter[str]) -> str:
-    more = f" and {len(counts) - _SHOWN_VALUES} more" if len(counts) > _SHOWN_VALUES else ""
-    return ", ".join(f"{_shown(text)} ({n:,} times)" for text, n in counts.most_common(_SHOWN_VALUES)) + more
 
 
 def _shown(text: str) -> str:

@@ -127,6 +127,7 @@ def _read(path: str, with_reference: bool, on_reject: OnReject, reading: Reading
 def _as_in_first_row(
     row: Row, sample: Sample, first: Sample | None, label: Label | None
 ) -> tuple[Label | None, Sample]:
+    """Return the label in the answer order of the first row with this id, and that row's sample."""
     if first is None or not sample.answers:
         return label, first or sample
     if not first.answers:
@@ -137,7 +138,8 @@ def _as_in_first_row(
         return label, first
     if part != REORDERED or len(set(own.answers)) < len(own.answers):
         name = json.dumps(sample.id, ensure_ascii=False)
-        raise row.error(f"{part} differs from an earlier row with id {name}; use one id for one pair of texts")
+        finding = f"{part} differs from an earlier row with id {name}"
+        raise row.error(f"{finding}; rows with one id are votes on the same texts, so use different ids")
     order = tuple(own.answers.index(answer) for answer in hashes.answers)
     return None if label is None else reordered_label(label, sample, order), first
 
@@ -177,7 +179,8 @@ def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> In
     expected = "score_w_reference or text_w_reference" if with_reference else "a label"
     label_fields = stream.source.fields.get("label")
     read_as = f"with labels in {label_fields}" if label_fields else "which has no label field"
-    return InputError(f"{path}: no usable row has {expected} ({stream.read} read as {stream.source.name}, {read_as})")
+    finding = f"none of {stream.read} rows has {expected} that is usable"
+    return InputError(f"{path}: {finding}; it was read as {stream.source.name}, {read_as}")
 
 
 def read_labelled(

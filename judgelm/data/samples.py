@@ -22,6 +22,7 @@ from judgelm.data.readers.rows import (
     raise_reject,
     reject_row,
 )
+from judgelm.data.sources.alpaca_eval import are_two_outputs, join_outputs
 from judgelm.data.sources.layouts import LABELS
 from judgelm.data.sources.preferences import PAIR_LABELS
 from judgelm.data.sources.registry import SOURCES, recognise
@@ -116,12 +117,14 @@ def parse_columns(options: Sequence[str]) -> dict[str, str]:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class SampleStream:
-    """Samples of one or several inputs of one format, read once and lazily.
+    """Samples of one or several inputs (or of two joined AlpacaEval output files), read once and lazily.
 
-    Rows without id are named by a hash of their content, with the suffix `-2`, `-3`, ... for repeated content.
+    The constructor recognises the format and reads up to the first good row; later files must have the same format. A
+    row with a repeated id is rejected unless `repeats` says otherwise. Rows without id are named by a hash of their
+    content, with the suffix `-2`, `-3`, ... for repeated content (except in layouts of single votes).
 
     Args:
-        paths: files, folders, patterns, named pipes or standard input (`-`).
+        paths: files, folders, patterns, named pipes or standard input (`-`); two AlpacaEval output files are joined.
         on_reject: called with each unusable row; by default the first one raises an error.
         limit: stop after this many samples.
         reference: treatment of references.
@@ -136,6 +139,7 @@ class SampleStream:
     Attributes:
         source: the recognised layout, with the fields found.
         read: rows read so far, including rejects.
+        rejected: rows rejected so far.
         repeated: repeated pairs without id skipped so far.
         coerced: cells converted to text so far (PandaLM only).
         references_used: samples so far with a reference from `references`.
@@ -188,8 +192,10 @@ class SampleStream:
         self._decoder = self.source.decoder(self.reading.label_code)
 
     def _open(self) -> Iterator[Row | Reject]:
-        reading = self.reading
-        read = partial(read_rows, columns=reading.columns, known=KNOWN_FIELDS, once=self.once, sheet=reading.sheet)
+        columns, sheet = self.reading.columns, self.reading.sheet
+        if are_two_outputs(self.paths, sheet=sheet):
+            return join_outputs(self.paths[0], self.paths[1], sheet=sheet)
+        read = partial(read_rows, columns=columns, known=KNOWN_FIELDS, once=self.once, sheet=sheet)
         return (row for file in all_input_files(self.paths) for row in read(file))
 
     def _first_row(self) -> Row:
@@ -300,7 +306,8 @@ class SampleStream:
         self._file = row.file
         source = recognise(row, label_rows=self.label_rows)
         if source.name != self.source.name:
-            raise row.error(f"format {source.name}, but {self._first.file} has {self.source.name}; give one format")
+            finding = f"this file has format {source.name}, but {self._first.file} has {self.source.name}"
+            raise row.error(f"{finding}; give files of one format at a time")
 
     def _sample(self, row: Row) -> Sample | None:
         assert self.source.sample is not None

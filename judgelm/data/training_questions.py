@@ -71,7 +71,11 @@ def write_hashes(folder: str | Path, hashes: set[str]) -> None:
 
 
 def read_hashes(folder: str | Path) -> set[str] | None:
-    """Read the hashes in a judge's folder; None without the file."""
+    """Read the hashes in a judge's folder; None without the file.
+
+    Raises:
+        InputError: the file is damaged.
+    """
     path = Path(folder) / QUESTIONS_NAME
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split()
@@ -81,5 +85,6 @@ def read_hashes(folder: str | Path) -> set[str] | None:
         raise InputError(f"{path}: cannot read: {error.strerror or error}; check its permissions") from error
     wrong = next((line for line in lines if len(line) != _DIGITS or not set(line) <= set("0123456789abcdef")), None)
     if wrong is not None:
-        raise InputError(f"{path}: expected {_DIGITS} hexadecimal digits per line, got {wrong[:40]!r}; restore it")
+        finding = f"expected {_DIGITS} hexadecimal digits per line, got {wrong[:40]!r}"
+        raise InputError(f"{path}: {finding}; restore the file, or delete it to skip the check")
     return set(lines)

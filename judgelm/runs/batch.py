@@ -15,6 +15,7 @@ from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.inputs import all_input_files, input_files, is_stream
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, no_common_id
+from judgelm.data.sources.alpaca_eval import are_two_outputs
 from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.errors import InputError
 from judgelm.jsonl import Appender, encode_line
@@ -46,7 +47,7 @@ class BatchJob:
     """Input and output of a batch run.
 
     Attributes:
-        inputs: files, folders and patterns of pairs; `-` is standard input.
+        inputs: files, folders and patterns of pairs, or two AlpacaEval output files; `-` is standard input.
         out: path of the judgments; `-` is standard output, without manifest and resume.
         self_answers: run file with the judge's own answers.
         parts: maps an input sample to the samples to judge.
@@ -215,7 +216,7 @@ def count_rows(paths: Sequence[str], *, sheet: str | None = None) -> int | None:
     if any(map(is_stream, paths)):
         return None
     try:
-        files = all_input_files(paths)
+        files = all_input_files(paths[:1] if are_two_outputs(paths, sheet=sheet) else paths)
         if any(not file.endswith(".jsonl") and Path(file).stat().st_size >= _COUNTED_BYTES for file in files):
             return None
         return sum(_rows_of(file, sheet) for file in files)

@@ -35,7 +35,7 @@ def test_without_a_name_it_lists_the_benchmarks(cli):
 
 def test_missing_files_and_output_are_refused(cli, tmp_path):
     code, _, err = cli("judgelm", "data", "import", "pandalm")
-    assert (code, "testset-v1.json" in err) == (1, True)
+    assert (code, "expected testset-v1.json" in err) == (1, True)
     code, _, err = cli("judgelm", "data", "import", "pandalm", written(tmp_path))
     assert (code, "-o is missing" in err) == (1, True)
 
@@ -77,6 +77,6 @@ def test_an_import_shows_and_keeps_how_many_rows_each_reason_cost(cli, tmp_path)
     code, _, err = cli("judgelm", "data", "import", "auto-j", path, "-o", tmp_path / "out.jsonl")
     reason = 'field "label": expected one of N, N, N, got the number N; correct the row'
     assert code == 0
-    assert f"2 rows: {reason} (first: {path}:2)" in err
+    assert f"2 rows: {reason} (the first: {path}:2)" in err
     assert json.loads((tmp_path / "out.protocol.json").read_text())["rejected_by_reason"] == {reason: 2}
     assert len((tmp_path / "out.rejects.jsonl").read_text().splitlines()) == 2

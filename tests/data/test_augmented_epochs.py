@@ -61,6 +61,23 @@ def test_an_unclear_reason_keeps_the_pair_as_it_is_or_goes():
     assert counts.swapped == {"swapped without an ambiguous reason": 1}
 
 
+def test_a_resampled_pair_comes_in_copies_that_draw_for_themselves():
+    numbers = set()
+    for number in map(str, range(20)):
+        for epoch in (0, 1):
+            copies, _ = derived(pair_of(number), epoch, resample={"1": 2.5, "2": 0.0}, swap_prob=0.5)
+            ids = [number, f"{number}:c1", f"{number}:c2"][: 2 + (uniform_hash(SEED, number, "resample", epoch) < 0.5)]
+            assert [one.sample.id for one in copies] == [f"{one}:e1" if epoch else one for one in ids]
+            assert [one.swapped for one in copies] == [uniform_hash(SEED, one, "swap", epoch) < 0.5 for one in ids]
+            numbers.add(len(copies))
+    assert numbers == {2, 3}
+    assert derived(pair_of(), resample={"1": 0.0})[0] == []
+    assert (
+        derived(pair_of(), resample={"1": uniform_hash(SEED, "7", "resample")})[0] == []
+    )  # the draw must be below the share
+    assert len(derived(pair_of(), resample={"2": 0.0})[0]) == 1
+
+
 def test_reasons_go_from_a_share_of_the_pairs():
     for number in map(str, range(20)):
         pair = pair_of(number)

@@ -33,7 +33,7 @@ def test_a_later_file_of_another_format_is_refused_after_the_samples_before_it(w
     second = write({"prompt": "q", "chosen": "a", "rejected": "b"}, name="b.jsonl")
     stream = iter(SampleStream([first, second]))
     assert next(stream).id == "1"
-    with pytest.raises(InputError, match=r"b\.jsonl:1: format preference, but .*a\.jsonl has plain"):
+    with pytest.raises(InputError, match=r"b\.jsonl:1: this file has format preference, but .*a\.jsonl has plain"):
         next(stream)
 
 

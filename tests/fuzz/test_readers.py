@@ -1,9 +1,11 @@
 """Files of rows: whatever the bytes, there are rows and rejects or an error that names the file; no row is lost."""
 
+import bz2
 import csv
 import gzip
 import io
 import json
+import lzma
 import os
 
 import pyarrow
@@ -100,6 +102,8 @@ def test_damaged_files(fuzz, place):
 
 PACK = {
     "a.jsonl.gz": lambda content: gzip.compress(content, 1),
+    "a.jsonl.bz2": bz2.compress,
+    "a.jsonl.xz": lzma.compress,
     "a.jsonl.zst": lambda content: pyarrow.compress(content, codec="zstd", asbytes=True),
 }
 

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from benchmarks.convert import join_reviews
 from benchmarks.seeds import read_seeds
 from judgelm.data.answers import AnswerSet, read_questions
+from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references
+from judgelm.data.sources.alpaca_eval import join_outputs
 from judgelm.data.sources.qa import qa_row, read_qa
 from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
 from judgelm.data.sources.reviews import match_orders, read_results, read_reviews
@@ -103,7 +105,7 @@ def test_ratings(fuzz, place):
 
 def test_joined_tables(fuzz, place):
     def check(given):
-        questions, _, reviews = given
+        questions, answers, reviews = given
         paths = [place(f"{name}.jsonl", rows) for name, rows in zip("qar", given, strict=True)]
         joined = []
         if fuzzing.refusal(lambda: joined.extend(join_reviews(paths[0], [paths[1]], [paths[2]])), *paths) is None:
@@ -113,6 +115,9 @@ def test_joined_tables(fuzz, place):
             [(pairs, alone)] = both
             assert 2 * len(pairs) + len(alone) == len(reviews)
         found = []
+        if fuzzing.refusal(lambda: found.extend(join_outputs(paths[1], paths[0])), *paths) is None:
+            rejects = sum(isinstance(one, Reject) for one in found)
+            assert 2 * (len(found) - rejects) + rejects == len(questions) + len(answers)
         fuzzing.refusal(lambda: AnswerSet([paths[1]]).left_out, paths[1])
         rejects = []
         if fuzzing.refusal(lambda: found.append(read_questions(paths[0], on_reject=rejects.append)), paths[0]) is None:

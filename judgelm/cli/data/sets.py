@@ -12,6 +12,7 @@ from judgelm.cli.console import EXIT_FAILURES, Results, console, echo, errors, r
 from judgelm.cli.options import parse_pairs
 from judgelm.data.readers.inputs import input_files
 from judgelm.data.readers.rows import RejectCounts
+from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import atomic_write, check_no_input, parse_json
 from judgelm.yaml_files import read_yaml
@@ -67,7 +68,7 @@ def _build(options: "BuildOptions", progress: "Callable[[str, int], None]") -> "
     folder = Path(options.out)
     earlier = _earlier_files(folder)
     check_no_input([folder / name for name in (*earlier, "README.md", "build.json")], options.files_read)
-    built = build(options, progress=progress)
+    built = build(options, tokenizer=_tokenizer(options), progress=progress)
     for name in earlier - built.files.keys():
         (folder / name).unlink(missing_ok=True)
     inputs = input_identities([source.path for source in options.inputs])
@@ -81,6 +82,14 @@ def _earlier_files(folder: Path) -> set[str]:
         return set(json.loads((folder / "build.json").read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return set()
+
+
+def _tokenizer(options: "BuildOptions") -> Any:
+    if options.tokenizer is None:
+        return None
+    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
+
+    return load_tokenizer(options.tokenizer, None, EngineOptions(model=options.tokenizer))
 
 
 def _values(config: Path, changes: list[str]) -> dict[str, Any]:

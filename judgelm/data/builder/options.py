@@ -57,30 +57,40 @@ class BuildOptions:
     Attributes:
         inputs: the labelled files; a path is short for `{path: ...}`.
         out: output folder.
+        format: `jsonl` or `parquet`.
         seed: with a row's id, determines every draw.
         epochs: copies of each pair in the training set, each with its own draws.
-        swap: `draw` swaps a pair with `swap_prob`, `both` writes both orders.
+        swap: `draw` swaps a pair with `swap_prob`, `both` writes both orders, `none` neither.
+        swap_prob: probability that an epoch shows a pair with its answers swapped.
         ambiguous: for a swap whose reason does not clearly name the answers: `keep` the pair unswapped, or
             `drop_reason`.
-        reference: `both` writes both judgments and training draws one; `draw` draws here with `reference_drop_prob`;
-            `ignore` drops references and the judgments made with them.
+        reference: `both` writes both judgments and training draws one; `draw` draws here, prompt and target together,
+            with `reference_drop_prob`; `ignore` drops references and the judgments made with them.
+        reference_drop_prob: probability that a pair judged with a reference is shown without.
         references: file of id -> reference; replaces references and drops the judgments made with the old ones.
         reason_prob: share of pairs that keep their reasons.
         scale: lowest and highest valid score.
-        near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped; 1 drops only equal rows.
+        out_of_scale: `drop` a judgment outside the scale, or `clip` its scores.
+        resample: winner (`1`, `2`, `tie`, before swaps) -> mean number of copies of its pairs, such as 2.0 or 0.5.
+        near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped; 1 drops only equal rows and
+            needs a quarter of the memory (otherwise about 2 KB per row).
         validation: share of the questions (below 1) or number of questions; near copies stay together.
         test: share or number of the questions for a test set.
-        balance: what must not predict the winner; see `judgelm.data.builder.balance`.
+        balance: what must not predict the winner: `position`, `models`, `length`; see `judgelm.data.builder.balance`.
         length_strata: ascending bounds of length differences in characters, for `balance`.
         longer_share: share of training pairs that the longer answer wins, for `balance` by length and not by models.
+            People prefer the longer answer more often than not. Validation and test sets stay at one half.
         exclude: files of test questions; pairs that ask them, a near copy, or share a passage of 13 words are dropped.
         max_per_question: pairs kept per question, drawn by hash before balancing.
         max_characters: maximum characters of question and both answers.
-        subsets: sizes of nested training subsets.
-        abilities: further files: `single` answers (Figure 5), `multi` (three or four answers, Figure 6), `chat`
-            messages.
+        tokenizer: folder or hub id, for `max_tokens`.
+        template: prompt template of the trainer, for `max_tokens`.
+        max_tokens: maximum tokens of prompt and reply.
+        subsets: sizes of nested training subsets, written in addition to the whole set.
+        abilities: further rows in separate files: `single` answers (Figure 5), `multi` (three or four answers, Figure
+            6; holds their texts in memory), `chat` (messages for other trainers).
         max_reject_rate: share of unusable rows above which the command exits with code 2.
-        workers: number of processes, or `auto` for one per core, up to 16.
+        workers: number of processes, or `auto` for one per core, up to 16. The files do not depend on it.
     """
 
     inputs: tuple[InputOptions, ...] = Field(min_length=1)
@@ -96,6 +106,8 @@ class BuildOptions:
     references: str | None = None
     reason_prob: float = Field(default=1.0, ge=0, le=1)
     scale: tuple[float, float] = (1, 10)
+    out_of_scale: Literal["drop", "clip"] = "drop"
+    resample: dict[Literal["1", "2", "tie"], float] = Field(default_factory=dict)
     near_duplicates: float = Field(default=0.9, ge=0.7, le=1)
     validation: float = Field(default=0.05, ge=0)
     test: float = Field(default=0, ge=0)
@@ -105,6 +117,9 @@ class BuildOptions:
     exclude: tuple[str, ...] = ()
     max_per_question: int | None = Field(default=None, ge=1)
     max_characters: int | None = Field(default=None, ge=1)
+    tokenizer: str | None = None
+    template: str = "judgelm-v1"
+    max_tokens: int | None = Field(default=None, ge=1)
     subsets: tuple[int, ...] = ()
     abilities: tuple[Literal["single", "multi", "chat"], ...] = ()
     max_reject_rate: float = Field(default=0.05, ge=0, le=1)
@@ -142,6 +157,8 @@ def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
     options_read = dict(values)
     if isinstance(inputs := options_read.get("inputs"), list | tuple):
         options_read["inputs"] = [{"path": value} if isinstance(value, str) else value for value in inputs]
+    if isinstance(resample := options_read.get("resample"), Mapping):
+        options_read["resample"] = {str(winner): share for winner, share in resample.items()}
     try:
         options = _OPTIONS.validate_python(options_read)
     except ValidationError as error:
@@ -149,6 +166,10 @@ def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
     for source, inputs_so_named in Counter(value.source for value in options.inputs).items():
         if inputs_so_named > 1:
             raise ConfigError(f"{location}: {inputs_so_named} inputs are named {source}; give each a different name")
+    if options.max_tokens is not None and options.tokenizer is None:
+        raise ConfigError(f"{location}: max_tokens requires tokenizer; set it, or remove max_tokens")
+    if any(share < 0 for share in options.resample.values()):
+        raise ConfigError(f"{location}: resample: expected 0 or more; 0 drops all pairs of that winner")
     for name, amount in (("validation", options.validation), ("test", options.test)):
         if amount >= 1 and not float(amount).is_integer():
             raise ConfigError(f"{location}: {name} {amount:g}: expected a share below 1 or a whole number of questions")

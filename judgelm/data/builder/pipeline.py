@@ -24,7 +24,7 @@ from judgelm.data.builder.balance import Baselines, PairFacts, baselines, over_b
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions, usable_workers
 from judgelm.data.builder.other_tasks import chat_rows, multi_rows, single_row
-from judgelm.data.builder.reader import CHUNK_PAIRS, DropReason, PairCache, PairReader, read_chunk
+from judgelm.data.builder.reader import CHUNK_PAIRS, DropReason, LengthFilter, PairCache, PairReader, read_chunk
 from judgelm.data.builder.splits import Side, SubsetSizes, nested_order, split_questions, subset_sizes
 from judgelm.data.dataset_files import DatasetFiles
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row
@@ -67,28 +67,39 @@ class _Plan:
     baselines: tuple[Baselines, ...]
 
 
-def build(options: BuildOptions, *, progress: Callable[[str, int], None] = lambda stage, pairs: None) -> BuildResult:
-    """Read, clean, split, augment and write; `progress` is called with the stage and the number of pairs done.
+def build(
+    options: BuildOptions, *, tokenizer: Any = None, progress: Callable[[str, int], None] = lambda stage, pairs: None
+) -> BuildResult:
+    """Read, clean, split, augment and write.
+
+    Args:
+        options: options of the build.
+        tokenizer: a fast tokenizer, required for `options.max_tokens`.
+        progress: called with the stage and the number of pairs done.
 
     Raises:
         InputError: an input cannot be read, or no pair is left.
-        ConfigError: a set would be empty.
+        ConfigError: a set would be empty, or the template is unknown.
         RunError: the output cannot be written.
     """
+    limit = options.max_tokens
+    length_filter = None if limit is None else LengthFilter(limit, tokenizer, options.template)
     folder = Path(options.out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _build(options, folder, progress)
+        return _build(options, folder, length_filter, progress)
     except OSError as error:  # unreadable inputs are InputErrors
         where = f"{folder}: cannot write here: {error.strerror or error}"
         raise RunError(f"{where}; free up space or choose another out; no set was changed") from error
 
 
-def _build(options: BuildOptions, folder: Path, progress: Callable[[str, int], None]) -> BuildResult:
+def _build(
+    options: BuildOptions, folder: Path, length_filter: LengthFilter | None, progress: Callable[[str, int], None]
+) -> BuildResult:
     check_no_input([folder / "left_out.jsonl"], options.files_read)
     with Appender(folder / "left_out.jsonl", overwrite=True) as left_out, _scratch(folder) as scratch:
         cache = PairCache(scratch / "pairs")
-        reader = PairReader(options, left_out)
+        reader = PairReader(options, left_out, length_filter)
         seen = 0
         for seen, _ in enumerate(cache.write(reader.pairs()), 1):
             if seen % CHUNK_PAIRS == 0:
@@ -134,7 +145,7 @@ def _plan(options: BuildOptions, reader: PairReader) -> _Plan:
     sizes = subset_sizes(len(training), options.subsets)
     ranks = np.zeros(len(sides), dtype=np.int64)
     if sizes.sizes:
-        ranks[training] = nested_order((reader.ids[pair] for pair in training), seed=options.seed)
+        ranks[training] = nested_order((reader.strata[pair] for pair in training), seed=options.seed)
     baselines = _baselines(reader, before, sides, swaps) if options.balance else ()
     return _Plan(sides=sides, ranks=ranks, swaps=swaps, sizes=sizes, baselines=baselines)
 
@@ -154,7 +165,8 @@ def _sample(options: BuildOptions, reader: PairReader, sides: NDArray[np.int8]) 
         out = over_balance(pairs, options.balance, options.length_strata, seed=options.seed, longer_share=share)
         leave_out(out, "left out for balance")
         if pairs and len(out) == len(pairs):
-            raise ConfigError(f"balance {', '.join(options.balance)} leaves none of {len(pairs)} {_SIDES[side]} pairs")
+            finding = f"balance {', '.join(options.balance)} leaves none of {len(pairs)} {_SIDES[side]} pairs"
+            raise ConfigError(f"{finding}; balance by fewer properties or length_strata, or add pairs")
 
 
 def _facts_of(reader: PairReader, sides: NDArray[np.int8], side: int) -> list[tuple[int, PairFacts]]:

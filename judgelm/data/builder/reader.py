@@ -5,21 +5,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from judgelm.data.augmentation import replace_reference
 from judgelm.data.builder.balance import PairFacts, pair_facts
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
+from judgelm.data.builder.splits import SubsetStratum, stratum
 from judgelm.data.duplicates import Duplicates, QuestionGroups
-from judgelm.data.labelled_pair import LabelledPair, scores_of_winner
+from judgelm.data.labelled_pair import LabelledPair, score_line, scores_of_winner, training_scores
 from judgelm.data.labelled_set import read_labelled
 from judgelm.data.overlap import ExcludedQuestions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import no_common_id, read_references
 from judgelm.data.sources.layouts import split_review
 from judgelm.jsonl import Appender
-from judgelm.records import Label
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.truncation import Truncator
+from judgelm.records import Label, winner_of
 
 DropReason = Literal[
     "no judgment",
@@ -71,7 +74,11 @@ def _checked(
         return "winner without scores"
     low, high = options.scale
     if label.scores is not None and not all(low <= score <= high for score in label.scores):
-        return "scores outside the scale"
+        if options.out_of_scale == "drop":
+            return "scores outside the scale"
+        first, second = (min(max(score, low), high) for score in label.scores)
+        label = replace(label, scores=(first, second), winner=winner_of((first, second)))
+        notes.append("scores clipped to the scale")
     if label.reason is not None and label.scores is not None:
         written, reason = split_review(label.reason)
         if written is not None and written != label.scores:
@@ -111,20 +118,53 @@ def read_chunk(path: Path, offset: int) -> list[LabelledPair]:
     return pairs
 
 
+class LengthFilter:
+    """Finds pairs with a judgment above a limit of tokens per row: prompt, reply and end-of-sequence token."""
+
+    def __init__(self, tokens: int, tokenizer: Any, template: str) -> None:
+        self._tokens = tokens
+        self._tokenizer = tokenizer
+        self._truncator = Truncator(tokenizer, tokens)
+        self._template = get_template(template)
+
+    def __call__(self, pairs: list[LabelledPair]) -> list[bool]:
+        """Return True for each pair above the limit; a fast tokenizer uses all cores."""
+        texts, owners = [], []
+        for index, pair in enumerate(pairs):
+            for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
+                if label is not None:
+                    prompt = self._template.render(pair.sample, (0, 1), reference)
+                    reply = f"{score_line(training_scores(label) or ())}\n{label.reason or ''}"
+                    texts.append(self._truncator.text(prompt.spans, chat=prompt.chat) + reply)
+                    owners.append(index)
+        long = [False] * len(pairs)
+        encoded = self._tokenizer(texts, add_special_tokens=not self._template.chat, verbose=False)["input_ids"]
+        for index, ids in zip(owners, encoded, strict=True):
+            long[index] |= len(ids) + 1 > self._tokens
+        return long
+
+
 class PairReader:
     """Reads clean pairs; rows left out are counted and written to `left_out`.
 
-    `questions` has the digest of each pair's question, `facts` its facts for balancing, `ids` its id for subsets.
+    Attributes:
+        counts: rows so far by outcome; clean pairs are counted when they are written.
+        groups: questions of all clean pairs.
+        questions: digest of each pair's question.
+        facts: facts of each pair, for balancing.
+        strata: id and stratum of each pair, for subsets.
     """
 
-    def __init__(self, options: BuildOptions, left_out: Appender) -> None:
+    def __init__(self, options: BuildOptions, left_out: Appender, length_filter: LengthFilter | None) -> None:
         self.counts = BuildCounts()
         self.groups = QuestionGroups()
         self.questions: list[bytes] = []
-        self.ids: list[str] = []
+        self.strata: list[tuple[str, SubsetStratum]] = []
         self.facts: list[PairFacts] = []
+        self._known_strata: dict[SubsetStratum, SubsetStratum] = {}
         self._options = options
         self._left_out = left_out
+        self._length_filter = length_filter
         self._duplicates = Duplicates(threshold=options.near_duplicates)
         self._excluded = ExcludedQuestions(options.exclude)
         self._references = {} if options.references is None else read_references(options.references)
@@ -132,16 +172,23 @@ class PairReader:
 
     def pairs(self) -> Iterator[LabelledPair]:
         """Yield the clean pairs of all inputs in order; ids are unique across inputs."""
-        for pair in self._unique():
-            self._note(pair)
-            yield pair
+        unique = self._unique()
+        while chunk := list(islice(unique, CHUNK_PAIRS)):
+            long = self._length_filter(chunk) if self._length_filter is not None else [False] * len(chunk)
+            for pair, is_long in zip(chunk, long, strict=True):
+                if is_long:
+                    self._drop(pair, "too long", f"more than {self._options.max_tokens} tokens")
+                    continue
+                self._note(pair)
+                yield pair
 
     def _note(self, pair: LabelledPair) -> None:
         self.questions.append(self.groups.add(pair.sample.question))
         if self._options.balance or self._options.max_per_question:
             self.facts.append(pair_facts(pair, self.questions[-1]))
         if self._options.subsets:
-            self.ids.append(pair.sample.id)
+            pair_stratum = stratum(pair.sample.category, pair.winner, pair.sample.answer_models)
+            self.strata.append((pair.sample.id, self._known_strata.setdefault(pair_stratum, pair_stratum)))
 
     def _unique(self) -> Iterator[LabelledPair]:
         for pair in self._clean():

@@ -4,6 +4,7 @@ A hash of the seed and the group key assigns each group of `QuestionGroups` to a
 stay together. The side depends only on the seed and the set of questions.
 """
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from judgelm.data.duplicates import QuestionGroups
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, InputError
+from judgelm.records import Winner
 
 Side = Literal["train", "validation", "test"]
 
@@ -35,8 +37,12 @@ class QuestionSplit:
 def split_questions(groups: QuestionGroups, *, seed: int, validation: float = 0, test: float = 0) -> QuestionSplit:
     """Choose the validation and test questions.
 
-    An amount below 1 is a share: each group is drawn independently, and a question keeps its side when the data grows,
-    unless its group joins another. An amount of 1 or more is an exact number of groups.
+    An amount below 1 is a share: each group is drawn independently, with a standard deviation of sqrt(share * (1 -
+    share) / groups), and a question keeps its side when the data grows, unless its group joins another. An amount of 1
+    or more is an exact number of groups.
+
+    Raises:
+        ConfigError: an amount is invalid, sets would overlap, or a set would be empty.
     """
     drawn = sorted((xxh3_64_intdigest(f"split {seed} {key}".encode()), key) for key in groups.sizes())
     count = len(drawn)
@@ -52,11 +58,26 @@ def split_questions(groups: QuestionGroups, *, seed: int, validation: float = 0,
         else:
             chosen[name] = frozenset(key for hash_value, key in drawn if hash_value >= 2**64 - limit)
         if amount and not chosen[name]:
-            raise ConfigError(f"{name} {amount:g} of {count} different questions leaves none for {name}")
+            finding = f"{name} {amount:g}, of {count} different questions (near copies count as one)"
+            raise ConfigError(f"{finding}, leaves none for {name}; change the number or add questions")
     if chosen["validation"] & chosen["test"] or count == len(chosen["validation"]) + len(chosen["test"]):
         request = f"validation {validation:g} and test {test:g}" if test else f"validation {validation:g}"
-        raise ConfigError(f"{request} of {count} different questions leaves none for training")
+        finding = f"{request}, of {count} different questions (near copies count as one)"
+        raise ConfigError(f"{finding}, leaves none for training; change the number or add questions")
     return QuestionSplit(groups=groups, validation=chosen["validation"], test=chosen["test"])
+
+
+class SubsetStratum(NamedTuple):
+    """A group of rows with the same share in every subset."""
+
+    category: str | None
+    winner: Winner | None
+    models: tuple[str, ...]
+
+
+def stratum(category: str | None, winner: Winner | None, models: Iterable[str]) -> SubsetStratum:
+    """Return the stratum of a row; the order of the models does not matter."""
+    return SubsetStratum(category, winner, tuple(sorted(models)))
 
 
 class SubsetSizes(NamedTuple):
@@ -78,9 +99,47 @@ def subset_sizes(rows: int, requested: Sequence[int]) -> SubsetSizes:
     )
 
 
-def nested_order(ids: Iterable[str], *, seed: int) -> NDArray[np.intp]:
-    """Return the rank of each row, shape (n,), by a hash of its id. Row i is in the subset of size k if rank i < k."""
-    hashes = np.array([xxh3_64_intdigest(f"subset {seed} {row_id}".encode()) for row_id in ids], dtype=np.uint64)
-    ranks = np.empty(len(hashes), np.intp)
-    ranks[np.argsort(hashes, kind="stable")] = np.arange(len(hashes))
+def nested_order(rows: Iterable[tuple[str, SubsetStratum]], *, seed: int) -> NDArray[np.intp]:
+    """Return the rank of each row, shape (n,), in an order of which every prefix is a stratified subset.
+
+    Row i is in the subset of size k if its rank is below k. Ranks depend on the seed and the set of rows, not on their
+    order. Memory: about 60 bytes per row.
+    """
+    number_of: dict[SubsetStratum, int] = {}
+    of_row = array("L")
+    hashes = array("Q")
+    for row_id, row_stratum in rows:
+        of_row.append(number_of.setdefault(row_stratum, len(number_of)))
+        hashes.append(_hash(seed, row_id))
+    drawn = np.frombuffer(hashes, np.uint64) if hashes else np.empty(0, np.uint64)
+    _refuse_repeated(drawn)
+    sort_keys = [(_hash(seed, group[:1]), _hash(seed, group[:2]), _hash(seed, group[:3])) for group in number_of]
+    # Reshuffle winners and pairs in each category: a fixed order would resonate with the van der Corput sequence.
+    rank_of_stratum = np.empty(len(sort_keys), np.intp)
+    rank_of_stratum[sorted(range(len(sort_keys)), key=sort_keys.__getitem__)] = np.arange(len(sort_keys))
+    line = np.lexsort((drawn, rank_of_stratum[np.array(of_row, dtype=np.intp)]))
+    ranks = np.empty(len(line), np.intp)
+    ranks[line[np.argsort(_reversed_bits(len(line), _hash(seed, "start")))]] = np.arange(len(line))
     return ranks
+
+
+def _hash(seed: int, value: object) -> int:
+    return xxh3_64_intdigest(f"subset {seed} {value!r}".encode())
+
+
+def _refuse_repeated(hashes: NDArray[np.uint64]) -> None:
+    order = np.argsort(hashes, kind="stable")
+    same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+    if len(same):
+        first, second = order[same[0]] + 1, order[same[0] + 1] + 1
+        raise InputError(f"rows {first} and {second} have the same id; ids must be unique to draw subsets")
+
+
+def _reversed_bits(count: int, start: int) -> NDArray[np.int64]:
+    """Return the bit-reversed numbers 0 to count - 1, after a digital shift by the low bits of `start`."""
+    width = max(count - 1, 0).bit_length()
+    numbers = np.arange(count) ^ (start % (1 << width))
+    reversed_ = np.zeros(count, np.int64)
+    for bit in range(width):
+        reversed_ |= (numbers >> bit & 1) << (width - 1 - bit)
+    return reversed_

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import logging
 import re
 import zlib
 from collections import defaultdict
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from typing import IO, Any
 from xml.etree.ElementTree import ParseError
@@ -19,6 +21,7 @@ from judgelm.data.readers.csv_tables import read_table
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import InputError
 
+log = logging.getLogger("judgelm.data")
 _CHUNK = 1 << 18
 _SHEET_ROWS = 1 << 20
 _ROW_TAGS = (b"<row", b":row", b"</si", b":si>")
@@ -92,6 +95,8 @@ def _rows_of(sheet: Any) -> Iterator[Sequence[Any]]:
 def _sheet_lines(file: str, values: Any, formulas: Any, places: dict[int, int]) -> Iterator[bytes]:
     """Yield a sheet's rows as CSV lines; `places` maps the number of a row's first line to the row's number."""
     merged, line = _MergedCells(values), 1
+    if merged.count:
+        _warn_once(f"{file}: {merged.count:,} merged cells over several rows; their text is used in each row")
     for number, (stored, written) in enumerate(zip(_rows_of(values), _rows_of(formulas), strict=True), 1):
         if number > _SHEET_ROWS:
             raise ValueError(f"more than {_SHEET_ROWS:,} rows")
@@ -99,7 +104,8 @@ def _sheet_lines(file: str, values: Any, formulas: Any, places: dict[int, int]) 
             continue
         for cell, formula in zip(stored, written, strict=True):
             if cell.value is None and formula.value is not None:
-                raise InputError(f"{file}: cell {formula.coordinate}: a formula without a value; save it as CSV")
+                finding = f"cell {formula.coordinate}: a formula without a stored value"
+                raise InputError(f"{file}: {finding}; save the file in a spreadsheet once, or as CSV")
         texts = merged.filled(number, _texts_of(stored))
         if any(texts):
             text = io.StringIO(newline="")
@@ -114,8 +120,19 @@ _MAX_TAG = 200
 _MERGED = re.compile(rb"""<(?:\w+:)?mergeCell\s[^>]*?\bref=["']([A-Z]+)(\d+):[A-Z]+(\d+)["']""")
 
 
+@cache
+def _warn_once(message: str) -> None:
+    log.warning(message)
+
+
 class _MergedCells:
-    """The merged cells of a sheet, parsed from its XML: openpyxl's read-only mode skips them."""
+    """The merged cells of a sheet; spreadsheets keep their text only in the first row.
+
+    openpyxl's read-only mode skips them, so they are parsed from the end of the sheet's XML.
+
+    Attributes:
+        count: number of merged cells over several rows.
+    """
 
     def __init__(self, sheet: Any) -> None:
         from openpyxl.utils import column_index_from_string
@@ -129,6 +146,8 @@ class _MergedCells:
                 for column, first, last in _MERGED.findall(text):
                     if first != last:
                         self._begins[int(first)].add((column_index_from_string(column.decode()) - 1, int(last)))
+
+        self.count = sum(map(len, self._begins.values()))
 
     def filled(self, number: int, texts: list[str]) -> list[str]:
         self._open = {column: (last, text) for column, (last, text) in self._open.items() if number <= last}

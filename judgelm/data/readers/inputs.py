@@ -3,11 +3,13 @@
 gzip and zstd are recognised by their first bytes. A stream that a command reads twice is kept on disk.
 """
 
+import bz2
 import codecs
 import difflib
 import glob
 import gzip
 import io
+import lzma
 import os
 import shutil
 import stat
@@ -17,21 +19,27 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, cast
 
-from judgelm.data.readers.rows import row_suffix
+from judgelm.data.readers.rows import COMPRESSED_SUFFIXES, Compression, row_suffix
 from judgelm.errors import InputError
 
 BUFFER = 1 << 20
 
 
 _ROW_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".pq", ".xlsx")
-Compression = Literal["gzip", "zstd"]
-_MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_MAGIC: tuple[tuple[bytes, Compression], ...] = (
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+)
+_BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
+"""Bytes after `BZh` and a digit: a block, or the end of an empty file."""
+
 _FOREIGN = (
     (b"\x04\x22\x4d\x18", "compressed by lz4; unpack it with lz4 -d"),
-    (b"BZh", "compressed by bzip2; unpack it with bzip2 -d"),
-    (b"\xfd7zXZ\x00", "compressed by xz; unpack it with xz -d"),
+    (b"\x1f\x9d", "compressed by compress; unpack it with uncompress"),
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive; unpack it first"),
     (b"Rar!\x1a\x07", "a RAR archive; unpack it first"),
     (b"ARROW1\x00\x00", "an Arrow file; save the table as Parquet"),
@@ -124,25 +132,39 @@ def shown_name(path: str) -> str:
 
 @contextmanager
 def open_input(path: str, *, once: bool = False) -> Iterator[io.BufferedReader]:
-    """Open a file or stream, decompressed and without a byte-order mark; for `once` see `read_rows`."""
+    """Open a file or stream, decompressed and without a byte-order mark.
+
+    Args:
+        path: a file, a named pipe, or `-`.
+        once: the input is read only once, so that a stream needs no copy on disk.
+
+    Raises:
+        InputError: it cannot be read, is damaged, neither text nor Parquet, or a stream already read with `once`.
+    """
     name = shown_name(path)
     with _as_input_errors(name, None), _opened(path, once=once) as stream:
-        compression = _compression(stream)
+        compression = _compression(stream.peek(_HEAD)[:_HEAD]) or _compression_by_name(path, stream)
         if compression is None:
             _check_head(name, stream)
             yield stream
             return
         with _as_input_errors(name, compression):
             unpacked = _buffered(_unpacked(stream, compression))
-            if inner := _compression(unpacked):
+            if inner := _compression(unpacked.peek(_HEAD)[:_HEAD]):
                 raise InputError(f"{name}: compressed twice, by {compression} and {inner}; unpack it first")
             _check_head(name, unpacked)
             yield unpacked
 
 
-def _compression(stream: io.BufferedReader) -> Compression | None:
-    head = stream.peek(_HEAD)[:_HEAD]
-    return next((compression for magic, compression in _MAGIC.items() if head.startswith(magic)), None)
+def _compression(head: bytes) -> Compression | None:
+    for magic, compression in _MAGIC:
+        if head.startswith(magic) and (compression != "bzip2" or head[4:10] in _BZIP2_BLOCKS):
+            return compression
+    return None
+
+
+def _compression_by_name(path: str, stream: io.BufferedReader) -> Compression | None:
+    return COMPRESSED_SUFFIXES.get(Path(path).suffix.lower()) if stream.peek(1) else None
 
 
 def _buffered(raw: io.RawIOBase) -> io.BufferedReader:
@@ -152,9 +174,11 @@ def _buffered(raw: io.RawIOBase) -> io.BufferedReader:
 def _unpacked(stream: io.BufferedReader, compression: Compression) -> io.RawIOBase:
     if compression == "gzip":
         return cast(io.RawIOBase, gzip.GzipFile(fileobj=stream))
-    import pyarrow  # the standard library has no zstd before Python 3.14; the import takes 0.1 s
+    if compression == "zstd":
+        import pyarrow  # the standard library has no zstd before Python 3.14; the import takes 0.1 s
 
-    return _Pulled(pyarrow.CompressedInputStream(stream, "zstd").read)
+        return cast(io.RawIOBase, _Pulled(pyarrow.CompressedInputStream(stream, "zstd").read))
+    return _Pulled(_unpacked_blocks(stream, bz2.BZ2Decompressor if compression == "bzip2" else lzma.LZMADecompressor))
 
 
 class _Pulled(io.RawIOBase):
@@ -170,15 +194,41 @@ class _Pulled(io.RawIOBase):
         return len(data)
 
 
+def _unpacked_blocks(
+    source: io.BufferedReader, start: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
+) -> Callable[[int], bytes]:
+    """Read concatenated bzip2 or xz streams. The library's own files end silently at a damaged second one."""
+    decompressor = start()
+
+    def read(size: int) -> bytes:
+        nonlocal decompressor
+        while True:
+            packed = b""
+            if decompressor.eof:
+                packed = decompressor.unused_data.lstrip(b"\0")  # xz pads streams with zeros
+                while not packed and (block := source.read(BUFFER)):
+                    packed = block.lstrip(b"\0")
+                if not packed:
+                    return b""
+                decompressor = start()
+            elif decompressor.needs_input and not (packed := source.read(BUFFER)):
+                raise EOFError("the file ends before the end-of-stream marker was reached")
+            if data := decompressor.decompress(packed, size):
+                return data
+
+    return read
+
+
 @contextmanager
 def _as_input_errors(name: str, compression: Compression | None) -> Iterator[None]:
     try:
         yield
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if compression is None or (isinstance(error, OSError) and error.errno is not None):
             finding = (isinstance(error, OSError) and error.strerror) or error
             raise InputError(f"{name}: cannot read: {finding}; check its permissions and the disk") from error
-        raise InputError(f"{name}: damaged {compression} file: {error}; copy or download it again") from error
+        way_out = f"copy or download it again; {compression} -t checks it"
+        raise InputError(f"{name}: damaged {compression} file: {error}; {way_out}") from error
 
 
 def _check_head(name: str, stream: io.BufferedReader) -> None:

@@ -141,8 +141,8 @@ def _until_broken(
         if source.next_character():
             raise _BrokenListError("text after the end of the JSON list")
     except (_BrokenListError, _ValueTooLongError) as broken:
-        finding = f"{file}:{source.line}: {broken}"
-        raise InputError(f"{finding}; fix the file here, or write one JSON object per line") from broken
+        way_out = "fix the file here, or write one JSON object per line"
+        raise InputError(f"{file}:{source.line}: {broken}; {way_out}") from broken
 
 
 def _fields(source: _Source, file: str) -> Iterator[Row | Reject]:

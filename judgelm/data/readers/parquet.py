@@ -34,10 +34,12 @@ def read_parquet(source: str | IO[bytes], file: str) -> Iterator[Row | Reject]:
                 problem = infinite_number(data)
                 yield Reject(file, rows, problem, truncate_raw(raw_text(data))) if problem else Row(file, rows, data)
     except pyarrow.ArrowMemoryError as error:
-        raise InputError(f"{file}: after {rows} rows a page is too large: {error}; write smaller pages") from error
+        way_out = "write it with smaller pages (data_page_size) or smaller row groups"
+        raise InputError(f"{file}: after {rows} rows a page does not fit into memory: {error}; {way_out}") from error
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         finding = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{file}: damaged or not Parquet, after {rows} rows: {finding}; download it again") from error
+        finding = f"damaged or not Parquet, after {rows} rows: {finding}"
+        raise InputError(f"{file}: {finding}; copy or download it again") from error
 
 
 def _text_paths(metadata: Any) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_lowercase
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from judgelm.bounds import MAX_ROW_BYTES, megabytes
 from judgelm.data.readers.values import (
@@ -23,6 +23,10 @@ from judgelm.data.readers.values import (
 )
 from judgelm.errors import InputError
 
+Compression = Literal["gzip", "bzip2", "xz", "zstd"]
+
+COMPRESSED_SUFFIXES: dict[str, Compression] = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
+
 _RAW_KEPT_WHOLE = 1_000_000
 _RAW_SHOWN = 10_000
 _PARTICULARS = re.compile(r'(id|opens|question than) "[^"]*"')
@@ -34,14 +38,17 @@ _NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)
 def row_suffix(name: str) -> str:
     """Return the lower-case extension that gives a file's type: `.csv` for `a.CSV.gz`; may be empty."""
     suffixes = [suffix.lower() for suffix in Path(name).suffixes]
-    if suffixes and suffixes[-1] in (".gz", ".zst"):
+    if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a file. `line` counts from 1: the row number in Parquet, the first line of the row in a JSON list."""
+    """One row of a file. Its methods check fields and raise errors with file, line and field.
+
+    `line` counts from 1: the row number in Parquet, the line where the row begins in a JSON list.
+    """
 
     file: str
     line: int
@@ -75,7 +82,8 @@ class Row:
         if value is None:
             return self.field_error(name, 'expected text, got null or NaN; write "" for empty text')
         if isinstance(value, list | dict) and row_suffix(self.file) in (".csv", ".tsv"):
-            return self.field_error(name, f"expected text, got a list, {describe(value)}; write plain text")
+            finding = f"expected text, got a list in Python's notation, {describe(value)}"
+            return self.field_error(name, f"{finding}; write plain text, or save the table as JSON lines")
         if isinstance(value, int | float):
             quoted = json.dumps(json.dumps(value))
             return self.field_error(name, f"expected text, got {describe(value)}; write it as {quoted}")
@@ -122,12 +130,18 @@ class Row:
         return tuple(texts)
 
     def refuse_left_over(self, pattern: str, count: int) -> None:
-        """Reject numbered fields beyond the `count` read, such as `answer_0`, or `answer_4` without `answer_3`."""
+        """Reject numbered fields that are not read, such as `answer_0`, or `answer_4` without `answer_3`.
+
+        Args:
+            pattern: name of the field, with `{}` for its number or letter.
+            count: number of fields read, from the first.
+        """
         for name in left_over_names(tuple(self.data), pattern, count):
             if (value := self.data[name]) not in (None, ""):
                 first, last = (1, count) if pattern.format(1) in self.data else ("a", ascii_lowercase[count - 1])
                 read = f"judgelm reads only {pattern.format(first)} to {pattern.format(last)}"
-                raise self.field_error(name, f"contains {describe(value)}, but {read}; renumber or remove it")
+                way_out = "number the fields without gaps, or remove this field"
+                raise self.field_error(name, f"contains {describe(value)}, but {read}; {way_out}")
 
     def reference(self, name: str = "reference") -> str | None:
         """Return the reference, a text or `{"text": ...}`; None if it is missing or blank."""

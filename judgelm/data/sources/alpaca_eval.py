@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from judgelm.data.plain_rows import plain_row
-from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject
+from judgelm.data.readers.files import first_row, read_rows
+from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row
 from judgelm.data.readers.values import describe
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
 from judgelm.data.sources.source import Entry, Shape, Source, convert_file
@@ -172,6 +172,60 @@ def read_difficulties(path: str) -> dict[str, float]:
         return name, row.number(_DIFFICULTY)
 
     return dict(convert_rows(read_rows(path), read, path=path, expected=f"instruction (or index), {_DIFFICULTY}"))
+
+
+def are_two_outputs(paths: Sequence[str], *, sheet: str | None = None) -> bool:
+    """Return True for two files of AlpacaEval outputs."""
+    if len(paths) != 2:
+        return False
+    rows = [first_row(path, sheet=sheet) for path in paths]
+    return all(row is not None and {"instruction", "output"} <= row.data.keys() for row in rows)
+
+
+def join_outputs(first_path: str, second_path: str, *, sheet: str | None = None) -> Iterator[Row | Reject]:
+    """Join the outputs of two models by instruction; the second file is held in memory.
+
+    A row without a partner, or with a repeated instruction, is rejected.
+    """
+    partners: dict[str, Row] = {}
+    for row in _outputs(second_path, sheet):
+        if isinstance(row, Reject):
+            yield row
+        else:
+            partners[str(row.data["instruction"])] = row
+    for row in _outputs(first_path, sheet):
+        if isinstance(row, Reject):
+            yield row
+        elif (partner := partners.pop(str(row.data["instruction"]), None)) is None:
+            yield reject_row(row, InputError(f"no row of {second_path} has this instruction"))
+        else:
+            joined = {name: value for name, value in row.data.items() if name not in ("output", "generator")}
+            joined |= {"output_1": row.data["output"], "output_2": partner.data["output"]}
+            joined |= {"generator_1": row.data.get("generator"), "generator_2": partner.data.get("generator")}
+            yield row.with_data(joined)
+    for row in partners.values():
+        yield reject_row(row, InputError(f"no row of {first_path} has this instruction"))
+
+
+def _outputs(path: str, sheet: str | None) -> Iterator[Row | Reject]:
+    seen: set[str] = set()
+    any_good = False
+    for row in read_rows(path, sheet=sheet):
+        if isinstance(row, Reject):
+            yield row
+            continue
+        instruction = row.data.get("instruction")
+        if not isinstance(instruction, str) or "output" not in row.data:
+            if not any_good:
+                finding = "expected AlpacaEval outputs (instruction, output) to join two input files"
+                raise row.error(f"{finding}; found the fields {', '.join(row.data) or 'none'}")
+            yield reject_row(row, InputError(f'field "instruction": expected text, got {describe(instruction)}'))
+        elif instruction in seen:
+            yield reject_row(row, InputError("this instruction appeared before in this file; keep one output"))
+        else:
+            any_good = True
+            seen.add(instruction)
+            yield row
 
 
 SOURCES = (

@@ -39,7 +39,11 @@ class Turn:
 def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, ...]:
     """Return the turns in a field, at least one.
 
-    `alone` is the role of a text that is not a dialogue; `needs` lists the required fields for the error.
+    Args:
+        row: the row.
+        name: name of the field.
+        alone: role of a text that is not a dialogue.
+        needs: the required fields, for the error if the field is missing.
     """
     value = row.data.get(name)
     messages = message_list([value] if isinstance(value, dict) and {"role", "from"} & value.keys() else value)
@@ -48,7 +52,8 @@ def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, .
             raise row.field_error(name, "expected chat messages, got none; leave the row out")
         return tuple(_read_turn(row, f"{name}[{index}]", message) for index, message in enumerate(messages))
     if isinstance(value, list | dict):
-        raise row.field_error(name, f"expected a text or a list of messages with role, content, got {describe(value)}")
+        finding = f"expected a text or a list of chat messages, got {describe(value)}"
+        raise row.field_error(name, f'{finding}; write it as one text or as [{{"role": ..., "content": ...}}]')
     text = row.text(name, needs)
     return _hh_turns(text) or (Turn(alone, text),)
 
@@ -70,7 +75,8 @@ def _read_turn(row: Row, location: str, message: dict[str, object]) -> Turn:
     role = message.get(role_name)
     if not isinstance(role, str) or role.lower() not in _ROLES:
         finding = f"expected user, assistant or system, got {describe(role)}"
-        raise row.field_error(f"{location}.{role_name}", f"{finding}; tool results need --mode trajectory")
+        way_out = "leave the row out; use --mode trajectory for dialogues with tool results"
+        raise row.field_error(f"{location}.{role_name}", f"{finding}; {way_out}")
     where = f"{location}.{text_name}"
     content, images = message.get(text_name), tuple[str, ...]()
     if isinstance(content, list):
@@ -137,13 +143,15 @@ def question_and_answers(
     """Return the shared dialogue as a question, the last turn of each side as the answers, and the images."""
     for name, side in zip(names, sides, strict=True):
         if side[-1].role != "assistant":
-            raise row.field_error(name, f"expected the assistant's turn last, got the {side[-1].role}'s; cut it")
+            finding = f"expected the assistant's turn last, got the {side[-1].role}'s"
+            raise row.field_error(name, f"{finding}; cut the dialogue after an answer, or leave the row out")
     first, second = sides
     shared = 0
     while shared < min(len(first), len(second)) and first[shared] == second[shared]:
         shared += 1
     if len(first) != len(second) or shared < len(first) - 1:
-        raise row.error(f"{names[0]} and {names[1]} differ at turn {shared + 1}, before their last; cut both")
+        finding = f"{names[0]} and {names[1]} differ at turn {shared + 1} of {len(first)} and {len(second)}"
+        raise row.error(f"{finding}, before the last one; cut both after that turn, or leave the row out")
     if not any(turn.role == "user" for turn in first[:-1]):
         raise row.error(f"no question before the answers in {names[0]} and {names[1]}; add a prompt")
     images = tuple(image for turn in first[:-1] for image in turn.images)
@@ -171,7 +179,8 @@ def dialogue_sample(row: Row) -> Sample:
     turns = row.data["turns"] if "turns" in row.data else turns_of_sides(row)
     last = turns[-1] if isinstance(turns, list) and turns else None
     if not isinstance(last, dict) or not isinstance(last.get("answers"), list) or not last["answers"]:
-        raise row.field_error("turns", f"expected turns with question and answers, got {describe(turns)}")
+        finding = f'expected a list of {{"question": ..., "answers": [...]}}, got {describe(turns)}'
+        raise row.field_error("turns", f"{finding}; put the answers next to their question")
     last_turn = {"question": last.get("question"), "answers": last["answers"], "reference": last.get("reference")}
     whole = row.with_data(last_turn | {name: row.data[name] for name in last_turn if row.data.get(name) is not None})
     answers, reference = whole.text_list("answers"), whole.reference()
@@ -193,14 +202,18 @@ def dialogue_sample(row: Row) -> Sample:
 
 
 def turns_of_sides(row: Row) -> list[dict[str, object]]:
-    """Return two assistants' dialogues with the same user turns as turns, cut off after the turn of the vote."""
+    """Return two assistants' dialogues with the same user turns as turns.
+
+    `turn` is the user turn after which the vote was given; later turns are cut off.
+    """
     sides = [_asked_and_answered(row, name) for name in _SIDES]
     voted = row.data.get("turn")
     if isinstance(voted, int) and not isinstance(voted, bool) and voted >= 1:
         sides = [side[:voted] for side in sides]
     first, second = sides
     if [question for question, _ in first] != [question for question, _ in second]:
-        raise row.error(f"{' and '.join(_SIDES)}: the user's turns differ; leave the row out")
+        finding = "the user's turns differ"
+        raise row.error(f"{' and '.join(_SIDES)}: {finding}; leave the row out")
     return [
         {"question": question, "answers": [answer, other]}
         for (question, answer), (_, other) in zip(first, second, strict=True)
@@ -220,4 +233,8 @@ def _asked_and_answered(row: Row, name: str) -> list[tuple[str, str]]:
 def _dialogue_models(row: Row, count: int) -> tuple[str, ...]:
     if row.data.get("answer_models"):
         return row.text_list("answer_models", count)
-    return (row.optional_texts("model_a", "model_b") or row.optional_texts("model_1", "model_2")) if count == 2 else ()
+    for names in (("model_a", "model_b"), ("model_1", "model_2")):
+        models = [row.optional_text(name) for name in names]
+        if count == 2 and None not in models:
+            return tuple(model for model in models if model is not None)
+    return ()

@@ -131,7 +131,8 @@ def _entries(source: Source, files: Sequence[str], reading: Reading, on_reject: 
     use = FileUse(path=path, expected="a prompt, two answers and a preference", on_reject=on_reject)
     stream = SampleStream([path], on_reject=use.reject, reading=reading)
     if stream.source.name not in _PREFERENCE_SETS:
-        raise InputError(f"{path}: has format {stream.source.name}; expected one of {', '.join(_PREFERENCE_SETS)}")
+        known = ", ".join(_PREFERENCE_SETS)
+        raise InputError(f"{path}: read as {stream.source.name}; expected a preference set, one of {known}")
     for _, sample, (label,) in stream.labelled(use, False):
         yield Entry(plain_row(sample, label))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Literal, cast
 
@@ -14,7 +15,7 @@ from judgelm.data.sources.mmlu_pro import model_of_results
 from judgelm.data.sources.pairs import AUTO_J_LABELS
 from judgelm.data.sources.reviews import NEEDS as REVIEW_NEEDS
 from judgelm.data.sources.reviews import UNREADABLE, group_files, match_orders, read_results, read_reviews
-from judgelm.data.sources.source import PublishedJudgment, PublishedRuns, Shape, Source, choice_field, convert_file
+from judgelm.data.sources.source import PublishedJudgment, PublishedRuns, Shape, Source, convert_file
 from judgelm.errors import InputError
 from judgelm.parsing.scores import parse_pair
 from judgelm.records import (
@@ -115,7 +116,8 @@ def read_llmbar(files: Sequence[str], on_reject: OnReject) -> Iterator[Published
     for path in files:
         folders = Path(path).resolve().parts[-5:-1]
         if len(folders) < 4 or folders[1] != "evaluators":
-            raise InputError(f"{path}: expected the published folders: SET/evaluators/JUDGE/PROMPT/result.json")
+            finding = "the folders do not name set and judge"
+            raise InputError(f"{path}: {finding}; keep them as published: SET/evaluators/JUDGE/PROMPT/result.json")
         make = partial(_llmbar_row, subset=folders[0], judge=f"{folders[2]}/{folders[3]}")
         yield from convert_file(path, Shape(name="LLMBar's results", needs=LLMBAR_NEEDS), make, on_reject)
 
@@ -124,7 +126,8 @@ def _llmbar_row(row: Row, row_number: int, *, subset: str, judge: str) -> Publis
     results = row.data.get("results")
     last = results[-1] if isinstance(results, list) and results else None
     if not isinstance(last, dict) or not all(isinstance(last.get(name), dict) for name in _LLMBAR_ORDERS):
-        raise row.field_error("results", f'expected "swap = False" and "swap = True" last, got {describe(last)}')
+        finding = f'expected a list that ends in "swap = False" and "swap = True", got {describe(last)}'
+        raise row.field_error("results", finding)
     shown = []
     for name, order in _LLMBAR_ORDERS.items():
         completion = last[name].get("completion")
@@ -136,7 +139,7 @@ def _llmbar_row(row: Row, row_number: int, *, subset: str, judge: str) -> Publis
 
 
 JUDGEBENCH_NEEDS = ("pair_id", "response_A", "response_B", "judgments")
-_DECISIONS: Mapping[object, Winner | None] = {"A>B": 1, "B>A": 2, "A=B": "tie", None: None}
+_DECISIONS: Mapping[object, Winner] = {"A>B": 1, "B>A": 2, "A=B": "tie"}
 
 
 def read_judgebench_row(row: Row) -> PublishedJudgment:
@@ -148,7 +151,7 @@ def read_judgebench_row(row: Row) -> PublishedJudgment:
         if isinstance(inner.get("scores"), list):
             scores = row.with_data(dict(inner)).score_pair("scores")
             return Shown(order=order, text=text, scores=scores)
-        return _by_place(order, choice_field(row.with_data({"decision": decision}), "decision", _DECISIONS), text)
+        return _by_place(order, _decided(row, "decision", decision, _DECISIONS), text)
 
     shown = _both_orders(row, "judgments", read)
     judgments = row.data["judgments"]
@@ -165,27 +168,41 @@ def _inner(judgment: object) -> Mapping[str, object]:
     return inner if isinstance(inner, dict) else {}
 
 
+def _decided(row: Row, name: str, value: object, places: Mapping[object, Winner]) -> Winner | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or value not in places:
+        raise row.field_error(name, f"expected {', '.join(map(str, places))} or null, got {describe(value)}")
+    return places[value]
+
+
 _EXCHANGED = "exchange"
 
 
 def read_auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Read one file per order, joined line by line; the swapped file has `exchange` in its name."""
+    """Read one file per order, joined line by line with the test set; the swapped file has `exchange` in its name."""
     swapped = [path for path in files if _EXCHANGED in Path(path).name]
     given = [path for path in files if path not in swapped]
     if len(given) != 1 or len(swapped) > 1:
         counts = f"{len(given)} files of the given order and {len(swapped)} of the swapped ({_EXCHANGED} in the name)"
         raise InputError(f"auto-j: {counts}; give one file of the given order and at most one of the swapped")
-    paths = [*given, *swapped]
-    tables = [list(convert_rows(read_rows(path), lambda row: row, path=path, expected="output")) for path in paths]
-    places = AUTO_J_LABELS | {-1: None}  # unreadable
-    shown = [
-        [_by_place(order, choice_field(row, "output", places)) for row in rows]
-        for rows, order in zip(tables, _ORDERS, strict=False)
-    ]
+    tables = [list(convert_rows(read_rows(path), _same, path=path, expected="output")) for path in [*given, *swapped]]
+    shown = [[_auto_j_order(row, order) for row in rows] for rows, order in zip(tables, _ORDERS, strict=False)]
     if len({len(rows) for rows in tables}) > 1:
         raise InputError(f"{given[0]} and {swapped[0]}: different numbers of lines; give both orders of one run")
     for row, *orders in zip(tables[0], *shown, strict=True):
         yield _published(row, pair_judgment(f"auto-j-{row.line}", orders))
+
+
+def _same(row: Row) -> Row:
+    return row
+
+
+def _auto_j_order(row: Row, order: Order) -> Shown:
+    output = row.data.get("output")
+    if isinstance(output, bool) or not isinstance(output, int):
+        raise row.field_error("output", f"expected 0, 1, 2 or -1 (unreadable), got {describe(output)}")
+    return _by_place(order, AUTO_J_LABELS.get(output))
 
 
 def read_pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
@@ -204,8 +221,16 @@ MMLU_PRO_NEEDS = ("question_id", "options", "answer")
 _LEVELS = ("stored_pred", "l1", "l2")
 
 
-def read_mmlu_pro_row(row: Row) -> list[PublishedJudgment]:
+def read_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
     """Read the extractions of MMLU-Pro's own code as judgments of correctness."""
+    for path in files:
+        expected = ", ".join(MMLU_PRO_NEEDS)
+        yield from chain.from_iterable(
+            convert_rows(read_rows(path), _mmlu_pro_row, path=path, expected=expected, on_reject=on_reject)
+        )
+
+
+def _mmlu_pro_row(row: Row) -> list[PublishedJudgment]:
     [gold] = row.texts("answer", needs=MMLU_PRO_NEEDS)
     question = row.required_id("question_id", "it names the question")
     return [
@@ -275,7 +300,10 @@ SINGLE_NEEDS = ("question_id", "model", "judge", "judgment", "score")
 
 
 def read_fastchat_pair(row: Row) -> PublishedJudgment:
-    """Read both games of a pair, in the order of the models' names. `error` is an unreadable reply."""
+    """Read both games of a pair, in the order of the models' names, as in the imported rows.
+
+    A winner is given by model; `error` is an unreadable reply.
+    """
     models = row.texts("model_1", "model_2", needs=PAIR_NEEDS)
     if models[0] == models[1]:
         raise row.field_error("model_2", f"expected another model than model_1, got {models[1]!r}")
@@ -283,7 +311,10 @@ def read_fastchat_pair(row: Row) -> PublishedJudgment:
     winners: Mapping[object, Winner | None] = {"model_1": 1, "model_2": 2, "tie": "tie", "error": None}
     shown = []
     for game, order in zip(("g1", "g2"), orders, strict=True):
-        place = _turned(_turned(choice_field(row, f"{game}_winner", winners), orders[0]), order)
+        value = row.data.get(f"{game}_winner")
+        if not isinstance(value, str) or value not in winners:
+            raise row.field_error(f"{game}_winner", f"expected model_1, model_2, tie or error, got {describe(value)}")
+        place = _turned(_turned(winners[value], orders[0]), order)
         shown.append(_by_place(order, place, row.data.get(f"{game}_judgment")))
     question = row.required_id("question_id", "it names the question")
     name = ":".join([question, *sorted(models), str(row.data.get("turn", 1))])
@@ -362,7 +393,7 @@ RUNS: Mapping[str, PublishedRuns] = {
     "llmbar": PublishedRuns(needs=LLMBAR_NEEDS, read_files=read_llmbar),
     "mmlu-pro": PublishedRuns(
         needs=MMLU_PRO_NEEDS,
-        read_row=read_mmlu_pro_row,
+        read_files=read_mmlu_pro,
         mode={"name": "correctness", "task": "choice"},
         recognised=lambda row: not row.data.keys().isdisjoint({"pred", "outputs"}),
     ),

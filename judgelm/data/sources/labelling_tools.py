@@ -89,7 +89,8 @@ def argilla_votes(row: Row) -> Row:
     sample, asked = argilla_sample(row), dict[str, Votes]()
     for name, value, status in _responses(row):
         if status is None:
-            raise row.error("the responses have no status, such as submitted; export with to_datasets()")
+            finding = "the responses do not tell submitted from discarded ones"
+            raise row.error(f"{finding}; export with to_datasets()")
         if status == "submitted":
             asked.setdefault(name, []).append(_ranked(row, name, value))
     votes = {name: values for name, values in asked.items() if all(map(_names_answer, values))}
@@ -163,6 +164,17 @@ def _is_tie(option: Mapping[str, object]) -> bool:
     return "tie" in (WORDS.get(label_text(option.get(name, ""))) for name in ("id", "text"))
 
 
+def doccano_votes(row: Row) -> Row:
+    """Read its labels; a label that several people gave counts as several votes."""
+    labels = row.data.get("label")
+    labels = labels.split("#") if isinstance(labels, str) else labels
+    votes = [label for label in labels if label != ""] if isinstance(labels, list) else []
+    if len(set(map(str, votes))) > 1:
+        finding = f"contains {describe(votes)}, which may be from one person or several"
+        raise row.field_error("label", f"{finding}; export labels per person, or keep one")
+    return _with_votes(row, plain_task_sample(row), votes)
+
+
 def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
     groups: dict[str, dict[int, str]] = {}
     more = []
@@ -174,7 +186,8 @@ def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
     pairs = [places for places in groups.values() if {0, 1} <= places.keys()]
     question = next((field for field in _QUESTIONS if data.get(field) not in (None, "")), None)
     if len(pairs) != 1 or 2 in pairs[0] or question is None:
-        raise row.error(f"no question and two answers in the fields {', '.join(data)}; {_WAY_OUT}")
+        finding = f"no question and two answers found in the fields {', '.join(data)}"
+        raise row.error(f"{finding}; {_WAY_OUT}")
     first, second = pairs[0][0], pairs[0][1]
     rest = {field: value for field, value in data.items() if field not in (question, first, second)}
     fields = {"question": data[question], "answer_1": data[first], "answer_2": data[second], "id": name}
@@ -229,5 +242,6 @@ SOURCES = tuple(
         "argilla": (argilla_sample, argilla_votes),
         "argilla-columns": (argilla_sample, argilla_votes),
         "prodigy": (prodigy_sample, prodigy_votes),
+        "doccano": (plain_task_sample, doccano_votes),
     }.items()
 )

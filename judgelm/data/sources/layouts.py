@@ -10,7 +10,7 @@ from pathlib import Path
 from judgelm.data.label_codes import PAIR_CODE, ZERO_IS_TIE, FieldCode, is_missing, majority, winner_field
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import OnReject, Row
-from judgelm.data.readers.values import ID_FIELDS, content_id, model_name
+from judgelm.data.readers.values import ID_FIELDS, content_id, describe, model_name
 from judgelm.data.sources.source import Entry, Shape, Source, convert_file, with_stated_fields
 from judgelm.records import Label, Sample, Winner, winner_of
 
@@ -29,9 +29,10 @@ _ALPACA_FIELDS = frozenset(
     {"instruction", "output_1", "output_2", "generator_1", "generator_2", "dataset", "preference", *ID_FIELDS}
 )
 _PLAIN_FIELDS = frozenset(
-    {"question", "answer", "answers", "reference", "category", "answer_models", "image", "images", *ID_FIELDS}
-    | {"model_1", "model_2", "winner", "votes", "score", "scores", "score_a", "score_b", "reason", "preference"}
-    | {f"{name}_{index}" for name in ("answer", "score") for index in range(1, 27)}
+    {"question", "answer", "answers", "answer_1", "answer_2", "reference", "category", "answer_models", *ID_FIELDS}
+    | {"image", "images"}
+    | {"model_1", "model_2", "winner", "votes", "score", "scores", "score_1", "score_2", "reason"}
+    | {"score_a", "score_b", "preference"}
 )
 
 
@@ -133,6 +134,8 @@ def plain_sample(row: Row) -> Sample:
     answers = plain_answers(row)
     reference = row.reference()
     metadata = row.extras(_PLAIN_FIELDS)
+    if metadata:
+        metadata = {name: value for name, value in metadata.items() if not _is_numbered_field(name, len(answers))}
     return Sample(
         id=row.id() or content_id(question, answers, reference),
         question=question,
@@ -154,6 +157,16 @@ def plain_answers(row: Row) -> tuple[str, ...]:
     if "answer" in row.data and "answer_1" not in row.data:
         return (row.text("answer", _PLAIN_NEEDS),)
     return row.numbered_texts("answer_{}", _PLAIN_NEEDS)
+
+
+def _is_numbered_field(name: str, count: int) -> bool:
+    kind, _, suffix = name.partition("_")
+    return kind in ("answer", "score") and suffix.isdecimal() and int(suffix) <= count
+
+
+def no_sample(row: Row) -> Sample:
+    """Raise an error: rows of this format have no pair of answers."""
+    raise row.error("this row has no pair of answers")
 
 
 def label_alone(row: Row) -> Sample:
@@ -221,7 +234,8 @@ def _with_preference(row: Row, label: Label | None) -> Label | None:
         return label
     preference = row.number("preference")
     if not 0 <= preference <= 1:
-        raise row.field_error("preference", f"expected P(first answer is better), 0 to 1, got {preference:g}")
+        finding = f"expected P(first answer is better), 0 to 1, got {preference:g}"
+        raise row.field_error("preference", f"{finding}; AlpacaEval's 1 to 2 needs output_1 and output_2")
     preference = rounded_preference(preference)
     winner = winner_by_preference(preference)
     if label is None:
@@ -275,7 +289,8 @@ def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
         return None
     preference = row.number("preference")
     if preference != 0 and not 1 <= preference <= 2:
-        raise row.field_error("preference", f"expected 1 to 2, or 0 for a tie, got {preference:g}")
+        finding = f"expected a number from 1 to 2, or 0 for a tie, got {describe(row.data['preference'])}"
+        raise row.field_error("preference", finding)
     first_better = 0.5 if preference == 0 else rounded_preference(2.0 - preference)
     return Label(sample_id="", winner=winner_by_preference(first_better), preference=first_better)
 
@@ -392,7 +407,8 @@ def any_label(row: Row, with_reference: bool) -> Label | None:
         return _with_preference(row, None) if 0 < soft < 1 else alpaca_eval_label(row, with_reference)
     if row.data.get("label") is not None:
         return llmbar_label(row, with_reference)
-    return plain_pair_label(row, with_reference)
+    label = plain_pair_label(row, with_reference)
+    return None if label is not None and label.scores == (-1.0, -1.0) else label
 
 
 _JUDGELM_PAIRS = Shape(name="JudgeLM-100K", needs=("question_id", "question_body", "answer1_body", "answer2_body"))
@@ -458,9 +474,9 @@ SOURCES = (
     Source(name="pandalm_train", sample=pandalm_train_sample, label=pandalm_train_label),
     Source(
         name="alpaca_eval_outputs",
-        sample=label_alone,
-        note="AlpacaEval outputs have one answer per instruction; compare two models with judgelm compare. If output "
-        "is a list of answers, name the columns: --column question=instruction --column answers=output",
+        sample=no_sample,
+        note="AlpacaEval outputs have one answer per instruction; give two files to join them. If output is a list of "
+        "answers, name the columns: --column question=instruction --column answers=output",
     ),
     Source(name="plain", sample=plain_sample, label=plain_label, code=PAIR_CODE, soft="probability"),
 )

@@ -3,6 +3,7 @@
 Questions are one JSON object (id -> question) or rows; answers are one JSON object per model (id -> text).
 """
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from judgelm.data.readers.files import read_json, read_rows
@@ -71,7 +72,7 @@ def _is_json(path: str) -> bool:
 def _json_object(path: str) -> dict[str, object] | None:
     try:
         value = read_json(path)
-    except ValueError as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot read: {error}; check that it is MM-Vet's JSON file") from error
     return value if isinstance(value, dict) else None
 
@@ -141,7 +142,8 @@ def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     answers = [path for path in files if _holds_answers(path)]
     questions = [path for path in files if path not in answers]
     if len(questions) != 1:
-        raise InputError(f"mm-vet: expected mm-vet.json and files of answers, got {len(questions)} and {len(answers)}")
+        finding = f"expected mm-vet.json and files of answers (id -> text), got {len(questions)} and {len(answers)}"
+        raise InputError(f"mm-vet: {finding}; give the published files")
     for row in mm_vet_rows(questions[0], answers, on_reject):
         yield Entry(row)
 

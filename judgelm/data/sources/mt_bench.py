@@ -53,7 +53,8 @@ def load_mt_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         _read(path, tables, on_reject)
     if not tables.questions or not tables.answers:
         lacking = "questions" if not tables.questions else "answers"
-        raise InputError(f"mt-bench: no {lacking} in {', '.join(files)}; give votes with conversations, or both files")
+        way_out = "give the votes with their conversations, or question.jsonl and a file of answers for each model"
+        raise InputError(f"mt-bench: no {lacking} in {', '.join(files)}; {way_out}")
     pairs = list(tables.votes) or [
         (question, *models, turn)
         for question in tables.questions
@@ -90,15 +91,21 @@ def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
             tables.models[model] = None
             tables.answers[question, model] = texts
     elif "turns" in row.data:
-        tables.questions[question] = row.text_list("turns")
+        tables.questions[question] = _texts(row, "turns", row.data["turns"])
         if (category := row.optional_text("category")) is not None:
             tables.categories[question] = category
         if row.data.get("reference") is not None:
-            tables.references.setdefault(question, row.text_list("reference"))
+            tables.references.setdefault(question, _texts(row, "reference", row.data["reference"]))
     elif "g1_winner" in row.data:
         raise row.error("a judge's verdicts instead of people's votes; give this file to `judgelm eval` as labels")
     else:
         raise row.error(f"not a question, answer or vote of MT-Bench; found the fields {', '.join(row.data)}")
+
+
+def _texts(row: Row, name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(text, str) for text in value):
+        raise row.field_error(name, f"expected a text for each turn, got {describe(value)}; correct the row")
+    return tuple(str(text) for text in value)
 
 
 def _choice(row: Row) -> tuple[str, ...]:
@@ -106,7 +113,7 @@ def _choice(row: Row) -> tuple[str, ...]:
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict):
         raise row.field_error("choices", f'expected a list of objects with "turns", got {describe(choices)}')
-    return row.with_data({"choices[0].turns": first.get("turns")}).text_list("choices[0].turns")
+    return _texts(row, "choices[0].turns", first.get("turns"))
 
 
 def _take_vote(row: Row, question: str, tables: _Tables) -> None:

@@ -58,7 +58,10 @@ def judgebench_sample(row: Row) -> Sample:
     name, source, question, *answers = row.texts(*names, needs=JUDGEBENCH.needs)
     category = next((name for start, name in _JUDGEBENCH_CATEGORIES.items() if source.startswith(start)), None)
     if category is None:
-        raise row.field_error("source", f'expected {", ".join(_JUDGEBENCH_CATEGORIES)} or a subset, got "{source}"')
+        known = ", ".join(_JUDGEBENCH_CATEGORIES)
+        raise row.field_error(
+            "source", f'expected a text beginning with one of {known}, got "{source}"; correct the row'
+        )
     model = row.optional_text("response_model")
     return Sample(
         id=name,
@@ -78,7 +81,7 @@ def judgebench_label(row: Row, with_reference: bool) -> Label:
 AUTO_J_GROUPS: Mapping[str, Sequence[str]] = layout_facts()["auto-j"]["details"]["groups"]
 """The 8 groups of Auto-J's 58 scenarios, as its authors report them."""
 
-AUTO_J_LABELS: dict[object, Winner | None] = {0: 1, 1: 2, 2: "tie"}
+AUTO_J_LABELS: Mapping[object, Winner] = {0: 1, 1: 2, 2: "tie"}
 AUTO_J = Shape(name="Auto-J's pairwise test set", needs=("scenario", "label", "prompt", "response 1", "response 2"))
 
 

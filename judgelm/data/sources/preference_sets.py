@@ -162,6 +162,8 @@ REWARDBENCH_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
 
 def rewardbench_entry(row: Row, row_number: int) -> Entry:
     """Convert a row of RewardBench; metadata has the section of its subset."""
+    if isinstance(row.data["chosen"], list) and not any(isinstance(message, dict) for message in row.data["chosen"]):
+        raise row.error("several chosen answers as in RewardBench 2; import it as rewardbench-2")
     subset = row.text("subset", "subset")
     if subset not in _SECTION_OF:
         raise row.error(f'field "subset": "{subset}" is not in RewardBench; import the file as preferences')
@@ -172,10 +174,17 @@ def rewardbench_entry(row: Row, row_number: int) -> Entry:
 
 def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
     """Convert a row of RewardBench 2: all answers ordered by `answer_rank`, with score 1 if correct, else 0."""
+    for name in ("chosen", "rejected"):
+        if not isinstance(row.data[name], list):
+            finding = "expected a list of texts; import rows with one text as rewardbench"
+            raise row.error(f'field "{name}": {finding}')
     question, subset = (row.text(name, ", ".join(REWARDBENCH_NEEDS)) for name in ("prompt", "subset"))
+    chosen, wrong = row.text_list("chosen"), row.text_list("rejected")
     if subset not in SECOND_SUBSETS:
-        raise row.field_error("subset", f'expected one of {", ".join(SECOND_SUBSETS)}, got "{subset}"')
-    chosen, wrong = row.text_list("chosen", None if subset == "Ties" else 1), row.text_list("rejected")
+        known = ", ".join(SECOND_SUBSETS)
+        raise row.error(f'field "subset": expected one of {known}, got "{subset}"; correct the row')
+    if subset != "Ties" and len(chosen) != 1:
+        raise row.error(f'field "chosen": expected 1 text outside of the subset Ties, got {len(chosen)}')
     answers = (*chosen, *wrong)
     order = sorted(range(len(answers)), key=lambda index: answer_rank(question, answers[index]))
     models = row.data.get("models")
@@ -193,6 +202,11 @@ def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
     return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=scores)))
 
 
+def _pair(row: Row, name: str, category: str, metadata: Mapping[str, object]) -> Entry:
+    sample = replace(preference_sample(row), id=name, category=category, metadata=metadata)
+    return Entry(plain_row(sample, preference_label(row, False)))
+
+
 _DOMAINS = {"chat": "Chat", "math": "Math", "code": "Code", "safety": "Safety"}
 DIFFICULTIES = ("easy", "normal", "hard")
 RM_BENCH_SECTIONS = {
@@ -207,8 +221,11 @@ def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
     part = str(row.data.get("domain") or Path(row.file).name.partition("_")[0])
     domain = _DOMAINS.get(part.partition("-")[0])
     if domain is None:
-        raise row.error(f'expected a domain, or a file name, beginning with {", ".join(_DOMAINS)}, got "{part}"')
-    chosen, rejected = (row.text_list(name, len(_STYLES)) for name in ("chosen", "rejected"))
+        known = ", ".join(_DOMAINS)
+        raise row.error(f'expected a field domain or file name beginning with one of {known}, got "{part}"')
+    chosen, rejected = row.text_list("chosen"), row.text_list("rejected")
+    if len(chosen) != len(_STYLES) or len(rejected) != len(_STYLES):
+        raise row.error(f"expected 3 chosen and 3 rejected answers, got {len(chosen)} and {len(rejected)}")
     entries: list[Entry | Reject] = []
     for better, worse in product(range(3), repeat=2):
         fields = {"prompt": row.data["prompt"], "chosen": chosen[better], "rejected": rejected[worse]}
@@ -216,9 +233,7 @@ def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
         name = f"{part}-{row.required_id('id', 'it identifies the pairs')}-{_STYLES[better]}-{_STYLES[worse]}"
         metadata = {"chosen_style": _STYLES[better], "rejected_style": _STYLES[worse]}
         try:
-            pair = row.with_data(fields)
-            sample = replace(preference_sample(pair), id=name, category=f"{domain}, {difficulty}", metadata=metadata)
-            entries.append(Entry(plain_row(sample, preference_label(pair, False))))
+            entries.append(_pair(row.with_data(fields), name, f"{domain}, {difficulty}", metadata))
         except InputError as error:
             entries.append(reject_row(row, error))
     return entries

@@ -110,7 +110,8 @@ def preference_label(row: Row, with_reference: bool) -> Label | None:
     if chosen == rejected:
         raise row.error(f"score_chosen and score_rejected are both {chosen:g}; the row states no preference")
     if chosen < rejected:
-        raise row.error(f"score_chosen {chosen:g} is not above score_rejected {rejected:g}; correct or remove them")
+        finding = f"score_chosen {chosen:g} is not above score_rejected {rejected:g}"
+        raise row.error(f"{finding}; correct the row, or leave its scores out")
     scores = (chosen, rejected) if first else (rejected, chosen)
     return Label(sample_id="", winner=1 if first else 2, scores=scores, reason=reason)
 
@@ -155,14 +156,15 @@ def _battle(
 
 
 def arena_sample(row: Row) -> Sample:
-    """Read LMSYS arena and MT-bench votes: `conversation_a` and `conversation_b`.
+    """Read LMSYS arena and MT-bench votes: `conversation_a` and `conversation_b`, in their order.
 
     MT-bench's `turn` is the user turn after which the vote was given. Later messages are cut off; their number is in
     `metadata["messages_after_vote"]`.
     """
     order = row.data.get("evaluation_order")
     if isinstance(order, int) and order > 1:
-        raise row.field_error("evaluation_order", f"vote {order} lacks the turns of earlier votes; leave the row out")
+        finding = f"vote {order} of a session, but conversation_a and conversation_b lack the earlier turns"
+        raise row.field_error("evaluation_order", f"{finding}; add them, or leave the row out")
     names = ("conversation_a", "conversation_b")
     first, second = (read_turns(row, name, alone="assistant", needs=_ARENA_NEEDS) for name in names)
     cut = _until(first, row.data.get("turn")), _until(second, row.data.get("turn"))
@@ -208,7 +210,8 @@ def _texts(row: Row, name: str) -> list[object] | None:
 
 def _interleaved(row: Row, name: str, prompts: list[object], replies: list[object]) -> tuple[Turn, ...]:
     if len(prompts) != len(replies):
-        raise row.field_error(name, f"expected one text per prompt ({len(prompts)}), got {len(replies)}")
+        finding = f"expected {len(prompts)} texts, one for each prompt, got {len(replies)}"
+        raise row.field_error(name, f"{finding}; leave the row out")
     turns: list[Turn] = []
     for index, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
         for where, text in ((f"prompt[{index}]", prompt), (f"{name}[{index}]", reply)):

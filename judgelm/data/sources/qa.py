@@ -9,6 +9,7 @@ Metadata has `data_set`, `answer_type`, `context`, and for several validated ans
 EVOUNA has answers to NQ and TriviaQA that people judged.
 """
 
+import zlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import attrgetter
@@ -19,7 +20,7 @@ from judgelm.data.readers.files import first_row, read_json, read_rows
 from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row, unique
 from judgelm.data.readers.values import describe
 from judgelm.data.sources.answer_types import ANSWER_TYPES, answer_type
-from judgelm.data.sources.source import Entry, Shape, Source, choice_field, model_from_filename
+from judgelm.data.sources.source import Entry, Shape, Source, model_from_filename
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.short_answers import Gold
 from judgelm.records import Label, Sample
@@ -75,9 +76,10 @@ def _rows(path: str) -> Iterator[Row | Reject]:
 
 
 def _nested(path: str) -> dict[str, Any] | None:
+    """Return the file as one object of passages; None for rows and unreadable files."""
     try:
         value: Any = read_json(path)
-    except (InputError, ValueError):
+    except (OSError, ValueError, EOFError, zlib.error):
         return None
     if not isinstance(value, dict):
         return None
@@ -132,8 +134,11 @@ def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
 
 
 def _data_set(row: Row) -> str:
-    if row.data.get("data_set") is not None:
-        return choice_field(row, "data_set", {name: name for name in QA_NAMES})
+    named = row.data.get("data_set")
+    if named is not None:
+        if named not in QA_NAMES:
+            raise row.field_error("data_set", f"expected one of {', '.join(QA_NAMES)}, got {named!r}")
+        return str(named)
     if "answers" in row.data:
         return "quoref"
     if isinstance(row.data.get("answer"), dict):
@@ -202,7 +207,8 @@ def _context(row: Row) -> str | None:
             f"{title}: {' '.join(sentence.strip() for sentence in sentences)}" for title, sentences in context
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise row.field_error("context", f"expected text or (title, sentences), got {describe(context)}") from error
+        finding = f"expected text, or (title, sentences) pairs, got {describe(context)}"
+        raise row.field_error("context", finding) from error
 
 
 def load_qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:

@@ -123,5 +123,6 @@ def _recognise_published(path: str) -> Source:
     ]
     if not matches:
         fields = ", ".join(row.data) or "none"
-        raise InputError(f"{path}: unknown fields ({fields}); name its --format: {', '.join(PUBLISHED)}")
+        way_out = f"name its format with --format: {', '.join(PUBLISHED)}"
+        raise InputError(f"{path}: unknown fields ({fields}); {way_out}")
     return max(matches, key=lambda match: match[0])[1]

@@ -95,7 +95,8 @@ def match_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]]
         key = review.question, review.answers
         if key in by_key:
             before = by_key[key].location
-            raise InputError(f"{review.location}: same answers and order as {before}; give each once, as NAME=FILE")
+            way_out = "give each file once, and both orders of a pair of models as NAME=FILE with the same NAME"
+            raise InputError(f"{review.location}: same answers in the same order as {before}; {way_out}")
         by_key[key] = review
     pairs: list[tuple[Review, Review]] = []
     alone: list[Review] = []

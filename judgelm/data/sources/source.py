@@ -104,30 +104,31 @@ class PublishedJudgment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRuns:
-    """The format of a source's published judgments, with either `read_row` or `read_files`.
+    """The format of a source's published judgments. Set either `read_row` or `read_files`.
 
     Attributes:
         needs: fields that identify a row.
+        read_row: reads one judgment from each row.
+        read_files: reads judgments from files.
+        mode: mode options for the manifest.
         recognised: further condition on a row.
     """
 
     needs: tuple[str, ...]
-    read_row: Callable[[Row], PublishedJudgment | list[PublishedJudgment]] | None = None
+    read_row: Callable[[Row], PublishedJudgment] | None = None
     read_files: Callable[[Sequence[str], OnReject], Iterator[PublishedJudgment]] | None = None
     mode: Mapping[str, object] = field(default_factory=lambda: {"name": "pair", "order_rule": "tie"})
     recognised: Callable[[Row], bool] = lambda row: True
 
     def read(self, files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-        """Read the judgments of published files."""
+        """Read the judgments of published files; unusable rows are rejected."""
         if self.read_files is not None:
             yield from self.read_files(files, on_reject)
             return
         assert self.read_row is not None
         expected = ", ".join(self.needs)
         for path in files:
-            rows = read_rows(path)
-            for read in convert_rows(rows, self.read_row, path=path, expected=expected, on_reject=on_reject):
-                yield from read if isinstance(read, list) else [read]
+            yield from convert_rows(read_rows(path), self.read_row, path=path, expected=expected, on_reject=on_reject)
 
 
 def _no_label(row: Row, with_reference: bool) -> Label | None:
@@ -270,9 +271,14 @@ def single_file(files: Sequence[str], benchmark: str) -> str:
 
 
 def choice_field(row: Row, name: str, values: Mapping[object, T]) -> T:
-    """Return the meaning of a field's value; an unknown value is an error."""
+    """Return the meaning of a field's value.
+
+    Raises:
+        InputError: the value is unknown.
+    """
     value = row.data.get(name)
-    if not isinstance(value, str | int | None) or isinstance(value, bool) or value not in values:
+    known = value in values if isinstance(value, str | int) and not isinstance(value, bool) else False
+    if not known:
         expected = ", ".join(str(key) for key in values)
         raise row.error(f'field "{name}": expected one of {expected}, got {describe(value)}; correct the row')
     return values[value]

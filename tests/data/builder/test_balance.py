@@ -108,7 +108,7 @@ def biased(tmp_path):
 def test_a_balance_that_leaves_nothing_is_refused(write):
     row = {"answer_1": "long answer", "answer_2": "short", "preference": 1, "answer_models": ["a", "b"]}
     path = write(*(row | {"id": str(i), "question": f"question {i}"} for i in range(9)))
-    with pytest.raises(ConfigError, match="balance models leaves none of 9 train pairs"):
+    with pytest.raises(ConfigError, match="balance models leaves none of 9 train pairs; balance by fewer"):
         built(path, "out", balance=["models"], validation=0, test=0)
 
 

@@ -38,8 +38,10 @@ def test_what_is_dropped_and_why(pair, why):
 
 
 OFF_SCALE = Label(sample_id="", winner=2, scores=(0.0, 9.0))
+LOW = Label(sample_id="", winner=2, scores=(0.0, 1.0))
 WON, LOST, TIED = (Label(sample_id="", winner=winner) for winner in (1, 2, "tie"))
 TIE = Label(sample_id="", winner="tie", scores=(7.0, 7.0))
+CLIPPED = replace(TIE, scores=(1.0, 1.0))
 LEFT_OUT = "the judgment with reference left out: scores outside the scale"
 
 
@@ -48,6 +50,13 @@ LEFT_OUT = "the judgment with reference left out: scores outside the scale"
     [
         (pair_of(GOOD, GOOD), {}, GOOD, GOOD, []),
         (pair_of(GOOD, OFF_SCALE), {}, GOOD, None, [LEFT_OUT]),
+        (
+            pair_of(LOW),
+            {"out_of_scale": "clip"},
+            replace(TIE, scores=(1.0, 1.0)),
+            None,
+            ["scores clipped to the scale"],
+        ),
         (pair_of(WON), {"winner_scores": (8, 4, 6)}, replace(WON, scores=(8.0, 4.0)), None, [FROM_WINNER]),
         (pair_of(LOST), {"winner_scores": (8, 4, 6)}, replace(LOST, scores=(4.0, 8.0)), None, [FROM_WINNER]),
         (pair_of(TIED), {"winner_scores": (8, 4, 6)}, replace(TIED, scores=(6.0, 6.0)), None, [FROM_WINNER]),

@@ -97,7 +97,7 @@ def test_the_order_of_the_input_changes_the_order_of_the_output_alone(world, tmp
 
 
 def test_validation_is_neither_swapped_nor_dropped_from_and_epochs_hold_every_pair_anew(world, tmp_path):
-    options = {"swap": "none", "reference": "draw", "epochs": 2}
+    options = {"swap": "none", "reference": "draw", "epochs": 2, "resample": {"tie": 0}}
     built(world, tmp_path / "out", validation=30, **options)
     originals = {str(row["question_id"]): row for row in rows_of(world)}
     validation = rows_of(tmp_path / "out" / "validation.jsonl")
@@ -112,6 +112,8 @@ def test_validation_is_neither_swapped_nor_dropped_from_and_epochs_hold_every_pa
     assert [row["reference"] for row in first.values()] != [row["reference"] for row in second.values()]
     for row in train:
         assert (row["score"] is None) == (row["reference"] is not None), "prompt and target change together"
+        before = originals[row["question_id"].split(":")[0]]
+        assert len(set(before["score"] or before["score_w_reference"])) == 2, "ties are left out"
 
 
 def test_subsets_are_nested_and_exact(world, tmp_path):
@@ -180,15 +182,32 @@ def test_rows_of_other_kinds_stand_in_files_of_their_own_which_training_reads(wo
     assert builder.counts.kinds.keys() == {"single", "pair", "multi"}
 
 
+def test_too_long_rows_are_measured_with_the_trainers_template(world, tmp_path, tiny_model):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    values = {"inputs": [world], "out": str(tmp_path / "out"), "validation": 0, "swap": "none",
+              "tokenizer": str(tiny_model), "template": "judgelm-compact", "max_tokens": 200}  # fmt: skip
+    counts = build(build_options(values, "test"), tokenizer=tokenizer).counts
+    builder = SFTRowBuilder(tokenizer, RowOptions(template="judgelm-compact", window=200, reference_drop_prob=0))
+    rows = list(builder.read([str(tmp_path / "out" / "train.jsonl")]))
+    assert 0 < counts.dropped["world", "too long"] < 400
+    assert len(rows) == 400 - counts.dropped.total()
+    assert builder.counts.cut == 0
+    assert max(len(row.input_ids) for row in rows) <= 200
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"swap_probability": 1}, "unknown option swap_probability; available: inputs, out"),
         ({"swap_prob": 2}, r"swap_prob=2: Input should be less than or equal to 1"),
+        ({"max_tokens": 100}, "max_tokens requires tokenizer"),
         ({"validation": 2.5}, "expected a share below 1 or a whole number"),
         ({"validation": 4000}, "leaves none for training"),
         ({"inputs": []}, "inputs"),
         ({"inputs": ["a/train.jsonl", "b/train.jsonl"]}, "2 inputs are named train; give each a different name"),
+        ({"resample": {"tie": -1}}, "resample: expected 0 or more"),
         ({"workers": 0}, "workers=0: expected a number of processes from 1, or auto"),
         ({"workers": "all"}, "workers='all': expected a number of processes from 1, or auto"),
     ],

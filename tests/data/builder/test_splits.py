@@ -1,12 +1,16 @@
 """Splits: validation questions apart from training, and nested subsets that look like the whole."""
 
+import random
+from collections import Counter
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.builder.splits import SubsetSizes, nested_order, split_questions, subset_sizes
+from judgelm.data.builder.splits import SubsetSizes, nested_order, split_questions, stratum, subset_sizes
 from judgelm.data.duplicates import QuestionGroups, normalised
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, InputError
 
 LONG = "please write one short story about a small dog that finds its own way home from the far north in winter"
 
@@ -78,11 +82,11 @@ def test_no_question_leaks_whatever_the_order(questions, count, seed, data):
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"validation": 3}, "validation 3 of 3 different .* leaves none for training"),
-        ({"validation": 1e-9}, "validation 1e-09 of 3 different .* leaves none for validation"),
-        ({"test": 1e-9}, "test 1e-09 of 3 different .* leaves none for test"),
-        ({"validation": 1, "test": 2}, "validation 1 and test 2 of 3 different .* leaves none for training"),
-        ({"validation": 0.9, "test": 2}, "validation 0.9 and test 2 of 3 different .* leaves none for training"),
+        ({"validation": 3}, "validation 3, of 3 different .* leaves none for training"),
+        ({"validation": 1e-9}, "validation 1e-09, of 3 different .* leaves none for validation"),
+        ({"test": 1e-9}, "test 1e-09, of 3 different .* leaves none for test"),
+        ({"validation": 1, "test": 2}, "validation 1 and test 2, of 3 different .* leaves none for training"),
+        ({"validation": 0.9, "test": 2}, "validation 0.9 and test 2, of 3 different .* leaves none for training"),
         ({"validation": -0.1}, "validation -0.1: expected a share below 1"),
         ({"test": 1.5}, "test 1.5: expected a share below 1 or a whole number"),
     ],
@@ -92,12 +96,81 @@ def test_a_split_that_cannot_be_is_refused(options, finding):
         split_questions(grouped(["a", "A!", "b", "c"]), seed=0, **options)
 
 
-@given(st.sets(st.text(max_size=3)).map(sorted), st.integers(0, 9), st.randoms())
-def test_ranks_do_not_depend_on_the_order_of_rows(ids, seed, rng):
-    shuffled = rng.sample(ids, len(ids))
-    first, second = (dict(zip(rows, nested_order(rows, seed=seed), strict=True)) for rows in (ids, shuffled))
-    assert first == second
-    assert sorted(first.values()) == list(range(len(ids)))  # so a subset has its exact size
+MODELS = tuple(f"model-{number}" for number in range(11))
+STRATA = st.builds(
+    stratum,
+    st.sampled_from(["maths", "writing", None]),
+    st.sampled_from([1, 2, "tie", None]),
+    st.lists(st.sampled_from(["a", "b", "c"]), min_size=2, max_size=2),
+)
+ROWS = st.lists(STRATA, max_size=40).map(lambda strata: [(f"row-{n}", found) for n, found in enumerate(strata)])
+
+
+def skewed(count):
+    """Rows of 30 categories, the first 30 times the last, three winners and 55 model pairs."""
+    rng = random.Random(0)
+    categories = rng.choices(range(30), [1 / (1 + category) for category in range(30)], k=count)
+    winners = rng.choices((1, 2, "tie"), (45, 42, 13), k=count)
+    return [
+        (f"row-{number}", stratum(f"category-{category}", winner, rng.sample(MODELS, 2)))
+        for number, (category, winner) in enumerate(zip(categories, winners, strict=True))
+    ]
+
+
+def farthest(rows, order, size, part):
+    """By how many rows a part is off its proportional count in the subset, at most."""
+    whole = Counter(part(found) for _, found in rows)
+    subset = Counter(part(found) for (_, found), place in zip(rows, order, strict=True) if place < size)
+    return max(abs(subset[name] - count * size / len(rows)) for name, count in whole.items())
+
+
+@given(ROWS, st.integers(0, 9), st.randoms())
+def test_every_row_has_its_place_whatever_the_order_of_rows(rows, seed, rng):
+    places = [
+        {row_id: place for (row_id, _), place in zip(order, nested_order(order, seed=seed), strict=True)}
+        for order in (rows, rng.sample(rows, len(rows)))
+    ]
+    assert places[0] == places[1]
+    assert sorted(places[0].values()) == list(range(len(rows)))  # so a subset has its exact size
+
+
+@pytest.mark.parametrize("size", [350, 1000, 3000])
+def test_every_beginning_has_the_proportions_of_the_whole(size):
+    rows = skewed(10_000)
+    order = nested_order(rows, seed=0)
+    # simple random sampling of 1,000 from 10,000 is off by 13 rows in the largest category and by 15 in a winner,
+    # standard deviations: sqrt(1000 * 0.25 * 0.75 * 0.9), sqrt(1000 * 0.45 * 0.55 * 0.9)
+    assert farthest(rows, order, size, lambda found: found.category) <= 4
+    assert farthest(rows, order, size, lambda found: (found.category, found.winner)) <= 4
+    assert farthest(rows, order, size, lambda found: found.winner) <= 10
+    # a pair is 182 rows in up to 90 strata, independent draws in them are off by about sqrt(90 / 6) = 4
+    assert farthest(rows, order, size, lambda found: found.models) <= 16
+    assert farthest(rows, order, size, lambda found: found) <= 4
+
+
+def test_strata_of_one_row_are_not_left_for_last():
+    # half the rows are alone in their stratum: they are half of a small subset, too
+    rows = [(str(n), stratum("common" if n % 2 else f"rare-{n}", 1, "ab")) for n in range(2000)]
+    order = nested_order(rows, seed=0)
+    rare = sum(found.category != "common" for (_, found), place in zip(rows, order, strict=True) if place < 100)
+    assert abs(rare - 50) <= 4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_period_in_the_strata_does_not_fall_in_step(seed):
+    # 64 categories with two rows of each of 16 pairs: every 32nd row of a line in a fixed order would be the same pair
+    rows = [
+        (f"{category} {pair} {copy}", stratum(str(category), 1, (f"a{pair}", f"b{pair}")))
+        for category, pair, copy in product(range(64), range(16), range(2))
+    ]
+    order = nested_order(rows, seed=seed)
+    assert len({found.models for (_, found), place in zip(rows, order, strict=True) if place < 64}) >= 12
+
+
+def test_ids_must_be_unique():
+    found = stratum(None, 1, "ab")
+    with pytest.raises(InputError, match="rows 1 and 3 have the same id"):
+        nested_order([("x", found), ("y", found), ("x", stratum(None, 2, "ab"))], seed=0)
 
 
 def test_sizes_that_the_data_lacks_are_said_and_those_that_make_no_sense_refused():
@@ -112,6 +185,9 @@ def test_sizes_that_the_data_lacks_are_said_and_those_that_make_no_sense_refused
 
 
 def test_subsets_drawn_once_are_drawn_again_by_every_version():
-    rows = [f"row-{n}" for n in range(12)]
-    assert nested_order(rows, seed=0).tolist() == [9, 11, 0, 6, 2, 7, 5, 4, 10, 3, 1, 8]
-    assert nested_order(rows, seed=1).tolist() == [3, 7, 5, 10, 1, 9, 4, 8, 0, 2, 11, 6]
+    rows = [
+        (f"row-{n}", stratum(("maths", "writing", None)[n % 3], (1, 2, "tie", None)[n % 4], "ba" if n % 5 else "ac"))
+        for n in range(12)
+    ]
+    assert nested_order(rows, seed=0).tolist() == [9, 8, 7, 6, 2, 1, 0, 5, 10, 3, 11, 4]
+    assert nested_order(rows, seed=1).tolist() == [10, 2, 3, 1, 5, 9, 4, 11, 0, 7, 8, 6]

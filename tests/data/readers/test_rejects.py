@@ -12,6 +12,7 @@ from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject, RejectCounts, convert_rows
 from judgelm.data.samples import SampleStream, read_references
+from judgelm.data.sources.alpaca_eval import join_outputs
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.qa import read_qa
 from judgelm.data.sources.rating_tables import read_ratings
@@ -27,6 +28,7 @@ def ignore(reject):
 
 READERS = {
     "samples": (lambda path: list(SampleStream([path], on_reject=ignore)), "question"),
+    "two files of outputs": (lambda path: list(join_outputs(path, path)), "instruction, output"),
     "references": (read_references, "reference"),
     "labels": (lambda path: read_labels(path, on_reject=ignore), "winner"),
     "labelled pairs": (lambda path: list(read_labelled(path, source="s", on_reject=ignore)), "answer_1"),

@@ -1,9 +1,11 @@
 """A row beyond the limit is a reject with its place, in every format, and the rows around it are read."""
 
+import bz2
 import csv
 import gzip
 import io
 import json
+import lzma
 import zipfile
 
 import pyarrow
@@ -46,7 +48,10 @@ def jsonl():
     return b"".join(json.dumps({"id": text}).encode() + b"\n" for text in ("a", LONG, "c"))
 
 
-@pytest.mark.parametrize(("name", "pack"), [("a.jsonl", bytes), ("a.jsonl.gz", gzip.compress)])
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [("a.jsonl", bytes), ("a.jsonl.gz", gzip.compress), ("a.jsonl.bz2", bz2.compress), ("a.jsonl.xz", lzma.compress)],
+)
 def test_a_long_line(outcome, name, pack):
     assert outcome(name, pack(jsonl())) == ([1, 3], [2])
 

@@ -105,7 +105,9 @@ def test_what_python_writes_and_what_json_writes_is_the_same_list(value):
 
 def test_a_list_in_a_cell_is_never_the_text_of_an_answer(tmp_path):
     [row, bad] = read(tmp_path, "a.csv", "id,answer\n1,['Quito']\n2,\"['a' 'b']\"\n")
-    with pytest.raises(InputError, match=r"""a\.csv:2: field "answer": expected text, got a list"""):
+    with pytest.raises(
+        InputError, match=r"""a\.csv:2: field "answer": expected text, got a list in Python's notation"""
+    ):
         row.text("answer", "answer")
     assert row.text_list("answer") == Row("f", 1, {"answer": '["Quito"]'}).text_list("answer") == ("Quito",)
     assert isinstance(bad, Reject)
@@ -163,6 +165,6 @@ def test_an_empty_id_is_none(value):
 @pytest.mark.parametrize("extra", ["a0", "a4", "a01", "A3", " a0"])
 def test_a_numbered_field_that_would_be_left_over_is_refused(extra):
     data = {"a1": "x", "a2": "y", extra: "z"}
-    with pytest.raises(InputError, match=f'field "{extra}": contains "z", but judgelm reads only a1 to a2'):
+    with pytest.raises(InputError, match=f'field "{extra}": contains "z", but judgelm reads only a1 to a2; number'):
         Row("f", 1, data).numbered_texts("a{}", "a1, a2")
     assert Row("f", 1, data | {extra: None}).numbered_texts("a{}", "a1, a2") == ("x", "y")

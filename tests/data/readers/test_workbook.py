@@ -44,7 +44,7 @@ def test_a_row_longer_than_the_header_is_a_reject_with_its_place(workbook):
     assert (good.line, isinstance(bad, Reject), bad.line) == (2, True, 3)
 
 
-def test_a_merged_cell_is_in_each_of_its_rows_that_has_other_cells(tmp_path):
+def test_a_merged_cell_is_in_each_of_its_rows_that_has_other_cells_and_that_is_said_once(tmp_path, caplog):
     book = openpyxl.Workbook()
     for row in ([*HEAD[:3], "category"], [1, "q", "a", "x"], [2, None, "b"], [None], [3, None, "c"], [4, "r", "d"]):
         book.active.append(row)
@@ -53,6 +53,10 @@ def test_a_merged_cell_is_in_each_of_its_rows_that_has_other_cells(tmp_path):
     book.save(tmp_path / "m.xlsx")
     rows = [(row.line, row.data["question"], row.data["category"]) for row in read_rows(str(tmp_path / "m.xlsx"))]
     assert rows == [(2, "q", "x"), (3, "q", "x"), (5, "q", "x"), (6, "r", "x")]
+    list(read_rows(str(tmp_path / "m.xlsx")))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path / 'm.xlsx'}: 2 merged cells over several rows; their text is used in each row"
+    ]
 
 
 def test_the_last_header_line_of_a_sheet_counts_and_short_rows_are_filled(tmp_path):
@@ -77,7 +81,7 @@ def test_the_last_header_line_of_a_sheet_counts_and_short_rows_are_filled(tmp_pa
     [
         ({"one": [HEAD, [1, "q", "a"]], "two": [["x"]]}, "expected one sheet with cells, got one, two"),
         ({"one": []}, "expected one sheet with cells, got none"),
-        ({"one": [HEAD, [1, "q", "=1+1"]]}, "cell C2: a formula without a value"),
+        ({"one": [HEAD, [1, "q", "=1+1"]]}, "cell C2: a formula without a stored value"),
         ({"one": [["id", "id"], [1, 2]]}, "id"),
     ],
 )

@@ -47,8 +47,8 @@ def test_a_system_message_goes_before_the_first_question():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"turns": ["q1", "q2"]}, 'd.jsonl:7: field "turns": expected turns'),
-        ({"turns": []}, 'field "turns": expected turns'),
+        ({"turns": ["q1", "q2"]}, 'd.jsonl:7: field "turns": expected a list of'),
+        ({"turns": []}, 'field "turns": expected a list of'),
         ({"turns": [{"answers": ["a"]}]}, 'field "question": expected text, got null'),
         ({"turns": [{"question": "q", "answers": [7]}]}, 'field "answers": expected a list of texts, got the number 7'),
         ({"turns": [TURNS[0] | {"answers": ["a"]}, TURNS[1]]}, r"d.jsonl:7: turns\[0\].answers: expected 2"),

@@ -54,9 +54,8 @@ def chosen(*ids, answer="accept"):
     return {"text": "Name a tree.", "options": OPTIONS, "accept": list(ids), "answer": answer, "_task_hash": 1}
 
 
-def exported(winner):
-    task = {"id": winner, "annotation_id": 7, "annotator": 1, "text": "Name a tree."}
-    return task | {"answer_1": "Oak", "answer_2": "Trout", "winner": winner}
+def labelled(*labels):
+    return {"id": 1, "text": "Name a tree.", "answer_1": "Oak", "answer_2": "Trout", "label": [*labels], "Comments": []}
 
 
 @pytest.fixture
@@ -84,6 +83,7 @@ def read(tmp_path):
         ([ranking(1, 2)], 1, (1,)),
         ([ranking(1, 1)], "tie", ("tie",)),
         ([chosen("y"), chosen("y"), chosen("z"), chosen("x", answer="ignore")], 2, (2, 2, "tie")),
+        ([labelled("2", "2")], 2, (2, 2)),
     ],
 )
 def test_what_people_submitted_are_the_votes(read, rows, winner, votes):
@@ -129,4 +129,4 @@ def test_a_stated_code_explains_the_tools_words(read):
 
 def test_numbers_need_a_code(read):
     with pytest.raises(LabelCodeError, match=r"0 \(1 times\)"):
-        read(exported("0"), exported("1"))
+        read(labelled("0"), labelled("1") | {"id": 2})

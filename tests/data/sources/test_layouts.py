@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from judgelm.data.labelled_set import groups_of, read_labels
+from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
+from judgelm.data.sources.alpaca_eval import join_outputs
 from judgelm.data.sources.reviews import read_results
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.scores import parse_pair_original
@@ -69,7 +71,7 @@ def test_the_label_made_with_a_reference_is_another_one(labelled):
 
 
 def test_a_file_without_any_label_is_an_error(labelled):
-    with pytest.raises(InputError, match=r"pairs\.jsonl: no usable row has a label \(1 read as judgelm"):
+    with pytest.raises(InputError, match=r"pairs\.jsonl: none of 1 rows has a label .* read as judgelm"):
         labelled(JUDGELM)
     with pytest.raises(InputError, match="has score_w_reference or text_w_reference"):
         labelled(JUDGELM | {"score": [1, 2]}, with_reference=True)
@@ -207,8 +209,32 @@ def outputs(model, *pairs):
     return [{"instruction": name, "output": text, "generator": model} for name, text in pairs]
 
 
-def test_a_file_of_outputs_and_no_file_are_refused(write):
-    with pytest.raises(InputError, match="compare two models with judgelm compare"):
+def test_alpaca_eval_outputs_are_joined_by_instruction(write):
+    first = write(*outputs("m", ("x", "a"), ("y", "b")), name="m.jsonl")
+    second = write(*outputs("n", ("y", "c"), ("x", "d")), name="n.jsonl")
+    stream, samples, messages = stream_with_rejects([first, second])
+    assert [(s.question, s.answers, s.answer_models) for s in samples] == [
+        ("x", ("a", "d"), ("m", "n")),
+        ("y", ("b", "c"), ("m", "n")),
+    ]
+    assert (stream.source.name, messages) == ("alpaca-eval", [])
+
+
+def test_outputs_without_partner_or_doubly_present_are_rejects(write):
+    first = write(*outputs("m", ("x", "a"), ("x", "b"), ("only 1", "c")), name="m.jsonl")
+    second = write(*outputs("n", ("x", "d"), ("only 2", "e"), ("x", "f")), name="n.jsonl")
+    rows = list(join_outputs(first, second))
+    assert [row.data["output_2"] for row in rows if isinstance(row, Row)] == ["d"]
+    assert sorted(row.message for row in rows if not isinstance(row, Row)) == [
+        "m.jsonl:2: this instruction appeared before in this file; keep one output",
+        "m.jsonl:3: no row of n.jsonl has this instruction",
+        "n.jsonl:2: no row of m.jsonl has this instruction",
+        "n.jsonl:3: this instruction appeared before in this file; keep one output",
+    ]
+
+
+def test_one_file_of_outputs_and_none_at_all_are_refused(write):
+    with pytest.raises(InputError, match="give two files to join them"):
         SampleStream([write(*outputs("m", ("x", "a")))])
     with pytest.raises(ConfigError, match="no input; give a file"):
         SampleStream([])

@@ -124,18 +124,18 @@ def test_scores_and_models_follow_the_answers(pair):
         ({"chosen": "g", "rejected": "b"}, 'field "prompt" is missing; each row needs chosen, rejected and a prompt'),
         (PLAIN | {"prompt": 4}, 'field "prompt": expected text, got the number 4'),
         (PLAIN | {"rejected": "good"}, "chosen and rejected are equal"),
-        (PLAIN | {"chosen": ["a", "b"]}, 'field "chosen": expected a text or a list of messages'),
+        (PLAIN | {"chosen": ["a", "b"]}, 'field "chosen": expected a text or a list of chat messages, got ["a", "b"]'),
         (PLAIN | {"chosen": []}, 'field "chosen": expected chat messages, got none'),
         (PLAIN | {"chosen": [{"role": "tool", "content": "x"}]}, 'field "chosen[0].role": expected user, assistant or'),
         (PLAIN | {"chosen": [assistant(None)]}, 'field "chosen[0].content": expected text, got null'),
         (PLAIN | {"chosen": [assistant([{"type": "image"}])]}, 'field "chosen[0].content": expected parts'),
         (ULTRA | {"prompt": "another"}, 'field "chosen": the dialogue does not contain the prompt'),
         (ULTRA | {"chosen": [*ULTRA["chosen"], user("thanks")]}, 'field "chosen": expected the assistant\'s turn last'),
-        (HH | {"rejected": HH["rejected"].replace("Hello!", "Yo")}, "chosen and rejected differ at turn 2, before"),
-        (HH | {"rejected": HH["rejected"].replace("2+2", "2+3")}, "chosen and rejected differ at turn 3, before"),
+        (HH | {"rejected": HH["rejected"].replace("Hello!", "Yo")}, "chosen and rejected differ at turn 2 of 4 and 4"),
+        (HH | {"rejected": HH["rejected"].replace("2+2", "2+3")}, "chosen and rejected differ at turn 3 of 4 and 4"),
         (
             HH | {"rejected": HH["rejected"] + f"{HUMAN} Sure?\n\nAssistant: No"},
-            "chosen and rejected differ at turn 4, before",
+            "chosen and rejected differ at turn 4 of 4 and 6",
         ),
         ({"system": "s", "chosen": "g", "rejected": "b"}, "no question before the answers in chosen and rejected"),
         (PLAIN | {"score_chosen": 5, "score_rejected": 5}, "score_chosen and score_rejected are both 5"),
@@ -178,7 +178,9 @@ def test_mt_bench_votes_on_the_first_turn_are_named_by_question_models_judge_and
     assert (sample.id, sample.question, sample.answers) == ("81:m:n:author_2:1", "q", ("a", "b"))
     assert sample.metadata["messages_after_vote"] == 4
     [message] = labelled(ARENA, row | {"turn": 2})[1]
-    assert message.startswith("pairs.jsonl:2: conversation_a and conversation_b differ at turn 2, before")
+    assert message.startswith(
+        "pairs.jsonl:2: conversation_a and conversation_b differ at turn 2 of 4 and 4, before the"
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ def test_mt_bench_votes_on_the_first_turn_are_named_by_question_models_judge_and
         ({"winner": "neither"}, 'field "winner": expected 1=first, 2=second, a side such as model_a, or tie, got'),
         ({"winner": "a", "model_b": "a"}, 'field "winner": "a" is a side and the other side\'s model'),
         ({"score_a": 1, "score_b": 5, "winner": "A"}, "winner 1 contradicts the scores 1 and 5"),
-        ({"evaluation_order": 2}, 'field "evaluation_order": vote 2 lacks'),
+        ({"evaluation_order": 2}, 'field "evaluation_order": vote 2 of a session'),
     ],
 )
 def test_a_bad_battle_is_a_reject(labelled, fields, message):
@@ -229,7 +231,7 @@ def test_a_text_in_brackets_is_no_list_of_turns(pair):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"response_b": '["b", "c"]'}, 'field "response_b": expected one text per prompt (1), got 2'),
+        ({"response_b": '["b", "c"]'}, 'field "response_b": expected 1 texts, one for each prompt, got 2'),
         ({"response_b": "[null]"}, 'field "response_b[0]": expected text, got null'),
         ({"response_b": '["\\ud83d"]'}, 'field "response_b[0]": contains half a surrogate pair'),
         (
@@ -250,7 +252,7 @@ def test_a_bad_pair_of_responses_is_a_reject(labelled, fields, message):
 
 
 def test_rows_without_winner_are_samples_without_label(labelled):
-    with pytest.raises(InputError, match="no usable row has a label"):
+    with pytest.raises(InputError, match="none of 1 rows has a label"):
         labelled(RESPONSES)
     [sample] = SampleStream(["pairs.jsonl"])
     assert (sample.id, sample.answers) == ("30192", ("a", "b"))

@@ -114,7 +114,7 @@ def test_a_flat_row_may_hold_a_prediction_and_its_type(write):
         ({"answer": None}, 'field "answer": expected text or DROP'),
         ({"question": 3}, 'field "question": expected text'),
         ({"_id": None}, "no _id or id"),
-        ({"context": [["Lyon"]]}, 'field "context": expected text or'),
+        ({"context": [["Lyon"]]}, 'field "context": expected text, or'),
         ({"answer_type": "colour"}, 'field "answer_type": expected one of string'),
         ({"data_set": "squad"}, 'field "data_set": expected one of hotpotqa'),
         ({"answers": [3]}, 'field "answers": expected a list of objects'),
