@@ -124,7 +124,8 @@ def _line(row: Row, folder: Path) -> str:
     """The cells of a row."""
     stored = {name: _at(row, path, folder) for name, path in row.figures.items() if path.startswith("/")}
     texts = [
-        f"{name} {_text(row, text, stored[name]) if name in stored else text}" for name, text in row.figures.items()
+        (f"{name}: " if name else "") + (_text(row, text, stored[name]) if name in stored else text)
+        for name, text in row.figures.items()
     ]
     n = row.n
     if not re.search(r"\d", n):
@@ -132,7 +133,7 @@ def _line(row: Row, folder: Path) -> str:
         if len(counts) < len(row.figures):
             raise InputError(f"{ROWS.name}: row {row.what!r}: n is not stored with each figure; write it")
         n = f"{'; '.join(counts if len(set(counts)) > 1 else counts[:1])} {n}"
-    cells = (row.what, "; ".join(text.strip() for text in texts), n, row.command, row.date, row.machine)
+    cells = (row.what, "; ".join(texts), n, row.command, row.date, row.machine)
     return f"| {' | '.join(map(str, cells))} |"
 
 

@@ -39,7 +39,7 @@ def page(tmp_path, figures, *, unit="%", n="9 pairs", stale=False):
     ],
 )
 def test_a_figure_is_a_text_or_a_stored_value_in_its_unit(tmp_path, path, unit, text):
-    line = f"| a judge | PandaLM {text} | 9 pairs | `make lab` | 2026-11-27 | any |"
+    line = f"| a judge | PandaLM: {text} | 9 pairs | `make lab` | 2026-11-27 | any |"
     assert line in render(page(tmp_path, {"PandaLM": path}, unit=unit), tmp_path)
 
 
