@@ -22,7 +22,7 @@ def test_an_import_prints_counts_and_the_metric(cli, tmp_path):
     code, out, err = cli("judgelm", "data", "import", "pandalm", written(tmp_path), "-o", tmp_path / "out.jsonl")
     assert (code, out) == (0, "")
     assert "pandalm: 2 rows, labels 1: 1, tie: 1, 1 category" in err
-    assert "protocol: The human label is the majority of three annotators" in err
+    assert "protocol: Accuracy, and macro precision" in err
     assert "judge with: judgelm-batch --both-orders --order-rule tie" in err
     assert "out.protocol.json" in err
 
@@ -35,7 +35,7 @@ def test_without_a_name_it_lists_the_benchmarks(cli):
 
 def test_missing_files_and_output_are_refused(cli, tmp_path):
     code, _, err = cli("judgelm", "data", "import", "pandalm")
-    assert (code, "expected testset-v1.json" in err) == (1, True)
+    assert (code, "give testset-v1.json" in err) == (1, True)
     code, _, err = cli("judgelm", "data", "import", "pandalm", written(tmp_path))
     assert (code, "-o is missing" in err) == (1, True)
 
@@ -77,6 +77,6 @@ def test_an_import_shows_and_keeps_how_many_rows_each_reason_cost(cli, tmp_path)
     code, _, err = cli("judgelm", "data", "import", "auto-j", path, "-o", tmp_path / "out.jsonl")
     reason = 'field "label": expected one of N, N, N, got the number N; correct the row'
     assert code == 0
-    assert f"2 rows: {reason} (the first: {path}:2)" in err
+    assert f"2 rows: {reason} (first: {path}:2)" in err
     assert json.loads((tmp_path / "out.protocol.json").read_text())["rejected_by_reason"] == {reason: 2}
     assert len((tmp_path / "out.rejects.jsonl").read_text().splitlines()) == 2

@@ -35,6 +35,28 @@ def test_rows_before_a_syntax_error_are_judged_and_the_run_exits_with_1(cli, tmp
     assert len(rows_of(tmp_path / "out.jsonl")) == 5
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("eval", "{run}", "--labels", "{broken}"),
+        ("report", "{run}", "--samples", "{broken}"),
+        ("study", "estimate", "{run}", "--labels", "{broken}"),
+        ("data", "import", "preferences", "{broken}", "-o", "{out}"),
+        ("data", "sample", "{broken}", "--size", "1", "-o", "{out}"),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_every_command_refuses_a_broken_file(cli, pairs, tmp_path, command):
+    cli("judgelm-batch", pairs(3), "-o", tmp_path / "run.jsonl", *SCRIPTED)
+    row = {"id": "p0", "prompt": "q0", "chosen": "a", "rejected": "b"}
+    (tmp_path / "broken.json").write_text(broken_list([row]))
+    places = {"run": tmp_path / "run.jsonl", "broken": tmp_path / "broken.json", "out": tmp_path / "out.jsonl"}
+    code, _, err = cli("judgelm", *(part.format(**places) for part in command))
+    assert code == 1
+    assert "broken.json:2: broken JSON list: " in err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_a_folder_of_shards_is_one_input(cli, pairs, tmp_path):
     folder = tmp_path / "shards"
     folder.mkdir()

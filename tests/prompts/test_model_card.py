@@ -43,7 +43,7 @@ def metadata(text):
 @pytest.mark.parametrize(
     "part",
     [
-        "a question with pairs of answers, single answers beside a reference",
+        "a question with pairs of answers, single answers with a reference",
         "scores from 1 to 10 in steps of 0.5",
         f"`judgelm-v1` (sha256 `{'ab' * 32}`), given as plain text",
         "\njudgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders\n",

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.images import image_url
-from judgelm.errors import EngineError, ModelError
+from judgelm.errors import EngineError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
@@ -127,7 +127,7 @@ def test_unknown_window_is_rejected(backend, tmp_path):
     config = tmp_path / "tokenizer_config.json"
     config.write_text(config.read_text().replace('"model_max_length": 512', '"model_max_length": 1e30'))
     with endpoint(backend) as server:
-        with pytest.raises(ModelError, match="pass --max-model-len"):
+        with pytest.raises(ConfigError, match="pass --max-model-len"):
             load(server, tokenizer=str(tmp_path))
         engine = load(server, options={"max_model_len": 100}, tokenizer=str(tmp_path))
         assert engine.describe()["window"] == 100
