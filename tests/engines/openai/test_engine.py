@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.images import image_url
-from judgelm.errors import EngineError
+from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
