@@ -271,17 +271,6 @@ def test_a_pair_whose_answers_are_equal_after_the_cut_is_left_out(tokenizer, wri
     assert (len(texts), counts.left_out) == (1, {"equal after cut": 1})
 
 
-def test_reasons_of_teacher_and_judge_are_set_against_each_other(tokenizer, write, run):
-    path = write(PAIR | {"score": [8, 6], "reason": "Answer 1 can jump."})
-
-    def script(prompt):
-        return "Answer 2 is lazy." if prompt.prefill else "3 7\n"
-
-    judged = run(path, script, reasons="all", both_orders=False)
-    [texts], _ = read(tokenizer, path, judged, judgments=(judged,))
-    assert texts == (GIVEN, "8 6\nAnswer 1 can jump.</s>", "3 7\nAnswer 2 is lazy.</s>")
-
-
 def test_a_file_of_ties_is_refused(tokenizer, write):
     with pytest.raises(InputError, match=r"no usable row \(1 a tie\)"):
         list(JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS).read([write(pair("a", "b", winner="tie"))]))
