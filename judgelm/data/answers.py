@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from judgelm.data.label_codes import winner_field
 from judgelm.data.plain_rows import plain_row
-from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.files import read_converted, read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
 from judgelm.data.readers.values import content_id, describe
 from judgelm.errors import InputError
@@ -142,17 +142,18 @@ def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
     """
     answers: dict[str, dict[tuple[str, str], CollectedAnswer]] = {}
     for path in paths:
-        for question, answer in convert_rows(read_rows(path), _collected, path=path, expected=_ANSWER_NEEDS):
+        for question, answer in read_converted(path, _collected, expected=_ANSWER_NEEDS):
             by_model = answers.setdefault(question, {})
             earlier = by_model.setdefault((answer.model, answer.decoding), answer)
             if earlier.text != answer.text and question == content_id(answer.question or "", (), None):
                 finding = f"{answer.model} has two outputs for the instruction {describe(answer.question)}"
                 raise InputError(f"{path}: {finding}; keep one, or give each row a question_id")
             by_model[answer.model, answer.decoding] = answer
-    return {
-        question: sorted(by_model.values(), key=lambda answer: (answer.model, len(answer.decoding), answer.decoding))
-        for question, by_model in answers.items()
-    }
+
+    def by_name(answer: CollectedAnswer) -> tuple[str, int, str]:
+        return answer.model, len(answer.decoding), answer.decoding
+
+    return {question: sorted(by_model.values(), key=by_name) for question, by_model in answers.items()}
 
 
 def answers_to(question: Sample, answers: Mapping[str, T]) -> T | None:
@@ -344,7 +345,8 @@ def judged_rows(
     questions: Sequence[Sample], answers: dict[str, list[CollectedAnswer]], task: QuestionTask, *, counts: Counter[str]
 ) -> Iterator[JudgedRow]:
     """Yield a row for each answer, in the order of the questions; `counts` receives rows and skipped answers."""
-    several = _models_with_several(answers)
+    counted = chain.from_iterable(Counter(each.model for each in collected).items() for collected in answers.values())
+    several = {model for model, count in counted if count > 1}
     for question in questions:
         collected = answers_to(question, answers) or []
         counts["questions without an answer"] += not collected
@@ -363,15 +365,6 @@ def judged_rows(
                 metadata={**question.metadata, "source_id": question.id},
             )
             yield JudgedRow(plain_row(sample), _truth(question, sample, answer, task, counts))
-
-
-def _models_with_several(answers: dict[str, list[CollectedAnswer]]) -> set[str]:
-    return {
-        model
-        for collected in answers.values()
-        for model, count in Counter(answer.model for answer in collected).items()
-        if count > 1
-    }
 
 
 def _truth(

@@ -10,18 +10,9 @@ from itertools import chain
 from typing import Literal
 
 from judgelm.data.label_codes import LabelDecoder, Values
-from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.files import read_converted, read_rows
 from judgelm.data.readers.inputs import all_input_files
-from judgelm.data.readers.rows import (
-    FileUse,
-    OnReject,
-    Reject,
-    Row,
-    convert_rows,
-    no_usable_row,
-    raise_reject,
-    reject_row,
-)
+from judgelm.data.readers.rows import FileUse, OnReject, Reject, Row, no_usable_row, raise_reject, reject_row
 from judgelm.data.sources.alpaca_eval import are_two_outputs, join_outputs
 from judgelm.data.sources.layouts import LABELS
 from judgelm.data.sources.preferences import PAIR_LABELS
@@ -383,7 +374,7 @@ def read_references(path: str) -> dict[str, str]:
             raise row.error(f"id {json.dumps(name)} appeared before in this file; keep one reference per id")
         return name, row.reference()
 
-    for name, text in convert_rows(read_rows(path), read, path=path, expected="question_id (or id) and reference"):
+    for name, text in read_converted(path, read, expected="question_id (or id) and reference"):
         if text is not None:
             references[name] = text
     return references

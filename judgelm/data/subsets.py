@@ -9,12 +9,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
+from judgelm.data.readers.files import read_converted
+from judgelm.data.readers.rows import OnReject, Row, raise_reject, unique
 from judgelm.data.readers.values import bytes_in
 from judgelm.errors import ConfigError, InputError
 
-_SUBSET_NEEDS = "an id"
 _WHOLE_FILE = "the whole file"
 
 
@@ -33,15 +32,13 @@ def draw_subset(
     if size < 1:
         raise ConfigError(f"size {size}: must be 1 or more")
     read = unique(lambda row: (_id(row), row), lambda named: named[0])
-    rows = list(convert_rows(read_rows(path), read, path=path, expected=_SUBSET_NEEDS, on_reject=on_reject))
+    rows = list(read_converted(path, read, expected="an id", on_reject=on_reject))
     groups: dict[str, list[str]] = defaultdict(list)
     for name, row in rows:
         groups[_WHOLE_FILE if field is None else _value(row, field)].append(name)
     drawn = {name for names in groups.values() for name in sorted(names, key=lambda name: _rank(seed, name))[:size]}
-    return Subset(
-        rows=tuple(row.data for name, row in rows if name in drawn),
-        counts={value: (min(size, len(names)), len(names)) for value, names in sorted(groups.items())},
-    )
+    counts = {value: (min(size, len(names)), len(names)) for value, names in sorted(groups.items())}
+    return Subset(rows=tuple(row.data for name, row in rows if name in drawn), counts=counts)
 
 
 def _id(row: Row) -> str:

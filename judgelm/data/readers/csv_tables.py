@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from judgelm.bounds import MAX_ROW_BYTES, MAX_ROW_LINES, megabytes
-from judgelm.data.readers.rows import Reject, Row, escape_bad_bytes, has_bad_bytes, too_long, truncate_raw
+from judgelm.data.readers.rows import Reject, Row, escape_bad_bytes, has_bad_bytes, too_long
 from judgelm.data.readers.values import cell_value
 from judgelm.errors import InputError
 
@@ -115,7 +115,7 @@ def _table_rows(
             raise _unclosed(file, start, taken, f"expected {len(header)} cells as in the header, got {len(cells)}")
         row = reason or _row(file, start, header, cells, taken, is_sheet)
         if isinstance(row, str):
-            yield Reject(file, start, row, truncate_raw(escape_bad_bytes("".join(taken)).rstrip("\r\n")))
+            yield Reject(file, start, row, escape_bad_bytes("".join(taken)).rstrip("\r\n"))
         else:
             yield row
 
@@ -271,10 +271,9 @@ def _is_open(text: str) -> bool:
 
 def _swallowed(taken: list[str], dialect: Any, count: int) -> bool:
     """Return True if a line within a multi-line row is a complete row, so an earlier quote is not closed."""
+    inner = (line for line in taken[1:] if not _is_open(line))
     with suppress(csv.Error):
-        return any(
-            len(cells) == count for cells in csv.reader((line for line in taken[1:] if not _is_open(line)), dialect)
-        )
+        return any(len(cells) == count for cells in csv.reader(inner, dialect))
     return False
 
 

@@ -26,10 +26,8 @@ _CHUNK = 1 << 18
 _SHEET_ROWS = 1 << 20
 _ROW_TAGS = (b"<row", b":row", b"</si", b":si>")
 _TAG_BYTES = 4
-_WORKBOOK_ERRORS = (
-    BadZipFile, ParseError, zlib.error, EOFError, OSError, ArithmeticError, AttributeError, LookupError, RuntimeError,
-    TypeError, ValueError,
-)  # fmt: skip
+_PYTHON_ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_WORKBOOK_ERRORS = (BadZipFile, ParseError, zlib.error, EOFError, OSError, *_PYTHON_ERRORS)
 """Errors of zipfile and openpyxl for damaged content."""
 
 
@@ -45,14 +43,11 @@ def read_workbook(
 
     with _workbook_errors(file):
         _check_parts(source)
-        values, formulas = (
-            load_workbook(source, read_only=True, data_only=stored).worksheets for stored in (True, False)
-        )
-        filled = (
-            [index for index, each in enumerate(formulas) if any(map(_texts_of, _rows_of(each)))]
-            if sheet is None
-            else [_sheet_index(file, sheet, [each.title for each in formulas])]
-        )
+        values, formulas = (load_workbook(source, read_only=True, data_only=only).worksheets for only in (True, False))
+        if sheet is None:
+            filled = [index for index, each in enumerate(formulas) if any(map(_texts_of, _rows_of(each)))]
+        else:
+            filled = [_sheet_index(file, sheet, [each.title for each in formulas])]
         if len(filled) != 1:
             names = ", ".join(formulas[index].title for index in filled) or "none"
             way_out = "choose one with --sheet NAME (in a build's configuration sheet), or save it as CSV"

@@ -6,10 +6,10 @@ An unusable row becomes a `Reject`. If reading cannot continue, an `InputError` 
 import io
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from judgelm.bounds import MAX_ROW_BYTES, MAX_WHOLE_BYTES, megabytes
 from judgelm.data.readers.csv_tables import USUAL_COLUMNS, read_table, skip_lines
@@ -17,10 +17,11 @@ from judgelm.data.readers.excel import read_workbook
 from judgelm.data.readers.inputs import BUFFER, input_files, is_stream, open_input, seekable, shown_name
 from judgelm.data.readers.json_lists import is_wrapped, read_list, read_wrapped
 from judgelm.data.readers.parquet import read_parquet
-from judgelm.data.readers.rows import Reject, Row, row_suffix, too_long, truncate_raw
+from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, row_suffix, too_long
 from judgelm.data.readers.values import RowDecoder, raw_text, strip_model_names
 from judgelm.errors import InputError
 
+T = TypeVar("T")
 Kind = Literal["jsonl", "list", "csv", "tsv", "parquet", "workbook"]
 
 _KINDS: dict[str, Kind] = {
@@ -74,6 +75,13 @@ def _with_model_names(row: Row | Reject) -> Row | Reject:
 def first_row(path: str, *, sheet: str | None = None) -> Row | None:
     """Return the input's first good row, or None."""
     return next((row for row in read_rows(path, sheet=sheet) if isinstance(row, Row)), None)
+
+
+def read_converted(
+    path: str, convert: Callable[[Row], T], *, expected: str, on_reject: OnReject = raise_reject
+) -> Iterator[T]:
+    """Convert each row of an input; see `convert_rows`."""
+    return convert_rows(read_rows(path), convert, path=path, expected=expected, on_reject=on_reject)
 
 
 def read_json(path: str) -> Any:
@@ -164,7 +172,7 @@ def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
                 yield Row(file, line_number, data)
                 continue
             reason = reason or f"expected a JSON object, got {_json_kind(data)}; write one object per line"
-        yield Reject(file, line_number, reason, truncate_raw(line.decode(errors="backslashreplace").rstrip("\r\n")))
+        yield Reject(file, line_number, reason, line.decode(errors="backslashreplace").rstrip("\r\n"))
 
 
 def _json_kind(value: object) -> str:
@@ -193,7 +201,7 @@ class ColumnNames:
                 continue
             names = self._names_of(tuple(row.data))
             if isinstance(names, str):
-                yield Reject(row.file, row.line, names, truncate_raw(raw_text(row.data)))
+                yield Reject(row.file, row.line, names, raw_text(row.data))
             elif names:
                 left_out = self._assigned.keys() - names.keys()
                 data = {names.get(name, name): value for name, value in row.data.items() if name not in left_out}

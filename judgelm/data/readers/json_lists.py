@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from judgelm.bounds import MAX_ROW_BYTES, megabytes
-from judgelm.data.readers.rows import Reject, Row, escape_bad_bytes, has_bad_bytes, too_long, truncate_raw
+from judgelm.data.readers.rows import Reject, Row, escape_bad_bytes, has_bad_bytes, too_long
 from judgelm.data.readers.values import RowDecoder, is_json
 from judgelm.errors import InputError
 
@@ -207,7 +207,7 @@ def _element(source: _Source, file: str) -> Row | Reject:
     if type(value) is dict and not problem:
         return Row(file, line, value)
     reason = problem or "expected a JSON object in the list; write one object per row"
-    return Reject(file, line, reason, truncate_raw(escape_bad_bytes(raw)))
+    return Reject(file, line, reason, escape_bad_bytes(raw))
 
 
 def _decode(source: _Source) -> tuple[object, int]:

@@ -6,7 +6,7 @@ from itertools import chain, groupby, repeat
 from typing import IO, Any
 
 from judgelm.bounds import MAX_ROW_BYTES
-from judgelm.data.readers.rows import Reject, Row, too_long, truncate_raw
+from judgelm.data.readers.rows import Reject, Row, too_long
 from judgelm.data.readers.values import infinite_number, plain_value, raw_text
 from judgelm.errors import InputError
 
@@ -32,7 +32,7 @@ def read_parquet(source: str | IO[bytes], file: str) -> Iterator[Row | Reject]:
                     continue
                 data = {name: plain_value(value) for name, value in values.items()}
                 problem = infinite_number(data)
-                yield Reject(file, rows, problem, truncate_raw(raw_text(data))) if problem else Row(file, rows, data)
+                yield Reject(file, rows, problem, raw_text(data)) if problem else Row(file, rows, data)
     except pyarrow.ArrowMemoryError as error:
         way_out = "write it with smaller pages (data_page_size) or smaller row groups"
         raise InputError(f"{file}: after {rows} rows a page does not fit into memory: {error}; {way_out}") from error

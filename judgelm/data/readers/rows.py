@@ -5,22 +5,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Literal, TypeVar
 
 from judgelm.bounds import MAX_ROW_BYTES, megabytes
-from judgelm.data.readers.values import (
-    ID_FIELDS,
-    as_float,
-    describe,
-    encodable,
-    left_over_names,
-    list_value,
-    raw_text,
-    whole_number,
-)
+from judgelm.data.readers.values import ID_FIELDS, as_float, describe, encodable, list_value, raw_text, whole_number
 from judgelm.errors import InputError
 
 Compression = Literal["gzip", "bzip2", "xz", "zstd"]
@@ -100,9 +93,8 @@ class Row:
 
     def optional_texts(self, *names: str) -> tuple[str, ...]:
         """Return text fields, or nothing if one is missing."""
-        if any(self.data.get(name) is None for name in names):
-            return ()
-        return tuple(self.text(name, name) for name in names)
+        several = all(self.data.get(name) is not None for name in names)
+        return tuple(self.text(name, name) for name in names) if several else ()
 
     def has(self, name: str) -> bool:
         """Return True if the field is neither missing, null nor empty text."""
@@ -136,7 +128,7 @@ class Row:
             pattern: name of the field, with `{}` for its number or letter.
             count: number of fields read, from the first.
         """
-        for name in left_over_names(tuple(self.data), pattern, count):
+        for name in _left_over_names(tuple(self.data), pattern, count):
             if (value := self.data[name]) not in (None, ""):
                 first, last = (1, count) if pattern.format(1) in self.data else ("a", ascii_lowercase[count - 1])
                 read = f"judgelm reads only {pattern.format(first)} to {pattern.format(last)}"
@@ -183,8 +175,7 @@ class Row:
 
     def required_id(self, name: str, use: str) -> str:
         """Return the id in a field; `use` says what it is needed for."""
-        value = self.id((name,))
-        if value is None:
+        if (value := self.id((name,))) is None:
             raise self.error(f'field "{name}" is missing; {use}')
         return value
 
@@ -199,14 +190,9 @@ class Row:
 
     def number(self, name: str) -> float:
         """Return a finite number; text is parsed."""
-        value = self.data.get(name)
-        if isinstance(value, str):
-            try:
-                parsed = float(value)
-            except ValueError:
-                parsed = math.nan
-        else:
-            parsed = as_float(value)
+        value, parsed = self.data.get(name), math.nan
+        with suppress(ValueError):
+            parsed = float(value) if isinstance(value, str) else as_float(value)
         if not math.isfinite(parsed):
             raise self.field_error(name, f"expected a finite number, got {describe(value)}")
         return parsed
@@ -231,14 +217,30 @@ class Row:
         return first, second
 
 
+@lru_cache
+def _left_over_names(names: tuple[str, ...], pattern: str, count: int) -> tuple[str, ...]:
+    """Return the names that match a pattern, ignoring case and spaces, beyond the first `count`."""
+    numbers = pattern.format(1) in names
+    prefix, _, suffix = pattern.partition("{}")
+    index = "[0-9]+" if numbers else "[a-z]"
+    similar = re.compile(rf"\s*{re.escape(prefix)}{index}{re.escape(suffix)}\s*", re.IGNORECASE)
+    read = {pattern.format(index) for index in (range(1, count + 1) if numbers else ascii_lowercase[:count])}
+    return tuple(name for name in names if name not in read and similar.fullmatch(name))
+
+
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """An unusable row. `raw` is its text, complete up to a million characters."""
+    """An unusable row. `raw` is its text up to a million characters; of longer text, the start and the length."""
 
     file: str
     line: int
     reason: str
     raw: str
+
+    def __post_init__(self) -> None:
+        if len(self.raw) > _RAW_KEPT_WHOLE:
+            start = f"{self.raw[:_RAW_SHOWN]} [... {len(self.raw)} characters in total]"
+            object.__setattr__(self, "raw", start)
 
     @property
     def message(self) -> str:
@@ -251,15 +253,9 @@ class Reject:
         return re.sub(r"\d++(?:\.\d+)?+(?! MB)", "N", _PARTICULARS.sub(r"\1 ...", self.reason))
 
 
-def truncate_raw(raw: str) -> str:
-    """Return up to a million characters; of longer text, the start and the length."""
-    return raw if len(raw) <= _RAW_KEPT_WHOLE else f"{raw[:_RAW_SHOWN]} [... {len(raw)} characters in total]"
-
-
 def too_long(file: str, line: int, start: str) -> Reject:
     """Return the reject for a row above the size limit; `start` is its beginning."""
-    limit = f"{megabytes(MAX_ROW_BYTES)} and a million lines"
-    reason = f"the row exceeds the size limit ({limit}); shorten or split it"
+    reason = f"the row exceeds the size limit ({megabytes(MAX_ROW_BYTES)} and a million lines); shorten or split it"
     return Reject(file, line, reason, f"{escape_bad_bytes(start[:_RAW_SHOWN])} [... cut here]")
 
 
@@ -283,7 +279,7 @@ _SHOWN_FIELDS = 20
 def reject_row(row: Row, error: InputError) -> Reject:
     """Return the reject for a row with an unusable value."""
     reason = str(error).removeprefix(f"{row.file}:{row.line}: ")
-    return Reject(row.file, row.line, reason, truncate_raw(raw_text(row.data)))
+    return Reject(row.file, row.line, reason, raw_text(row.data))
 
 
 def raise_reject(reject: Reject) -> None:
@@ -360,10 +356,8 @@ def convert_rows(
     Raises:
         InputError: no row is usable, or `on_reject` raises.
     """
-    use = FileUse(path=path, expected=expected, on_reject=on_reject)
-    for value in _values(rows, convert, use):
-        if not isinstance(value, Reject):
-            yield value
+    values = _values(rows, convert, FileUse(path=path, expected=expected, on_reject=on_reject))
+    yield from (value for value in values if not isinstance(value, Reject))
 
 
 def unique(convert: Callable[[Row], T], id_of: Callable[[T], str]) -> Callable[[Row], T]:
@@ -407,8 +401,8 @@ def _values(rows: Iterable[Row | Reject], convert: Callable[[Row], T], use: File
 
 def no_usable_row(path: str, expected: str, count: int, first: Reject) -> InputError:
     """Return the error for a file without a usable row."""
-    finding = f"no usable row ({count:,} read); first reject: {first.message}"
-    return InputError(f"{path}: {finding}{_hint(expected, first)}")
+    hint = _hint(expected, first)
+    return InputError(f"{path}: no usable row ({count:,} read); first reject: {first.message}{hint}")
 
 
 def _hint(expected: str, reject: Reject) -> str:
@@ -419,11 +413,8 @@ def _hint(expected: str, reject: Reject) -> str:
 
 
 def _fields(reject: Reject) -> str:
-    try:
+    data: object = None
+    with suppress(ValueError, RecursionError):
         data = json.loads(reject.raw)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(data, dict):
-        return ""
-    more = ", ..." if len(data) > _SHOWN_FIELDS else ""
-    return ", ".join(list(data)[:_SHOWN_FIELDS]) + more
+    names = list(data) if isinstance(data, dict) else []
+    return ", ".join(names[:_SHOWN_FIELDS]) + (", ..." if len(names) > _SHOWN_FIELDS else "")

@@ -11,9 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from functools import lru_cache
 from itertools import pairwise
-from string import ascii_lowercase
 
 from judgelm.jsonl import parse_json
 
@@ -144,8 +142,7 @@ def cell_value(cell: str) -> object:
         finding = f"looks like a list in Python's notation but cannot be parsed: {_reason(error)}"
         raise ValueError(f"{finding}; {_OTHER_FILE}") from error
     if _strings_in_a_row(text):
-        finding = f"a numpy list without commas between its texts: {text[:40]!r}"
-        raise ValueError(f"{finding}; {_OTHER_FILE}")
+        raise ValueError(f"a numpy list without commas between its texts: {text[:40]!r}; {_OTHER_FILE}")
     return value
 
 
@@ -262,17 +259,6 @@ def similar_names_notes(names: Iterable[str]) -> list[str]:
         for group in groups.values()
         if len(group) > 1
     ]
-
-
-@lru_cache
-def left_over_names(names: tuple[str, ...], pattern: str, count: int) -> tuple[str, ...]:
-    """Return the names that match a pattern, ignoring case and spaces, beyond the first `count`."""
-    numbers = pattern.format(1) in names
-    prefix, _, suffix = pattern.partition("{}")
-    index = "[0-9]+" if numbers else "[a-z]"
-    similar = re.compile(rf"\s*{re.escape(prefix)}{index}{re.escape(suffix)}\s*", re.IGNORECASE)
-    read = {pattern.format(index) for index in (range(1, count + 1) if numbers else ascii_lowercase[:count])}
-    return tuple(name for name in names if name not in read and similar.fullmatch(name))
 
 
 def whole_number(text: str) -> str:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from judgelm.data.plain_rows import plain_row
-from judgelm.data.readers.files import first_row, read_rows
-from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row
+from judgelm.data.readers.files import first_row, read_converted, read_rows
+from judgelm.data.readers.rows import OnReject, Reject, Row, raise_reject, reject_row
 from judgelm.data.readers.values import describe
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
 from judgelm.data.sources.source import Entry, Shape, Source, convert_file
@@ -26,6 +26,7 @@ from judgelm.errors import InputError
 T = TypeVar("T")
 
 _ANNOTATION_FIELDS = ("instruction", "output_1", "output_2", "preference")
+_COMPARISON_NEEDS = ", ".join(_ANNOTATION_FIELDS)
 _ANNOTATIONS = Shape(name="AlpacaEval's annotations", needs=_ANNOTATION_FIELDS)
 _JUDGMENTS = Shape(name="the table of judgments", needs=_ANNOTATION_FIELDS)
 _TABLES: Mapping[str, tuple[str, ...]] = {
@@ -109,7 +110,6 @@ def _annotator(row: Row) -> str:
     return str(row.data.get("annotator") or "")
 
 
-_COMPARISON_NEEDS = "instruction, output_1, output_2, preference"
 _DIFFICULTY = "instruction_difficulty"
 
 
@@ -134,7 +134,7 @@ class Comparison:
 
 def read_annotations(path: str, *, on_reject: OnReject = raise_reject) -> Iterator[Comparison]:
     """Read AlpacaEval's annotations as comparisons."""
-    return convert_rows(read_rows(path), _comparison, path=path, expected=_COMPARISON_NEEDS, on_reject=on_reject)
+    return read_converted(path, _comparison, expected=_COMPARISON_NEEDS, on_reject=on_reject)
 
 
 def _comparison(row: Row) -> Comparison:
@@ -171,7 +171,7 @@ def read_difficulties(path: str) -> dict[str, float]:
             raise row.error(f"no instruction or index with {_DIFFICULTY}")
         return name, row.number(_DIFFICULTY)
 
-    return dict(convert_rows(read_rows(path), read, path=path, expected=f"instruction (or index), {_DIFFICULTY}"))
+    return dict(read_converted(path, read, expected=f"instruction (or index), {_DIFFICULTY}"))
 
 
 def are_two_outputs(paths: Sequence[str], *, sheet: str | None = None) -> bool:
@@ -228,13 +228,5 @@ def _outputs(path: str, sheet: str | None) -> Iterator[Row | Reject]:
             yield row
 
 
-SOURCES = (
-    Source(
-        name="alpaca-eval",
-        sample=alpaca_eval_sample,
-        label=alpaca_eval_label,
-        soft="alpaca_eval",
-        single_votes=True,
-        load=load_alpaca_eval,
-    ),
-)
+_ANNOTATED = Source(name="alpaca-eval", sample=alpaca_eval_sample, label=alpaca_eval_label, load=load_alpaca_eval)
+SOURCES = (replace(_ANNOTATED, soft="alpaca_eval", single_votes=True),)

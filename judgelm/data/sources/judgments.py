@@ -6,8 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, cast
 
-from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Row, convert_rows
+from judgelm.data.readers.files import read_converted, read_rows
+from judgelm.data.readers.rows import OnReject, Row
 from judgelm.data.readers.values import content_id, describe
 from judgelm.data.sources.alpaca_eval import converted_annotations
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
@@ -18,17 +18,7 @@ from judgelm.data.sources.reviews import UNREADABLE, group_files, match_orders, 
 from judgelm.data.sources.source import PublishedJudgment, PublishedRuns, Shape, Source, convert_file
 from judgelm.errors import InputError
 from judgelm.parsing.scores import parse_pair
-from judgelm.records import (
-    FailureCode,
-    GradeVerdict,
-    Judgment,
-    LabelVerdict,
-    PairVerdict,
-    Shown,
-    Unparsed,
-    Winner,
-    winner_of,
-)
+from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, Shown, Unparsed, Winner, winner_of
 
 Order = tuple[Literal[0, 1], Literal[0, 1]]
 GIVEN: Order = (0, 1)
@@ -77,11 +67,12 @@ def _turned(winner: Winner | None, order: tuple[int, ...]) -> Winner | None:
     return winner if winner in ("tie", None) or order == GIVEN else 2 if winner == 1 else 1
 
 
-def _by_place(order: Order, place: Winner | None, text: object = "", failure: FailureCode = "off_grammar") -> Shown:
+def _by_place(order: Order, place: Winner | None, text: object = "", *, lost: bool = False) -> Shown:
     text = text if isinstance(text, str) else ""
-    if place is None:
-        return Shown(order=order, text=text, failure=Unparsed(failure, text, "no verdict in the published file"))
-    return Shown(order=order, text=text, label=str(place))
+    if place is not None:
+        return Shown(order=order, text=text, label=str(place))
+    failure = Unparsed("engine" if lost else "off_grammar", text, "no verdict in the published file")
+    return Shown(order=order, text=text, failure=failure)
 
 
 def _by_scores(order: Order, scores: tuple[float, float] | None, text: str) -> Shown:
@@ -94,10 +85,8 @@ def _both_orders(row: Row, name: str, read: Callable[[Mapping[str, object], Orde
     listed = row.data.get(name)
     if not isinstance(listed, list) or not 1 <= len(listed) <= 2:
         raise row.field_error(name, f"expected one or two {name}, got {describe(listed)}")
-    return [
-        read(item, order) if isinstance(item, dict) else _by_place(order, None, failure="engine")
-        for item, order in zip(listed, _ORDERS, strict=False)
-    ]
+    items = zip(listed, _ORDERS, strict=False)
+    return [read(each, order) if isinstance(each, dict) else _by_place(order, None, lost=True) for each, order in items]
 
 
 def _published(
@@ -134,8 +123,7 @@ def _llmbar_row(row: Row, row_number: int, *, subset: str, judge: str) -> Publis
         text = str(completion[0]) if isinstance(completion, list) and completion else ""
         winner = {"1": 1, "2": 2}.get(str(last[name].get("winner")))  # relative to the row, whatever the order shown
         shown.append(_by_place(order, _turned(cast(Winner | None, winner), order), text))
-    texts = row.texts(*LLMBAR_NEEDS[:3])
-    return _published(row, pair_judgment(f"{subset}-{row_number}", shown), judge, texts)
+    return _published(row, pair_judgment(f"{subset}-{row_number}", shown), judge, row.texts(*LLMBAR_NEEDS[:3]))
 
 
 JUDGEBENCH_NEEDS = ("pair_id", "response_A", "response_B", "judgments")
@@ -149,9 +137,11 @@ def read_judgebench_row(row: Row) -> PublishedJudgment:
         inner, decision = _inner(judgment), judgment.get("decision")
         text = str(inner.get("response") or "")
         if isinstance(inner.get("scores"), list):
-            scores = row.with_data(dict(inner)).score_pair("scores")
-            return Shown(order=order, text=text, scores=scores)
-        return _by_place(order, _decided(row, "decision", decision, _DECISIONS), text)
+            return Shown(order=order, text=text, scores=row.with_data(dict(inner)).score_pair("scores"))
+        if decision is not None and (not isinstance(decision, str) or decision not in _DECISIONS):
+            expected = f"expected {', '.join(map(str, _DECISIONS))} or null"
+            raise row.field_error("decision", f"{expected}, got {describe(decision)}")
+        return _by_place(order, _DECISIONS.get(decision), text)
 
     shown = _both_orders(row, "judgments", read)
     judgments = row.data["judgments"]
@@ -168,14 +158,6 @@ def _inner(judgment: object) -> Mapping[str, object]:
     return inner if isinstance(inner, dict) else {}
 
 
-def _decided(row: Row, name: str, value: object, places: Mapping[object, Winner]) -> Winner | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or value not in places:
-        raise row.field_error(name, f"expected {', '.join(map(str, places))} or null, got {describe(value)}")
-    return places[value]
-
-
 _EXCHANGED = "exchange"
 
 
@@ -186,16 +168,12 @@ def read_auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[Published
     if len(given) != 1 or len(swapped) > 1:
         counts = f"{len(given)} files of the given order and {len(swapped)} of the swapped ({_EXCHANGED} in the name)"
         raise InputError(f"auto-j: {counts}; give one file of the given order and at most one of the swapped")
-    tables = [list(convert_rows(read_rows(path), _same, path=path, expected="output")) for path in [*given, *swapped]]
+    tables = [list(read_converted(path, lambda row: row, expected="output")) for path in [*given, *swapped]]
     shown = [[_auto_j_order(row, order) for row in rows] for rows, order in zip(tables, _ORDERS, strict=False)]
     if len({len(rows) for rows in tables}) > 1:
         raise InputError(f"{given[0]} and {swapped[0]}: different numbers of lines; give both orders of one run")
     for row, *orders in zip(tables[0], *shown, strict=True):
         yield _published(row, pair_judgment(f"auto-j-{row.line}", orders))
-
-
-def _same(row: Row) -> Row:
-    return row
 
 
 def _auto_j_order(row: Row, order: Order) -> Shown:
@@ -224,19 +202,18 @@ _LEVELS = ("stored_pred", "l1", "l2")
 def read_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
     """Read the extractions of MMLU-Pro's own code as judgments of correctness."""
     for path in files:
-        expected = ", ".join(MMLU_PRO_NEEDS)
-        yield from chain.from_iterable(
-            convert_rows(read_rows(path), _mmlu_pro_row, path=path, expected=expected, on_reject=on_reject)
-        )
+        rows = read_converted(path, _mmlu_pro_row, expected=", ".join(MMLU_PRO_NEEDS), on_reject=on_reject)
+        yield from chain.from_iterable(rows)
 
 
 def _mmlu_pro_row(row: Row) -> list[PublishedJudgment]:
     [gold] = row.texts("answer", needs=MMLU_PRO_NEEDS)
     question = row.required_id("question_id", "it names the question")
-    return [
-        _published(row, _extraction(f"mmlu-pro-{question}/{model}", prediction, gold, row), level, model=model)
-        for model, level, prediction in _extracted_letters(row)
-    ]
+    published = []
+    for model, level, prediction in _extracted_letters(row):
+        extraction = _extraction(f"mmlu-pro-{question}/{model}", prediction, gold, row)
+        published.append(_published(row, extraction, level, model=model))
+    return published
 
 
 def _extracted_letters(row: Row) -> list[tuple[str, str, object]]:
@@ -348,12 +325,8 @@ def read_review_files(files: Sequence[str], on_reject: OnReject) -> Iterator[Pub
             first = orders[0]
             shown = [_by_scores(order, each.scores, each.text) for each, order in zip(orders, _ORDERS, strict=False)]
             fields = {"question_id": first.question, "answer1_id": first.answers[0], "answer2_id": first.answers[1]}
-            yield PublishedJudgment(
-                judgment=pair_judgment(first.id or ":".join(fields.values()), shown),
-                judge=None,
-                fields=fields | {"review_id": first.id},
-                location=first.location,
-            )
+            judgment, more = pair_judgment(first.id or ":".join(fields.values()), shown), {"review_id": first.id}
+            yield PublishedJudgment(judgment=judgment, judge=None, fields=fields | more, location=first.location)
 
 
 CHERRY_NEEDS = ("Answer1", "Answer2", "scores", "scores_reverse", "review", "review_reverse")

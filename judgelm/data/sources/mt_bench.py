@@ -14,8 +14,8 @@ from pathlib import Path
 
 from judgelm.data.label_codes import majority, winner_field
 from judgelm.data.plain_rows import plain_row
-from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, reject_row
+from judgelm.data.readers.files import read_converted
+from judgelm.data.readers.rows import OnReject, Row, reject_row
 from judgelm.data.readers.values import describe
 from judgelm.data.sources.dialogues import read_turns
 from judgelm.data.sources.source import Entry, Source
@@ -73,7 +73,7 @@ def load_mt_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 def _read(path: str, tables: _Tables, on_reject: OnReject) -> None:
     called_reference = any("reference" in part for part in Path(path).resolve().parts[-2:])
     take = partial(_take, tables=tables, called_reference=called_reference)
-    deque(convert_rows(read_rows(path), take, path=path, expected=_NEEDS, on_reject=on_reject), maxlen=0)
+    deque(read_converted(path, take, expected=_NEEDS, on_reject=on_reject), maxlen=0)
 
 
 def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
@@ -158,26 +158,23 @@ def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
     if any(len(side) < turn for side in sides):
         raise InputError(f"question {question}: a model has no answer to turn {turn}; leave the vote out")
     references = tables.references.get(question, ())
+    known = [*references, *[None] * turn]
     dialogue = [
-        {
-            "question": user_texts[index],
-            "answers": [side[index] for side in sides],
-            "reference": references[index] if index < len(references) else None,
-        }
+        {"question": user_texts[index], "answers": [side[index] for side in sides], "reference": known[index]}
         for index in range(turn)
     ]
     votes = tables.votes.get(pair, [])
     people = tuple(winner for judge, winner in votes if judge.startswith(_PEOPLE))
     others = {judge: winner for judge, winner in votes if not judge.startswith(_PEOPLE)}
+    metadata = {"question_id": question, "turn": turn, "turns": dialogue}
     sample = Sample(
         id=f"{question}:{first}:{second}:{turn}",
         question=user_texts[turn - 1],
         answers=(sides[0][turn - 1], sides[1][turn - 1]),
-        reference=references[turn - 1] if turn <= len(references) else None,
+        reference=known[turn - 1],
         answer_models=(first, second),
         category=tables.categories.get(question, _category(question)),
-        metadata={"question_id": question, "turn": turn, "turns": dialogue}
-        | ({"other_votes": others} if others else {}),
+        metadata=metadata | ({"other_votes": others} if others else {}),
     )
     return plain_row(sample, Label(sample_id="", winner=majority(people), votes=people))
 

@@ -6,8 +6,8 @@ from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 
-from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
+from judgelm.data.readers.files import read_converted
+from judgelm.data.readers.rows import OnReject, Row, raise_reject, unique
 from judgelm.data.readers.values import describe
 from judgelm.data.sources.layouts import split_review
 from judgelm.errors import InputError
@@ -40,7 +40,7 @@ class Review:
 
 def read_reviews(path: str, *, on_reject: OnReject = raise_reject) -> Iterator[Review]:
     """Read the reviews of a file."""
-    yield from convert_rows(read_rows(path), _review, path=path, expected=", ".join(NEEDS), on_reject=on_reject)
+    yield from read_converted(path, _review, expected=", ".join(NEEDS), on_reject=on_reject)
 
 
 def _review(row: Row) -> Review:
@@ -146,7 +146,7 @@ def read_results(
         return replace(_judgment(row, name, parser, fallback), hashes=hashes(row))
 
     read = unique(convert, attrgetter("sample_id"))
-    return list(convert_rows(read_rows(path), read, path=path, expected=_RESULT_NEEDS, on_reject=on_reject))
+    return list(read_converted(path, read, expected=_RESULT_NEEDS, on_reject=on_reject))
 
 
 def _judgment(row: Row, name: str, parser: Parser, fallback: Parser | None) -> Judgment:
