@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from judgelm.data.readers.rows import Row
-from judgelm.data.readers.values import ID_FIELDS, cell_value, content_id, describe, list_value
+from judgelm.data.readers.values import cell_value, content_id, describe, list_value
+from judgelm.data.sources.source import known_fields
 from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.conversation import dialogue_of
@@ -167,11 +168,6 @@ def render_turns(turns: tuple[Turn, ...]) -> str:
 
 _SIDES = ("conversation_a", "conversation_b")
 _DIALOGUE_NEEDS = "turns, or conversation_a and conversation_b"
-_DIALOGUE_FIELDS = frozenset(
-    {"turns", "question", "answers", "reference", "category", "answer_models", *_SIDES, *ID_FIELDS}
-    | {"model_a", "model_b", "model_1", "model_2", "turn", "winner", "votes", "score", "scores", "reason"}
-    | {"score_1", "score_2", "score_a", "score_b"}
-)
 
 
 def dialogue_sample(row: Row) -> Sample:
@@ -191,7 +187,7 @@ def dialogue_sample(row: Row) -> Sample:
         reference=reference,
         answer_models=_dialogue_models(row, len(answers)),
         category=row.optional_text("category"),
-        metadata={**row.extras(_DIALOGUE_FIELDS), "turns": turns},
+        metadata={**row.extras(known_fields("dialogue")), "turns": turns},
     )
     try:
         dialogue = dialogue_of(sample)
@@ -212,8 +208,7 @@ def turns_of_sides(row: Row) -> list[dict[str, object]]:
         sides = [side[:voted] for side in sides]
     first, second = sides
     if [question for question, _ in first] != [question for question, _ in second]:
-        finding = "the user's turns differ"
-        raise row.error(f"{' and '.join(_SIDES)}: {finding}; leave the row out")
+        raise row.error(f"{' and '.join(_SIDES)}: the user's turns differ; leave the row out")
     return [
         {"question": question, "answers": [answer, other]}
         for (question, answer), (_, other) in zip(first, second, strict=True)

@@ -46,9 +46,8 @@ def _gsm8k_entries(row: Row, row_number: int, gold_field: str) -> list[Entry]:
     question_sample = Sample(id=f"gsm8k-{row_number}", question=question, answers=(), reference=gold, metadata=metadata)
     if gold_field == "answer":
         return [Entry(plain_row(question_sample))]
-    return [
-        judged_answer(question_sample, model, answer, truth=truth) for model, answer, truth in _solutions(row, gold)
-    ]
+    solutions = _solutions(row, gold)
+    return [judged_answer(question_sample, model, answer, truth=truth) for model, answer, truth in solutions]
 
 
 def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
@@ -64,9 +63,6 @@ def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
     return solutions
 
 
-GSM8K_SOLUTIONS = Shape(name=_GSM8K, needs=("question", "ground_truth"))
-
-
 def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
     """Return every pair of a correct and a wrong solution, ordered by model name so that the order reveals nothing."""
     gold = canonical(row.text("ground_truth", "question, ground_truth"), "number")
@@ -76,25 +72,17 @@ def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
     entries: list[Entry | Reject] = []
     for first, second in combinations(sorted(_solutions(row, gold)), 2):
         if first[2] != second[2]:
-            sample = Sample(
-                id=f"gsm8k-{row_number}/{first[0]}/{second[0]}",
-                question=question,
-                answers=(first[1], second[1]),
-                answer_models=(first[0], second[0]),
-            )
+            models, answers = (first[0], second[0]), (first[1], second[1])
+            name = "/".join([f"gsm8k-{row_number}", *models])
+            sample = Sample(id=name, question=question, answers=answers, answer_models=models)
             entries.append(Entry(plain_row(sample, Label(sample_id="", winner=1 if first[2] else 2))))
     return entries
 
 
 def judged_answer(question: Sample, model: str, answer: str, *, truth: bool) -> Entry:
     """Return one model's answer to a question, with its truth."""
-    sample = replace(
-        question,
-        id=f"{question.id}/{model}",
-        answers=(answer,),
-        answer_models=(model,),
-        metadata={**question.metadata, "source_id": question.id},
-    )
+    name, metadata = f"{question.id}/{model}", {**question.metadata, "source_id": question.id}
+    sample = replace(question, id=name, answers=(answer,), answer_models=(model,), metadata=metadata)
     known = {
         "id": sample.id,
         "agent": model,
@@ -110,14 +98,12 @@ _GSM_SYMBOLIC = "GSM-Symbolic"
 _GSM_SYMBOLIC_NEEDS = ("id", "instance", "question", "answer", "original_id")
 _GSM_VARIANT = re.compile(r"(?<![a-z0-9])p[12](?![a-z0-9])", re.IGNORECASE)
 _MAIN_FILE = re.compile(r"symbolic|main", re.IGNORECASE)
-_MAIN_FOLDER = "main"
 
 
 def load_gsm_symbolic(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     """Read GSM-Symbolic's questions."""
     for path in files:
-        first = first_row(path)
-        known = first is not None and first.data.keys() >= set(_GSM_SYMBOLIC_NEEDS)  # else report the missing fields
+        known = first_fields(path) >= set(_GSM_SYMBOLIC_NEEDS)  # else report the missing fields
         make = partial(_gsm_symbolic_entry, data_set=_gsm_symbolic_set(path) if known else _GSM_SYMBOLIC)
         yield from convert_file(path, Shape(name=_GSM_SYMBOLIC, needs=_GSM_SYMBOLIC_NEEDS), make, on_reject)
 
@@ -128,7 +114,7 @@ def _gsm_symbolic_set(path: str) -> str:
     variants = {variant.upper() for text in (name, folder) for variant in _GSM_VARIANT.findall(text)}
     if len(variants) == 1:
         return f"{_GSM_SYMBOLIC}-{variants.pop()}"
-    if not variants and (_MAIN_FILE.search(name) or folder.lower() == _MAIN_FOLDER):
+    if not variants and (_MAIN_FILE.search(name) or folder.lower() == "main"):
         return _GSM_SYMBOLIC
     named = " and ".join(sorted(variants)) or "none"
     finding = f"the names of file and folder must contain symbolic, p1 or p2, got {named}"
@@ -141,22 +127,12 @@ def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
     gold = canonical(worked, "number") if "####" in worked else None
     if gold is None:
         raise row.field_error("answer", 'no final number after "####"; give GSM-Symbolic\'s files')
-    metadata = {
-        "data_set": data_set,
-        "solution": worked,
-        "template": template,
-        "original_id": _number(row, "original_id"),
-    }
+    original = _number(row, "original_id")
+    metadata = {"data_set": data_set, "solution": worked, "template": template, "original_id": original}
     if isinstance(row.data.get("canary"), str):
         metadata["canary"] = row.data["canary"]
-    sample = Sample(
-        id=f"{data_set.lower()}-{template}-{instance}",
-        question=row.text("question", ", ".join(_GSM_SYMBOLIC_NEEDS)),
-        answers=(),
-        reference=gold,
-        metadata=metadata,
-    )
-    return Entry(plain_row(sample))
+    name, question = f"{data_set.lower()}-{template}-{instance}", row.text("question", ", ".join(_GSM_SYMBOLIC_NEEDS))
+    return Entry(plain_row(Sample(id=name, question=question, answers=(), reference=gold, metadata=metadata)))
 
 
 def _number(row: Row, name: str) -> int:
@@ -168,6 +144,6 @@ def _number(row: Row, name: str) -> int:
 
 SOURCES = (
     Source(name="gsm8k", load=load_gsm8k),
-    Source(name="gsm8k-pairs", shape=GSM8K_SOLUTIONS, entry=gsm8k_pairs),
+    Source(name="gsm8k-pairs", shape=Shape(name=_GSM8K, needs=("question", "ground_truth")), entry=gsm8k_pairs),
     Source(name="gsm-symbolic", load=load_gsm_symbolic),
 )

@@ -89,8 +89,7 @@ def argilla_votes(row: Row) -> Row:
     sample, asked = argilla_sample(row), dict[str, Votes]()
     for name, value, status in _responses(row):
         if status is None:
-            finding = "the responses do not tell submitted from discarded ones"
-            raise row.error(f"{finding}; export with to_datasets()")
+            raise row.error("the responses do not tell submitted from discarded ones; export with to_datasets()")
         if status == "submitted":
             asked.setdefault(name, []).append(_ranked(row, name, value))
     votes = {name: values for name, values in asked.items() if all(map(_names_answer, values))}
@@ -135,8 +134,8 @@ def prodigy_sample(row: Row) -> Sample:
     if len(answers) != 2:
         raise row.field_error("options", f"expected two answers, got {len(answers)}")
     data = row.data | {"answer_1": answers[0], "answer_2": answers[1]}
-    name = row.id(("id", "_task_hash"))
-    return _sample(row, {key: value for key, value in data.items() if key != "options"}, name)
+    del data["options"]
+    return _sample(row, data, row.id(("id", "_task_hash")))
 
 
 def prodigy_votes(row: Row) -> Row:
@@ -186,8 +185,7 @@ def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
     pairs = [places for places in groups.values() if {0, 1} <= places.keys()]
     question = next((field for field in _QUESTIONS if data.get(field) not in (None, "")), None)
     if len(pairs) != 1 or 2 in pairs[0] or question is None:
-        finding = f"no question and two answers found in the fields {', '.join(data)}"
-        raise row.error(f"{finding}; {_WAY_OUT}")
+        raise row.error(f"no question and two answers found in the fields {', '.join(data)}; {_WAY_OUT}")
     first, second = pairs[0][0], pairs[0][1]
     rest = {field: value for field, value in data.items() if field not in (question, first, second)}
     fields = {"question": data[question], "answer_1": data[first], "answer_2": data[second], "id": name}
@@ -197,15 +195,11 @@ def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
 def _with_votes(row: Row, sample: Sample, votes: Votes) -> Row:
     question, (first, second) = sample.question, sample.answers
     fields: dict[str, object] = {"id": sample.id, "question": question, "answer_1": first, "answer_2": second}
-    sides = (ANSWER_FIELD.fullmatch(vote) if isinstance(vote, str) else None for vote in votes)
-    named = [side and _PLACES.get(side[2].lower()) for side in sides]
-    return row.with_data(
-        fields
-        | {
-            f"annotator{number}": vote if place is None else _SIDES[place]
-            for number, (vote, place) in enumerate(zip(votes, named, strict=True), 1)
-        }
-    )
+    for number, vote in enumerate(votes, 1):
+        side = ANSWER_FIELD.fullmatch(vote) if isinstance(vote, str) else None
+        place = side and _PLACES.get(side[2].lower())
+        fields[f"annotator{number}"] = vote if place is None else _SIDES[place]
+    return row.with_data(fields)
 
 
 def _object(row: Row, name: str) -> Mapping[str, object]:
@@ -227,15 +221,9 @@ def _single(row: Row, name: str, value: object) -> object:
     return value[0]
 
 
+_CODE = (FieldCode(fields=("annotator*",)),)  # numbers have no stated meaning
 SOURCES = tuple(
-    Source(
-        name=name,
-        sample=sample,
-        votes=votes,
-        label=plain_label,
-        code=(FieldCode(fields=("annotator*",)),),  # numbers have no stated meaning
-        task_votes=True,
-    )
+    Source(name=name, sample=sample, votes=votes, label=plain_label, code=_CODE, task_votes=True)
     for name, (sample, votes) in {
         "label-studio": (label_studio_sample, label_studio_votes),
         "label-studio-min": (plain_task_sample, label_studio_min_votes),

@@ -4,6 +4,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -11,29 +12,18 @@ from judgelm.data.label_codes import PAIR_CODE, ZERO_IS_TIE, FieldCode, is_missi
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import OnReject, Row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe, model_name
-from judgelm.data.sources.source import Entry, Shape, Source, convert_file, with_stated_fields
+from judgelm.data.sources.source import Entry, Shape, Source, convert_file, known_fields, sample_of, with_stated_fields
 from judgelm.records import Label, Sample, Winner, winner_of
 
 _JUDGELM_NEEDS = "question_body, answer1_body, answer2_body"
 _PLAIN_NEEDS = "question, answer_1, answer_2"
+_PANDALM_IDS = ("idx", "id", "question_id", "review_id")
 _LABEL_FIELDS = frozenset({"winner", "votes", "score", "text", "score_w_reference", "text_w_reference", "preference"})
 _JUDGELM_FIELDS = _LABEL_FIELDS | {
     *("question_body", "reference", "category", *ID_FIELDS),
     *(f"answer{index}_{part}" for index in range(1, 27) for part in ("body", "model_id")),
 }
-_PANDALM_FIELDS = frozenset(
-    {"instruction", "input", "response1", "response2", "reference", "motivation_app", *ID_FIELDS}
-    | {f"annotator{index}" for index in range(1, 10)}
-)
-_ALPACA_FIELDS = frozenset(
-    {"instruction", "output_1", "output_2", "generator_1", "generator_2", "dataset", "preference", *ID_FIELDS}
-)
-_PLAIN_FIELDS = frozenset(
-    {"question", "answer", "answers", "answer_1", "answer_2", "reference", "category", "answer_models", *ID_FIELDS}
-    | {"image", "images"}
-    | {"model_1", "model_2", "winner", "votes", "score", "scores", "score_1", "score_2", "reason"}
-    | {"score_a", "score_b", "preference"}
-)
+_PLAIN_FIELDS = known_fields("plain")
 
 
 def judgelm_sample(row: Row) -> Sample:
@@ -42,15 +32,10 @@ def judgelm_sample(row: Row) -> Sample:
     answers = row.numbered_texts("answer{}_body", _JUDGELM_NEEDS)
     reference = row.reference()
     metadata = row.extras(_JUDGELM_FIELDS)
-    return Sample(
-        id=row.id(("question_id", "id", "review_id", "idx")) or content_id(question, answers, reference),
-        question=question,
-        answers=answers,
-        reference=reference,
-        answer_models=_names(row, [f"answer{index}_model_id" for index in range(1, len(answers) + 1)]),
-        category=row.optional_text("category") or _category(metadata),
-        metadata=metadata,
-    )
+    name = row.id(("question_id", "id", "review_id", "idx"))
+    models = _names(row, [f"answer{index}_model_id" for index in range(1, len(answers) + 1)])
+    category = row.optional_text("category") or _category(metadata)
+    return sample_of(name, question, answers, reference, models=models, category=category, metadata=metadata)
 
 
 def _names(row: Row, fields: Sequence[str]) -> tuple[str, ...]:
@@ -77,15 +62,10 @@ def pandalm_sample(row: Row) -> Sample:
     question, answers, metadata = _pandalm_texts(row, "instruction, response1, response2")
     # No model of the test set has an underscore in its name; where one had, the split would be a guess.
     pair = [model_name(name) for name in (row.optional_text("cmp_key") or "").split("_")]
-    return Sample(
-        id=row.id(("idx", "id", "question_id", "review_id")) or content_id(question, answers, None),
-        question=question,
-        answers=answers,
-        reference=row.reference(),
-        answer_models=tuple(pair) if len(pair) == 2 else (),
-        category=row.optional_text("motivation_app"),
-        metadata={**row.extras(_PANDALM_FIELDS), **metadata},
-    )
+    models = tuple(pair) if len(pair) == 2 else ()
+    name, reference = row.id(_PANDALM_IDS) or content_id(question, answers, None), row.reference()
+    category, metadata = row.optional_text("motivation_app"), {**row.extras(known_fields("pandalm")), **metadata}
+    return sample_of(name, question, answers, reference, models=models, category=category, metadata=metadata)
 
 
 def pandalm_train_sample(row: Row) -> Sample:
@@ -93,39 +73,25 @@ def pandalm_train_sample(row: Row) -> Sample:
     inputs, outputs = row.data.get("inputs"), row.data.get("outputs")
     if not isinstance(inputs, dict):
         raise row.field_error("inputs", "expected an object with instruction, response1, response2")
-    inner = row.with_data(inputs)
-    question, answers, metadata = _pandalm_texts(inner, "inputs with instruction, response1, response2")
-    reference = None
-    if isinstance(outputs, dict):
-        reference = row.with_data(outputs).reference("reference_response")
-    return Sample(
-        id=row.id(("idx", "id", "question_id", "review_id")) or content_id(question, answers, reference),
-        question=question,
-        answers=answers,
-        reference=reference,
-        metadata={**row.extras({"inputs", "outputs", *ID_FIELDS}), **metadata},
-    )
+    question, answers, metadata = _pandalm_texts(row.with_data(inputs), "inputs with instruction, response1, response2")
+    reference = row.with_data(outputs).reference("reference_response") if isinstance(outputs, dict) else None
+    metadata = {**row.extras({"inputs", "outputs", *ID_FIELDS}), **metadata}
+    return sample_of(row.id(_PANDALM_IDS), question, answers, reference, metadata=metadata)
 
 
 def alpaca_eval_sample(row: Row) -> Sample:
     """Read AlpacaEval's annotations. The id is a hash of the texts and does not depend on the order of the outputs."""
     question, *answers = row.texts("instruction", "output_1", "output_2")
-    return Sample(
-        id=row.id() or content_id(question, sorted(answers), None),
-        question=question,
-        answers=tuple(answers),
-        answer_models=_names(row, ("generator_1", "generator_2")),
-        category=row.optional_text("dataset"),
-        metadata=row.extras(_ALPACA_FIELDS),
-    )
+    name, models = row.id() or content_id(question, sorted(answers), None), _names(row, ("generator_1", "generator_2"))
+    category, metadata = row.optional_text("dataset"), row.extras(known_fields("alpaca-eval"))
+    return sample_of(name, question, answers, models=models, category=category, metadata=metadata)
 
 
 def llmbar_sample(row: Row) -> Sample:
     """Read LLMBar's `input`, `output_1`, `output_2`."""
     question, *answers = row.texts("input", "output_1", "output_2")
     metadata = row.extras({"input", "output_1", "output_2", "label", *ID_FIELDS})
-    name = row.id() or content_id(question, answers, None)
-    return Sample(id=name, question=question, answers=tuple(answers), metadata=metadata)
+    return sample_of(row.id(), question, answers, metadata=metadata)
 
 
 def plain_sample(row: Row) -> Sample:
@@ -133,21 +99,19 @@ def plain_sample(row: Row) -> Sample:
     question = row.text("question", _PLAIN_NEEDS)
     answers = plain_answers(row)
     reference = row.reference()
-    metadata = row.extras(_PLAIN_FIELDS)
-    if metadata:
-        metadata = {name: value for name, value in metadata.items() if not _is_numbered_field(name, len(answers))}
-    return Sample(
-        id=row.id() or content_id(question, answers, reference),
-        question=question,
-        answers=answers,
-        reference=reference,
-        answer_models=row.text_list("answer_models", len(answers))
-        if row.data.get("answer_models")
-        else row.optional_texts("model_1", "model_2"),
-        images=row.images(),
-        category=row.optional_text("category") or _category(metadata),
-        metadata=metadata,
+    extras = row.extras(_PLAIN_FIELDS)
+    metadata = {name: value for name, value in extras.items() if not _is_numbered_field(name, len(answers))}
+    name, models = row.id(), models_of(row, len(answers))
+    images, category = row.images(), row.optional_text("category") or _category(metadata)
+    return sample_of(
+        name, question, answers, reference, models=models, images=images, category=category, metadata=metadata
     )
+
+
+def models_of(row: Row, count: int) -> tuple[str, ...]:
+    """Return the models in `answer_models`, one for each of `count` answers, or in `model_1` and `model_2`."""
+    several = row.data.get("answer_models")
+    return row.text_list("answer_models", count) if several else row.optional_texts("model_1", "model_2")
 
 
 def plain_answers(row: Row) -> tuple[str, ...]:
@@ -175,13 +139,8 @@ def label_alone(row: Row) -> Sample:
     if name is None:
         raise row.error(f"a row of labels needs an id in one of {', '.join(ID_FIELDS)}")
     metadata = row.extras(_PLAIN_FIELDS | _LABEL_FIELDS)
-    return Sample(
-        id=name,
-        question="",
-        answers=(),
-        category=row.optional_text("category") or _category(metadata),
-        metadata=metadata,
-    )
+    category = row.optional_text("category") or _category(metadata)
+    return Sample(id=name, question="", answers=(), category=category, metadata=metadata)
 
 
 _SCORE_LINE = re.compile(r"\s*(\d+(?:\.\d+)?)[ \t,]+(\d+(?:\.\d+)?)[ \t]*(?:\r?\n\s*|$)")
@@ -273,10 +232,9 @@ def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
         raise row.field_error("outputs", "expected an object with evaluation_result; see the PandaLM training set")
     if outputs.get("evaluation_result") is None:
         return None
-    inner = row.with_data(outputs)
     result = outputs["evaluation_result"]
     cleaned = row.with_data({"evaluation_result": result.strip() if isinstance(result, str) else result})
-    reason = inner.optional_text("evaluation_reason")
+    reason = row.with_data(outputs).optional_text("evaluation_reason")
     return Label(sample_id="", winner=winner_field(cleaned, "evaluation_result"), reason=reason or None)
 
 
@@ -434,11 +392,9 @@ def load_judgelm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
             _join(path, _REFERENCES, "", joined, on_reject)
         else:
             pairs.append(path)
-    is_validation = len(pairs) < len(files)
+    make = partial(_judgelm_entry, joined=joined, is_validation=len(pairs) < len(files))
     for path in pairs:
-        yield from convert_file(
-            path, _JUDGELM_PAIRS, lambda row, _: _judgelm_entry(row, joined, is_validation), on_reject
-        )
+        yield from convert_file(path, _JUDGELM_PAIRS, make, on_reject)
 
 
 def _join(path: str, shape: Shape, suffix: str, joined: Joined, on_reject: OnReject) -> None:
@@ -449,7 +405,7 @@ def _join(path: str, shape: Shape, suffix: str, joined: Joined, on_reject: OnRej
     deque(convert_file(path, shape, join, on_reject), maxlen=0)
 
 
-def _judgelm_entry(row: Row, joined: Joined, is_validation: bool) -> Entry:
+def _judgelm_entry(row: Row, row_number: int, *, joined: Joined, is_validation: bool) -> Entry:
     name = row.required_id("question_id", "it names the pair")
     data = {key: value for key, value in row.data.items() if not is_validation or key not in ("score", "text")}
     whole = row.with_data(data | joined.get(name, {}))
@@ -462,32 +418,13 @@ def _judgelm_entry(row: Row, joined: Joined, is_validation: bool) -> Entry:
     return Entry({key: value for key, value in judgelm_row(pair).items() if key not in ("swapped", "epoch")})
 
 
+_PAIRS = Source(name="plain", sample=plain_sample, label=plain_label, code=PAIR_CODE, soft="probability")
 SOURCES = (
-    Source(
-        name="judgelm",
-        sample=judgelm_sample,
-        label=judgelm_label,
-        code=PAIR_CODE,
-        soft="probability",
-        load=load_judgelm,
-    ),
+    replace(_PAIRS, name="judgelm", sample=judgelm_sample, label=judgelm_label, load=load_judgelm),
     Source(name="pandalm_train", sample=pandalm_train_sample, label=pandalm_train_label),
-    Source(
-        name="alpaca_eval_outputs",
-        sample=no_sample,
-        note="AlpacaEval outputs have one answer per instruction; give two files to join them. If output is a list of "
-        "answers, name the columns: --column question=instruction --column answers=output",
-    ),
-    Source(name="plain", sample=plain_sample, label=plain_label, code=PAIR_CODE, soft="probability"),
+    Source(name="alpaca_eval_outputs", sample=no_sample),
+    _PAIRS,
 )
-LABELS = with_stated_fields(
-    Source(
-        name="labels",
-        sample=label_alone,
-        label=any_label,
-        code=(FieldCode(fields=("winner", "votes", "label")), FieldCode(fields=("annotator*",), values=ZERO_IS_TIE)),
-        note="rows have labels but no answers to judge; give the file with the answers, and this one as labels "
-        "(`python data_tools/convert.py reviews` joins reviews with answers)",
-    )
-)
+_LABEL_CODE = (FieldCode(fields=("winner", "votes", "label")), FieldCode(fields=("annotator*",), values=ZERO_IS_TIE))
+LABELS = with_stated_fields(Source(name="labels", sample=label_alone, label=any_label, code=_LABEL_CODE))
 """Rows of an id and a label, for samples in another file."""

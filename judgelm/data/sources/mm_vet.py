@@ -14,11 +14,9 @@ from judgelm.data.sources.source import Entry, Source, model_from_filename
 from judgelm.errors import InputError
 from judgelm.modes.multimodal import read_gold
 
-_IMAGES = "images"
 _IMAGE_MARK = "<IMG>"
 _IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif")
 _NEEDS = "question, answer, capability"
-_IDS = ("id", "question_id")
 
 
 def mm_vet_rows(
@@ -52,17 +50,14 @@ def _holds_answers(path: str) -> bool:
 
 
 def _rows(path: str) -> Iterator[Row | Reject]:
-    if _is_json(path) and (questions := _json_object(path)) is not None and not _holds_rows(questions):
+    questions = _json_object(path) if _is_json(path) else None
+    if questions is not None and not any(isinstance(questions.get(name), list) for name in WRAPPERS):
         for row_number, (name, question) in enumerate(questions.items(), 1):
             if not isinstance(question, dict):
                 raise InputError(f"{path}: question {name}: expected an object, got {describe(question)}")
             yield Row(path, row_number, {"id": name, **question})
         return
     yield from read_rows(path)
-
-
-def _holds_rows(questions: Mapping[str, object]) -> bool:
-    return any(isinstance(questions.get(name), list) for name in WRAPPERS)
 
 
 def _is_json(path: str) -> bool:
@@ -105,11 +100,11 @@ def _plain(row: Row) -> dict[str, object]:
         raise row.error("no image; expected imagename, or a file name between <IMG> in the question")
     capabilities = _capabilities(row)
     plain: dict[str, object] = {
-        "id": row.id(_IDS) or f"{row.line - 1}",
+        "id": row.id(("id", "question_id")) or f"{row.line - 1}",
         "question": question,
         "reference": gold,
         "category": "+".join(capabilities),
-        "images": [f"{_IMAGES}/{name}" for name in images],
+        "images": [f"images/{name}" for name in images],
         "capabilities": list(capabilities),
     }
     return plain | ({"answer": row.text("answer1_body", _NEEDS)} if "answer1_body" in row.data else {})

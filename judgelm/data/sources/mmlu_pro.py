@@ -75,9 +75,8 @@ def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] =
 def _outputs(row: Row) -> dict[str, str]:
     several = row.data.get("outputs")
     if isinstance(several, dict):
-        texts = {
-            str(model): output.get("text") if isinstance(output, dict) else output for model, output in several.items()
-        }
+        given = {str(model): output for model, output in several.items()}
+        texts = {model: each.get("text") if isinstance(each, dict) else each for model, each in given.items()}
     elif (field := next((name for name in _OUTPUT_FIELDS if name in row.data), None)) is not None:
         text = row.data[field]
         texts = {model_of_results(row.file): _first_answer(text) if isinstance(text, str) else text}
@@ -104,8 +103,7 @@ def _first_answer(text: str) -> str:
 
     MMLU-Pro's code stops at `Question:`. Two published files (Llama-3 8B and 70B) were made without it.
     """
-    following = _NEXT_QUESTION.search(text)
-    return text if following is None else text[: following.start()]
+    return _NEXT_QUESTION.split(text, maxsplit=1)[0]
 
 
 def _mmlu_entries(row: Row, outputs: Mapping[str, str]) -> Iterator[Entry]:
@@ -115,9 +113,8 @@ def _mmlu_entries(row: Row, outputs: Mapping[str, str]) -> Iterator[Entry]:
         return
     letters = len(row.text_list("options"))
     for model, text in outputs.items():
-        letter = _stated(row, model) or (final_answer(text, "choice", letters=letters),)
-        truth = letter[0] == question.reference
-        yield judged_answer(question, model, text, truth=truth)
+        (letter,) = _stated(row, model) or (final_answer(text, "choice", letters=letters),)
+        yield judged_answer(question, model, text, truth=letter == question.reference)
 
 
 def _stated(row: Row, model: str) -> tuple[object] | None:

@@ -10,7 +10,7 @@ from judgelm.data.label_codes import LLMBAR_CODE, ZERO_IS_TIE, FieldCode
 from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.rows import OnReject, Row, reject_row
 from judgelm.data.sources.layouts import llmbar_label, llmbar_sample, pandalm_label, pandalm_sample
-from judgelm.data.sources.source import Entry, Shape, Source, choice_field, convert_file, layout_facts
+from judgelm.data.sources.source import Entry, Shape, Source, choice_field, convert_file, layout_facts, sample_of
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 
@@ -38,17 +38,12 @@ def llmbar_entry(row: Row, row_number: int) -> Entry:
     label = llmbar_label(row, False)
     if label is None or label.winner == "tie":
         raise row.error("expected the label 1 or 2; leave the row out")
-    sample = replace(llmbar_sample(row), id=f"{subset}-{row_number}", category=subset)
-    return Entry(plain_row(sample, label))
+    return Entry(plain_row(replace(llmbar_sample(row), id=f"{subset}-{row_number}", category=subset), label))
 
 
 _JUDGEBENCH_LABELS: Mapping[object, Winner] = {"A>B": 1, "B>A": 2}
-_JUDGEBENCH_CATEGORIES = {
-    "mmlu-pro": "knowledge",
-    "livebench-reasoning": "reasoning",
-    "livebench-math": "math",
-    "livecodebench": "coding",
-}
+_JUDGEBENCH_CATEGORIES = {"mmlu-pro": "knowledge", "livebench-reasoning": "reasoning"}
+_JUDGEBENCH_CATEGORIES |= {"livebench-math": "math", "livecodebench": "coding"}
 JUDGEBENCH = Shape(name="JudgeBench", needs=("pair_id", "source", "question", "response_A", "response_B", "label"))
 
 
@@ -59,18 +54,12 @@ def judgebench_sample(row: Row) -> Sample:
     category = next((name for start, name in _JUDGEBENCH_CATEGORIES.items() if source.startswith(start)), None)
     if category is None:
         known = ", ".join(_JUDGEBENCH_CATEGORIES)
-        raise row.field_error(
-            "source", f'expected a text beginning with one of {known}, got "{source}"; correct the row'
-        )
+        finding = f'expected a text beginning with one of {known}, got "{source}"; correct the row'
+        raise row.field_error("source", finding)
     model = row.optional_text("response_model")
-    return Sample(
-        id=name,
-        question=question,
-        answers=tuple(answers),
-        answer_models=() if model is None else (model, model),
-        category=category,
-        metadata={"source": source, "original_id": row.id(("original_id",))},
-    )
+    models = () if model is None else (model, model)
+    metadata = {"source": source, "original_id": row.id(("original_id",))}
+    return sample_of(name, question, answers, models=models, category=category, metadata=metadata)
 
 
 def judgebench_label(row: Row, with_reference: bool) -> Label:

@@ -5,14 +5,14 @@ The functions `*_fields` rewrite a published row to a layout's fields.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 
 from judgelm.data.label_codes import FROM_ZERO, LLMBAR_CODE, WINNER_CODE, FieldCode
 from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.rows import Reject, Row, reject_row
-from judgelm.data.readers.values import ID_FIELDS, content_id, describe
+from judgelm.data.readers.values import ID_FIELDS, describe
 from judgelm.data.sources.layouts import llmbar_label, llmbar_sample, plain_label, plain_sample
 from judgelm.data.sources.preferences import (
     answer_rank,
@@ -21,7 +21,7 @@ from judgelm.data.sources.preferences import (
     preference_sample,
     responses_sample,
 )
-from judgelm.data.sources.source import Entry, Shape, Source, layout_facts
+from judgelm.data.sources.source import Entry, Shape, Source, layout_facts, sample_of
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
 
@@ -29,17 +29,6 @@ Fields = dict[str, object]
 Rewrite = Callable[[Row], Fields]
 
 _RUBRIC_LEVELS = range(1, 6)
-_PROMETHEUS = {"reference": "orig_reference_answer", "reason": "orig_feedback"}
-
-
-def sample_by(fields: Rewrite, sample: Callable[[Row], Sample]) -> Callable[[Row], Sample]:
-    """Return a reader of samples that rewrites each row first."""
-    return lambda row: sample(_rewritten(row, fields))
-
-
-def label_by(fields: Rewrite, label: Callable[[Row, bool], Label | None]) -> Callable[[Row, bool], Label | None]:
-    """Return a reader of labels that rewrites each row first."""
-    return lambda row, with_reference: label(_rewritten(row, fields), with_reference)
 
 
 def _rewritten(row: Row, fields: Rewrite) -> Row:
@@ -53,12 +42,13 @@ def _rest(row: Row, used: Sequence[str]) -> Fields:
     return {name: value for name, value in row.data.items() if name not in used and value is not None}
 
 
-def _renamed(
-    row: Row, names: Mapping[str, str], optional: Mapping[str, str] = MappingProxyType({}), *, rest: bool = True
-) -> Fields:
+def _renamed(layout: str, row: Row) -> Fields:
+    """Rename the fields of a row as `layouts.yaml` says."""
+    stated = layout_facts()["renamed-fields"][layout]
+    names, optional = stated["fields"], stated.get("optional", {})
     fields: Fields = {name: row.data[published] for name, published in names.items()}
     fields |= {name: row.data.get(published) for name, published in optional.items()}
-    return fields | ({"metadata": _rest(row, (*names.values(), *optional.values()))} if rest else {})
+    return fields | ({"metadata": _rest(row, (*names.values(), *optional.values()))} if stated.get("rest") else {})
 
 
 def helpsteer3_fields(row: Row) -> Fields:
@@ -66,9 +56,7 @@ def helpsteer3_fields(row: Row) -> Fields:
     strength = row.number("overall_preference")
     if not -3 <= strength <= 3:
         raise row.field_error("overall_preference", f"expected a number from -3 to 3, got {strength:g}")
-    names = {"prompt": "context", "response_a": "response1", "response_b": "response2"}
-    winner = "tie" if strength == 0 else 1 if strength < 0 else 2
-    return _renamed(row, names, {"category": "domain"}) | {"winner": winner}
+    return _renamed("helpsteer3", row) | {"winner": "tie" if strength == 0 else 1 if strength < 0 else 2}
 
 
 def _rubric(row: Row) -> str:
@@ -81,9 +69,7 @@ def _rubric(row: Row) -> str:
 def preference_collection_fields(row: Row) -> Fields:
     """Prometheus' pairs: the preference is the label; the two grades of 1 to 5 become metadata."""
     grades: Fields = {name: row.data[name] for name in ("orig_score_A", "orig_score_B") if name in row.data}
-    names = {"question": "orig_instruction", "answer_1": "orig_response_A", "answer_2": "orig_response_B"}
-    names |= {"winner": "orig_preference"}
-    return _renamed(row, names, _PROMETHEUS, rest=False) | {"metadata": {"rubric": _rubric(row), **grades}}
+    return _renamed("preference_collection", row) | {"metadata": {"rubric": _rubric(row), **grades}}
 
 
 def feedback_collection_fields(row: Row) -> Fields:
@@ -91,8 +77,7 @@ def feedback_collection_fields(row: Row) -> Fields:
     grade = row.number("orig_score")
     if grade not in _RUBRIC_LEVELS:
         raise row.field_error("orig_score", f"expected a whole number from 1 to 5, got {grade:g}")
-    names = {"question": "orig_instruction", "answer": "orig_response"}
-    return _renamed(row, names, _PROMETHEUS, rest=False) | {"score": grade, "metadata": {"rubric": _rubric(row)}}
+    return _renamed("feedback_collection", row) | {"score": grade, "metadata": {"rubric": _rubric(row)}}
 
 
 def nectar_fields(row: Row) -> Fields:
@@ -100,8 +85,7 @@ def nectar_fields(row: Row) -> Fields:
     ranked = row.data["answers"]
     if not isinstance(ranked, list) or len(ranked) < 2 or not all(isinstance(answer, dict) for answer in ranked):
         raise row.field_error("answers", f"expected ranked answers, at least two, got {describe(ranked)}")
-    answers = [row.with_data(answer) for answer in ranked]
-    by_rank = sorted(answers, key=lambda answer: answer.number("rank"))
+    by_rank = sorted(map(row.with_data, ranked), key=lambda answer: answer.number("rank"))
     ranks = [answer.number("rank") for answer in by_rank]
     if ranks[0] == ranks[1] or ranks[-1] == ranks[-2]:
         raise row.field_error("answers", "the best or worst rank is shared; leave the row out")
@@ -109,28 +93,6 @@ def nectar_fields(row: Row) -> Fields:
     for side, answer in (("chosen", by_rank[0]), ("rejected", by_rank[-1])):
         fields |= {side: answer.data.get("answer"), f"{side}_model": answer.data.get("model")}
     return fields
-
-
-def offsetbias_fields(row: Row) -> Fields:
-    """OffsetBias: LLMBar's fields, with the question in `instruction`."""
-    names = {"input": "instruction", "output_1": "output_1", "output_2": "output_2", "label": "label"}
-    return _renamed(row, names, rest=False)
-
-
-def ppe_human_fields(row: Row) -> Fields:
-    """PPE's human preferences: arena votes on `response_1` and `response_2`. Source: Frick et al. 2024; lmarena/PPE."""
-    names = {"prompt": "prompt", "response_a": "response_1", "response_b": "response_2"}
-    more = {"id": "question_id", "model_a": "model_a", "model_b": "model_b", "winner": "winner"}
-    return _renamed(row, names, more)
-
-
-def safe_rlhf_fields(row: Row) -> Fields:
-    """SafeRLHF: responses counted from 0; the label is the more helpful one, the safer one becomes metadata.
-
-    Source: PKU-Alignment/PKU-SafeRLHF.
-    """
-    names = {"question": "prompt", "answer_1": "response_0", "answer_2": "response_1", "winner": "better_response_id"}
-    return _renamed(row, names, {"id": "id", "category": "prompt_source"})
 
 
 def ultrafeedback_fields(row: Row) -> Fields:
@@ -156,7 +118,7 @@ SECTIONS: Mapping[str, Mapping[str, int]] = layout_facts()["rewardbench"]["detai
 """RewardBench's sections with the published weight of each subset; the fifth, Prior Sets, is published separately."""
 
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
-SECOND_SUBSETS = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
+SECOND_SUBSETS: tuple[str, ...] = tuple(layout_facts()["rewardbench-2"]["details"]["subsets"])
 REWARDBENCH_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
 
 
@@ -176,13 +138,12 @@ def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
     """Convert a row of RewardBench 2: all answers ordered by `answer_rank`, with score 1 if correct, else 0."""
     for name in ("chosen", "rejected"):
         if not isinstance(row.data[name], list):
-            finding = "expected a list of texts; import rows with one text as rewardbench"
-            raise row.error(f'field "{name}": {finding}')
+            raise row.field_error(name, "expected a list of texts; import rows with one text as rewardbench")
     question, subset = (row.text(name, ", ".join(REWARDBENCH_NEEDS)) for name in ("prompt", "subset"))
     chosen, wrong = row.text_list("chosen"), row.text_list("rejected")
     if subset not in SECOND_SUBSETS:
-        known = ", ".join(SECOND_SUBSETS)
-        raise row.error(f'field "subset": expected one of {known}, got "{subset}"; correct the row')
+        finding = f'expected one of {", ".join(SECOND_SUBSETS)}, got "{subset}"; correct the row'
+        raise row.field_error("subset", finding)
     if subset != "Ties" and len(chosen) != 1:
         raise row.error(f'field "chosen": expected 1 text outside of the subset Ties, got {len(chosen)}')
     answers = (*chosen, *wrong)
@@ -190,14 +151,9 @@ def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
     models = row.data.get("models")
     named = row.text_list("models") if isinstance(models, list) and len(models) == len(answers) else ()
     shown = tuple(answers[index] for index in order)
-    sample = Sample(
-        id=row.id() or content_id(question, shown, None),
-        question=question,
-        answers=shown,
-        answer_models=tuple(named[index] for index in order) if named else (),
-        category=subset,
-        metadata=row.extras({*REWARDBENCH_NEEDS, *ID_FIELDS, "models"}),
-    )
+    shown_models = tuple(named[index] for index in order) if named else ()
+    metadata = row.extras({*REWARDBENCH_NEEDS, *ID_FIELDS, "models"})
+    sample = sample_of(row.id(), question, shown, models=shown_models, category=subset, metadata=metadata)
     scores = tuple(1.0 if index < len(chosen) else 0.0 for index in order)
     return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=scores)))
 
@@ -210,7 +166,7 @@ def _pair(row: Row, name: str, category: str, metadata: Mapping[str, object]) ->
 _DOMAINS = {"chat": "Chat", "math": "Math", "code": "Code", "safety": "Safety"}
 DIFFICULTIES = ("easy", "normal", "hard")
 RM_BENCH_SECTIONS = {
-    domain: {f"{domain}, {difficulty}": 1.0 for difficulty in DIFFICULTIES} for domain in _DOMAINS.values()
+    domain: dict.fromkeys(subsets, 1.0) for domain, subsets in layout_facts()["rm-bench"]["details"]["sections"].items()
 }
 _STYLES = ("concise", "detailed", "markdown")
 RM_BENCH = Shape(name="RM-Bench", needs=("id", "prompt", "chosen", "rejected"))
@@ -245,37 +201,32 @@ def _rewritten_set(
     layout: tuple[Callable[[Row], Sample], Callable[[Row, bool], Label | None]],
     code: tuple[FieldCode, ...] = (),
 ) -> Source:
-    return Source(name=name, sample=sample_by(fields, layout[0]), label=label_by(fields, layout[1]), code=code)
+    sample, label = layout
+    return Source(
+        name=name,
+        sample=lambda row: sample(_rewritten(row, fields)),
+        label=lambda row, with_reference: label(_rewritten(row, fields), with_reference),
+        code=code,
+    )
 
 
 _PLAIN = (plain_sample, plain_label)
 _RESPONSES = (responses_sample, battle_label)
+_SAFE_RLHF_CODE = (FieldCode(fields=("better_response_id",), values=FROM_ZERO),)
 _REWRITTEN = (
     _rewritten_set("helpsteer3", helpsteer3_fields, _RESPONSES),
-    _rewritten_set("ppe-human", ppe_human_fields, _RESPONSES, WINNER_CODE),
-    _rewritten_set(
-        "safe-rlhf", safe_rlhf_fields, _PLAIN, (FieldCode(fields=("better_response_id",), values=FROM_ZERO),)
-    ),
+    _rewritten_set("ppe-human", partial(_renamed, "ppe-human"), _RESPONSES, WINNER_CODE),
+    _rewritten_set("safe-rlhf", partial(_renamed, "safe-rlhf"), _PLAIN, _SAFE_RLHF_CODE),
     _rewritten_set("ultrafeedback", ultrafeedback_fields, _PLAIN),
     _rewritten_set("preference_collection", preference_collection_fields, _PLAIN),
     _rewritten_set("feedback_collection", feedback_collection_fields, _PLAIN),
     _rewritten_set("nectar", nectar_fields, (preference_sample, preference_label)),
-    _rewritten_set("offsetbias", offsetbias_fields, (llmbar_sample, llmbar_label), LLMBAR_CODE),
+    _rewritten_set("offsetbias", partial(_renamed, "offsetbias"), (llmbar_sample, llmbar_label), LLMBAR_CODE),
 )
 SOURCES = (
     *_REWRITTEN,
     Source(name="rewardbench", shape=Shape(name="RewardBench", needs=REWARDBENCH_NEEDS), entry=rewardbench_entry),
-    Source(
-        name="rewardbench-2",
-        details={"subsets": list(SECOND_SUBSETS)},
-        shape=Shape(name="RewardBench 2", needs=REWARDBENCH_NEEDS),
-        entry=rewardbench_2_entry,
-    ),
-    Source(
-        name="rm-bench",
-        details={"sections": {domain: list(subsets) for domain, subsets in RM_BENCH_SECTIONS.items()}},
-        shape=RM_BENCH,
-        entry=rm_bench_entries,
-    ),
+    Source(name="rewardbench-2", shape=Shape(name="RewardBench 2", needs=REWARDBENCH_NEEDS), entry=rewardbench_2_entry),
+    Source(name="rm-bench", shape=RM_BENCH, entry=rm_bench_entries),
     Source(name="preferences"),
 )

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from judgelm.data.label_codes import PAIR_CODE, FieldCode, winner_field
 from judgelm.data.readers.rows import Row
-from judgelm.data.readers.values import ID_FIELDS, content_id, describe, list_value
+from judgelm.data.readers.values import ID_FIELDS, describe, list_value
 from judgelm.data.sources.dialogues import Turn, dialogue_sample, full_dialogue, question_and_answers, read_turns
 from judgelm.data.sources.layouts import LABELS, games_label, plain_pair_label
-from judgelm.data.sources.source import Source, with_stated_fields
+from judgelm.data.sources.source import Source, known_fields, sample_of, with_stated_fields
 from judgelm.records import Label, Sample, Winner
 
 QUESTION_FIELDS = ("prompt", "question", "instruction")
@@ -18,17 +18,6 @@ _PREFERENCE_NEEDS = (
 )
 _ARENA_NEEDS = "conversation_a, conversation_b"
 _RESPONSES_NEEDS = "prompt (or question, instruction), response_a, response_b"
-_COMMON_FIELDS = frozenset(
-    {"category", "subset", "system", "reference", "reason", "votes", "image", "images", *ID_FIELDS}
-)
-_PREFERENCE_FIELDS = _COMMON_FIELDS | {
-    *("chosen", "rejected", "chosen_model", "rejected_model", "score_chosen", "score_rejected")
-}
-_BATTLE_FIELDS = _COMMON_FIELDS | {
-    *("conversation_a", "conversation_b", "response_a", "response_b", "model_a", "model_b", "turn"),
-    *("winner", "winner_model_a", "winner_model_b", "winner_tie", "score", "scores", "full_conversation"),
-    *("score_1", "score_2", "score_a", "score_b"),
-}
 _BOTH_BAD = ("tie (bothbad)", "both_bad")
 _WINNER_COLUMNS: tuple[tuple[str, Winner], ...] = (("winner_model_a", 1), ("winner_model_b", 2), ("winner_tie", "tie"))
 
@@ -84,19 +73,14 @@ def preference_sample(row: Row) -> Sample:
     answers = (chosen, rejected) if first else (rejected, chosen)
     models = row.optional_texts("chosen_model", "rejected_model")
     reference = row.reference()
-    metadata = row.extras(_PREFERENCE_FIELDS | used)
+    metadata = row.extras(known_fields("preference") | used)
     if metadata.get("messages") == row.data["chosen"]:
         del metadata["messages"]  # UltraFeedback's third copy of the chosen side
     name, subset = row.id(), row.optional_text("subset")
-    return Sample(
-        id=content_id(question, answers, reference) if name is None else f"{subset}-{name}" if subset else name,
-        question=question,
-        answers=answers,
-        reference=reference,
-        answer_models=models if first else models[::-1],
-        images=images,
-        category=row.optional_text("category") or subset,
-        metadata=metadata,
+    name = f"{subset}-{name}" if name is not None and subset else name
+    models, category = models if first else models[::-1], row.optional_text("category") or subset
+    return sample_of(
+        name, question, answers, reference, models=models, images=images, category=category, metadata=metadata
     )
 
 
@@ -140,18 +124,12 @@ def _battle(
 ) -> Sample:
     question, answers, images = shown
     reference = row.reference()
-    metadata = row.extras(_BATTLE_FIELDS | used) | more
+    metadata = row.extras(known_fields("battle") | used) | more
     if row.data.get("winner") in _BOTH_BAD:
         metadata["both_bad"] = True
-    return Sample(
-        id=_battle_id(row) or content_id(question, answers, reference),
-        question=question,
-        answers=answers,
-        reference=reference,
-        answer_models=row.optional_texts("model_a", "model_b"),
-        images=images,
-        category=row.optional_text("category"),
-        metadata=metadata,
+    name, models, category = _battle_id(row), row.optional_texts("model_a", "model_b"), row.optional_text("category")
+    return sample_of(
+        name, question, answers, reference, models=models, images=images, category=category, metadata=metadata
     )
 
 
@@ -184,12 +162,10 @@ def responses_sample(row: Row) -> Sample:
     """Read `response_a` and `response_b` to a prompt: texts, or lists with a text per turn (Kaggle)."""
     prompt_field = next((name for name in QUESTION_FIELDS if row.has(name)), "prompt")
     names = ("response_a", "response_b")
-    lists = [_texts(row, name) for name in (prompt_field, *names)]
-    prompts, *sides = lists
+    prompts, *sides = (_texts(row, name) for name in (prompt_field, *names))
     used = {prompt_field}
     if prompts is not None and sides[0] is not None and sides[1] is not None:
-        first = _interleaved(row, names[0], prompts, sides[0])
-        second = _interleaved(row, names[1], prompts, sides[1])
+        first, second = _interleaved(row, names[0], prompts, sides[0]), _interleaved(row, names[1], prompts, sides[1])
     else:
         prompt, used = _asked(row, _RESPONSES_NEEDS)
         if not prompt:
@@ -250,9 +226,8 @@ def pair_label_alone(row: Row) -> Sample:
     name = pair_id(row)
     if name is None:
         raise row.error("no question_id; a label for two models' answers needs it")
-    known = {"label", "g1_winner", "g2_winner", "category", *ID_FIELDS}
-    category = row.optional_text("category")
-    return Sample(id=name, question="", answers=(), category=category, metadata=row.extras(known))
+    metadata = row.extras({"label", "g1_winner", "g2_winner", "category", *ID_FIELDS})
+    return Sample(id=name, question="", answers=(), category=row.optional_text("category"), metadata=metadata)
 
 
 def pair_label(row: Row, with_reference: bool) -> Label | None:

@@ -99,9 +99,8 @@ def _flattened(path: str, nested: dict[str, Any]) -> Iterator[dict[str, object]]
         for passage in nested.values():
             yield from (question | {"context": passage["passage"]} for question in passage["qa_pairs"])
     except (KeyError, TypeError) as error:
-        raise InputError(
-            f"{path}: has neither Quoref's nor DROP's format ({error!r}); give the published file"
-        ) from error
+        finding = f"has neither Quoref's nor DROP's format ({error!r})"
+        raise InputError(f"{path}: {finding}; give the published file") from error
 
 
 def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
@@ -203,9 +202,7 @@ def _context(row: Row) -> str | None:
     try:
         if isinstance(context, dict):
             context = list(zip(context["title"], context["sentences"], strict=True))
-        return "\n\n".join(
-            f"{title}: {' '.join(sentence.strip() for sentence in sentences)}" for title, sentences in context
-        )
+        return "\n\n".join(f"{title}: {' '.join(map(str.strip, sentences))}" for title, sentences in context)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         finding = f"expected text, or (title, sentences) pairs, got {describe(context)}"
         raise row.field_error("context", finding) from error
@@ -233,13 +230,8 @@ def _has_titles(path: str) -> bool:
 
 
 MODELS = ("fid", "gpt35", "chatgpt", "gpt4", "newbing")
-EVOUNA = Shape(
-    name="EVOUNA",
-    needs=(
-        *("question", "golden_answer", "improper"),
-        *(f"{part}_{model}" for model in MODELS for part in ("answer", "judge")),
-    ),
-)
+_JUDGED = tuple(f"{part}_{model}" for model in MODELS for part in ("answer", "judge"))
+EVOUNA = Shape(name="EVOUNA", needs=("question", "golden_answer", "improper", *_JUDGED))
 
 
 def evouna_entries(row: Row, row_number: int) -> list[Entry | Reject]:
@@ -273,9 +265,8 @@ def evouna_entries(row: Row, row_number: int) -> list[Entry | Reject]:
 def _evouna_answer(row: Row, model: str) -> tuple[str, bool]:
     correct = row.data[f"judge_{model}"]
     if not isinstance(correct, bool):
-        raise row.field_error(
-            f"judge_{model}", f"expected true or false, got {describe(correct)}; the answer was not judged"
-        )
+        finding = f"expected true or false, got {describe(correct)}; the answer was not judged"
+        raise row.field_error(f"judge_{model}", finding)
     return row.text(f"answer_{model}", "an answer"), correct
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import FileUse, Reject, Row, reject_row
 from judgelm.data.readers.values import encodable
+from judgelm.data.sources.source import layout_facts
 from judgelm.errors import InputError, RunError
 from judgelm.records import GradeVerdict, Judgment, Sample
 
@@ -180,22 +181,10 @@ def _check_extra(ratings: list[dict[str, object]], columns: RatingColumns) -> No
 
 _WIDE_FIELDS = frozenset({"judge", "model", "gt", "prompt_id", "rating"})
 
-_NAMES = {
-    "anthropic.claude-v2:1": "Claude v2",
-    "anthropic.claude-3-sonnet-20240229-v1:0": "Claude 3 Sonnet",
-    "anthropic.claude-3-5-sonnet-20241022-v2:0": "Claude 3.5 Sonnet",
-    "gpt-3.5-turbo": "GPT-3.5 Turbo",
-    "gpt-4o": "GPT-4o",
-    "meta.llama3-1-8b-instruct-v1:0": "Llama 3 8B",
-    "meta.llama3-1-70b-instruct-v1:0": "Llama 3 70B",
-    "mistral.mistral-7b-instruct-v0:2": "Mistral 7B",
-    "mistral.mistral-large-2407-v1:0": "Mistral Large",
-}
+_NAMES: Mapping[str, str] = layout_facts()["play-favorites"]["models"]
 """Released identifiers -> the paper's names; other identifiers are unchanged."""
 
-_TASKS = {"cnn": "summarization", "xsum": "summarization"} | dict.fromkeys(
-    ("chatbotarena", "helm-instruct", "mtbench", "stanford"), "open-ended QA"
-)
+_TASKS: Mapping[str, str] = layout_facts()["play-favorites"]["tasks"]
 """Data set -> the paper's type of task (section 6.1); other data sets are their own task."""
 
 
@@ -203,9 +192,7 @@ _HumanRatings = dict[tuple[str, ...], str]
 """(item, dimension, model) -> human rating."""
 
 
-def _wide_rows(
-    row: Row, dimension: str, extra: tuple[str, ...], human: dict[tuple[str, ...], str]
-) -> list[Row | Reject]:
+def _wide_rows(row: Row, dimension: str, extra: tuple[str, ...], human: _HumanRatings) -> list[Row | Reject]:
     values = row.data
     if missing := ", ".join(sorted(_WIDE_FIELDS - values.keys())):
         return [Reject(row.file, row.line, f"lacks {missing}, unlike the rows before", str(values)[:1000])]
@@ -229,7 +216,7 @@ def _wide_rows(
 
 
 def _display_name(identifier: object) -> str:
-    text = "" if identifier is None else str(identifier).strip()
+    text = _text(identifier)
     return _NAMES.get(text, text)
 
 

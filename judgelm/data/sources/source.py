@@ -11,9 +11,9 @@ from pydantic import ConfigDict, TypeAdapter
 
 from judgelm.data.label_codes import FieldCode, LabelDecoder, Soft, Values
 from judgelm.data.plain_rows import plain_row
-from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.files import read_converted, read_rows
 from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, reject_row
-from judgelm.data.readers.values import describe
+from judgelm.data.readers.values import content_id, describe
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, Sample
 from judgelm.yaml_files import read_yaml
@@ -128,7 +128,7 @@ class PublishedRuns:
         assert self.read_row is not None
         expected = ", ".join(self.needs)
         for path in files:
-            yield from convert_rows(read_rows(path), self.read_row, path=path, expected=expected, on_reject=on_reject)
+            yield from read_converted(path, self.read_row, expected=expected, on_reject=on_reject)
 
 
 def _no_label(row: Row, with_reference: bool) -> Label | None:
@@ -223,9 +223,38 @@ class Source:
 
 def with_stated_fields(source: Source, name: str = "") -> Source:
     """Return the source with the fields that `layouts.yaml` lists for it."""
-    stated: dict[str, Any] = {"needs": source.needs, "fields": source.fields, "details": source.details}
-    stated |= layout_facts().get(name or source.name, {})
+    stated = {"needs": source.needs} | layout_facts().get(name or source.name, {})
     return replace(source, **stated | {"needs": tuple(stated["needs"])})
+
+
+@cache
+def known_fields(layout: str) -> frozenset[str]:
+    """Return the fields that the reader of a layout knows."""
+    return frozenset(layout_facts()["known-fields"][layout])
+
+
+def sample_of(
+    name: str | None,
+    question: str,
+    answers: Sequence[str],
+    reference: str | None = None,
+    *,
+    models: tuple[str, ...] = (),
+    images: tuple[str, ...] = (),
+    category: str | None = None,
+    metadata: Mapping[str, object],
+) -> Sample:
+    """Return a sample; without a name its id is a hash of its content."""
+    return Sample(
+        id=name or content_id(question, answers, reference),
+        question=question,
+        answers=tuple(answers),
+        reference=reference,
+        answer_models=models,
+        images=images,
+        category=category,
+        metadata=metadata,
+    )
 
 
 def protocol_of(source: Source) -> Protocol:
@@ -235,14 +264,9 @@ def protocol_of(source: Source) -> Protocol:
 
 def convert_file(path: str, shape: Shape, make: Callable[[Row, int], T], on_reject: OnReject) -> Iterator[T]:
     """Convert each row of a file with its number from 1; unusable rows are rejected."""
-    numbers = count(1)
-    return convert_rows(
-        _rows_of(path, shape),
-        lambda row: make(row, next(numbers)),
-        path=path,
-        expected=", ".join(shape.needs),
-        on_reject=on_reject,
-    )
+    numbers, expected = count(1), ", ".join(shape.needs)
+    rows = _rows_of(path, shape)
+    return convert_rows(rows, lambda row: make(row, next(numbers)), path=path, expected=expected, on_reject=on_reject)
 
 
 def _rows_of(path: str, shape: Shape) -> Iterator[Row | Reject]:
@@ -277,9 +301,8 @@ def choice_field(row: Row, name: str, values: Mapping[object, T]) -> T:
         InputError: the value is unknown.
     """
     value = row.data.get(name)
-    known = value in values if isinstance(value, str | int) and not isinstance(value, bool) else False
-    if not known:
-        expected = ", ".join(str(key) for key in values)
+    if isinstance(value, bool) or not isinstance(value, str | int) or value not in values:
+        expected = ", ".join(map(str, values))
         raise row.error(f'field "{name}": expected one of {expected}, got {describe(value)}; correct the row')
     return values[value]
 

@@ -10,21 +10,14 @@ from collections.abc import Sequence
 
 from judgelm.data.label_codes import PAIR_CODE
 from judgelm.data.readers.rows import Row
-from judgelm.data.readers.values import ID_FIELDS, content_id, describe, list_value
-from judgelm.data.sources.layouts import plain_label
-from judgelm.data.sources.source import Source
+from judgelm.data.readers.values import describe, list_value
+from judgelm.data.sources.layouts import models_of, plain_label
+from judgelm.data.sources.source import Source, known_fields, sample_of
 from judgelm.errors import InputError
 from judgelm.prompts.trajectory import read_steps, task_of
 from judgelm.records import Label, Sample
 
 _NEEDS = "trajectories: one or two lists of chat messages"
-_FIELDS = frozenset(
-    {"trajectories", "question", "reference", "category", "answer_models", "model_1", "model_2", *ID_FIELDS}
-    | {"winner", "votes", "score", "scores", "score_1", "score_2", "score_a", "score_b", "preference", "reason"}
-)
-_INSPECT_FIELDS = frozenset(
-    {"id", "epoch", "input", "target", "messages", "scores", "events", "events_data", "attachments", "store", "output"}
-)
 _INSPECT_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Letter scores: correct, partly correct, incorrect, no answer."""
 _ATTACHMENT = "attachment://"
@@ -36,19 +29,11 @@ def trajectory_sample(row: Row) -> Sample:
     if not isinstance(listed, list) or not listed:
         raise row.field_error("trajectories", f"expected {_NEEDS}, got {describe(listed)}; see docs/formats.md")
     answers = tuple(_messages_text(row, f"trajectories[{index}]", each) for index, each in enumerate(listed))
-    named, wanted = row.data.get("answer_models"), row.data.get("reference")
-    models = row.text_list("answer_models", len(answers)) if named else row.optional_texts("model_1", "model_2")
+    models, wanted = models_of(row, len(answers)), row.data.get("reference")
     reference = _messages_text(row, "reference", wanted) if isinstance(wanted, list) else row.reference()
     question = row.optional_text("question") or _common_task(row, listed)
-    return Sample(
-        id=row.id() or content_id(question, answers, reference),
-        question=question,
-        answers=answers,
-        reference=reference,
-        answer_models=models,
-        category=row.optional_text("category"),
-        metadata=row.extras(_FIELDS),
-    )
+    name, category, metadata = row.id(), row.optional_text("category"), row.extras(known_fields("trajectory"))
+    return sample_of(name, question, answers, reference, models=models, category=category, metadata=metadata)
 
 
 def trajectory_label(row: Row, with_reference: bool) -> Label | None:
@@ -79,8 +64,7 @@ def inspect_sample(row: Row) -> Sample:
     """Read a sample of an inspect_ai log; the id includes the epoch, the reference is the target."""
     attachments = row.data.get("attachments")
     texts = attachments if isinstance(attachments, dict) else {}
-    messages = _attached(row, row.data["messages"], texts)
-    answer = _messages_text(row, "messages", messages)
+    answer = _messages_text(row, "messages", _attached(row, row.data["messages"], texts))
     asked = _attached(row, row.data["input"], texts)
     question = asked if isinstance(asked, str) else _common_task(row, [asked])
     target = row.data.get("target")
@@ -90,7 +74,7 @@ def inspect_sample(row: Row) -> Sample:
         question=question,
         answers=(answer,),
         reference=" or ".join(accepted) or None,
-        metadata=row.extras(_INSPECT_FIELDS),
+        metadata=row.extras(known_fields("inspect-ai")),
     )
 
 
@@ -130,9 +114,9 @@ def tau_bench_sample(row: Row) -> Sample:
     task = info.get("task") if isinstance(info, dict) else None
     if not isinstance(task, dict) or not isinstance(task.get("actions"), list):
         raise row.field_error("info", f"expected a task with instruction and actions, got {describe(task)}; correct it")
+    actions = task["actions"]
     calls = [
-        {"name": action.get("name"), "args": action.get("kwargs")} if isinstance(action, dict) else action
-        for action in task["actions"]
+        {"name": each.get("name"), "args": each.get("kwargs")} if isinstance(each, dict) else each for each in actions
     ]
     expected = [{"role": "assistant", "tool_calls": calls}]
     return Sample(
