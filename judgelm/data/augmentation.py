@@ -40,18 +40,10 @@ def swap_answers(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> Swap
     ambiguous = tuple(problem for _, problem in swapped_labels if problem is not None)
     if ambiguous and on_ambiguous == "keep":
         return SwappedPair(pair=pair, ambiguous=ambiguous)
-    swapped = replace(
-        pair,
-        sample=replace(
-            sample,
-            answers=sample.answers[::-1],
-            answer_models=sample.answer_models[::-1],
-            metadata=_swapped_keys(sample.metadata),
-        ),
-        plain=swapped_labels[0][0],
-        referenced=swapped_labels[1][0],
-        swapped=not pair.swapped,
-    )
+    answers, models, metadata = sample.answers[::-1], sample.answer_models[::-1], _swapped_keys(sample.metadata)
+    sample = replace(sample, answers=answers, answer_models=models, metadata=metadata)
+    (plain, _), (referenced, _) = swapped_labels
+    swapped = replace(pair, sample=sample, plain=plain, referenced=referenced, swapped=not pair.swapped)
     return SwappedPair(pair=swapped, ambiguous=ambiguous)
 
 
@@ -96,20 +88,17 @@ def _mirrored(label: Label | None, quotable: tuple[str, ...]) -> tuple[Label | N
 
 
 def _swapped_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
-    swapped = {}
-    for key, value in metadata.items():
-        match = _NUMBERED.fullmatch(key)
-        swapped[key if match is None else f"{match[1]}{3 - int(match[2])}{match[3]}"] = value
-    return swapped
+    matches = {key: _NUMBERED.fullmatch(key) for key in metadata}
+    names = {key: match and f"{match[1]}{3 - int(match[2])}{match[3]}" for key, match in matches.items()}
+    return {names[key] or key: value for key, value in metadata.items()}
 
 
 def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: BuildCounts) -> Iterator[LabelledPair]:
     """Yield the rows of a clean pair in one epoch of the training set; outcomes are added to `counts`."""
     for copy in range(_copies(pair, options, epoch)):
         current = pair.with_id(f"{pair.sample.id}:c{copy}") if copy else pair  # each copy draws for itself
-        swaps = options.swap == "both" or (
-            options.swap == "draw" and should_swap(current, options.swap_prob, seed=options.seed, epoch=epoch)
-        )
+        drawn = should_swap(current, options.swap_prob, seed=options.seed, epoch=epoch)
+        swaps = options.swap == "both" or (options.swap == "draw" and drawn)
         if options.reference == "draw":
             current = drop_reference(current, options.reference_drop_prob, seed=options.seed, epoch=epoch)
         current = _without_reasons(current, options, epoch)
@@ -145,7 +134,5 @@ def _swapped(pair: LabelledPair, options: BuildOptions, counts: BuildCounts) -> 
 def _without_reasons(pair: LabelledPair, options: BuildOptions, epoch: int) -> LabelledPair:
     if options.reason_prob == 1 or uniform_hash(options.seed, pair.sample.id, "reason", epoch) < options.reason_prob:
         return pair
-    plain, referenced = (
-        None if label is None else replace(label, reason=None) for label in (pair.plain, pair.referenced)
-    )
+    plain, referenced = (label and replace(label, reason=None) for label in (pair.plain, pair.referenced))
     return replace(pair, plain=plain, referenced=referenced)

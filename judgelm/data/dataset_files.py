@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from judgelm.errors import RunError
@@ -47,9 +46,7 @@ class DatasetFiles:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         try:
             for writer in self._writers.values():
                 writer.close()
@@ -81,13 +78,9 @@ _PAIR: dict[str, str] = {
     "swapped": "flag", "epoch": "count",
 }  # fmt: skip
 _ANSWERS: dict[str, str] = {"answer_models": "texts", "category": "text", "source": "text"}
+_SINGLE: dict[str, str] = {**dict.fromkeys(("id", "question", "answer"), "text"), "score": "score", "reference": "text"}
 _FIELDS: dict[str, dict[str, str]] = {
-    "single": {
-        **dict.fromkeys(("id", "question", "answer"), "text"),
-        "score": "score",
-        "reference": "text",
-        **_ANSWERS,
-    },
+    "single": _SINGLE | _ANSWERS,
     "multi": {**dict.fromkeys(("id", "question"), "text"), "answers": "texts", "scores": "scores", **_ANSWERS},
     "chat": {"prompt": "messages", "completion": "messages"},
 }

@@ -134,10 +134,10 @@ class Duplicates:
         if (same := self._exact.get(key)) is not None:
             return Duplicate(kind="exact", of=self._ids[same], similarity=1.0)
         packed = tuple(digest + (b"" if sketch is None else _low_bytes(sketch)) for digest, sketch in texts)
-        bands = self._bands_of(texts)
-        nearest = max(
-            ((_row_similarity(packed, self._texts[row]), -row) for row in self._sharing(bands)), default=(0.0, 0)
-        )
+        sketches = [sketch for _, sketch in texts if sketch is not None]
+        bands = self._sketcher.bands(np.minimum.reduce(sketches) if sketches else None)
+        sharing = {self._bands[band] for band in bands if band in self._bands}
+        nearest = max(((_row_similarity(packed, self._texts[row]), -row) for row in sharing), default=(0.0, 0))
         if nearest[0] >= self._sketcher.threshold:
             return Duplicate(kind="near", of=self._ids[-nearest[1]], similarity=nearest[0])
         self._exact[key] = len(self._ids)
@@ -146,13 +146,6 @@ class Duplicates:
         self._ids.append(row_id)
         self._texts.append(packed if bands else ())  # rows without a band are compared exactly, by their key
         return None
-
-    def _bands_of(self, texts: list[_Text]) -> list[bytes]:
-        sketches = [text.sketch for text in texts if text.sketch is not None]
-        return self._sketcher.bands(np.minimum.reduce(sketches) if sketches else None)
-
-    def _sharing(self, bands: list[bytes]) -> set[int]:
-        return {self._bands[band] for band in bands if band in self._bands}
 
 
 class TextIndex:
@@ -260,9 +253,8 @@ class QuestionGroups:
             labels = _near_groups(np.frombuffer(joined, np.uint8).reshape(-1, PERMUTATIONS), self._sketcher)
             least: dict[int, bytes] = {}
             self._keys = {digest: digest for digest in digests}
-            self._keys |= {
-                digest: least.setdefault(label, digest) for digest, label in zip(long, labels.tolist(), strict=True)
-            }
+            for digest, label in zip(long, labels.tolist(), strict=True):
+                self._keys[digest] = least.setdefault(label, digest)
         return self._keys
 
 

@@ -22,11 +22,8 @@ Form = Literal["auto", "chat", "plain"]
 """Prompt form of a question; `auto` is chat if the model's tokenizer has a chat template."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_OWN, _ASKING, _DECODING = (
-    ("name", "engine", "form"),
-    ("system", "plain", "task", "tags", "max_tokens"),
-    ("temperature", "seed"),
-)
+_OWN, _DECODING = ("name", "engine", "form"), ("temperature", "seed")
+_ASKING = ("system", "plain", "task", "tags", "max_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +111,8 @@ def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenera
         earlier = by_name.get(generator.name)
         if earlier is not None and replace(earlier, decodings=generator.decodings) != generator:
             raise ConfigError(f"generator {generator.name} is defined twice with different settings; rename one")
-        by_name[generator.name] = (
-            generator if earlier is None else replace(generator, decodings=earlier.decodings + generator.decodings)
-        )
+        decodings = (earlier.decodings if earlier else ()) + generator.decodings
+        by_name[generator.name] = replace(generator, decodings=decodings)
     for generator in by_name.values():
         if len({decoding.name for decoding in generator.decodings}) < len(generator.decodings):
             raise ConfigError(f"generator {generator.name} repeats a decoding; use different temperatures or seeds")

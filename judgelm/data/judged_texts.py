@@ -121,12 +121,9 @@ def reordered_sample(sample: Sample, order: tuple[int, ...]) -> Sample:
     sample = replace(sample, metadata=metadata)
     if len(order) == 2:
         return swap_answers(LabelledPair(sample=sample, plain=None, referenced=None)).pair.sample
-    models = sample.answer_models
-    return replace(
-        sample,
-        answers=tuple(sample.answers[index] for index in order),
-        answer_models=tuple(models[index] for index in order) if models else (),
-    )
+    answers, models = sample.answers, sample.answer_models
+    models = tuple(models[index] for index in order) if models else ()
+    return replace(sample, answers=tuple(answers[index] for index in order), answer_models=models)
 
 
 _SHOWN_TEXT = 60
@@ -164,8 +161,7 @@ def match_samples(
         InputError: a judgment has other texts than the sample of its id, or no judgment has a sample.
     """
     orders, comparison = judged_orders(judgments, samples, name)
-    matched = dict(samples) | {key: reordered_sample(samples[key], order) for key, order in orders.items()}
-    return matched, comparison
+    return dict(samples) | {key: reordered_sample(samples[key], order) for key, order in orders.items()}, comparison
 
 
 def check_same_texts(runs: Mapping[str, Mapping[str, Judgment]]) -> None:
@@ -236,8 +232,7 @@ def judged_orders(
         joined = same + not_compared + len(orders) + len(different)
         finding = f"{len(different):,} of {joined:,} rows have other texts than those judged under the same id"
         raise InputError(f"{name}: {finding}; for example, {different[0]}; give the rows that were judged")
-    counts = TextComparison(same=same, turned=len(orders), not_compared=not_compared, without_row=without_row)
-    return orders, counts
+    return orders, TextComparison(same=same, turned=len(orders), not_compared=not_compared, without_row=without_row)
 
 
 def check_common_ids(judgments: Mapping[str, Judgment], others: Mapping[str, object], name: str) -> None:

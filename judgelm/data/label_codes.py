@@ -108,11 +108,10 @@ class FieldCode:
     def names(self, row: Row) -> Iterator[str]:
         """Yield the row's fields of this code."""
         for name in self.fields:
-            if not name.endswith("*"):
-                if name in row.data:
-                    yield name
-                continue
-            yield from (known for known in row.data if re.fullmatch(rf"{re.escape(name[:-1])}\d+", known))
+            if name.endswith("*"):
+                yield from (known for known in row.data if re.fullmatch(rf"{re.escape(name[:-1])}\d+", known))
+            elif name in row.data:
+                yield name
 
 
 WINNER_CODE = (FieldCode(fields=("winner", "votes")),)
@@ -260,11 +259,9 @@ class LabelDecoder:
         if not self._unread:
             return None
         name, counts = next(iter(self._unread.items()))
-        values = ", ".join(f"{_shown(text)} ({n:,} times)" for text, n in counts.most_common(_SHOWN_VALUES))
-        more = f" and {len(counts) - _SHOWN_VALUES} more" if len(counts) > _SHOWN_VALUES else ""
         example = shlex.quote(example_code([text for text, _ in counts.most_common(_SHOWN_VALUES)]))
         return LabelCodeError(
-            f'{file}: field "{name}" has the values {values}{more}, which name no winner; state their meaning, '
+            f'{file}: field "{name}" has the values {_counted(counts)}, which name no winner; state their meaning, '
             f"such as --label-code {example} (in a build's configuration label_code); this example is a guess"
         )
 
@@ -275,23 +272,18 @@ class LabelDecoder:
     def error(self) -> LabelCodeError:
         """Return the error for the file, with its values so far."""
         name, row = self._contradicted or "", self._first
-        counts = self.counts[name]
-        values = ", ".join(f"{_shown(text)} ({n:,} times)" for text, n in counts.most_common(_SHOWN_VALUES))
-        more = f" and {len(counts) - _SHOWN_VALUES} more" if len(counts) > _SHOWN_VALUES else ""
-        code = self._code(name)
-        stated = f"--label-code says {_in_words(self.stated)}" if self.stated is not None else code
+        stated = self._code(name) if self.stated is None else f"--label-code says {_in_words(self.stated)}"
         location = "" if row is None else f"{row.file}:{row.line}: "
         return LabelCodeError(
-            f'{location}field "{name}" has the values {values}{more}, but {stated}. State the meaning of each value '
-            f"with --label-code (in a build's configuration label_code), such as {_KNOWN}"
+            f'{location}field "{name}" has the values {_counted(self.counts[name])}, but {stated}. State the meaning '
+            f"of each value with --label-code (in a build's configuration label_code), such as {_KNOWN}"
         )
 
     def _code(self, name: str) -> str:
         if name == "preference":
             return "they may be P(first answer is better) or an index of the better answer"
-        code = next(
-            (code for code in self.codes if name in code.fields or name.rstrip("0123456789") + "*" in code.fields), None
-        )
+        names = {name, f"{name.rstrip('0123456789')}*"}
+        code = next((code for code in self.codes if not names.isdisjoint(code.fields)), None)
         if code is not None and code.values is not None:
             return f"the code of this layout is {_in_words(code.values)}"
         return "without a stated code judgelm reads only 1=first, 2=second and words such as model_a and tie"
@@ -333,6 +325,11 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def _counted(counts: Counter[str]) -> str:
+    values = ", ".join(f"{_shown(text)} ({n:,} times)" for text, n in counts.most_common(_SHOWN_VALUES))
+    return f"{values} and {len(counts) - _SHOWN_VALUES} more" if len(counts) > _SHOWN_VALUES else values
 
 
 def _shown(text: str) -> str:

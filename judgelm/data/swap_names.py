@@ -240,48 +240,44 @@ _NOUN_AFTER = re.compile(
     r"\s++(?:of\s+(?:the|these)\s+(?:(?:two|three|four)\s+)?|(?P<several>(?:two|three|four)\s+))?"
     r"(?:(?:ai|given|provided|presented|displayed|shown|chat|candidate|language)\s+)*"
     rf"(?:(?P<assistant>{_nouns(_ASSISTANTS)})|(?P<answer>{_nouns(_ANSWERS)})|(?P<one>one)|{_nouns(_UNSURE_ORDINAL)})(?:e?s)?\b",
-    re.IGNORECASE,
+    re.I,
 )
 # "the first answer given by Assistant 2": an owner follows the noun.
-_OWNED_AFTER = re.compile(
-    rf"\s+(?:(?:given|provided)\s+)?(?:by|from|of|in)\s+(?:the\s+)?{_nouns(_NAMING)}", re.IGNORECASE
-)
-_THE = re.compile(rf"(?<![a-z])(?:the|both|between|{_ORDINAL}[*_]*(?:\s+(?:and|or)|/|,))\s*[*_\"“'‘]*$", re.IGNORECASE)
+_OWNED_AFTER = re.compile(rf"\s+(?:(?:given|provided)\s+)?(?:by|from|of|in)\s+(?:the\s+)?{_nouns(_NAMING)}", re.I)
+_THE = re.compile(rf"(?<![a-z])(?:the|both|between|{_ORDINAL}[*_]*(?:\s+(?:and|or)|/|,))\s*[*_\"“'‘]*$", re.I)
 # "a second answer", "its first answer" may be one of many within an answer.
 _OWNED_BEFORE = re.compile(
     r"(?:(?<![a-z])(?:its|their|his|her|my|your|our|(?-i:a)|an|another|each|every)|(?<!ssistant)['’]s)\s+(?:own\s+)?[*_]*$",
-    re.IGNORECASE,
+    re.I,
 )
 # Positions of a name: as a subject, as the preferred answer, or after another name.
 _SUBJECT_BEFORE = re.compile(
     r"(?:^|[.!?;:\n]\s*|(?:\b(?:while|but|whereas|because|since|although|though|that|with|both|either|neither|however,?"
     r"|therefore,?|overall,?|hence,?|so)|[^\d\s)(]\s+(?:and|or|nor))\s+)(?:[-*][ \t]+)?[*_\#(\[]*$|(?-i:\b[A-IR])$",
-    re.IGNORECASE,
+    re.I,
 )
 _PREFERRED_BEFORE = re.compile(
     r"\b(?:prefer(?:s|red)?|pick(?:ed)?|choose|chose|(?:better|worse|stronger|weaker)\s+than|over|beats?|outperforms?|(?:superior|inferior)\s+to"
     r"|compared\s+(?:to|with)|as\s+well\s+as"
     r"|(?:winner|verdict|preference|(?:better|best)(?:\s+(?:one|answer|response|assistant))?)(?:\s+is)?\s*[:=]?)\s*[*_(\[]*$",
-    re.IGNORECASE,
+    re.I,
 )
 # Before the second of two compared answers: "Assistant 1's is clearer than 2's".
 _COMPARED_BEFORE = re.compile(
-    r"(?:\b(?:than|not|against|rather\s+than|instead\s+of|unlike|then|versus|vs\.?)|[,;+])\s*[*_(\[]*$", re.IGNORECASE
+    r"(?:\b(?:than|not|against|rather\s+than|instead\s+of|unlike|then|versus|vs\.?)|[,;+])\s*[*_(\[]*$", re.I
 )
 _SUBJECT_AFTER = re.compile(
-    rf"[*_)\]]*(?:['’]s\b|\s+(?:{_any(_VERBS)}|[a-z]+ly)\b)|(?P<label>[*_)\]]*(?::|\s+(?:and|or|nor)\b))", re.IGNORECASE
+    rf"[*_)\]]*(?:['’]s\b|\s+(?:{_any(_VERBS)}|[a-z]+ly)\b)|(?P<label>[*_)\]]*(?::|\s+(?:and|or|nor)\b))", re.I
 )
 _NOTHING_AFTER = re.compile(
     rf"[*_)\]]*(?:['’]s\b|\s*(?:[.,;:!?)]|$)|\s+(?:{_any(_VERBS)}|[a-z]+ly|in|for|with|as|to|on|by|over|than)\b)", re.I
 )
-_LABELLED_BEFORE = re.compile(
-    r"(?:(?:^|\n)[ \t]*(?:[-*][ \t]+)?|\b(?:both|either|neither)\s+)[*_\#(\[]*$", re.IGNORECASE
-)
+_LABELLED_BEFORE = re.compile(r"(?:(?:^|\n)[ \t]*(?:[-*][ \t]+)?|\b(?:both|either|neither)\s+)[*_\#(\[]*$", re.I)
 _VERDICT_BEFORE = re.compile(r"\[\[(?:[A-I][<>=]+)?$")
-_SHOWN_BEFORE = re.compile(r"\b(?:presented|shown|listed|displayed)\s+$", re.IGNORECASE)
+_SHOWN_BEFORE = re.compile(r"\b(?:presented|shown|listed|displayed)\s+$", re.I)
 _JUDGED = _nouns((*_ASSISTANTS, *_ANSWERS))
-_PLACED_NOUN = re.compile(rf"(?:-hand|-most)?\s+{_JUDGED}(?!\w)", re.IGNORECASE)
-_NOUN_PLACED = re.compile(rf"\b{_JUDGED}\s+(?P<side>on\s+the\s+)?$", re.IGNORECASE)
+_PLACED_NOUN = re.compile(rf"(?:-hand|-most)?\s+{_JUDGED}(?!\w)", re.I)
+_NOUN_PLACED = re.compile(rf"\b{_JUDGED}\s+(?P<side>on\s+the\s+)?$", re.I)
 
 
 @dataclass(kw_only=True)
@@ -458,12 +454,12 @@ def _plain_words(text: str) -> str:
 
 # The text that joins two scores.
 _SCORES_JOIN = re.compile(r"(?:/10)?[*_]*(?:\s*,\s*|[ \t]+(?:and|vs\.?|versus|to)[ \t]+|[ \t]*[&:-][ \t]*|[ \t]+)[*_]*")
-_SCALE_BEFORE = re.compile(r"\b(?:scale(?:\s+(?:of|from))?|from|between|range(?:\s+of)?)\s*\(?$", re.IGNORECASE)
+_SCALE_BEFORE = re.compile(r"\b(?:scale(?:\s+(?:of|from))?|from|between|range(?:\s+of)?)\s*\(?$", re.I)
 _SCORES_BEFORE = re.compile(
     r"\b(?:scor(?:e|es|ed|ing)|rat(?:e|ed|ing|ings)|grades?|deserves?|gives?|gave|receives?|received|award(?:s|ed)?)\b",
-    re.IGNORECASE,
+    re.I,
 )
-_SCORES_AFTER = re.compile(r"\b(?:scor(?:e|es|ed|ing)|ratings?|grades?|respectively)\b", re.IGNORECASE)
+_SCORES_AFTER = re.compile(r"\b(?:scor(?:e|es|ed|ing)|ratings?|grades?|respectively)\b", re.I)
 _SENTENCE_END = re.compile(r"[.!?][\"”')\]]*\s+|\n\s*")
 _SCORE_DRESS = " \t*_()[].#>"
 

@@ -63,17 +63,14 @@ def over_balance(
     `strata` are ascending bounds of the length differences. `longer_share` is the share of pairs in each stratum that
     the longer answer wins, for `length` without `models`.
     """
-    groups: dict[tuple[object, ...], dict[bool, list[tuple[int, PairFacts]]]] = defaultdict(
-        lambda: {True: [], False: []}
-    )
+    groups: dict[tuple[object, ...], dict[bool, list[tuple[int, PairFacts]]]] = {}
     for index, facts in pairs:
         group = _group(facts, frozenset(by), strata)
         if group is not None:
             key, outcome = group
-            groups[key][outcome].append((index, facts))
-    out: set[int] = set()
+            groups.setdefault(key, {True: [], False: []})[outcome].append((index, facts))
+    out, shares = set[int](), {True: longer_share, False: 1 - longer_share}
     for sides in groups.values():
-        shares = {True: longer_share, False: 1 - longer_share}
         whole = min(len(side) / shares[outcome] for outcome, side in sides.items())
         for outcome, side in sides.items():
             out.update(_drawn(side, seed, "balance")[round(whole * shares[outcome]) :])
@@ -103,9 +100,8 @@ def _group(facts: PairFacts, by: frozenset[Balance], strata: Sequence[int]) -> t
 
 
 def _drawn(pairs: Sequence[tuple[int, PairFacts]], seed: int, purpose: str) -> list[int]:
-    return [
-        index for index, facts in sorted(pairs, key=lambda pair: (uniform_hash(seed, pair[1].id, purpose), pair[1].id))
-    ]
+    drawn = sorted(pairs, key=lambda pair: (uniform_hash(seed, pair[1].id, purpose), pair[1].id))
+    return [index for index, _ in drawn]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,14 +15,8 @@ from judgelm.package import VERSION
 
 def dataset_card(options: BuildOptions, built: BuildResult) -> str:
     """Return the card as Markdown: sources, processing and files."""
-    header = yaml.safe_dump(
-        {
-            "configs": _configs(built.files),
-            "tags": ["judgelm", "llm-as-a-judge"],
-            "task_categories": ["text-generation"],
-        },
-        sort_keys=False,
-    )
+    configs, tags = _configs(built.files), ["judgelm", "llm-as-a-judge"]
+    header = {"configs": configs, "tags": tags, "task_categories": ["text-generation"]}
     counts = built.counts
     sources = "\n".join(
         f"| {name} | {read:,} | {_of(counts.rejected, name):,} | {_of(counts.dropped, name):,} |"
@@ -30,7 +24,7 @@ def dataset_card(options: BuildOptions, built: BuildResult) -> str:
     )
     files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in built.files.items())
     return f"""---
-{header}---
+{yaml.safe_dump(header, sort_keys=False)}---
 # Pairwise judgments
 
 Rows in JudgeLM's schema: a question, two answers, and a teacher's scores and reasons without and with a reference
@@ -106,29 +100,22 @@ def _counts_row(counts: BuildCounts) -> dict[str, Any]:
     for name in ("read", "references", "swapped", "ambiguous"):
         row[name] = dict(sorted(getattr(counts, name).items()))
     for name in ("rejected", "dropped", "repaired"):
-        row[name] = [
-            {"source": source, "why": why, "rows": rows}
-            for (source, why), rows in sorted(getattr(counts, name).items())
-        ]
+        outcomes = sorted(getattr(counts, name).items())
+        row[name] = [{"source": source, "why": why, "rows": rows} for (source, why), rows in outcomes]
     for name in ("before", "train", "validation", "test"):
         row[name] = _set_row(getattr(counts, name))
     return row
 
 
 def _set_row(counts: SetCounts) -> dict[str, Any]:
+    scores, models = sorted(counts.scores.items()), sorted(counts.models.items())
     return {
         "pairs": counts.pairs,
         "with_reference": counts.with_reference,
         "judgments_with_reason": counts.with_reason,
         "winners": dict(sorted(counts.winners.items())),
-        "scores": [
-            {"place": position, "score": score, "judgments": count}
-            for (position, score), count in sorted(counts.scores.items())
-        ],
-        "models": [
-            {"first": first, "second": second, "pairs": count}
-            for (first, second), count in sorted(counts.models.items())
-        ],
+        "scores": [{"place": place, "score": score, "judgments": rows} for (place, score), rows in scores],
+        "models": [{"first": first, "second": second, "pairs": pairs} for (first, second), pairs in models],
     }
 
 

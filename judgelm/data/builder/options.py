@@ -128,11 +128,8 @@ class BuildOptions:
     @property
     def files_read(self) -> tuple[str, ...]:
         """The files that the build reads, and must not overwrite."""
-        return (
-            *(source.path for source in self.inputs),
-            *self.exclude,
-            *((self.references,) if self.references else ()),
-        )
+        references = (self.references,) if self.references else ()
+        return (*(source.path for source in self.inputs), *self.exclude, *references)
 
 
 _OPTIONS = TypeAdapter(BuildOptions)
@@ -185,8 +182,8 @@ def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
 def _finding(error: ValidationError) -> str:
     first: Any = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"])
-    known = ", ".join(option.name for option in fields(BuildOptions))
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        known = ", ".join(option.name for option in fields(BuildOptions))
         return f"unknown option {name}; available: {known}"
     if first["type"].startswith("missing"):
         return f"{name} is missing; set it in the file or as {name}=VALUE on the command line"

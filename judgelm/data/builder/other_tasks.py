@@ -70,11 +70,8 @@ def _rows_of(pairs: Sequence[LabelledPair], seed: int, values: tuple[float, ...]
         for answer, model in zip(pair.sample.answers, pair.sample.answer_models or (None, None), strict=True):
             models.setdefault(answer, model)
     question = first.sample.question
-    drawn = iter(
-        sorted(
-            scores_of, key=lambda answer: (uniform_hash(seed, content_id(question, (answer,), None), "multi"), answer)
-        )
-    )
+    hashes = {answer: uniform_hash(seed, content_id(question, (answer,), None), "multi") for answer in scores_of}
+    drawn = iter(sorted(scores_of, key=lambda answer: (hashes[answer], answer)))
     for row_number, size in enumerate(_sizes(len(scores_of)), 1):
         answers = [next(drawn) for _ in range(size)]
         names = [models[answer] for answer in answers]

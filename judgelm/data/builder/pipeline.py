@@ -111,14 +111,9 @@ def _build(
         with DatasetFiles(folder, options.format, inputs=options.files_read) as files:
             _write(options, cache, plan, files, counts, progress)
             if "multi" in options.abilities:
-                _write_multi(options, cache, plan, reader.questions, files)
-    return BuildResult(
-        counts=counts,
-        files=files.rows,
-        subsets=plan.sizes,
-        left_out=folder / "left_out.jsonl",
-        baselines=plan.baselines,
-    )
+                _write_multi(options, cache, plan, reader, files)
+    left_out_path, rows = folder / "left_out.jsonl", files.rows
+    return BuildResult(counts=counts, files=rows, subsets=plan.sizes, left_out=left_out_path, baselines=plan.baselines)
 
 
 @contextmanager
@@ -213,13 +208,11 @@ def _write(
                 progress(f"writing, epoch {epoch + 1} of {options.epochs}", min(done * CHUNK_PAIRS, len(plan.sides)))
 
 
-def _write_multi(
-    options: BuildOptions, cache: PairCache, plan: _Plan, questions: list[bytes], files: DatasetFiles
-) -> None:
-    often = {question for question, pairs in Counter(questions).items() if pairs > 1}
+def _write_multi(options: BuildOptions, cache: PairCache, plan: _Plan, reader: PairReader, files: DatasetFiles) -> None:
+    often = {question for question, pairs in Counter(reader.questions).items() if pairs > 1}
     groups: dict[tuple[str, bytes], list[LabelledPair]] = {}
     pairs = chain.from_iterable(read_chunk(cache.path, offset) for offset in cache.offsets)
-    for pair, question, side in zip(pairs, questions, plan.sides.tolist(), strict=True):
+    for pair, question, side in zip(pairs, reader.questions, plan.sides.tolist(), strict=True):
         if question in often and side != _LEFT_OUT:
             groups.setdefault((_SIDES[side], question), []).append(pair)
     for (side, _), group in groups.items():

@@ -5,6 +5,7 @@ stay together. The side depends only on the seed and the set of questions.
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -94,9 +95,8 @@ def subset_sizes(rows: int, requested: Sequence[int]) -> SubsetSizes:
         raise ConfigError(f"subset size {ascending[0]}: expected at least 1")
     if len(set(ascending)) < len(ascending):
         raise ConfigError(f"subset sizes {', '.join(map(str, ascending))}: repeated size; give each once")
-    return SubsetSizes(
-        tuple(size for size in ascending if size <= rows), tuple(size for size in ascending if size > rows)
-    )
+    possible = bisect_right(ascending, rows)
+    return SubsetSizes(ascending[:possible], ascending[possible:])
 
 
 def nested_order(rows: Iterable[tuple[str, SubsetStratum]], *, seed: int) -> NDArray[np.intp]:
