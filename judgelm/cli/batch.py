@@ -1,17 +1,16 @@
 """`judgelm-batch`: pairs in, judgments out."""
 
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from judgelm.cli import options
 from judgelm.cli.commands import add_command
-from judgelm.cli.console import EXIT_FAILURES, Results, errors, run_app, write_json
+from judgelm.cli.console import EXIT_FAILURES, Results, console, errors, run_app, write_json
 from judgelm.cli.help import essential
-from judgelm.cli.options import ClusterOptions, ColumnOptions, Config, JudgeOptions, ModeFlags
+from judgelm.cli.options import ClusterOptions, ColumnOptions, Config, JudgeOptions, ModeFlags, RunOptions
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.inputs import is_stream
 from judgelm.errors import ConfigError
@@ -44,10 +43,7 @@ def batch(
     columns: ColumnOptions,
     flags: ModeFlags,
     judge_options: JudgeOptions,
-    limit: options.Limit = None,
-    retry: options.Retries = "engine",
-    overwrite: options.Overwrite = False,
-    max_failure_rate: options.MaxFailureRate = 0.05,
+    run_options: RunOptions,
     workers: ClusterOptions,
     results: Results,
     config: Config = None,
@@ -83,34 +79,30 @@ def batch(
     same command again to resume. Exit codes: 0 done, 1 usage or input error, 2 more failures than --max-failure-rate,
     130 interrupted (resumable).
     """
-    from judgelm.cli.run import cascade_of, check_paths, checked_mode, judge_job, output_of, show_notes
+    from judgelm.cli.run import cascade_of, check_paths, checked_mode, judge_job, output_of
     from judgelm.judges.released import recognise
-    from judgelm.runs.batch import BatchJob, check_joins
+    from judgelm.modes.checklist import read_criteria
+    from judgelm.runs.batch import check_joins
 
-    job = BatchJob(
-        inputs=tuple(inputs),
-        out=output_of(inputs, out, results.json_out),
-        limit=limit,
-        references=references,
-        self_answers=self_answers,
-        retry=retry,
-        overwrite=overwrite,
-        reading=columns.reading,
-    )
+    target = output_of(inputs, out, results.json_out)
+    job = run_options.job(inputs, target, references=references, self_answers=self_answers, reading=columns.reading)
     if _holds_requests(inputs, columns.sheet):
         from judgelm.cli.serve import answer_file
 
         _refuse_judging_options(context)
         refused = answer_file(job, model, judge_options, prompts, both_orders=flags.both_orders, results=results)
-        if refused > max_failure_rate:
+        if refused > run_options.max_failure_rate:
             raise typer.Exit(EXIT_FAILURES)
         return
     if prompts is not None:
         raise ConfigError("--prompts requires Batch API input (rows of custom_id and body); leave it out")
     check_paths(job)
-    joins = check_joins(job)
-    show_notes(joins)
-    chosen = _mode_options(context, mode_arg or (), criteria)
+    console.messages(check_joins(job))
+    chosen = options.mode_options(context, mode_arg or ())
+    if criteria is not None:
+        if "criteria" in chosen:
+            raise ConfigError("--mode-arg criteria=... and --criteria set the same option; keep one of them")
+        chosen["criteria"] = read_criteria(criteria)
     released = None
     if model is not None and not judge_options.ignore_card:
         released = recognise(model, judge_options.card, adapter=judge_options.adapter).judge
@@ -125,21 +117,10 @@ def batch(
         judge_options = replace(judge_options, reading=needed)  # refuses other models before they are loaded
     stats = judge_job(cascaded or job, judges, judge_options, workers.cluster(), mode=mode, chosen=chosen)
     write_json(results.json_out, {"failure_rate": stats.failure_rate} | stats.row())
-    if stats.failure_rate > max_failure_rate:
+    if stats.failure_rate > run_options.max_failure_rate:
         share = f"{stats.failure_rate:.1%} of the samples have no verdict"
-        errors.message(f"(limit {max_failure_rate:.1%})", label=share, style="yellow")
+        errors.message(f"(limit {run_options.max_failure_rate:.1%})", label=share, style="yellow")
         raise typer.Exit(EXIT_FAILURES)
-
-
-def _mode_options(context: typer.Context, arguments: Sequence[str], criteria: Path | None) -> dict[str, Any]:
-    from judgelm.modes.checklist import read_criteria
-
-    chosen = options.mode_options(context, arguments)
-    if criteria is None:
-        return chosen
-    if "criteria" in chosen:
-        raise ConfigError("--mode-arg criteria=... and --criteria set the same option; keep one of them")
-    return chosen | {"criteria": read_criteria(criteria)}
 
 
 def _holds_requests(inputs: list[str], sheet: str | None) -> bool:
@@ -155,8 +136,7 @@ def _refuse_judging_options(context: typer.Context) -> None:
     own = {"mode", "mode_arg", "references", "criteria", "self_answers", "cascade", "cascade_band", "limit", "retry"}
     own |= {flag.name for group in (ModeFlags, ColumnOptions, ClusterOptions) for flag in fields(group)}
     own &= context.params.keys() - {"both_orders"}
-    if given := sorted(name for name in own if not options.is_default(context, name)):
-        raise ConfigError(f"--{given[0].replace('_', '-')} does not apply to Batch API input; leave it out")
+    options.refuse(context, sorted(own), "does not apply to Batch API input; leave it out")
 
 
 app = typer.Typer(pretty_exceptions_enable=False)

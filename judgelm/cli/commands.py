@@ -11,6 +11,7 @@ import inspect
 import os
 import re
 import shlex
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import wraps
@@ -126,35 +127,24 @@ class LazyGroup(TyperGroup):
         return name, None if name is None else self.commands[name], rest
 
 
-class _LoadedCommands(Mapping[str, Any]):
-    def __init__(self, places: "Mapping[str, str | Commands]") -> None:
-        self._places = places
-
+class _LoadedCommands(UserDict[str, Any]):
     def __getitem__(self, name: str) -> Any:
-        place = self._places[name]
+        place = self.data[name]
         if isinstance(place, Commands):
             return place.load(name)
         app = typer.Typer(add_completion=False)
         add_command(app, _function(place), name)
         return typer.main.get_command(app)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
 
 def add_command(app: typer.Typer, function: Callable[..., None], name: str) -> None:
     """Add a function to an app as a command."""
     text, epilog = help_and_epilog(function)
     command = with_options(function)
-    needs_some = any(each.default is each.empty for each in inspect.signature(command).parameters.values())
+    required = any(each.default is each.empty for each in inspect.signature(command).parameters.values())
     settings = getattr(function, "context_settings", None)
     kind = type("Command", (Command,), {"essential": getattr(function, "essential", ())})
-    app.command(name, cls=kind, context_settings=settings, help=text, epilog=epilog, no_args_is_help=needs_some)(
-        command
-    )
+    app.command(name, cls=kind, context_settings=settings, help=text, epilog=epilog, no_args_is_help=required)(command)
 
 
 def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
@@ -182,9 +172,7 @@ def described_fields(*described: Any) -> dict[str, tuple[str | None, str]]:
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
     """Return the function with a signature for Typer."""
     own = inspect.signature(function).parameters
-    groups: dict[str, Any] = {
-        name: parameter.annotation for name, parameter in own.items() if is_dataclass(parameter.annotation)
-    }
+    groups: dict[str, Any] = {name: each.annotation for name, each in own.items() if is_dataclass(each.annotation)}
     parameters = []
     for name, parameter in own.items():
         described = groups.get(name, function)
@@ -207,9 +195,8 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
 
 def _option(parameter: inspect.Parameter, panel: str | None, text: str | None) -> inspect.Parameter:
     """Return a parameter with its help and names."""
-    kind, *infos = (
-        get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else [parameter.annotation]
-    )
+    annotation = parameter.annotation
+    kind, *infos = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
     if kind is typer.Context:
         return parameter
     info: Any = copy.copy(infos[0]) if infos else typer.Option()

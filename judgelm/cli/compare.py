@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli import options
-from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, errors, result_table
+from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, errors, result_table, write_rows
 from judgelm.cli.data.answers import collect_answers, shown_questions
 from judgelm.cli.help import essential
-from judgelm.cli.options import JudgeOptions, LabelOptions
+from judgelm.cli.options import JudgeOptions, LabelOptions, RunOptions
 from judgelm.data.answers import pair_of_models, read_model_answers
 from judgelm.data.generators import AnswerGenerator, build_generator, parse_generator
 from judgelm.data.labelled_set import LabelledSet, match_labels
@@ -23,10 +22,10 @@ from judgelm.data.readers.rows import row_suffix
 from judgelm.data.readers.values import model_name, similar_names_notes
 from judgelm.engines.dependencies import require
 from judgelm.errors import ConfigError, InputError, first_line
-from judgelm.jsonl import atomic_write, check_no_input, read_jsonl
+from judgelm.jsonl import check_no_input, read_jsonl
+from judgelm.judges.cards import card_names, judge_card
 from judgelm.records import Judgment, Sample
-from judgelm.runs.batch import BatchJob
-from judgelm.runs.run_files import Retry, read_judgments
+from judgelm.runs.run_files import read_judgments
 
 if TYPE_CHECKING:
     from judgelm.judges.resolve import ResolvedJudge
@@ -41,6 +40,18 @@ QUESTION_SETS = {
 _UNITS = {"prompt_tokens": "prompt tokens", "reply_tokens": "reply tokens", "seconds": "s", "cost_usd": "USD"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonOptions(RunOptions):
+    """Options of a comparison's run.
+
+    Options:
+        limit: Use only the first N questions.
+        overwrite: Start over.
+    """
+
+    limit: Annotated[int | None, typer.Option(min=1)] = None
+
+
 @essential("questions out judge labels limit engine column overwrite json_out quiet")
 def compare_command(
     model_a: Annotated[str, typer.Argument(metavar="MODEL_A")],
@@ -52,10 +63,7 @@ def compare_command(
     *,
     rows: LabelOptions,
     judge_options: JudgeOptions,
-    limit: Annotated[int | None, typer.Option(min=1)] = None,
-    retry: options.Retries = "engine",
-    overwrite: bool = False,
-    max_failure_rate: options.MaxFailureRate = 0.05,
+    run_options: ComparisonOptions,
     bootstrap: Annotated[int, typer.Option(min=100)] = 2000,
     results: Results,
 ) -> None:
@@ -71,8 +79,6 @@ def compare_command(
         out: Folder for answers, pairs, judgments and the page. The same command continues it.
         judge: The judge, to which the model and engine options apply. Default: qwen-1.5b.
         labels: Human verdicts on some of FOLDER/pairs.jsonl: rows of id and winner (1 is MODEL_A).
-        limit: Use only the first N questions.
-        overwrite: Start over.
         bootstrap: Bootstrap resamples per interval.
 
     Examples:
@@ -98,12 +104,14 @@ def compare_command(
     resolved = judge_options.resolve(judge)
     released = resolved.recognition.judge
     checked_mode("pair", {"both_orders": True}, judge_options, released=released, is_default=False)
-    samples = _questions(questions, limit, rows, out)
+    if questions in QUESTION_SETS and not Path(questions).exists():
+        questions = str(_download(*QUESTION_SETS[questions], out / "questions"))
+    samples = shown_questions(questions, run_options.limit, rows)
     labelled = LabelledSet(samples={}, labels={}, groups={})
     if labels is not None:
         labelled = _labels(labels, rows, samples, out)
     name = Path(judge or (resolved.named.card.name if resolved.named else "")).name
-    folder = _Folder(out=out, retry=retry, overwrite=overwrite)
+    folder = _Folder(out=out, options=run_options)
     console.message(f"{len(samples):,} questions; memory, one model at a time: {_memory((first, second), name, judge)}")
     counts: Counter[str] = Counter()
     pairs = folder.pairs(samples, (first, second), counts)
@@ -131,8 +139,8 @@ def compare_command(
     if labels is not None:
         rows.check_rejected(labels, labelled.rejected, labelled.read)
     failed = 1 - (len(judgments) - study.counts["failed"]) / len(samples)
-    if failed > max_failure_rate:
-        errors.message(f"{failed:.1%} of the questions have no verdict (limit {max_failure_rate:.1%})")
+    if failed > run_options.max_failure_rate:
+        errors.message(f"{failed:.1%} of the questions have no verdict (limit {run_options.max_failure_rate:.1%})")
         raise typer.Exit(EXIT_FAILURES)
 
 
@@ -162,12 +170,6 @@ def _side(text: str, out: Path) -> _Side:
         raise ConfigError(f"{name}: {count} decodings; judgelm compare needs one answer per question")
     answers = out / "answers" / f"{name}.jsonl"
     return _Side(name=name, answers=answers, generator=generator, model=generator.options.model)
-
-
-def _questions(path: str, limit: int | None, rows: LabelOptions, out: Path) -> list[Sample]:
-    if path in QUESTION_SETS and not Path(path).exists():
-        path = str(_download(*QUESTION_SETS[path], out / "questions"))
-    return shown_questions(path, limit, rows)
 
 
 def _download(repo: str, name: str, folder: Path) -> Path:
@@ -206,15 +208,11 @@ def _self_preference(sides: Sequence[_Side], name: str, judge: str | None) -> li
 
 
 def _identities(*names: str | None) -> set[str]:
-    from judgelm.judges.cards import card_names, judge_card
-
     known = {name for name in names if name is not None}
     return known | {judge_card(name).base.gguf_sha256 for name in known & set(card_names())}
 
 
 def _memory(sides: Sequence[_Side], name: str, judge: str | None) -> str:
-    from judgelm.judges.cards import card_names, judge_card
-
     loaded = [(side.name, side.model) for side in sides if side.model is not None] + [(f"judge {name}", judge or name)]
     known = {model: f"{judge_card(model).base.memory_gigabytes:g} GB" for _, model in loaded if model in card_names()}
     return ", ".join(f"{shown} {known.get(model or '', 'unknown')}" for shown, model in loaded)
@@ -225,8 +223,7 @@ class _Folder:
     """The files of a comparison."""
 
     out: Path
-    retry: Retry
-    overwrite: bool
+    options: ComparisonOptions
 
     @property
     def run(self) -> Path:
@@ -238,7 +235,7 @@ class _Folder:
         (self.out / "answers").mkdir(parents=True, exist_ok=True)
         for side in sides:
             if side.generator is not None:
-                overwrite, retry = self.overwrite, self.retry
+                overwrite, retry = self.options.overwrite, self.options.retry
                 stats = collect_answers(questions, side.generator, side.answers, retry=retry, overwrite=overwrite)
                 console.message(stats[1])
         names, files = (sides[0].name, sides[1].name), (str(sides[0].answers), str(sides[1].answers))
@@ -246,25 +243,21 @@ class _Folder:
         if not pairs:
             raise InputError(f"{self.out}: the models answered no question in common; see the failures above")
         path, rows = self.out / "pairs.jsonl", {}
-        if path.is_file() and not self.overwrite:  # keeps judged lines, so that the run can resume
+        if path.is_file() and not self.options.overwrite:  # keeps judged lines, so that the run can resume
             rows = {str(row.get("id")): (line, row) for line, row in read_jsonl(path)}
         for key, pair in pairs.items():
             line, row = rows.setdefault(key, (0, plain_row(pair)))
             if row != plain_row(pair):
-                raise InputError(
-                    f"{path}:{line}: the answers have changed since this pair was written; start over with --overwrite"
-                )
-        with atomic_write(path) as file:
-            for _, row in rows.values():
-                file.write(row)
+                finding = "the answers have changed since this pair was written"
+                raise InputError(f"{path}:{line}: {finding}; start over with --overwrite")
+        write_rows(path, (row for _, row in rows.values()))
         return pairs
 
     def judge(self, resolved: "ResolvedJudge", judge_options: JudgeOptions, total: int) -> dict[str, Judgment]:
         """Judge the pairs in both orders; return all judgments by id."""
         from judgelm.cli.run import judge_for, judge_watched
 
-        inputs, out = (str(self.out / "pairs.jsonl"),), str(self.run)
-        job = BatchJob(inputs=inputs, out=out, retry=self.retry, overwrite=self.overwrite)
+        job = replace(self.options, limit=None).job([str(self.out / "pairs.jsonl")], str(self.run))
         with judge_for(job, resolved, judge_options) as loaded:
             chosen = {"distribution": True} if loaded.reads_all_score_lines else {}
             judge_watched(job, loaded.mode("pair", both_orders=True, **chosen), loaded, total)
@@ -275,16 +268,12 @@ def _print(study: "StudyResult") -> None:
     from judgelm.reports.study import shown, table_notes
 
     out = PlainConsole()
-    for sentence in study.findings:
-        out.print(sentence)
+    out.lines(study.findings)
     cells = [(row, shown(row["rate"], "share")) for row in study.table("claim")]
     rows = [(str(row["estimate"]), cell.text, cell.small or str(row["reason"])) for row, cell in cells]
     out.print(result_table(study.tables[0].title, ("estimate", "wins", "95 % interval"), rows))
-    for sentence in (*study.warnings, *table_notes(study)):
-        out.print(sentence)
+    out.lines([*study.warnings, *table_notes(study)])
     out.print(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in study.counts.items()))
     for row in study.table("stages"):
-        cost = [
-            f"{row[name]:,.{4 * (unit == 'USD')}f} {unit}" for name, unit in _UNITS.items() if row[name] is not None
-        ]
+        cost = [f"{row[key]:,.{4 * (unit == 'USD')}f} {unit}" for key, unit in _UNITS.items() if row[key] is not None]
         out.print(f"{row['stage']}: {', '.join(cost) or 'cost and time not recorded'}")

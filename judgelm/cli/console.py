@@ -15,7 +15,7 @@ import time
 import traceback
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from rich.text import Text
 
 from judgelm.data.readers.rows import RejectCounts
 from judgelm.errors import ConfigError, JudgelmError, RunError
-from judgelm.jsonl import json_ready
+from judgelm.jsonl import atomic_write, json_ready
 from judgelm.package import extra_of, install_hint
 from judgelm.records import Judgment
 from judgelm.yaml_files import read_yaml
@@ -83,7 +83,17 @@ class PlainConsole(Console):
     def message(self, text: str, *, label: str = "", style: str = "") -> None:
         """Print text without wrapping, with further lines indented."""
         indented = printable(text).replace("\n", "\n  ")
-        self.print(Text.assemble((label, style), " " if label else "", indented), soft_wrap=True, highlight=False)
+        self.print(Text.assemble((label, style), " " if label else "", indented), soft_wrap=True)
+
+    def messages(self, texts: Iterable[str], **options: str) -> None:
+        """Print several texts; `options` as of `message`."""
+        for text in texts:
+            self.message(text, **options)
+
+    def lines(self, texts: Iterable[str]) -> None:
+        """Print texts, each from a new line, with wrapping."""
+        for text in texts:
+            self.print(text)
 
     @contextmanager
     def activity(self, text: str) -> Iterator[Callable[[str], None]]:
@@ -175,20 +185,13 @@ def escaped_diagnostics() -> Iterator[None]:
     sys.excepthook = lambda kind, error, trace: print_traceback(error)
     before = threading.excepthook, warnings.formatwarning, logging.getLogRecordFactory()
     threading.excepthook = lambda failed: print_traceback(failed.exc_value)
-    warnings.formatwarning = _format_warning
+    warnings.formatwarning = lambda *parts, **named: printable(before[1](*parts, **named))
     logging.setLogRecordFactory(_PrintableRecord)
     try:
         yield
     finally:
         threading.excepthook, warnings.formatwarning = before[:2]
         logging.setLogRecordFactory(before[2])
-
-
-_python_format_warning = warnings.formatwarning
-
-
-def _format_warning(*parts: Any, **named: Any) -> str:
-    return printable(_python_format_warning(*parts, **named))
 
 
 class _PrintableRecord(logging.LogRecord):
@@ -223,9 +226,8 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         raise typer.BadParameter(f"{path}: expected a mapping from option to value")
     values = {str(key): value for key, value in values.items()}
     if unknown := values.keys() - known:
-        raise typer.BadParameter(
-            f"{path}: unknown option {', '.join(sorted(unknown))}; available: {', '.join(sorted(known))}"
-        )
+        finding = f"unknown option {', '.join(sorted(unknown))}"
+        raise typer.BadParameter(f"{path}: {finding}; available: {', '.join(sorted(known))}")
     for name in ("engine_arg", "mode_arg"):
         if name in values:
             values[name] = _pairs(path, name, values[name])
@@ -358,6 +360,13 @@ def write_json(path: Path | None, content: Any) -> None:
         text = io.StringIO()  # `dumps` would list every token
         json.dump(json_ready(content), text, indent=1, default=_json_value, allow_nan=False)
         write_text(path, text.getvalue() + "\n")
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    """Write rows as JSONL, atomically."""
+    with atomic_write(path) as file:
+        for row in rows:
+            file.write(row)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -11,17 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import (
-    EXIT_USAGE,
-    JsonOut,
-    PlainConsole,
-    Quiet,
-    console,
-    errors,
-    is_stdout,
-    printable,
-    write_json,
-)
+from judgelm.cli.console import EXIT_USAGE, JsonOut, PlainConsole, Quiet, console, is_stdout, printable, write_json
 from judgelm.cli.options import parse_pairs
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError, MissingExtraError, ModelError
@@ -109,7 +99,7 @@ def doctor(
     if shape or gpus > 1 or gpu_memory or changes:
         raise ConfigError("--shape, --gpus, --gpu-memory and --set need --train FILE")
     machine = _Report()
-    out.print(f"judgelm {machine.judgelm}, Python {machine.python}, {machine.system}", highlight=False, soft_wrap=True)
+    out.print(f"judgelm {machine.judgelm}, Python {machine.python}, {machine.system}", soft_wrap=True)
     _examine_packages(machine, out)
     _examine_devices(machine, out)
     _examine_engine(machine, out)
@@ -171,8 +161,9 @@ def _examine_devices(report: _Report, out: PlainConsole) -> None:
     cpu = devices.cpu
     table = facts_table("devices")
     table.add_row("CPU", cpu.model)
-    cores = f"{cpu.physical_cores} physical, {cpu.logical_cores} logical, {cpu.usable_cores} usable here"
-    table.add_row("cores", cores)
+    table.add_row(
+        "cores", f"{cpu.physical_cores} physical, {cpu.logical_cores} logical, {cpu.usable_cores} usable here"
+    )
     table.add_row("instruction sets", " ".join(cpu.instruction_sets) or "none relevant")
     table.add_row("memory", _memory(cpu.memory_free_bytes, cpu.memory_total_bytes))
     for index, gpu in enumerate(devices.cuda):
@@ -189,15 +180,12 @@ def _memory(free: int, total: int) -> str:
 
 def _examine_engine(report: _Report, out: PlainConsole) -> None:
     if report.is_broken("torch") or report.is_broken("transformers"):
-        out.print(
-            f"engine: only openai works without torch and transformers; run: {install_hint('local')}\n",
-            soft_wrap=True,
-            highlight=False,
-        )
+        finding = "only openai works without torch and transformers"
+        out.print(f"engine: {finding}; run: {install_hint('local')}\n", soft_wrap=True)
         return
     name, why = choose_engine()
     report.engine = {"auto": name, "why": why}
-    out.print(f"engine: auto uses {name}: {why}\n", highlight=False)
+    out.print(f"engine: auto uses {name}: {why}\n")
 
 
 def _examine_judge(report: _Report, out: PlainConsole) -> None:
@@ -206,14 +194,14 @@ def _examine_judge(report: _Report, out: PlainConsole) -> None:
         report.judge = named.notice if named else ""
     except (ModelError, MissingExtraError) as error:
         report.judge = str(error)
-    out.print(f"default judge: {report.judge}\n", markup=False, highlight=False)
+    out.print(f"default judge: {report.judge}\n")
 
 
 def _print_findings(report: _Report, out: PlainConsole) -> None:
     if not report.mend:
         out.print("no problems found", style="green")
         return
-    out = errors if out.quiet else out
+    out = PlainConsole(stderr=True) if out.quiet else out
     out.print("to fix", style="bold red")
     for index, finding in enumerate(report.mend, 1):
-        out.print(f"{index}. {finding}", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"{index}. {finding}", soft_wrap=True)

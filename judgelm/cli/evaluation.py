@@ -10,7 +10,7 @@ from typing import Any
 from xxhash import xxh3_64_intdigest
 
 from judgelm.cli.console import errors, printed_rejects
-from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
+from judgelm.cli.options import LabelChoice, Parser, ScoringOptions
 from judgelm.data.judged_texts import check_common_ids, check_reversed
 from judgelm.data.labelled_set import LabelledSet, hashes_in_row, match_labels, read_labels
 from judgelm.data.readers.files import read_rows
@@ -71,26 +71,27 @@ def score(options: ScoringOptions) -> ScoredRun:
     labelled = _by_order_rule(labelled, options)
     labelled, texts = match_labels(whole, labelled, name=str(options.labels))
     pandalm, mode = options.protocol == "pandalm", _mode(manifest)
+    labels, samples = labelled.labels, labelled.samples
     clusters: dict[str, int] = {}
     names_models = False
-    for key, sample in labelled.samples.items():
+    for key, sample in samples.items():
         clusters[key] = xxh3_64_intdigest(sample.question.encode(errors="surrogatepass"))
         names_models |= bool(sample.answer_models)
+    threshold = mode.get("tie_threshold", TIE_THRESHOLD) if options.tie_threshold is None else options.tie_threshold
     protocol = EvaluationOptions(
         failures=options.failures or ("as_tie" if pandalm else "excluded"),
         order_rule=options.order_rule or _default_rule(mode, judgments, pandalm=pandalm),
-        tie_threshold=mode.get("tie_threshold", TIE_THRESHOLD)
-        if options.tie_threshold is None
-        else options.tie_threshold,
+        tie_threshold=threshold,
         run_rule=mode.get("order_rule"),
         scale=_scale_in_words(options, manifest),
         resampling=Resampling(seed=options.seed, resamples=options.bootstrap),
     )
+    deciding = {key: f"{judgment.decided_by} judge" for key, judgment in judgments.items() if judgment.decided_by}
     evaluation = evaluate(
         judgments,
-        labelled.labels,
+        labels,
         reverse=reverse,
-        groups={**labelled.groups, **_deciding(judgments)},
+        groups={**labelled.groups, **({"deciding judge": deciding} if deciding else {})},
         clusters=clusters or None,
         split=labelled.split,
         options=protocol,
@@ -99,13 +100,7 @@ def score(options: ScoringOptions) -> ScoredRun:
     control = None
     if options.control is not None:
         control = controlled_agreement(
-            judgments,
-            labelled.labels,
-            labelled.samples,
-            evaluation,
-            control=options.control,
-            options=protocol,
-            reverse=reverse,
+            judgments, labels, samples, evaluation, control=options.control, options=protocol, reverse=reverse
         )
     return ScoredRun(
         evaluation=evaluation,
@@ -143,12 +138,7 @@ def _seen_questions(labelled: LabelledSet, manifest: dict[str, Any]) -> SeenQues
     return None
 
 
-def _deciding(judgments: dict[str, Judgment]) -> dict[str, dict[str, str]]:
-    judges = {key: f"{judgment.decided_by} judge" for key, judgment in judgments.items() if judgment.decided_by}
-    return {"deciding judge": judges} if judges else {}
-
-
-def read_run(path: Path, parser: ParserName = "judgelm", scale: str = "any") -> dict[str, Judgment]:
+def read_run(path: Path, parser: Parser = "judgelm", scale: str = "any") -> dict[str, Judgment]:
     """Read a run file, or parse another program's replies."""
     if is_run_file(path):
         return read_judgments(path)
@@ -268,7 +258,7 @@ def compare_with(options: ScoringOptions, scored: ScoredRun, other: Path) -> Stu
 
 
 def read_judges(
-    paths: Sequence[Path], names: Sequence[str], *, parser: ParserName, scale: str
+    paths: Sequence[Path], names: Sequence[str], *, parser: Parser, scale: str
 ) -> dict[str, dict[str, Judgment]]:
     """Read judgments by judge, by the given names, else by file name."""
     if names and len(names) != len(paths):

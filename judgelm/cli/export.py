@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -75,14 +75,15 @@ def export_command(
         rows: list[_Row] = [({"id": name}, judgment) for name, judgment in run.items()]
     else:
         rows = list(_judged_rows(run, judgments, samples, rows_as))
-    texts = _cell_texts(chosen, escape_formulas=escape_formulas)
+    unwanted = {"csv": NOT_IN_CSV, "parquet": NOT_IN_PARQUET, "xlsx": NOT_IN_XLSX}[chosen]
+    longest = MAX_XLSX_CELL if chosen == "xlsx" else None
+    texts = CellTexts(unwanted=unwanted, max_units=longest, escape_formulas=escape_formulas)
     header, cells = _table(rows)
     _WRITERS[chosen](target, header, cells, texts)
     counts = {"replaced": texts.replaced, "cut": texts.cut, "formulas": texts.formulas}
     results.write({"file": str(target), "rows": len(cells), "judged": len(run)} | counts)
     formulas = texts.formula_note("use --to xlsx or --escape-formulas for one") if chosen == "csv" else []
-    for note in (*texts.notes(), *formulas):
-        console.message(note, label="note:", style="bold yellow")
+    console.messages([*texts.notes(), *formulas], label="note:", style="bold yellow")
     console.message(f"{len(cells):,} rows in {target}")
 
 
@@ -103,19 +104,12 @@ def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, ro
     if orders:
         finding = "its answers are in another order"
         raise InputError(f"{samples}: not the file that {judgments} judged: {finding}; give the judged file")
-    for note in texts.notes():
-        console.message(note)
+    console.messages(texts.notes())
     for raw in read_rows(str(samples), sheet=reading.sheet):
         if isinstance(raw, Reject):
             yield {"unreadable": raw.raw}, None
         else:
             yield raw.data, run.get(places.get((raw.file, raw.line), ""))
-
-
-def _cell_texts(chosen: str, *, escape_formulas: bool) -> CellTexts:
-    unwanted = {"csv": NOT_IN_CSV, "parquet": NOT_IN_PARQUET, "xlsx": NOT_IN_XLSX}[chosen]
-    longest = MAX_XLSX_CELL if chosen == "xlsx" else None
-    return CellTexts(unwanted=unwanted, max_units=longest, escape_formulas=escape_formulas)
 
 
 def _table(rows: Sequence[_Row]) -> tuple[list[str], list[list[object]]]:
@@ -160,9 +154,8 @@ def _text(value: object) -> object:
 
 def _write_csv(path: Path, header: list[str], rows: list[list[object]], texts: CellTexts) -> None:
     table = io.StringIO(newline="")
-    writer = csv.writer(table)
     lines: list[list[object]] = [[*header], *rows]
-    writer.writerows([texts.fitted(_text(value)) for value in row] for row in lines)
+    csv.writer(table).writerows([texts.fitted(_text(value)) for value in row] for row in lines)
     write_text(path, table.getvalue())
 
 
@@ -219,8 +212,4 @@ def _write_xlsx(path: Path, header: list[str], rows: list[list[object]], texts: 
         book.save(partial)
 
 
-_WRITERS: dict[str, Callable[[Path, list[str], list[list[object]], CellTexts], None]] = {
-    "csv": _write_csv,
-    "parquet": _write_parquet,
-    "xlsx": _write_xlsx,
-}
+_WRITERS = {"csv": _write_csv, "parquet": _write_parquet, "xlsx": _write_xlsx}

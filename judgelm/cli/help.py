@@ -66,9 +66,8 @@ def print_help(command: Any, context: Any, *, essential: Sequence[str] = (), com
         title = "Arguments" if each in arguments else (shown is parameters and each.rich_help_panel) or "Options"
         panels.setdefault(title, []).append((_names(each), _description(each)))
     for each in commands:
-        panels.setdefault(each.rich_help_panel or "Commands", []).append(
-            (Text(each.name, _FLAG), Text(each.short_help))
-        )
+        panel = panels.setdefault(each.rich_help_panel or "Commands", [])
+        panel.append((Text(each.name, _FLAG), Text(each.short_help)))
     _print_panels(out, panels)
     for paragraph in (command.epilog or "").split("\n\n"):
         _paragraph(out, paragraph)

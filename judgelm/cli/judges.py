@@ -1,6 +1,6 @@
 """`judgelm judges`: list, show and install judges, and write cards for other models."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,18 +11,8 @@ from judgelm.cli.console import JsonOut, PlainConsole, Quiet, Results, console, 
 from judgelm.cli.options import judge_names, released_names, templates
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError
+from judgelm.judges import cards
 from judgelm.judges.bases import Origin, check_room, find_origin, install_base
-from judgelm.judges.cards import (
-    BaseWeights,
-    NamedJudge,
-    adapter_package,
-    card_names,
-    default_choice,
-    find_adapter,
-    gpu_bytes,
-    installed_judge,
-    judge_card,
-)
 from judgelm.judges.install import find_source, install_adapter
 from judgelm.prompts.judge_card import CARD_NAME, Card, write_card
 
@@ -55,23 +45,17 @@ def list_judges(
         return
     from judgelm.judges.released import released_judges
 
-    rows = [_row(judge_card(name)) for name in card_names()]
+    rows = [_row(cards.judge_card(name)) for name in cards.card_names()]
     released = [judge if vram is None else _fitting(judge, vram) for judge in released_judges()]
     released = [judge for judge in released if judge.checkpoints]
     if Results(json_out=json_out).write(rows + [_released_row(judge) for judge in released]):
         which = "" if vram is None else f" that fit {vram:g} GB of GPU memory"
         lines = [line for row in rows for line in _lines(row)]
-        _print([*lines, *_released_lines(released, which), "Details: judgelm judges NAME"])
-
-
-def _print(lines: Iterable[str]) -> None:
-    out = PlainConsole()
-    for line in lines:
-        out.message(line)
+        PlainConsole().messages([*lines, *_released_lines(released, which), "Details: judgelm judges NAME"])
 
 
 def _fitting(judge: "ReleasedJudge", vram: float) -> "ReleasedJudge":
-    fitting = [model for model in judge.checkpoints if gpu_bytes(model.gigabytes("bfloat16")) <= vram]
+    fitting = [model for model in judge.checkpoints if cards.gpu_bytes(model.gigabytes("bfloat16")) <= vram]
     return replace(judge, checkpoints=tuple(fitting))
 
 
@@ -89,10 +73,10 @@ def show_command(
     You can leave out the word show. Exit codes: 0 shown, 1 usage error.
     """
     results = Results(json_out=json_out)
-    if name in card_names():
-        row = _row(judge_card(name))
+    if name in cards.card_names():
+        row = _row(cards.judge_card(name))
         if results.write(row):
-            _print(f"{key.replace('_', ' ')}: {value}" for key, value in row.items())
+            PlainConsole().messages(f"{key.replace('_', ' ')}: {value}" for key, value in row.items())
         return
     from judgelm.judges.released import released_judge
 
@@ -110,7 +94,7 @@ def show_command(
         ),
         *(f"source: {source}" for source in judge.sources),
     ]
-    _print([*lines, *_checkpoint_lines(judge.checkpoints)])
+    PlainConsole().messages([*lines, *_checkpoint_lines(judge.checkpoints)])
 
 
 def words_command(
@@ -173,13 +157,9 @@ def new_command(
     if (folder / CARD_NAME).exists():
         raise ConfigError(f"{folder / CARD_NAME}: exists already; delete it first")
     chosen = get_template(template)
+    form = "chat" if chosen.chat else "text"
     card = Card(
-        template=chosen.id,
-        template_sha=chosen.sha,
-        scale=scale,
-        step=step,
-        prompt_format="chat" if chosen.chat else "text",
-        reference=reference,
+        template=chosen.id, template_sha=chosen.sha, scale=scale, step=step, prompt_format=form, reference=reference
     )
     write_card(folder, card)
     console.message(f"written: {folder / CARD_NAME}")
@@ -208,17 +188,15 @@ def install_command(
     Only this command downloads a judge. It resumes interrupted downloads. Exit codes: 0 installed, 1 usage error, or a
     part is not available.
     """
-    card = default_choice().card if name is None else judge_card(name)
+    card = cards.default_choice().card if name is None else cards.judge_card(name)
     gguf = path if path is not None and path.suffix.lower() == ".gguf" else None
     adapter = None if gguf is not None else path
-    needs_adapter = adapter is not None or (card.adapter is not None and find_adapter(card) is None)
+    needs_adapter = adapter is not None or (card.adapter is not None and cards.find_adapter(card) is None)
     needs_base = not gguf_folder(card.base.gguf_sha256).is_dir()
     if needs_adapter:
-        package, found = adapter_package(card), find_source(card, adapter)
-        console.message(
-            f"adapter: {package.distribution}, at most {package.megabytes:g} MB, {package.licence} "
-            f"({package.terms}), from {found}"
-        )
+        package, found = cards.adapter_package(card), find_source(card, adapter)
+        terms = f"{package.licence} ({package.terms})"
+        console.message(f"adapter: {package.distribution}, at most {package.megabytes:g} MB, {terms}, from {found}")
         install_adapter(card, found)
     if needs_base:
         _install_base(card, source, gguf)
@@ -227,20 +205,19 @@ def install_command(
     console.message(f"{card.name} {done}; {use}")
 
 
-def _install_base(card: NamedJudge, source: str, file: Path | None) -> None:
+def _install_base(card: cards.NamedJudge, source: str, file: Path | None) -> None:
     base, origin = card.base, find_origin(card, source, file)
     check_room(base, origin)
-    console.message(
-        f"base: {base.name}, {base.licence}, {_download_of(base, origin)}; {base.disk_megabytes:,.0f} MB in "
-        f"{cache_root()} after dequantisation; judging takes {base.memory_gigabytes:g} GB of memory"
-    )
+    disk = f"{base.disk_megabytes:,.0f} MB in {cache_root()} after dequantisation"
+    memory = f"judging takes {base.memory_gigabytes:g} GB of memory"
+    console.message(f"base: {base.name}, {base.licence}, {_download_of(base, origin)}; {disk}; {memory}")
     with console.stages() as report:
         install_base(card, origin, report)
     if not isinstance(origin, Path):
         console.message(f"removed the download ({base.gguf_bytes / 1e6:,.0f} MB): judgelm needs only the checkpoint")
 
 
-def _download_of(base: BaseWeights, origin: Origin) -> str:
+def _download_of(base: cards.BaseWeights, origin: Origin) -> str:
     if isinstance(origin, Path):
         return f"from {origin}"
     if origin == "hub":
@@ -255,7 +232,7 @@ def _download_of(base: BaseWeights, origin: Origin) -> str:
     )
 
 
-def _row(card: NamedJudge) -> dict[str, Any]:
+def _row(card: cards.NamedJudge) -> dict[str, Any]:
     """Return a judge for `--json`."""
     base = card.base
     row = picked(card, "name", "summary", "default") | {
@@ -268,7 +245,7 @@ def _row(card: NamedJudge) -> dict[str, Any]:
     if card.adapter is not None:
         row |= {"adapter_licence": card.adapter.licence, "adapter_terms": card.adapter.terms}
     try:
-        judge = installed_judge(card)
+        judge = cards.installed_judge(card)
     except ModelError as error:
         return row | {"installed": False, "finding": str(error)}
     return row | {"installed": True} | picked(judge, "version", "adapter", "base")

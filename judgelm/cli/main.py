@@ -76,14 +76,7 @@ class _Commands(LazyGroup):
     table = COMMANDS
 
 
-app = typer.Typer(
-    name="judgelm",
-    cls=_Commands,
-    help=COMMANDS.help,
-    epilog=_EPILOG,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="judgelm", cls=_Commands, epilog=_EPILOG, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _show_version(value: bool) -> None:

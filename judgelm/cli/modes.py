@@ -77,20 +77,11 @@ def _row(kind: Any) -> dict[str, Any]:
 
 def _option(field: Field[Any], meaning: str) -> dict[str, Any]:
     """Return an option with its flag: `--name` for shared options, else `--mode-arg name=`."""
-    flag = (
-        f"--{field.name.replace('_', '-')}"
-        if field.name in ModeFlags.__dataclass_fields__
-        else f"--mode-arg {field.name}="
-    )
+    is_shared = field.name in ModeFlags.__dataclass_fields__
+    flag = f"--{field.name.replace('_', '-')}" if is_shared else f"--mode-arg {field.name}="
     made = field.default if field.default_factory is MISSING else field.default_factory()
-    required = made is MISSING
-    return {
-        "name": field.name,
-        "flag": flag,
-        "required": required,
-        "default": None if required else made,
-        "help": meaning,
-    }
+    required, default = made is MISSING, None if made is MISSING else made
+    return {"name": field.name, "flag": flag, "required": required, "default": default, "help": meaning}
 
 
 def _prose(kind: Any) -> str:

@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from judgelm.data.samples import Reading
     from judgelm.judges.resolve import ResolvedJudge
     from judgelm.metrics.resampling import Resampling
+    from judgelm.runs.batch import BatchJob
     from judgelm.studies.result import StudyResult
 
 
@@ -51,23 +52,12 @@ def mode_args(ctx: typer.Context) -> list[str]:
     return [f"{name}=" for name in names if name not in CARD_FIELDS]
 
 
-JUDGING, _MODEL = "Judging", "Model and engine"
+_JUDGE, _MODEL = "Judging", "Model and engine"
 
 Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
+_ENGINES = ["auto", *ENGINES]
 EngineName = Annotated[
-    str,
-    typer.Option(
-        help=f"auto, {', '.join(ENGINES)}.", rich_help_panel=_MODEL, autocompletion=lambda: ["auto", *ENGINES]
-    ),
-]
-EngineArgs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--engine-arg",
-        metavar="KEY=VALUE",
-        help="An argument for this engine; the value is YAML. Repeatable.",
-        rich_help_panel=_MODEL,
-    ),
+    str, typer.Option(help=f"{', '.join(_ENGINES)}.", rich_help_panel=_MODEL, autocompletion=lambda: _ENGINES)
 ]
 
 
@@ -79,6 +69,7 @@ class EngineFlags:
         ignore_card: Use another template than the judge was trained with.
 
     Model and engine:
+        engine_arg: An argument for this engine; the value is YAML. Repeatable.
         adapter: PEFT adapter to apply to the model.
         dtype: auto, float32, bfloat16 or float16; auto uses the checkpoint's dtype, or float32 where a CPU is faster
             with it.
@@ -96,7 +87,7 @@ class EngineFlags:
 
     engine: EngineName = "auto"
     ignore_card: bool = False
-    engine_arg: EngineArgs = None
+    engine_arg: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None
     adapter: str | None = None
     dtype: Annotated[str, typer.Option(autocompletion=lambda: ["auto", "float32", "bfloat16", "float16"])] = "auto"
     device: str = "auto"
@@ -112,9 +103,8 @@ class EngineFlags:
     def judge_arguments(self) -> dict[str, Any]:
         """Return the arguments of `judgelm.Judge`, without the engine's name."""
         names = (field.name for field in fields(self) if field.name not in ("engine", "engine_arg"))
-        return {name: getattr(self, name) for name in names} | {
-            "engine_args": parse_pairs(self.engine_arg or (), "--engine-arg")
-        }
+        engine_args = parse_pairs(self.engine_arg or (), "--engine-arg")
+        return {name: getattr(self, name) for name in names} | {"engine_args": engine_args}
 
     def resolve(self, model: str | None, engine: str | None = None) -> "ResolvedJudge":
         """Return the judge that these options mean; `engine` replaces the option."""
@@ -215,10 +205,8 @@ class LabelOptions(ColumnOptions):
         """Exit with code 2 if more than `max_reject_rate` of the label rows are unreadable."""
         if rejected <= self.max_reject_rate * read:
             return
-        errors.message(
-            f"{path}: {rejected:,} of {read:,} rows ({rejected / read:.1%}) are unreadable (limit "
-            f"{self.max_reject_rate:.1%}, --max-reject-rate); the results leave them out"
-        )
+        finding = f"{path}: {rejected:,} of {read:,} rows ({rejected / read:.1%}) are unreadable"
+        errors.message(f"{finding} (limit {self.max_reject_rate:.1%}, --max-reject-rate); the results leave them out")
         raise typer.Exit(EXIT_FAILURES)
 
 
@@ -251,21 +239,34 @@ def read_families(path: Path) -> dict[str, list[str]]:
     return {str(family): names for family, names in families.items()}
 
 
-Limit = Annotated[int | None, typer.Option(min=0, help="Judge only the first N samples.")]
-Retries = Annotated[
-    Literal["engine", "failed"],
-    typer.Option(help="Failures to judge again on a rerun: engine errors, or all failed rows."),
-]
-Overwrite = Annotated[bool, typer.Option(help="Start over: delete OUT and its manifest.")]
-MaxFailureRate = Annotated[
-    float, typer.Option(min=0.0, max=1.0, help="Exit with 2 if a larger share of the rows fails.")
-]
-References = Annotated[str | None, typer.Option(help="File of references by id.", rich_help_panel=JUDGING)]
-BothOrders = Annotated[bool, typer.Option(help="Judge each pair in both orders.", rich_help_panel=JUDGING)]
-Temperature = Annotated[
-    float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=JUDGING)
-]
-Seed = Annotated[int, typer.Option(help="Seed for temperature above 0.", rich_help_panel=JUDGING)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Options of every command that writes a run file.
+
+    Options:
+        limit: Judge only the first N samples.
+        retry: Failures to judge again on a rerun: engine errors, or all failed rows.
+        overwrite: Start over: delete OUT and its manifest.
+        max_failure_rate: Exit with 2 if a larger share of the rows fails.
+    """
+
+    limit: Annotated[int | None, typer.Option(min=0)] = None
+    retry: Literal["engine", "failed"] = "engine"
+    overwrite: bool = False
+    max_failure_rate: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.05
+
+    def job(self, inputs: Sequence[str], out: str, **more: Any) -> "BatchJob":
+        """Return a job with these options; `more` are further fields of the job."""
+        from judgelm.runs.batch import BatchJob
+
+        own = {name: getattr(self, name) for name in ("limit", "retry", "overwrite")}
+        return BatchJob(inputs=tuple(inputs), out=out, **own, **more)
+
+
+References = Annotated[str | None, typer.Option(help="File of references by id.", rich_help_panel=_JUDGE)]
+BothOrders = Annotated[bool, typer.Option(help="Judge each pair in both orders.", rich_help_panel=_JUDGE)]
+Temperature = Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=_JUDGE)]
+Seed = Annotated[int, typer.Option(help="Seed for temperature above 0.", rich_help_panel=_JUDGE)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,9 +304,7 @@ class ModeFlags:
     max_tokens: Annotated[int, typer.Option(min=1)] = 24
     votes: Annotated[int, typer.Option(min=1)] = 1
     vote_rule: Literal["majority", "mean"] = "majority"
-    distribution: Annotated[
-        bool | None, typer.Option("--distribution/--no-distribution", metavar="", show_default=False)
-    ] = None
+    distribution: Annotated[bool | None, typer.Option(metavar="", show_default=False)] = None
     reasons: Literal["none", "all", "close", "flips"] = "none"
     close_threshold: Annotated[float, typer.Option(min=0.0, max=0.5)] = 0.1
     reason_tokens: Annotated[int, typer.Option(min=1)] = 512
@@ -315,6 +314,12 @@ class ModeFlags:
 def is_default(context: typer.Context, name: str) -> bool:
     """Return True if no command line or config file sets a parameter."""
     return (source := context.get_parameter_source(name)) is None or source.name == "DEFAULT"
+
+
+def refuse(context: typer.Context, names: Iterable[str], finding: str) -> None:
+    """Refuse parameters that the command line or a config file sets."""
+    if given := [name for name in names if not is_default(context, name)]:
+        raise ConfigError(f"--{given[0].rstrip('_').replace('_', '-')} {finding}")
 
 
 def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, Any]:
@@ -327,24 +332,23 @@ def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, 
     return flags | arguments
 
 
-LabelChoice = Literal["auto", "with", "without"]
-ParserName = Literal["judgelm", "original", "anywhere"]
-LabelsOption = Annotated[
+Labels = Annotated[
     Path,
     typer.Option("--labels", "-l", metavar="FILE", help="Labels or teacher scores: JudgeLM, PandaLM or plain rows."),
 ]
-LabelReferenceOption = Annotated[
-    LabelChoice, typer.Option(help="Label to use if rows have one with and one without reference. auto: as the run.")
+LabelChoice = Annotated[
+    Literal["auto", "with", "without"],
+    typer.Option(help="Label to use if rows have one with and one without reference. auto: as the run."),
 ]
-ParserOption = Annotated[
-    ParserName,
+Parser = Annotated[
+    Literal["judgelm", "original", "anywhere"],
     typer.Option(
         help="Parser of pred_text. original: the JudgeLM authors' parser, for labels too. anywhere: accept scores "
         "anywhere in the reply, counted separately."
     ),
 ]
-ScaleOption = Annotated[str, typer.Option(help="Accepted scores in pred_text: LOW-HIGH, or any.")]
-ControlOption = Annotated[
+Scale = Annotated[str, typer.Option(help="Accepted scores in pred_text: LOW-HIGH, or any.")]
+Control = Annotated[
     Literal["length", "length,style"] | None,
     typer.Option(help="Control the verdicts for length, or for length and Markdown style."),
 ]
@@ -373,10 +377,10 @@ class ScoringFlags(LabelOptions):
     order_rule: LabelRule | None = None
     label_order_rule: LabelRule = "as_judged"
     tie_threshold: Annotated[float | None, typer.Option(min=0.0, max=0.5)] = None
-    label_reference: LabelReferenceOption = "auto"
-    parser: ParserOption = "judgelm"
-    scale: ScaleOption = "1-10"
-    control: ControlOption = None
+    label_reference: LabelChoice = "auto"
+    parser: Parser = "judgelm"
+    scale: Scale = "1-10"
+    control: Control = None
     bootstrap: Annotated[int, typer.Option(min=100)] = 2000
     seed: int = 0
 
@@ -385,7 +389,7 @@ class ScoringFlags(LabelOptions):
 class ScoringOptions(ScoringFlags):
     """Options of a comparison with labels."""
 
-    labels: LabelsOption
+    labels: Labels
 
     def check_files(self) -> None:
         """Check that the files exist, are not swapped, and have a known format."""
@@ -434,10 +438,8 @@ class StudyOutput:
         from judgelm.reports.study import table_notes, write_study  # matplotlib takes seconds to load
 
         paths = write_study(result, self.out, overwrite=self.overwrite)
-        for sentence in result.findings:
-            console.message(sentence)
-        for sentence in (*result.warnings, *table_notes(result)):
-            console.message(sentence, label="note:", style="bold yellow")
+        console.messages(result.findings)
+        console.messages([*result.warnings, *table_notes(result)], label="note:", style="bold yellow")
         if result.counts:
             console.message(", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in result.counts.items()))
         console.message(result.protocol)

@@ -1,7 +1,6 @@
 """`judgelm report`: an HTML page of a run, with or without labels."""
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +12,8 @@ from rich.text import Text
 
 from judgelm.cli.console import PlainConsole, Results, console, printable, printed_rejects, write_text
 from judgelm.cli.help import essential
-from judgelm.cli.options import ScoringFlags, ScoringOptions, is_default
-from judgelm.errors import ConfigError, InputError
+from judgelm.cli.options import ScoringFlags, ScoringOptions, refuse
+from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, PairVerdict, Sample, failure_name
 
 _WINNERS = {1: "first better", 2: "second better", "tie": "tie"}
@@ -59,19 +58,14 @@ def report_command(
     """
     if labels is None:
         need_labels = ("beside", *(ScoringFlags.__annotations__.keys() - {"judgments"}))
-        _refuse(context, need_labels, "needs labels; add --labels FILE or leave it out")
+        refuse(context, need_labels, "needs labels; add --labels FILE or leave it out")
         _report_verdicts(scoring, samples, limit, out=out, title=title, results=results)
         return
-    _refuse(context, ["samples", "limit"], "is for a report without labels; leave it out")
+    refuse(context, ["samples", "limit"], "is for a report without labels; leave it out")
     if beside is not None and not beside.is_file():
         raise InputError(f"{beside}: no such file; give another judge's run")
     options = ScoringOptions(labels=labels, **{field.name: getattr(scoring, field.name) for field in fields(scoring)})
     _report_agreement(options, out or Path("report.html"), title, beside, results)
-
-
-def _refuse(context: typer.Context, names: Iterable[str], finding: str) -> None:
-    if given := [name for name in names if not is_default(context, name)]:
-        raise ConfigError(f"--{given[0].rstrip('_').replace('_', '-')} {finding}")
 
 
 def _report_agreement(
@@ -162,8 +156,7 @@ def _print_verdicts(rows: list[dict[str, Any]], summary: list[str], limit: int) 
     out.print(table)
     if len(rows) > limit:
         out.print(f"{len(rows) - limit:,} more: see --limit")
-    for sentence in summary:
-        out.print(sentence)
+    out.lines(summary)
 
 
 def _one_line(text: str) -> str:

@@ -1,10 +1,12 @@
 """Run `judgelm-batch`: checks, loading, progress and the final table."""
 
 import gc
+import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -57,17 +59,11 @@ def loaded_judge(resolved: ResolvedJudge, *, cluster: RayCluster | None = None, 
     """Announce and load a judge. `options` are arguments of `Judge`."""
     announce(resolved, cluster)
     with Judge(resolved, cluster=cluster, **options) as judge, heap_frozen():
-        show_notes(judge.notes)
+        console.messages(judge.notes)
         if cluster is not None:
             stats = judge.engine.stats()
             console.message(f"{stats['workers']}, on {', '.join(stats['nodes'])}")
         yield judge
-
-
-def show_notes(notes: Iterable[str]) -> None:
-    """Print notes, one per line."""
-    for note in notes:
-        console.message(note)
 
 
 _NEW_OBJECTS = 50_000
@@ -155,8 +151,10 @@ def run(
     look: Callable[[Judgment], None] = lambda judgment: None,
 ) -> RunStats:
     """Judge with progress and a final table; call `look` with each judgment."""
-    notes, total = judge.notes, _total(job) if total is None else total
-    show_notes(notes)
+    notes = judge.notes
+    if total is None and (total := count_rows(job.inputs, sheet=job.reading.sheet)) is not None:
+        total = total if job.limit is None else min(total, job.limit)
+    console.messages(notes)
     hooks = BatchHooks(
         on_input=lambda stream: show_input(stream, judge, mode),
         on_resume=show_resume,
@@ -165,7 +163,7 @@ def run(
     )
     stats = judge_watched(job, mode, judge, total, hooks)
     console.print(summary_table(stats, mode, judge.engine.stats()))
-    show_notes(note for note in judge.notes if note not in notes)
+    console.messages(note for note in judge.notes if note not in notes)
     if job.out != "-":
         console.print(f"judgments in {job.out}")
     return stats
@@ -185,11 +183,6 @@ def judge_watched(
         return run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=watched)
 
 
-def _total(job: BatchJob) -> int | None:
-    rows = count_rows(job.inputs, sheet=job.reading.sheet)
-    return rows if job.limit is None or rows is None else min(rows, job.limit)
-
-
 def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
     """Print the field mapping and how the samples are judged."""
     mapping = ", ".join(f"{target} = {source}" for target, source in stream.source.fields.items())
@@ -197,11 +190,8 @@ def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
     description = _pairs(judge, mode) if type(mode) is Pairwise else _others(judge, mode)
     console.message(f"judging: {description}")
     if getattr(mode, "reasons", "none") != "none" and judge.format.never_explained:
-        console.message(
-            "the card says this judge was not trained to give reasons; do not trust them",
-            label="reasons:",
-            style="yellow",
-        )
+        finding = "the card says this judge was not trained to give reasons; do not trust them"
+        console.message(finding, label="reasons:", style="yellow")
 
 
 def _pairs(judge: Judge, mode: Pairwise) -> str:
@@ -248,14 +238,13 @@ def show_resume(finished: int, repaired: int) -> None:
 
 def _reject_printer(most: int | None) -> Callable[[Reject], None]:
     """Print the first `most` rejects; None prints all."""
-    count = 0
+    numbers = itertools.count(1)
 
     def print_reject(reject: Reject) -> None:
-        nonlocal count
-        count += 1
-        if most is None or count <= most:
+        number = next(numbers)
+        if most is None or number <= most:
             errors.message(f"rejected {reject.message}")
-        elif count == most + 1:
+        elif number == most + 1:
             errors.print("further rejects are in the rejects file")
 
     return print_reject
@@ -320,7 +309,8 @@ def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
         if stats.grade_distributions:
             yield "with the probability of every grade", f"{stats.grade_distributions} prompts"
         else:
-            yield f"with {_probability(stats)}", f"{stats.probabilities} of {stats.judged}"
+            known = f"with P({'correct' if stats.labels else 'first better'})"
+            yield known, f"{stats.probabilities} of {stats.judged}"
         if stats.mostly_unassigned:
             yield "without: score lines have less than half the probability", str(stats.mostly_unassigned)
         if stats.judged and not (stats.distributions or stats.grade_distributions or stats.probabilities):
@@ -329,10 +319,6 @@ def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
         yield "mean probability on other replies", f"{stats.mean_unassigned:.3f} (n = {stats.distributions})"
     for wording, count in stats.approximations.most_common():
         yield f"approximation: {wording}", f"{count} of {stats.distributions}"
-
-
-def _probability(stats: RunStats) -> str:
-    return f"P({'correct' if stats.labels else 'first better'})"
 
 
 def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
@@ -405,30 +391,27 @@ def judge_job(
     chosen: dict[str, Any],
 ) -> RunStats:
     """Judge with one judge or a cascade; `chosen` are the mode's options."""
+    load = partial(judge_for, options=options, cluster=cluster)
     if isinstance(job, Cascade):
-        return _judge_in_cascade(job, judges, options, cluster, chosen)
-    with judge_for(job, judges[0], options, cluster) as judge:
+        return _judge_in_cascade(job, judges, load, chosen)
+    with load(job, judges[0]) as judge:
         if mode == "pair" and judge.reads_all_score_lines:
             chosen.setdefault("distribution", True)
         return run(job, judge, judge.mode(mode, **chosen))
 
 
 def _judge_in_cascade(
-    cascade: Cascade,
-    judges: Sequence[ResolvedJudge],
-    options: JudgeOptions,
-    cluster: RayCluster | None,
-    chosen: dict[str, Any],
+    cascade: Cascade, judges: Sequence[ResolvedJudge], load: Callable[..., Judge], chosen: dict[str, Any]
 ) -> RunStats:
     cascade.check_out()
     small, large = judges
-    with judge_for(cascade.small_job, small, options, cluster) as judge:
+    with load(cascade.small_job, small) as judge:
         mode = judge.pairwise(**chosen | {"distribution": True})
         run(cascade.small_job, judge, mode, look=cascade.refuse_without_probabilities())
     unsure = cascade.unsure()
     console.print(f"\n{len(unsure)} pairs go to {cascade.models[1]}")
     large_job = cascade.large_job(unsure)
-    with judge_for(large_job, large, options, cluster) as judge:
+    with load(large_job, large) as judge:
         mode = judge.pairwise(**chosen)
         run(large_job, judge, mode, total=len(unsure))
     stats, counts = join_runs(cascade)

@@ -119,9 +119,8 @@ def serve(
     Point clients at it with OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish requests in flight.
     Exit codes: 0 all requests answered, 1 usage error, 130 some requests left unanswered.
     """
-    require("fastapi", extra="serve")
-    require("uvicorn", extra="serve")
-    require("prometheus_client", extra="serve")
+    for package in ("fastapi", "uvicorn", "prometheus_client"):
+        require(package, extra="serve")
     from judgelm.dialects.learned_prompts import LearnedPrompts
     from judgelm.serving.access import KnownHosts
     from judgelm.serving.app import create_app
@@ -135,13 +134,8 @@ def serve(
 
     if log_texts and request_log is None:
         raise ConfigError("--log-texts needs a request log; add --request-log FILE")
-    handler_options = HandlerOptions(
-        chat=chat,
-        both_orders=both_orders,
-        reasons=reasons,
-        prompts=_own_prompts(prompts),
-        learn=None if learn is None else LearnedPrompts(learn),
-    )
+    own, learned = _own_prompts(prompts), None if learn is None else LearnedPrompts(learn)
+    handler_options = HandlerOptions(chat=chat, both_orders=both_orders, reasons=reasons, prompts=own, learn=learned)
     keys = read_keys(api_key or [], api_key_file)
     names, way_out = allowed_host or [], f"add --api-key-file FILE, set {KEYS_VARIABLE}"
     check_exposure(host, keys, no_auth=no_auth, way_out=way_out, allowed_hosts=names)

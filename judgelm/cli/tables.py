@@ -26,8 +26,7 @@ def print_evaluation(scored: ScoredRun) -> None:
     """Print an evaluation on standard output."""
     out = PlainConsole()
     evaluation = scored.evaluation
-    for sentence in headline(evaluation):
-        out.print(sentence)
+    out.lines(headline(evaluation))
     out.print(_metrics_table(evaluation))
     if evaluation.probabilities is not None:
         out.print(_probability_table(evaluation.probabilities))
@@ -130,8 +129,7 @@ _COUNTS = {
 def print_claim(claim: WinRateClaim) -> None:
     """Print a win rate on standard output."""
     out = PlainConsole()
-    for sentence in (*claim_sentences(claim), *claim.warnings):
-        out.print(sentence)
+    out.lines([*claim_sentences(claim), *claim.warnings])
     rows, reasons = [], []
     for name, estimate in claim.rows():
         if isinstance(estimate, str):
@@ -141,8 +139,7 @@ def print_claim(claim: WinRateClaim) -> None:
             rows.append((name, f"{100 * estimate.value:.1f}", _bounds(estimate, 100, ".1f"), f"{estimate.n:,}"))
     columns = ("estimate", "win rate", "95 % interval", "n")
     out.print(result_table(f"win rate of {claim.name}, in percent", columns, rows))
-    for sentence in (*reasons, *_error_sentences(claim), *_control_sentences(claim.control)):
-        out.print(sentence)
+    out.lines([*reasons, *_error_sentences(claim), *_control_sentences(claim.control)])
     out.print(f"judged pairs used: {claim.counts.used:,}; with a label: {claim.counts.labels:,}")
     for name, meaning in _COUNTS.items():
         if count := getattr(claim.counts, name):

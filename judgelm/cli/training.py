@@ -105,13 +105,12 @@ def _copy(folder: Path) -> None:
 
 def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
     """Refuse files whose first thousand rows have no label for the recipe, before torch is loaded."""
-    files = _values("train_data", settings, arguments)
     if recipe not in ("sft", "preference", "grpo", "reward"):
         return  # dpo also trains on judgments
     from judgelm.data.labelled_pair import training_scores
     from judgelm.data.samples import SampleStream
 
-    for file in files:
+    for file in _values("train_data", settings, arguments):
         rejects: list[object] = []
         labels: Counter[str] = Counter()
         stream = SampleStream([file], on_reject=rejects.append)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +12,12 @@ from rich.table import Table
 
 from judgelm.cli.console import PlainConsole, Results, console, printed_rejects, write_text
 from judgelm.cli.help import essential
-from judgelm.cli.options import Config, EngineFlags, LabelOptions, LabelsOption, Overwrite
+from judgelm.cli.options import Config, EngineFlags, LabelOptions, Labels
 from judgelm.data.readers.inputs import input_files
 from judgelm.engines.base import MODEL_ENGINES, EngineOptions
 from judgelm.errors import ConfigError, InputError, RunError, not_found
+from judgelm.modes import Pairwise
+from judgelm.package import VERSION
 from judgelm.prompts.judge_card import MODEL_CARD_NAME, Card, find_card, model_hashes, write_card
 from judgelm.records import Judgment
 from judgelm.yaml_files import read_yaml
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from judgelm.judge import Judge
     from judgelm.judges.resolve import ResolvedJudge
     from judgelm.metrics.resampling import Estimate
-    from judgelm.modes import BatchMode
     from judgelm.studies.tuning import CandidateScores, TuningResult
 
 _RUNS = "candidates"
@@ -51,14 +52,14 @@ class TuningJob:
 @essential("labels out reading criterion limit engine column label_code overwrite json_out quiet config")
 def tune_command(
     model: Annotated[str, typer.Argument()],
-    labels: LabelsOption,
+    labels: Labels,
     out: Annotated[Path, typer.Option(metavar="FOLDER")],
     reading: Annotated[list[str] | None, typer.Option(metavar="NAME", autocompletion=lambda: [*_READINGS])] = None,
     criterion: str | None = None,
     folds: Annotated[int, typer.Option(min=2)] = 5,
     limit: Annotated[int | None, typer.Option(min=1)] = None,
     seed: int = 0,
-    overwrite: Overwrite = False,
+    overwrite: bool = False,
     *,
     rows: LabelOptions,
     engine_flags: EngineFlags,
@@ -90,18 +91,16 @@ def tune_command(
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.tuning import TuningOptions, check_labels, tune
 
-    candidates = _candidates(reading or _READINGS, criterion)
-    job = TuningJob(
-        labels=labels, folder=out, templates=candidates, criterion=criterion, rows=rows, overwrite=overwrite
-    )
+    tried = _candidates(reading or _READINGS, criterion)
+    job = TuningJob(labels=labels, folder=out, templates=tried, criterion=criterion, rows=rows, overwrite=overwrite)
     labelled = labelled_pairs(job, limit)
     check_labels(_tuning_labels(labelled), folds)
     make_folder(job)
     with closing(_load(job, resolved, engine_flags)) as judge:
-        for name in candidates:
-            judge_pairs(job, name, _candidate(job, name), judge, tuple(labelled.samples))
+        for template in tried:
+            judge_pairs(job, template, judge, tuple(labelled.samples))
         runs, labelled = _read_runs(job, labelled)
-        options = TuningOptions(default=candidates[0], folds=folds, resampling=Resampling(seed=seed))
+        options = TuningOptions(default=tried[0], folds=folds, resampling=Resampling(seed=seed))
         tuned = tune(_differences(job, runs, labelled), _tuning_labels(labelled), options)
         weights = resolved.named.card.name if resolved.named else resolved.weights
         card = _card(job, weights, judge, tuned)
@@ -132,8 +131,6 @@ def _candidates(readings: Sequence[str], criterion: str | None) -> tuple[str, ..
 
 def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
     """Read the first `limit` labelled pairs."""
-    from dataclasses import replace
-
     from judgelm.data.labelled_set import read_labels
     from judgelm.studies.pair_labels import pair_winner
 
@@ -145,9 +142,8 @@ def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
     if not pairs:
         raise InputError(f"{job.labels}: the labels have no texts; give a file with questions, answers and labels")
     names = list(pairs)[:limit]
-    return replace(
-        labelled, samples={name: pairs[name] for name in names}, labels={name: labelled.labels[name] for name in names}
-    )
+    labels = {name: labelled.labels[name] for name in names}
+    return replace(labelled, samples={name: pairs[name] for name in names}, labels=labels)
 
 
 def _tuning_labels(labelled: "LabelledSet") -> Any:
@@ -176,15 +172,14 @@ def make_folder(job: TuningJob) -> None:
 
 def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags) -> "Judge":
     """Load the model with the engine and dtype of resumed runs."""
-    from judgelm.cli.run import announce, show_notes
+    from judgelm.cli.run import announce
     from judgelm.judge import Judge
     from judgelm.runs.batch import run_dtype, run_engine
 
     model = resolved.model
     if (released := resolved.recognition.judge) is not None:
-        raise ConfigError(
-            f"{model} is {released.name}, a judge with its own prompts; use it without tuning, or add --ignore-card"
-        )
+        finding = f"{model} is {released.name}, a judge with its own prompts"
+        raise ConfigError(f"{finding}; use it without tuning, or add --ignore-card")
     engine, dtype = flags.engine, flags.dtype
     for batch in (_batch_job(job, template, ()) for template in job.templates):
         engine = run_engine(batch, engine)
@@ -195,7 +190,7 @@ def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags) -> "Jud
     if resolved.engine in MODEL_ENGINES and resolved.named is None and not _is_chat_model(resolved.weights, flags):
         judge.close()
         raise ConfigError(f"{model}: the tokenizer has no chat template, which tuning needs; tune an instruct version")
-    show_notes(judge.notes)
+    console.messages(judge.notes)
     return judge
 
 
@@ -218,20 +213,15 @@ def _batch_job(job: TuningJob, template: str, names: Sequence[str]) -> Any:
     )
 
 
-def judge_pairs(job: TuningJob, name: str, mode: "BatchMode", judge: "Judge", ids: Sequence[str]) -> None:
-    """Judge some labelled pairs into the run file `name`."""
+def judge_pairs(job: TuningJob, template: str, judge: "Judge", ids: Sequence[str]) -> None:
+    """Judge some labelled pairs with a candidate, into its run file."""
     from judgelm.cli.run import judge_watched
-
-    console.message(f"{name}: {len(ids)} pairs")
-    judge_watched(_batch_job(job, name, ids), mode, judge, len(ids))
-
-
-def _candidate(job: TuningJob, template: str) -> "BatchMode":
-    from judgelm.modes import Pairwise
     from judgelm.prompts.catalog import get_template
 
+    console.message(f"{template}: {len(ids)} pairs")
     asked = job.criterion if get_template(template).takes_criterion else None
-    return Pairwise(template=template, tie_threshold=0.0, criterion=asked)
+    mode = Pairwise(template=template, tie_threshold=0.0, criterion=asked)
+    judge_watched(_batch_job(job, template, ids), mode, judge, len(ids))
 
 
 def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict[str, Judgment]], LabelledSet]":
@@ -247,9 +237,8 @@ def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict
     judgments = [judgment for run in runs.values() for judgment in run.values()]
     if all(judgment.probability is None for judgment in judgments):
         why = next((each.failure.why or each.failure.text for each in judgments if each.failure is not None), "")
-        raise InputError(
-            f"no candidate judged a pair{why and f': {why}'}; use a model and engine that return probabilities"
-        )
+        finding = f"no candidate judged a pair{why and f': {why}'}"
+        raise InputError(f"{finding}; use a model and engine that return probabilities")
     return runs, labelled
 
 
@@ -275,7 +264,6 @@ def _differences(
 
 
 def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -> Card:
-    from judgelm.package import VERSION
     from judgelm.prompts.catalog import get_template
     from judgelm.runs.run_files import input_identities
 
@@ -328,8 +316,7 @@ def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags) -> None:
     for name, each in tuned.candidates.items():
         table.add_row(f"{'*' if name == tuned.chosen else ' '}{name}", *_cells(each))
     out.print(table)
-    for sentence in tuned.sentences():
-        out.print(sentence)
+    out.lines(tuned.sentences())
     fit = tuned.candidates[tuned.chosen].fit
     ties = f", ties within {fit.tie_threshold:.2g} of P = 0.5" if fit.tie_threshold else ""
     out.print(f"*: chosen, calibration temperature {fit.temperature:.3g}{ties}. Default: {tuned.default}.")

@@ -10,7 +10,7 @@ import typer
 from judgelm.cli import options
 from judgelm.cli.console import EXIT_FAILURES, Quiet, console, echo, errors
 from judgelm.cli.help import essential
-from judgelm.cli.options import ColumnOptions, Config, EngineName, JudgeOptions
+from judgelm.cli.options import ColumnOptions, Config, EngineName, JudgeOptions, RunOptions
 from judgelm.cli.run import check_paths, clear_and_mark, judge_watched
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
@@ -18,19 +18,9 @@ from judgelm.judge import Judge
 from judgelm.modes.generation import TeacherMode
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Judgment
-from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_dtype
+from judgelm.runs import teacher
+from judgelm.runs.batch import BatchHooks, pending_samples, run_dtype
 from judgelm.runs.stats import RunStats
-from judgelm.runs.teacher import (
-    GPT4_REVIEW_TOKENS,
-    CostEstimate,
-    Prices,
-    TeacherPrompts,
-    estimate,
-    prices_of,
-    spent_usd,
-    token_counter,
-    write_rows,
-)
 
 _TOKEN_CHARACTERS = 4
 Price = Annotated[float | None, typer.Option(min=0.0, help="USD per million tokens.")]
@@ -63,13 +53,10 @@ def annotate_command(
     max_cost: Annotated[float | None, typer.Option(min=0.0)] = None,
     tokenizer: str | None = None,
     estimate_only: Annotated[bool, typer.Option("--estimate")] = False,
-    limit: options.Limit = None,
-    retry: options.Retries = "engine",
-    overwrite: options.Overwrite = False,
-    max_failure_rate: options.MaxFailureRate = 0.05,
     *,
+    run_options: RunOptions,
     columns: ColumnOptions,
-    teacher: TeacherOptions,
+    judge_options: TeacherOptions,
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
@@ -103,32 +90,23 @@ def annotate_command(
         raise ConfigError("--drop-disagreeing needs two orders; add --both-orders")
     if pairs == "-" or out.suffix != ".jsonl":
         raise ConfigError("PAIRS must be a file, not standard input, and OUT must end in .jsonl")
-    engine = choose_engine()[0] if teacher.engine == "auto" else teacher.engine
-    card = find_card(teacher.adapter or model) if engine in ("transformers", "vllm") else None
-    template = teacher.template or (card.template if card else "judgelm-paper")
+    engine = choose_engine()[0] if judge_options.engine == "auto" else judge_options.engine
+    card = find_card(judge_options.adapter or model) if engine in ("transformers", "vllm") else None
+    template = judge_options.template or (card.template if card else "judgelm-paper")
     mode = TeacherMode(template=template, reason_tokens=reason_tokens, temperature=temperature, seed=seed)
-    prompts = TeacherPrompts(reference=reference, both_orders=both_orders)
+    prompts = teacher.TeacherPrompts(reference=reference, both_orders=both_orders)
     run = out.with_name(f"{out.stem}.judgments.jsonl")
-    job = BatchJob(
-        inputs=(pairs,),
-        out=str(run),
-        limit=limit,
-        references=references,
-        retry=retry,
-        overwrite=overwrite,
-        reading=columns.reading,
-        parts=prompts,
-    )
+    job = run_options.job([pairs], str(run), references=references, reading=columns.reading, parts=prompts)
     check_paths(job)
-    loading = teacher.judge_arguments()
+    loading = judge_options.judge_arguments()
     arguments = loading["engine_args"]
     arguments |= {name: usd for name, usd in (("price_in", price_in), ("price_out", price_out)) if usd is not None}
-    prices = prices_of(arguments)
-    spent = spent_usd(run, prices) if prices and not overwrite else 0.0
+    prices = teacher.prices_of(arguments)
+    spent = teacher.spent_usd(run, prices) if prices and not run_options.overwrite else 0.0
     before = RunStats()
     requests = (mode.request(sample) for sample in pending_samples(job, before))
-    tokens_of = token_counter(tokenizer, _TOKEN_CHARACTERS)
-    expected = estimate(requests, tokens_of, expected_reply=GPT4_REVIEW_TOKENS, max_reply=reason_tokens)
+    tokens_of, reply_tokens = teacher.token_counter(tokenizer, _TOKEN_CHARACTERS), teacher.GPT4_REVIEW_TOKENS
+    expected = teacher.estimate(requests, tokens_of, expected_reply=reply_tokens, max_reply=reason_tokens)
     _show_estimate(expected, tokenizer or f"{_TOKEN_CHARACTERS} characters a token", prices, spent, max_cost)
     if estimate_only:
         return
@@ -144,23 +122,23 @@ def annotate_command(
         failure = judgment.failure
         over_budget |= failure is not None and failure.code == "engine" and "max_cost_usd" in failure.text
 
-    loading |= {"template": template, "dtype": run_dtype(job, teacher.dtype, engine), "engine_args": arguments}
+    loading |= {"template": template, "dtype": run_dtype(job, judge_options.dtype, engine), "engine_args": arguments}
     with Judge(model, engine=engine, **loading) as judge:
         total = expected.requests + before.skipped
         hooks = BatchHooks(on_judgment=see, stop=lambda: over_budget)
         tally = judge_watched(job, replace(mode, scale=judge.format.scale), judge, total, hooks)
         stats = judge.engine.stats()
-    _show_result(tally, write_rows(job, prompts, out, drop_disagreeing=drop_disagreeing), stats)
+    _show_result(tally, teacher.write_rows(job, prompts, out, drop_disagreeing=drop_disagreeing), stats)
     if prices is not None and engine == "openai":
-        echo(f"spent in all sessions: at most {spent_usd(run, prices):,.4f} USD")
+        echo(f"spent in all sessions: at most {teacher.spent_usd(run, prices):,.4f} USD")
     if over_budget:
         finding = f"stopped by --max-cost {max_cost:g}: the next reply might exceed the budget"
         errors.print(f"{finding}; raise it and run the same command again to continue", style="yellow")
-    if over_budget or tally.failure_rate > max_failure_rate:
+    if over_budget or tally.failure_rate > run_options.max_failure_rate:
         raise typer.Exit(EXIT_FAILURES)
 
 
-def _budget(engine: str, prices: Prices | None, spent: float, max_cost: float) -> float:
+def _budget(engine: str, prices: teacher.Prices | None, spent: float, max_cost: float) -> float:
     """Return the USD left for this session."""
     if engine != "openai" or prices is None:
         raise ConfigError("--max-cost needs the openai engine, --price-in and --price-out")
@@ -170,7 +148,7 @@ def _budget(engine: str, prices: Prices | None, spent: float, max_cost: float) -
 
 
 def _show_estimate(
-    expected: CostEstimate, measure: str, prices: Prices | None, spent: float, max_cost: float | None
+    expected: teacher.CostEstimate, measure: str, prices: teacher.Prices | None, spent: float, max_cost: float | None
 ) -> None:
     lines = [f"to ask: {expected.requests:,} prompts, about {expected.prompt_tokens:,} tokens by {measure}"]
     lines += [f"replies: {expected.expected_reply} tokens each (assumed), at most {expected.max_reply}"]

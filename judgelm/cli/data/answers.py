@@ -2,26 +2,18 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from judgelm.cli.console import EXIT_FAILURES, EXIT_USAGE, echo, resumable
+from judgelm.cli.console import EXIT_FAILURES, EXIT_USAGE, echo, resumable, write_rows
 from judgelm.cli.options import ColumnOptions
+from judgelm.data import generators
 from judgelm.data.answers import AnswerSet, PairSampler, judged_rows, pair_rows, read_collected, read_questions
-from judgelm.data.generators import (
-    AnswerGenerator,
-    for_task,
-    merge_generators,
-    parse_generator,
-    read_generators,
-    with_samples,
-)
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, InputError, JudgelmError
-from judgelm.jsonl import atomic_write, check_no_input
+from judgelm.jsonl import check_no_input
 from judgelm.modes.generation import QuestionTask
 from judgelm.records import Sample
 from judgelm.runs.answers import collect
@@ -79,17 +71,18 @@ def collect_command(
     name=a,engine=openai,model=NAME,engine_args.base_url=URL. See configs/data/collect.yaml. Exit codes: 0 done, 1 usage
     or input error or a model cannot be loaded, 2 answers failed, 130 interrupted.
     """
-    generators = merge_generators([*read_generators(config), *map(parse_generator, generator or ())])
-    if not generators:
+    given = map(generators.parse_generator, generator or ())
+    models = generators.merge_generators([*generators.read_generators(config), *given])
+    if not models:
         raise ConfigError("no generator; add --generator name=...,model=... or --config FILE")
     if task is not None:
-        generators = [for_task(model, task) for model in generators]
+        models = [generators.for_task(model, task) for model in models]
     if samples is not None:
-        generators = [with_samples(model, samples, temperature) for model in generators]
+        models = [generators.with_samples(model, samples, temperature) for model in models]
     question_samples = shown_questions(questions, limit, columns)
     out.mkdir(parents=True, exist_ok=True)
     worst = 0
-    for model in generators:
+    for model in models:
         file = out / f"{model.name}.jsonl"
         check_output_is_no_input(file, [questions])
         try:
@@ -106,7 +99,7 @@ def collect_command(
 
 
 def collect_answers(
-    questions: list[Sample], model: AnswerGenerator, file: Path, *, retry: Retry, overwrite: bool
+    questions: list[Sample], model: generators.AnswerGenerator, file: Path, *, retry: Retry, overwrite: bool
 ) -> tuple[AnswerStats, str]:
     """Collect one model's answers; return the counts, and a line that describes them."""
     from judgelm.cli.run import clear_and_mark
@@ -152,7 +145,7 @@ def pairs_command(
     answer_set = AnswerSet(answers, drop_truncated=drop_truncated)
     sampler = PairSampler(pairs=pairs_per_question, seed=seed, same_model=same_model)
     counts: Counter[str] = Counter()
-    _write_rows(out, pair_rows(samples, answer_set, sampler, with_reference=with_reference, counts=counts))
+    write_rows(out, pair_rows(samples, answer_set, sampler, with_reference=with_reference, counts=counts))
     counts["answers that failed or were dropped"] = answer_set.left_out
     _show_counts(counts)
 
@@ -183,21 +176,14 @@ def rows_command(
     truths = [row.truth for row in rows if row.truth is not None]
     if not rows:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-        raise InputError(
-            f"{', '.join(answers)}: no answer matches {questions} ({outcomes}); give answers to these questions"
-        )
+        finding = f"no answer matches {questions} ({outcomes})"
+        raise InputError(f"{', '.join(answers)}: {finding}; give answers to these questions")
     truth_path = out.with_name(f"{out.name.removesuffix('.jsonl')}.truth.jsonl")
     check_no_input([truth_path], [questions, *answers])
-    _write_rows(out, (row.row for row in rows))
+    write_rows(out, (row.row for row in rows))
     if truths:
-        _write_rows(truth_path, truths)
+        write_rows(truth_path, truths)
     _show_counts(counts)
-
-
-def _write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    with atomic_write(path) as file:
-        for row in rows:
-            file.write(row)
 
 
 def _show_counts(counts: Counter[str]) -> None:

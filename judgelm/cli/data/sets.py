@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from judgelm.cli.console import EXIT_FAILURES, Results, console, echo, errors, result_table, write_json
+from judgelm.cli.console import EXIT_FAILURES, Results, console, echo, errors, result_table, write_json, write_rows
 from judgelm.cli.options import parse_pairs
 from judgelm.data.readers.inputs import input_files
 from judgelm.data.readers.rows import RejectCounts
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, RunError
-from judgelm.jsonl import atomic_write, check_no_input, parse_json
+from judgelm.jsonl import check_no_input, parse_json
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
@@ -46,7 +46,10 @@ def build_command(
     """
     from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
 
-    options = build_options(_values(config, changes or []), str(config))
+    values = read_yaml(config) or {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{config}: expected a mapping of options, got {type(values).__name__}")
+    options = build_options(values | parse_pairs(changes or (), "build"), str(config))
     with console.activity("reading") as show:
         built = _build(options, lambda stage, pairs: show(f"{stage}: {pairs:,} pairs"))
     console.print(_summary(built, options.out))
@@ -90,13 +93,6 @@ def _tokenizer(options: "BuildOptions") -> Any:
     from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
 
     return load_tokenizer(options.tokenizer, None, EngineOptions(model=options.tokenizer))
-
-
-def _values(config: Path, changes: list[str]) -> dict[str, Any]:
-    values = read_yaml(config) or {}
-    if not isinstance(values, dict):
-        raise ConfigError(f"{config}: expected a mapping of options, got {type(values).__name__}")
-    return values | parse_pairs(changes, "build")
 
 
 def _summary(built: "BuildResult", out: str) -> Table:
@@ -163,9 +159,7 @@ def sample_command(
         return
     rejects = RejectCounts()
     subset = draw_subset(file, field=field, size=most, seed=seed, on_reject=rejects)
-    with atomic_write(out) as target:
-        for row in subset.rows:
-            target.write(row)
+    write_rows(out, subset.rows)
     counts = {value: {"drawn": drawn, "of": total} for value, (drawn, total) in subset.counts.items()}
     path.write_text(json.dumps({**record, "counts": counts}, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     if results.write({"rows": len(subset.rows), "counts": counts}):
@@ -236,11 +230,8 @@ def overlap_command(
 
 def _row(overlap: "Overlap") -> dict[str, Any]:
     row = asdict(overlap)
-    for name, counts in (
-        ("question_overlaps", overlap.question_overlaps),
-        ("answer_overlaps", overlap.answer_overlaps),
-    ):
-        row[name] = {kind: counts[kind] for kind in _KINDS}
+    for name in ("question_overlaps", "answer_overlaps"):
+        row[name] = {kind: getattr(overlap, name)[kind] for kind in _KINDS}
     return row | {"clean": overlap.clean}
 
 

@@ -83,8 +83,7 @@ def _benchmark_row(result: "ImportResult") -> dict[str, Any]:
 def _show_rejects(rejects: "Sequence[Reject]") -> None:
     if rejects:
         console.message(f"{len(rejects):,} rows rejected (see the rejects file):")
-    for line in RejectCounts(rejects).lines():
-        console.message(f"  {line}")
+    console.messages(f"  {line}" for line in RejectCounts(rejects).lines())
 
 
 def _show_benchmark(result: "ImportResult") -> None:

@@ -1,9 +1,9 @@
 """Studies of judged answers: `judgelm study qa`, `self-reference`, `ssr` and `self-bias`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,12 +14,7 @@ from judgelm.data.readers.rows import Row
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import read_jsonl
-from judgelm.records import Sample
-
-if TYPE_CHECKING:
-    from judgelm.data.samples import Reading
-    from judgelm.studies.qa_scores import QaRun
-
+from judgelm.records import Judgment, Sample
 
 _LABELS = {"correct": True, "incorrect": False, "1": True, "0": False, "true": True, "false": False}
 
@@ -55,8 +50,11 @@ def qa_command(
         validated: Match any validated answer, or only the first; as in the run.
     """
     from judgelm.data.judged_texts import match_samples
+    from judgelm.data.samples import SampleStream
+    from judgelm.data.sources.qa import has_predictions, read_qa
+    from judgelm.runs.run_files import read_judgments
     from judgelm.studies.qa import QaOptions, qa_study
-    from judgelm.studies.qa_scores import qa_answers  # statsmodels takes seconds to load
+    from judgelm.studies.qa_scores import QaRun, qa_answers  # statsmodels takes seconds to load
 
     options = QaOptions(
         failures=failures,
@@ -65,34 +63,23 @@ def qa_command(
         types_judge=types_judge,
         resampling=output.resampling,
     )
-    runs = [_run(text) for text in judgments]
+    runs = []
+    for text in judgments:
+        name, equals, path = text.partition("=")
+        judge, _, variant = name.partition(":")
+        if not (equals and judge and path):
+            raise ConfigError(f"--judgments {text}: expected JUDGE=RUN or JUDGE:PROMPT=RUN")
+        runs.append(QaRun(judge=judge, judgments=read_judgments(path), variant=variant or "initial"))
     labels = {} if human is None else _human(human)
     reading = rows_as.reading_of(answers, *(Path(text.partition("=")[2]) for text in judgments))
-    samples = list(_samples(answers, reading))
+    file = str(answers)
+    samples = list(read_qa(file) if has_predictions(file) else SampleStream([file], reading=reading))
     by_id, notes = {sample.id: sample for sample in samples}, []
     for run in runs:
-        texts = match_samples(run.judgments, by_id, name=str(answers))[1]
+        texts = match_samples(run.judgments, by_id, name=file)[1]
         notes += [f"{run.name}: {note}" for note in texts.notes()]
     result = qa_study(qa_answers(samples, labels, rules=rules, validated=validated), runs, options)
     output.write(replace(result, warnings=(*result.warnings, *notes)))
-
-
-def _run(text: str) -> "QaRun":
-    from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.qa_scores import QaRun
-
-    name, equals, file = text.partition("=")
-    judge, _, variant = name.partition(":")
-    if not (equals and judge and file):
-        raise ConfigError(f"--judgments {text}: expected JUDGE=RUN or JUDGE:PROMPT=RUN")
-    return QaRun(judge=judge, judgments=read_judgments(file), variant=variant or "initial")
-
-
-def _samples(path: Path, reading: "Reading") -> "Iterable[Sample]":
-    from judgelm.data.samples import SampleStream
-    from judgelm.data.sources.qa import has_predictions, read_qa
-
-    return read_qa(str(path)) if has_predictions(str(path)) else SampleStream([str(path)], reading=reading)
 
 
 def _human(path: Path) -> dict[str, bool]:
@@ -137,14 +124,11 @@ def self_reference_command(
     names = list(dict.fromkeys([*with_cot, *with_own]))
     if not names:
         raise ConfigError("study self-reference: no runs; add --cot RUN, --guided RUN or both")
-    runs = [
-        JudgeRuns(
-            judge=name,
-            cot=read_judgments(with_cot[name]) if name in with_cot else None,
-            guided=read_judgments(with_own[name]) if name in with_own else None,
-        )
-        for name in names
-    ]
+
+    def read(files: dict[str, Path], judge: str) -> dict[str, Judgment] | None:
+        return read_judgments(files[judge]) if judge in files else None
+
+    runs = [JudgeRuns(judge=name, cot=read(with_cot, name), guided=read(with_own, name)) for name in names]
     output.write(self_reference_study(runs, read_truths(truth, AnswerTruth), output.resampling))
 
 
@@ -255,24 +239,16 @@ def self_bias_command(
         debiased: Also write the debiased scores as JSONL.
     """
     from judgelm.data.samples import SampleStream
-    from judgelm.data.sources.rating_tables import (  # statsmodels takes seconds to load
-        RatingColumns,
-        read_ratings,
-        write_ratings,
-    )
-    from judgelm.metrics.self_bias import BiasModel
+    from judgelm.data.sources.rating_tables import RatingColumns, read_ratings, write_ratings
+    from judgelm.metrics.self_bias import BiasModel  # statsmodels takes seconds to load
     from judgelm.studies.self_bias import debiased_ratings, study_self_bias
     from judgelm.studies.self_bias_fits import SelfBiasOptions
 
     extra = tuple(dict.fromkeys([*(by or []), *([indicator] if indicator else [])]))
     columns = RatingColumns(item=item_column, dimension=dimension_column, task=task_column, extra=extra)
+    curve: Literal["spline", "line"] = "spline" if spline else "line"
     model = BiasModel(
-        reference="spline" if spline else "line",
-        length=length,
-        dimensions=dimensions,
-        indicator=indicator,
-        errors=errors,
-        level=level,
+        reference=curve, length=length, dimensions=dimensions, indicator=indicator, errors=errors, level=level
     )
     options = SelfBiasOptions(
         families=None if families is None else read_families(families),

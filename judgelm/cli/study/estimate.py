@@ -7,17 +7,17 @@ from typing import Annotated
 import typer
 
 from judgelm.cli.console import Results, printed_rejects
-from judgelm.cli.options import ControlOption, LabelOptions, LabelsOption
+from judgelm.cli.options import Control, LabelOptions, Labels
 
 
 def estimate_command(
     judgments: Annotated[Path, typer.Argument()],
-    labels: LabelsOption,
+    labels: Labels,
     samples: Annotated[Path | None, typer.Option("--samples", "-s", metavar="FILE")] = None,
     model: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     against: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     width: Annotated[float | None, typer.Option(min=0.001, max=1.0)] = None,
-    control: ControlOption = None,
+    control: Control = None,
     *,
     rows: LabelOptions,
     results: Results,

@@ -2,41 +2,28 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from judgelm.cli.help import essential
-from judgelm.cli.options import (
-    ColumnOptions,
-    LabelOptions,
-    LabelReferenceOption,
-    LabelsOption,
-    ParserOption,
-    ScaleOption,
-    StudyOutput,
-    named_run,
-)
+from judgelm.cli.options import ColumnOptions, LabelChoice, LabelOptions, Labels, Parser, Scale, StudyOutput, named_run
 from judgelm.data.readers.rows import RejectCounts
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.scores import LabelRule
-
-if TYPE_CHECKING:
-    from judgelm.studies.leaderboard import JudgeMatches
-    from judgelm.studies.position_bias import PairGroup
 
 
 @essential("labels name failures order_rule column label_code out overwrite json")
 def compare_judges_command(
     judgments: Annotated[list[Path], typer.Argument(metavar="RUN")],
-    labels: LabelsOption,
+    labels: Labels,
     name: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     failures: Literal["excluded", "as_tie"] = "excluded",
     order_rule: LabelRule = "as_judged",
     tie_threshold: Annotated[float, typer.Option(min=0.0, max=0.5)] = 0.05,
-    label_reference: LabelReferenceOption = "auto",
-    parser: ParserOption = "judgelm",
-    scale: ScaleOption = "1-10",
+    label_reference: LabelChoice = "auto",
+    parser: Parser = "judgelm",
+    scale: Scale = "1-10",
     *,
     rows_as: LabelOptions,
     output: StudyOutput,
@@ -76,17 +63,12 @@ def position_bias_command(
             they are named X-vs-Y and Y-vs-X, or have the same NAME. NAME defaults to the file's name; a pair uses the
             name of its first file.
     """
-    from judgelm.studies.position_bias import position_bias_study  # statsmodels takes seconds to load
-
-    output.write(position_bias_study(_groups([named_run(text) for text in judgments]), output.resampling))
-
-
-def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
-    from judgelm.cli.evaluation import check_once, is_run_file
+    from judgelm.cli.evaluation import check_once, is_run_file  # scikit-learn and statsmodels take seconds to load
     from judgelm.data.sources.reviews import group_files, read_reviews
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.position_bias import merge_groups, pairs_of_reviews, pairs_of_run
+    from judgelm.studies.position_bias import merge_groups, pairs_of_reviews, pairs_of_run, position_bias_study
 
+    files = [named_run(text) for text in judgments]
     check_once(path for _, path in files)
     runs = [(name, path) for name, path in files if is_run_file(path)]
     reviews = [file for file in files if file not in runs]
@@ -95,15 +77,16 @@ def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
         joined = [reviews[index] for index in indices]
         groups += pairs_of_reviews([(name, review) for name, path in joined for review in read_reviews(str(path))])
     merged = merge_groups(groups)
-    return {name: merged[name] for name in dict.fromkeys(name for name, _ in files) if name in merged}
+    ordered = {name: merged[name] for name in dict.fromkeys(name for name, _ in files) if name in merged}
+    output.write(position_bias_study(ordered, output.resampling))
 
 
 def calibration_command(
     judgments: Annotated[Path, typer.Argument(metavar="RUN")],
-    labels: LabelsOption,
+    labels: Labels,
     bins: Annotated[int, typer.Option(min=2, max=100)] = 10,
     fit_share: Annotated[float, typer.Option(min=0.0, max=0.95)] = 0.5,
-    label_reference: LabelReferenceOption = "auto",
+    label_reference: LabelChoice = "auto",
     *,
     rows_as: LabelOptions,
     output: StudyOutput,
@@ -146,27 +129,12 @@ def leaderboard_command(
         rows: The judged pairs, with the models' names.
         difficulty: Rows of instruction (or index) and instruction_difficulty, for the length control.
     """
-    from judgelm.data.sources.alpaca_eval import read_difficulties
-    from judgelm.studies.leaderboard import leaderboard_study  # statsmodels takes seconds to load
-
-    rejects = RejectCounts()
-    notes: list[str] = []
-    judges = _judges(files, rows or [], rejects, notes, rows_as)
-    notes += [f"left out: {line}" for line in rejects.lines()]
-    difficulties = None if difficulty is None else read_difficulties(str(difficulty))
-    output.write(leaderboard_study(judges, output.resampling, difficulties=difficulties, notes=notes))
-
-
-def _judges(
-    files: list[str], rows: list[Path], rejects: RejectCounts, notes: list[str], rows_as: ColumnOptions
-) -> "list[JudgeMatches]":
-    """Return the matches of each judge: a run, or an annotator in all annotation files."""
-    from judgelm.cli.evaluation import check_once, is_run_file
+    from judgelm.cli.evaluation import check_once, is_run_file  # scikit-learn and statsmodels take seconds to load
     from judgelm.data.judged_texts import match_samples
     from judgelm.data.samples import SampleStream
-    from judgelm.data.sources.alpaca_eval import read_annotations
+    from judgelm.data.sources.alpaca_eval import read_annotations, read_difficulties
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.leaderboard import matches_of_comparisons, matches_of_run
+    from judgelm.studies.leaderboard import leaderboard_study, matches_of_comparisons, matches_of_run
 
     named = [named_run(text) for text in files]
     check_once(path for _, path in named)
@@ -175,10 +143,10 @@ def _judges(
         raise ConfigError(f"{next(iter(runs))}: run files need the judged pairs; add --rows")
     if len(set(runs.values())) < len(runs):
         raise ConfigError(f"duplicate run names ({', '.join(runs.values())}); name each run: NAME=FILE")
-    reading = rows_as.reading_of(rows[0], *runs) if runs else rows_as.reading
-    stream = SampleStream([str(path) for path in rows], on_reject=rejects, reading=reading) if runs else ()
+    rejects, judges, notes = RejectCounts(), [], []
+    reading = rows_as.reading_of(rows[0], *runs) if runs and rows else rows_as.reading
+    stream = SampleStream([str(path) for path in rows], on_reject=rejects, reading=reading) if runs and rows else ()
     samples = {sample.id: sample for sample in stream}
-    judges = []
     for path, name in runs.items():
         judgments = read_judgments(path)
         matched, texts = match_samples(judgments, samples, name="--rows")
@@ -186,7 +154,10 @@ def _judges(
         notes += [f"{name}: {note}" for note in texts.notes()]
     annotations = [path for _, path in named if path not in runs]
     comparisons = (row for path in annotations for row in read_annotations(str(path), on_reject=rejects))
-    return [*judges, *matches_of_comparisons(comparisons)]
+    judges += matches_of_comparisons(comparisons)
+    notes += [f"left out: {line}" for line in rejects.lines()]
+    difficulties = None if difficulty is None else read_difficulties(str(difficulty))
+    output.write(leaderboard_study(judges, output.resampling, difficulties=difficulties, notes=notes))
 
 
 def benchmark_command(

@@ -47,14 +47,8 @@ def panel_command(
 
     if out.suffix != ".jsonl":
         raise InputError(f"-o {out}: the name must end in .jsonl")
-    panel = Panel(
-        runs=tuple(runs),
-        out=out,
-        rule=rule,
-        families={} if families is None else read_families(families),
-        quorum=quorum,
-        overwrite=overwrite,
-    )
+    members = {} if families is None else read_families(families)
+    panel = Panel(runs=tuple(runs), out=out, rule=rule, families=members, quorum=quorum, overwrite=overwrite)
     stats, counts = aggregate(panel)
     write_json(results.json_out, stats.row() | asdict(counts))
     console.print(_judges(counts))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from judgelm.cli.evaluation import ScoredRun, load_labels, read_run, score
 from judgelm.cli.options import ScoringOptions
@@ -21,10 +21,8 @@ from judgelm.studies.judgelm_tables import LAYOUTS, CostPrices, TableRun, Timing
 from judgelm.yaml_files import read_yaml
 
 
-class _Row(BaseModel):
+class _Row(BaseModel, extra="allow"):
     """One row; `reversed` is a run over the swapped pairs. Other keys are the texts of its first columns."""
-
-    model_config = ConfigDict(extra="allow")
 
     judgments: Path
     reversed: Path | None = None
@@ -33,26 +31,20 @@ class _Row(BaseModel):
     gpus: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Table(BaseModel, extra="forbid"):
     table: Literal[1, 2, 3, 4, 5, 6]
     runs: list[_Row]
 
 
-class _Prices(BaseModel):
+class _Prices(BaseModel, extra="forbid"):
     """Prices in USD."""
-
-    model_config = ConfigDict(extra="forbid")
 
     gpu_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     api_prompt_1k: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     api_reply_1k: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _File(BaseModel, extra="forbid"):
     labels: Path | None = None
     prices: _Prices = _Prices()
     tables: list[_Table]
