@@ -99,7 +99,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = _LoadedCommands(self.table.places)  # type: ignore[assignment]  # nothing is added to them
+        self.commands = _LoadedCommands(self.table.places)  # nothing is added to them
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names in the order of the help."""
