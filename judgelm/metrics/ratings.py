@@ -238,8 +238,7 @@ def annotator_agreement(ratings: Floats, resampling: Resampling) -> AnnotatorAgr
     counts = np.stack([(shared == value).sum(axis=1) for value in values], axis=1)
     agree = (counts > 0).sum(axis=1) == 1
     return AnnotatorAgreement(
-        alpha=_alpha(counts, resampling) if len(values) > 1 else None,
-        observed=share(agree, None, resampling),
+        alpha=_alpha(counts, resampling) if len(values) > 1 else None, observed=share(agree, None, resampling)
     )
 
 

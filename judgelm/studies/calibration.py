@@ -131,12 +131,7 @@ def calibration_study(
             _reliability_table([before, *after]),
         ),
         figures=tuple(_figures(before, after)),
-        warnings=(
-            *_warnings(before, rows),
-            *_unfitted(fitted, change, options),
-            *labelled.notes(),
-            *texts.notes(),
-        ),
+        warnings=(*_warnings(before, rows), *_unfitted(fitted, change, options), *labelled.notes(), *texts.notes()),
     )
 
 

@@ -362,11 +362,7 @@ def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAU
             "labels": claim.counts.labels,
             "labels_without_pair": claim.counts.labels_without_judgment,
         },
-        tables=(
-            LAYOUTS.table("claim", rows, name=claim.name),
-            _stage_table(comparison.stages),
-            *board.tables,
-        ),
+        tables=(LAYOUTS.table("claim", rows, name=claim.name), _stage_table(comparison.stages), *board.tables),
         figures=(forest([row[:2] for row in rows[:-1]], **LAYOUTS.figure("wins", name=claim.name), no_effect=0.5),),
         warnings=(*comparison.warnings, *claim.warnings, *board.warnings),
     )

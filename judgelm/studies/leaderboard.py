@@ -95,12 +95,7 @@ def leaderboard_study(
             "verdicts": sum(len(judge.matches) for judge in judges),
             "soft_verdicts": sum(judge.soft for judge in judges),
         },
-        tables=(
-            _table(rated),
-            win_rates,
-            _position_table(rated),
-            *([] if agreement is None else [agreement]),
-        ),
+        tables=(_table(rated), win_rates, _position_table(rated), *([] if agreement is None else [agreement])),
         figures=(
             *(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated)),
             _duel_forest(duels),

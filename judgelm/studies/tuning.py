@@ -326,11 +326,7 @@ def _folds(questions: Sequence[Hashable], options: TuningOptions) -> Ints:
 
 
 def _best(
-    candidates: Mapping[str, ReadingCandidate],
-    fits: Mapping[str, ReadingFit],
-    truth: Ints,
-    rows: Flags,
-    default: str,
+    candidates: Mapping[str, ReadingCandidate], fits: Mapping[str, ReadingFit], truth: Ints, rows: Flags, default: str
 ) -> str:
     def rank(name: str) -> tuple[float, float, bool, str]:
         differences, known = candidates[name].differences[rows], truth[rows]

@@ -9,12 +9,7 @@ import numpy as np
 
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.data.sources.pairs import AUTO_J_GROUPS
-from judgelm.data.sources.preference_sets import (
-    DIFFICULTIES,
-    RM_BENCH_SECTIONS,
-    SECOND_SUBSETS,
-    SECTIONS,
-)
+from judgelm.data.sources.preference_sets import DIFFICULTIES, RM_BENCH_SECTIONS, SECOND_SUBSETS, SECTIONS
 from judgelm.errors import InputError
 from judgelm.metrics.agreement import cohens_kappa, two_orders
 from judgelm.metrics.benchmark_scores import Scored, TiesPrompt, first_place_share, right_by_vote, section_scores
