@@ -18,7 +18,7 @@ from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import grouped
 from judgelm.studies.pair_metrics import PairMetrics
-from judgelm.studies.result import Layouts, Lines, Row, Series, StudyResult, Table, columns, table
+from judgelm.studies.result import Layouts, Lines, Row, Series, StudyResult, Table
 from judgelm.studies.sentences import format_share
 
 _LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
@@ -79,58 +79,20 @@ class TableRun:
     unpaired: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TableLayout:
-    title: str
-    heads: Mapping[str, str]
-    measures: tuple[str, ...]
-
-
-_MEASURES: Mapping[str, str] = {
-    "agreement": "agreement, given order ↑", "accuracy": "accuracy ↑",
-    "precision": "precision ↑", "recall": "recall ↑", "f1": "F1 ↑",
-    "consistency": "consistency ↑", "toward_first": "bias toward 1st ↓", "toward_second": "bias toward 2nd ↓",
-    "delta": "delta bias ↓", "agreement_by_mean": "agreement, mean of both orders ↑",
-}  # fmt: skip
 Counted = Literal["ties", "left out"]
 """Treatment of unreadable replies."""
 
 _COUNTINGS: Mapping[Counted, str] = {"ties": "ties, as the authors count", "left out": "left out"}
-_GIVEN_NOTE = (
-    "Unreadable replies are counted in two ways. Ties: the authors' parser expects two numbers separated by one blank "
-    "or comma in the first line; any other reply is a tie, and two unreadable replies agree with each other. Left out: "
-    "pairs are excluded if judgelm cannot parse the reply in the given order. Judges that write labels have the same "
-    "replies in both. Agreement, precision, recall, F1 and n are for the given order."
-)
-_PANDALM_NOTE = (
-    "Unreadable replies are counted in two ways. Ties (PandaLM's protocol): unreadable replies and conflicting orders "
-    "are ties; JudgeLM's authors published no code for this table. Left out: pairs with an unreadable reply are "
-    "excluded."
-)
 _POSITION = ("consistency", "toward_first", "toward_second", "delta")
-_SCALING = ("agreement", *_POSITION, "agreement_by_mean")
 
-LAYOUTS: Mapping[int, _TableLayout] = {
-    1: _TableLayout(
-        title="Main results",
-        heads={"reference": "judged with reference?", "method": "method"},
-        measures=("agreement", "precision", "recall", "f1", "consistency", "agreement_by_mean"),
-    ),
-    2: _TableLayout(
-        title="Against people (PandaLM's test set)",
-        heads={"method": "method"},
-        measures=("accuracy", "precision", "recall", "f1"),
-    ),
-    3: _TableLayout(title="Efficiency", heads={"method": "method", "model_size": "model size"}, measures=()),
-    4: _TableLayout(title="Scaling", heads={"judge_size": "judge size", "data_scale": "data scale"}, measures=_SCALING),
-    5: _TableLayout(title="Swap augmentation", heads={"method": "method"}, measures=_SCALING),
-    6: _TableLayout(
-        title="Reference support and reference drop",
-        heads={"method": "method", "trained": "fine-tuned with ref?", "tested": "tested with ref?"},
-        measures=_SCALING,
-    ),
-}
-"""Layouts by table number."""
+
+def heads_of(table_number: int) -> Mapping[str, str]:
+    """Return the leading columns of a table: key -> heading."""
+    return _LAYOUTS.groups(f"table-{table_number}")[0][1]
+
+
+def _measures(table_number: int) -> Mapping[str, str]:
+    return next(headings for kind, headings in _LAYOUTS.groups(f"table-{table_number}") if kind == "share")
 
 
 def read_as_authors(judgments: Mapping[str, Judgment]) -> dict[str, Judgment]:
@@ -201,30 +163,17 @@ def paper_tables(runs: Mapping[int, Sequence[TableRun]], prices: CostPrices | No
 
 
 def _measured(table_number: int, rows: Sequence[TableRun]) -> Table:
-    layout = LAYOUTS[table_number]
-    countings: tuple[Counted, ...] = ("ties", "left out")
     cells: list[Row] = [
         (
-            *(run.heads[key] for key in layout.heads),
+            *(run.heads[key] for key in heads_of(table_number)),
             _COUNTINGS[counted] if table_number != 2 else counted,
-            *(_metric_value(run, name, counted) for name in layout.measures),
+            *(_metric_value(run, name, counted) for name in _measures(table_number)),
             *_counts(run, counted),
         )
         for run in rows
-        for counted in countings
+        for counted in _COUNTINGS
     ]
-    return table(
-        cells,
-        columns("text", layout.heads.items()),
-        columns("text", counted="unreadable replies count as"),
-        columns("share", ((name, _MEASURES[name]) for name in layout.measures)),
-        columns("count", n="n", failed="pairs unreadable", failed_orders="replies unreadable"),
-        name=f"table-{table_number}",
-        title=f"Table {table_number}: {layout.title}",
-        source=f"JudgeLM, Table {table_number}",
-        note=f"{_PANDALM_NOTE if table_number == 2 else _GIVEN_NOTE} Empty: every reply is unreadable, the pairs were "
-        "judged in one order, or the metric is not in the authors' code. Intervals: 95 %.",
-    )
+    return _LAYOUTS.table(f"table-{table_number}", cells)
 
 
 def _counts(run: TableRun, counted: Counted) -> tuple[int, int, int]:
@@ -253,7 +202,7 @@ def _estimate(metrics: object, name: str) -> Estimate:
 def _unreadable(table_number: int, run: TableRun) -> list[str]:
     judge, theirs, ours, warnings = _name(table_number, run), run.authors.counts, run.evaluation.counts, []
     if theirs.failed_orders or ours.failed_orders:
-        name = LAYOUTS[table_number].measures[0]
+        name, heading = _main_measure(table_number)
         ties, left_out = _metric_value(run, name), _metric_value(run, name, "left out")
         without = "undefined without the latter" if left_out is None else f"{format_share(left_out)} without the latter"
         assert ties is not None, "ties include every pair"
@@ -261,7 +210,7 @@ def _unreadable(table_number: int, run: TableRun) -> list[str]:
         warnings.append(
             f"Table {table_number}, {judge}: of {theirs.joined:,} pairs, {theirs.failed:,} are unreadable by {reader} "
             f"and {ours.failed:,} by judgelm ({theirs.failed_orders:,} and {ours.failed_orders:,} replies); "
-            f"{_heading(name)} is {format_share(ties)} with the former as ties, and {without}."
+            f"{heading} is {format_share(ties)} with the former as ties, and {without}."
         )
     if run.unpaired:
         effect = "their label is from the given order" if table_number == 2 else "consistency and bias exclude them"
@@ -273,11 +222,12 @@ def _unreadable(table_number: int, run: TableRun) -> list[str]:
 
 
 def _name(table_number: int, run: TableRun) -> str:
-    return ", ".join(run.heads[key] for key in LAYOUTS[table_number].heads)
+    return ", ".join(run.heads[key] for key in heads_of(table_number))
 
 
-def _heading(name: str) -> str:
-    return _MEASURES[name].rstrip(" ↑↓")
+def _main_measure(table_number: int) -> tuple[str, str]:
+    name, heading = next(iter(_measures(table_number).items()))
+    return name, heading.rstrip(" ↑↓")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,7 +269,7 @@ def _efficiency(rows: Sequence[TableRun], prices: CostPrices) -> Table:
         timing, total, cost = run.timing, run.timing.total_s, _cost(run.timing, prices)
         per_5000 = None if total is None or not timing.pairs else total * 5000 / timing.pairs
         times = (timing.load_s, timing.judge_s, timing.metrics_s, total, per_5000)
-        heads = [run.heads[key] for key in LAYOUTS[3].heads]
+        heads = [run.heads[key] for key in heads_of(3)]
         tokens = [count or None for count in (timing.prompt_tokens, timing.reply_tokens)]
         costs = (timing.gpus, cost.gpus, *tokens, cost.api, cost.ratio)
         cells.append((*heads, timing.workers, "yes" if timing.reasons else "no", timing.pairs, *times, *costs))
@@ -371,11 +321,9 @@ def _number(text: str) -> float | None:
 
 
 def _best(table_number: int, rows: Sequence[TableRun]) -> str:
-    name = LAYOUTS[table_number].measures[0]
+    name, heading = _main_measure(table_number)
     measured = [(estimate, run) for run in rows if (estimate := _metric_value(run, name)) is not None]
     estimate, run = max(measured, key=lambda pair: pair[0].value)
     unreadable = run.authors.counts.failed
     ties = f", {unreadable:,} of its replies unreadable and counted as ties" if unreadable else ""
-    return (
-        f"Table {table_number}: highest {_heading(name)}: {format_share(estimate)}, {_name(table_number, run)}{ties}."
-    )
+    return f"Table {table_number}: highest {heading}: {format_share(estimate)}, {_name(table_number, run)}{ties}."

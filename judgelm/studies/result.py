@@ -93,13 +93,17 @@ class Layouts:
         content: dict[str, Any] = read_yaml(self._path)
         return content
 
+    def groups(self, name: str) -> list[tuple[Kind, dict[str, str]]]:
+        """Return the groups of a table's columns: kind, and headings by key."""
+        return [pair for group in self._file["tables"][name]["columns"] for pair in group.items()]
+
     def table(self, name: str, rows: Iterable[Row], /, *computed: Column, **words: object) -> Table:
         """Build a table, with `computed` columns last; `words` fill the fields of its texts."""
         layout = {"name": name} | self._file["tables"][name]
+        del layout["columns"]
         groups = (
             columns(kind, [(key, heading.format(**words)) for key, heading in headings.items()])
-            for group in layout.pop("columns")
-            for kind, headings in group.items()
+            for kind, headings in self.groups(name)
         )
         return table(rows, *groups, computed, **{key: text.format(**words).strip() for key, text in layout.items()})
 

@@ -17,7 +17,7 @@ from judgelm.parsing.scores import LabelRule
 from judgelm.records import Judgment
 from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
-from judgelm.studies.judgelm_tables import LAYOUTS, CostPrices, TableRun, Timing, read_as_authors
+from judgelm.studies.judgelm_tables import CostPrices, TableRun, Timing, heads_of, read_as_authors
 from judgelm.yaml_files import read_yaml
 
 
@@ -104,7 +104,7 @@ def _cost_prices(path: Path, file: _File) -> CostPrices:
 def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> TableRun:
     place = f"{path}: table {table_number}, {row.judgments}"
     heads = {key: _text(value) for key, value in (row.model_extra or {}).items()}
-    wanted = LAYOUTS[table_number].heads
+    wanted = heads_of(table_number)
     if heads.keys() != wanted.keys():
         got = ", ".join(heads) or "no texts"
         raise ConfigError(f"{place}: expected {', '.join(wanted)} next to judgments and labels, got {got}")
