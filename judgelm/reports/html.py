@@ -14,18 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from judgelm.records import Judgment, Label, Sample, failure_name
-from judgelm.reports import plots, wording
-from judgelm.reports.pairs import (
-    KINDS,
-    MAX_LISTED,
-    clipped,
-    failure_examples,
-    list_pairs,
-    list_verdicts,
-    pairs_csv,
-    reply_words,
-    score_text,
-)
+from judgelm.reports import pairs, plots, wording
 from judgelm.studies.claim import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import RULE_NAMES
@@ -73,7 +62,7 @@ def render_report(
         comparison: `compare_judges` of this run and another judge's.
         judges: its first table, from `page_table`.
     """
-    listed = list_pairs(evaluation, judgments, samples or {}, labels)
+    listed = pairs.list_pairs(evaluation, judgments, samples or {}, labels)
     return render_page(
         "report.html.j2",
         script="tables.js",
@@ -92,9 +81,9 @@ def render_report(
             {"name": name, "rows": rows[:MAX_GROUPS], "left_out": max(0, len(rows) - MAX_GROUPS)}
             for name, rows in evaluation.groups.items()
         ],
-        examples=failure_examples(evaluation, judgments),
+        examples=pairs.failure_examples(evaluation, judgments),
         listed=listed,
-        pairs_csv=base64.b64encode(pairs_csv(listed).encode(errors="replace")).decode(),
+        pairs_csv=base64.b64encode(pairs.pairs_csv(listed).encode(errors="replace")).decode(),
         comparison=comparison,
         judges=judges,
         has_samples=samples is not None,
@@ -137,13 +126,13 @@ def _environment() -> Environment:
         "points": wording.points,
         "bounds": format_percents,
         "number": wording.number_text,
-        "scores": score_text,
-        "clipped": clipped,
-        "reply_words": reply_words,
+        "scores": pairs.score_text,
+        "clipped": pairs.clipped,
+        "reply_words": pairs.reply_words,
     }
     environment.globals |= {
-        "kinds": KINDS,
-        "max_listed": MAX_LISTED,
+        "kinds": pairs.KINDS,
+        "max_listed": pairs.MAX_LISTED,
         "failure_name": failure_name,
         "failure_names": wording.FAILURE_NAMES,
         "winner_names": wording.WINNER_NAMES,
@@ -220,6 +209,6 @@ def render_verdicts(
         summary=summary,
         facts=facts(manifest),
         manifest_json=json.dumps(manifest, indent=2, ensure_ascii=False, default=str),
-        listed=list_verdicts(judgments, samples, labels),
+        listed=pairs.list_verdicts(judgments, samples, labels),
         total=len(judgments),
     )

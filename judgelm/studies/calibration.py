@@ -14,18 +14,8 @@ from sklearn.model_selection import GroupShuffleSplit
 
 from judgelm.data.labelled_set import LabelledSet, match_labels
 from judgelm.errors import ConfigError, InputError
-from judgelm.metrics.calibration import (
-    TEMPERATURES,
-    Bin,
-    CalibrationError,
-    bin_edges,
-    calibration_error,
-    error_cells,
-    errors_of_sums,
-    fit_temperature,
-    reliability,
-    scale,
-)
+from judgelm.metrics import calibration
+from judgelm.metrics.calibration import TEMPERATURES, Bin, CalibrationError, bin_edges, error_cells, fit_temperature
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.parsing.scores import kind_of_approximation
 from judgelm.records import Judgment
@@ -71,7 +61,7 @@ class _Slice:
         )
 
     def scaled(self, temperature: float) -> "_Slice":
-        scaled = scale(self.probability, temperature)
+        scaled = calibration.scale(self.probability, temperature)
         return _Slice(outcome=self.outcome, probability=scaled, clusters=self.clusters)
 
 
@@ -143,9 +133,9 @@ def _quality(name: str, pairs: _Slice, options: CalibrationOptions) -> _Calibrat
         name=name,
         brier=brier,
         log_loss=log_loss,
-        error=calibration_error(pairs.outcome, pairs.probability, edges, pairs.clusters, resampling),
+        error=calibration.calibration_error(pairs.outcome, pairs.probability, edges, pairs.clusters, resampling),
         overconfidence=overconfidence,
-        bins=reliability(pairs.outcome, pairs.probability, edges, pairs.clusters, resampling),
+        bins=calibration.reliability(pairs.outcome, pairs.probability, edges, pairs.clusters, resampling),
     )
 
 
@@ -173,7 +163,7 @@ def _gain(temperature: Estimate, before: _Slice, after: _Slice, options: Calibra
     width = cells[0].shape[1]
 
     def difference(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        return (errors_of_sums(sums[:, width:]) - errors_of_sums(sums[:, :width]))[:, None]
+        return (calibration.errors_of_sums(sums[:, width:]) - calibration.errors_of_sums(sums[:, :width]))[:, None]
 
     [error] = estimate(np.hstack(cells), difference, before.clusters, resampling)
     return _Gain(temperature, brier, log_loss, error)

@@ -20,16 +20,9 @@ from judgelm.metrics.agreement import McNemar, cohens_kappa, confusion, mcnemar,
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.scores import LabelRule
 from judgelm.records import Judgment, Sample, failure_name
+from judgelm.studies import pair_labels
 from judgelm.studies.evaluation import FailureHandling
-from judgelm.studies.pair_labels import (
-    RULE_NAMES,
-    TIE_THRESHOLD,
-    JoinedPair,
-    failure_code,
-    group_by_value,
-    join,
-    questions_of,
-)
+from judgelm.studies.pair_labels import RULE_NAMES, TIE_THRESHOLD, JoinedPair
 from judgelm.studies.pair_metrics import PairMetrics, pair_metrics
 from judgelm.studies.result import Figure, Layouts, Row, StudyResult, Table, columns, forest, table
 from judgelm.studies.sentences import excerpt, few_pairs_sentence, file_slug, format_number, format_points, format_share
@@ -145,9 +138,9 @@ def _align_votes(
 ) -> _AlignedVotes:
     if len(judges) < 2:
         raise InputError(f"compare-judges: expected at least two files of judgments, got {len(judges)}")
-    questions = questions_of(labels)
+    questions = pair_labels.questions_of(labels)
     joined = {
-        name: join(judgments, labels.labels, {}, questions, options.order_rule, options.tie_threshold)
+        name: pair_labels.join(judgments, labels.labels, {}, questions, options.order_rule, options.tie_threshold)
         for name, judgments in judges.items()
     }
     judged = {
@@ -171,7 +164,7 @@ def _align_votes(
 
 
 def _failures(rows: Sequence[JoinedPair]) -> str:
-    codes = Counter(failure_code(row.judgment) for row in rows if row.judged is None)
+    codes = Counter(pair_labels.failure_code(row.judgment) for row in rows if row.judged is None)
     named = ", ".join(f"{failure_name(code)} {count}" for code, count in codes.most_common())
     return f"{codes.total()} of {len(rows)}{f' ({named})' if named else ''}"
 
@@ -325,7 +318,7 @@ def _group_tables(
     best = names[0]
     for group, members in groups.items():
         rows: list[Row] = []
-        for value, ids in group_by_value(votes.common, members.get).items():
+        for value, ids in pair_labels.group_by_value(votes.common, members.get).items():
             for name in names:
                 minus = None if name == best else votes.difference(name, best, ids)
                 rows.append((value, name, votes.agreement(name, ids), minus))
@@ -368,7 +361,7 @@ def _figures(
     )
     names = [result.name for result in results]
     for group, members in groups.items():
-        values = list(group_by_value(votes.common, members.get).items())
+        values = list(pair_labels.group_by_value(votes.common, members.get).items())
         if len(values) > 1:
             yield forest(
                 [(value, votes.agreement(name, ids), name) for value, ids in values for name in names],

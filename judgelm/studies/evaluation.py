@@ -17,23 +17,8 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.modes import protocol_of
 from judgelm.parsing.scores import LabelRule, OrderRule
 from judgelm.records import Judgment, Label, Winner
-from judgelm.studies.pair_labels import (
-    RULE_NAMES,
-    TIE_THRESHOLD,
-    JoinedPair,
-    by_id,
-    failed_orders,
-    failure_code,
-    flipped,
-    group_by_value,
-    join,
-    label_of,
-    pair_label,
-    pair_winner,
-    protocol_rule,
-    scores_behind,
-    winner_of,
-)
+from judgelm.studies import pair_labels
+from judgelm.studies.pair_labels import RULE_NAMES, TIE_THRESHOLD, JoinedPair, failed_orders, failure_code, pair_label
 from judgelm.studies.pair_metrics import (
     PairMetrics,
     ProbabilityScores,
@@ -197,14 +182,14 @@ def evaluate(
     Raises:
         InputError: no judgment has a label, a sample has two judgments, or the order rule does not apply.
     """
-    judgments_by_id, reverse = by_id(judgments), reverse or {}
-    by_default = protocol_rule(judgments_by_id, reverse)
+    judgments_by_id, reverse = pair_labels.by_id(judgments), reverse or {}
+    by_default = pair_labels.protocol_rule(judgments_by_id, reverse)
     rule = options.order_rule or by_default
-    rows = join(judgments_by_id, labels, reverse, clusters or {}, rule, options.tie_threshold)
+    rows = pair_labels.join(judgments_by_id, labels, reverse, clusters or {}, rule, options.tie_threshold)
     judged = [row for row in rows if row.judged is not None]
     # annotator agreement reads only the votes; the winner is a placeholder
     ties = {key: Label(sample_id=key, winner="tie", votes=votes) for key, votes in (split or {}).items()}
-    voted = judgments_by_id.keys() & ties.keys() and join(
+    voted = judgments_by_id.keys() & ties.keys() and pair_labels.join(
         judgments_by_id, ties, reverse, clusters or {}, rule, options.tie_threshold
     )
     resampling = options.resampling
@@ -225,7 +210,7 @@ def evaluate(
         scores=score_histogram([row.judgment for row in rows]),
         groups={name: _group_rows(rows, values, options) for name, values in (groups or {}).items()},
         humans=_humans([*rows, *voted], options),
-        flips=tuple(row.id for row in rows if flipped(row)),
+        flips=tuple(row.id for row in rows if pair_labels.flipped(row)),
         disagreements=tuple(_disagreement(row, rule) for row in judged if row.judged != row.truth),
         failed=tuple(row.id for row in rows if row.judged is None),
         half_failed=tuple(row.id for row in judged if failed_orders(row)),
@@ -268,7 +253,7 @@ def _counted(rows: Iterable[JoinedPair], options: EvaluationOptions) -> list[Joi
 
 
 def _group_rows(rows: list[JoinedPair], values: Mapping[str, str], options: EvaluationOptions) -> tuple[GroupRow, ...]:
-    groups = group_by_value(rows, lambda row: values.get(row.id))
+    groups = pair_labels.group_by_value(rows, lambda row: values.get(row.id))
     group_rows = [_group_row(value, members, options) for value, members in groups.items()]
     return tuple(sorted(group_rows, key=lambda row: (-row.n, row.value)))
 
@@ -287,7 +272,7 @@ def _humans(rows: list[JoinedPair], options: EvaluationOptions) -> HumanAgreemen
     voted = [row for row in _counted(rows, options) if len(row.label.votes) > 1]
     if not voted:
         return None
-    votes = [[label_of(vote) for vote in row.label.votes] for row in voted]
+    votes = [[pair_labels.label_of(vote) for vote in row.label.votes] for row in voted]
     clusters = [row.cluster for row in voted]
     return human_agreement([row.judged or 0 for row in voted], votes, clusters, options.resampling)
 
@@ -313,9 +298,9 @@ def _rule_agreement(
 def _disagreement(row: JoinedPair, rule: LabelRule) -> Disagreement:
     return Disagreement(
         sample_id=row.id,
-        judged=winner_of(row.judged or 0),
-        label=pair_winner(row.label),
-        scores=scores_behind(row.judgment, rule),
+        judged=pair_labels.winner_of(row.judged or 0),
+        label=pair_labels.pair_winner(row.label),
+        scores=pair_labels.scores_behind(row.judgment, rule),
         label_scores=row.label.scores,
     )
 

@@ -16,24 +16,8 @@ import numpy as np
 from judgelm.errors import InputError
 from judgelm.metrics.correlation import F1_THRESHOLDS, MeanCorrelation, Rated, correlation, mean_correlation
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.studies.qa_scores import (
-    AuthorsRule,
-    Counting,
-    Labelling,
-    ModelPreference,
-    QaAnswer,
-    QaFailureHandling,
-    QaRun,
-    gaps_to_em,
-    judge_table,
-    judged_everywhere_table,
-    model_preferences,
-    preference_table,
-    score_table,
-    slug,
-    type_figure,
-    type_shares,
-)
+from judgelm.studies import qa_scores
+from judgelm.studies.qa_scores import Counting, Labelling, ModelPreference, QaAnswer, QaRun
 from judgelm.studies.result import Forest, Layouts, Row, StudyResult, Table, columns
 from judgelm.studies.sentences import format_number, format_points, format_share
 
@@ -53,7 +37,7 @@ class QaOptions:
         types_judge: judge for the answer types; None selects the best by correlation with annotators, or the first.
     """
 
-    failures: QaFailureHandling = "excluded"
+    failures: qa_scores.QaFailureHandling = "excluded"
     siblings: Mapping[str, str] = field(default_factory=dict)
     own: Mapping[str, str] = field(default_factory=dict)
     types_judge: str | None = None
@@ -77,18 +61,21 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     main = list(first.values())
     people = any(answer.human is not None for answer in answers)
     types = _types_judge(answers, main, options, counting if people else None)
-    tables = [score_table(answers, main, counting), judged_everywhere_table(answers, runs, counting)]
+    tables = [qa_scores.score_table(answers, main, counting)]
+    tables.append(qa_scores.judged_everywhere_table(answers, runs, counting))
     if people:
         tables.append(_human_table(answers, main, counting))
         tables += [_threshold_table(answers, counting), _prompt_table(answers, runs, counting)]
     by_type, type_forest = _types(answers, types, counting, people=people)
-    own, siblings = _preferences(answers, main, options, counting)
+    by_name = {model: options.own.get(model, model) for model in {answer.model for answer in answers}}
+    own, siblings = (
+        qa_scores.model_preferences(answers, main, judges, counting) for judges in (by_name, options.siblings)
+    )
     tables.append(by_type)
-    if own:
-        tables.append(preference_table("self-preference", own))
-    if siblings:
-        tables.append(preference_table("sibling-preference", siblings))
-    tables += [judge_table(answers, runs), _authors_table(answers, runs, counting, people=people)]
+    for name, preferred in (("self-preference", own), ("sibling-preference", siblings)):
+        if preferred:
+            tables.append(qa_scores.preference_table(name, preferred))
+    tables += [qa_scores.judge_table(answers, runs), _authors_table(answers, runs, counting, people=people)]
     return StudyResult(
         study="qa",
         title="Short answers: exact match, F1, judges and annotators",
@@ -127,7 +114,7 @@ def _types_judge(
 
 
 def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Forest]:
-    shares = type_shares(answers, run, counting)
+    shares = qa_scores.type_shares(answers, run, counting)
     agreed = _type_correlations(answers, run, counting) if people else {}
     types = LAYOUTS.table(
         "types",
@@ -135,17 +122,7 @@ def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, peopl
         judge=run.name,
         undefined=UNDEFINED,
     )
-    return types, type_figure(run, shares)
-
-
-def _preferences(
-    answers: Sequence[QaAnswer], main: Sequence[QaRun], options: QaOptions, counting: Counting
-) -> tuple[list[ModelPreference], list[ModelPreference]]:
-    own = {model: options.own.get(model, model) for model in {answer.model for answer in answers}}
-    return (
-        model_preferences(answers, main, own, counting),
-        model_preferences(answers, main, options.siblings, counting),
-    )
+    return types, qa_scores.type_figure(run, shares)
 
 
 def _protocol(options: QaOptions) -> str:
@@ -166,7 +143,7 @@ def _findings(
     people: bool,
 ) -> tuple[str, ...]:
     sentences = _agreement_sentences(answers, main, counting) if people else []
-    gaps = gaps_to_em(answers, main, counting)
+    gaps = qa_scores.gaps_to_em(answers, main, counting)
     for which, gap in zip(("widest", "narrowest"), dict.fromkeys((gaps[0], gaps[-1]) if gaps else ()), strict=False):
         sentences.append(
             f"The {which} gap between a judge and EM is {format_points(gap.points)}: {gap.judge} on {gap.model}'s "
@@ -297,7 +274,7 @@ def _table(name: str, by_labelling: Mapping[str, _Correlations]) -> Table:
     models = list(dict.fromkeys(model for correlation in by_labelling.values() for model in correlation.by_model))
     rows: list[Row] = [(model, *(each.by_model.get(model) for each in by_labelling.values())) for model in models]
     rows.append(("average", *(each.average.mean for each in by_labelling.values())))
-    computed = columns("number", ((slug(key.replace("≥", "from")), key) for key in by_labelling))
+    computed = columns("number", ((qa_scores.slug(key.replace("≥", "from")), key) for key in by_labelling))
     return LAYOUTS.table(name, rows, *computed, undefined=UNDEFINED)
 
 
@@ -314,7 +291,7 @@ def _prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: 
         cells = [averages.get((judge, variant)) for variant in variants]
         values = [cell.value for cell in cells if cell is not None]
         rows.append((judge, *cells, *prompt_spread(values)))
-    prompts = columns("number", ((f"prompt_{slug(name)}", name) for name in variants))
+    prompts = columns("number", ((f"prompt_{qa_scores.slug(name)}", name) for name in variants))
     spread = columns("number", maximum="maximum", mean="mean", variance="variance")
     return LAYOUTS.table("prompts", rows, *prompts, *spread, undefined=UNDEFINED)
 
@@ -327,7 +304,10 @@ def prompt_spread(values: Sequence[float]) -> tuple[float | None, float | None, 
 
 
 def _authors_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting, *, people: bool) -> Table:
-    rules: dict[AuthorsRule, str] = {"first": "first tags, or all", "last_on_line": "last tags on a line (Mistral)"}
+    rules: dict[qa_scores.AuthorsRule, str] = {
+        "first": "first tags, or all",
+        "last_on_line": "last tags on a line (Mistral)",
+    }
     rows: list[Row] = []
     for run in runs:
         unlabelled = sum(run.label(answer) is None for answer in answers if answer.id in run.judgments)

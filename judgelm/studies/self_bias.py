@@ -12,36 +12,14 @@ import pandas as pd
 from judgelm.data.readers.rows import RejectCounts
 from judgelm.data.sources.rating_tables import GOLD, HUMAN, RatingTable
 from judgelm.errors import InputError
-from judgelm.metrics.ratings import (
-    COMPLETION,
-    PairedRatings,
-    annotator_agreement,
-    assess_panel,
-    attention_accuracy,
-    families_given,
-    family_by_name,
-    gold_accuracy,
-    pair_with_reference,
-    rank_correlation,
-    usual_panels,
-)
+from judgelm.metrics import ratings as rating_metrics
+from judgelm.metrics.ratings import COMPLETION, PairedRatings, attention_accuracy, pair_with_reference
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.metrics.self_bias import BiasFit, debiased
 from judgelm.metrics.true_win_rate import MIN_STRATUM_LABELS, Stratum, TooFewLabels, stratified_mean
+from judgelm.studies import self_bias_fits
 from judgelm.studies.result import Cell, HeatMap, Layouts, Row, StudyResult, Table, columns
-from judgelm.studies.self_bias_fits import (
-    Fits,
-    Progress,
-    SelfBiasOptions,
-    bias_table,
-    by_family,
-    findings,
-    fit_everything,
-    fit_main,
-    forests,
-    length_table,
-    main_table,
-)
+from judgelm.studies.self_bias_fits import Fits, Progress, SelfBiasOptions, by_family
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
@@ -58,18 +36,18 @@ def study_self_bias(
     options = options or SelfBiasOptions()
     paired = _paired_ratings(ratings, options)
     try:
-        fits = fit_everything(paired, options, progress)
+        fits = self_bias_fits.fit_everything(paired, options, progress)
     except ValueError as error:
         raise InputError(f"ratings: {error}") from error
     progress(f"means from few labels, {options.draws} draws per judge")
     powered, problems = _few_label_table(paired, options)
     progress("tables and their intervals")
     tables = [
-        main_table(fits.main),
-        bias_table("slices", fits.slices),
-        bias_table("checks", fits.checks),
-        bias_table("ordinal", fits.ordinal),
-        length_table(paired, fits),
+        self_bias_fits.main_table(fits.main),
+        self_bias_fits.bias_table("slices", fits.slices),
+        self_bias_fits.bias_table("checks", fits.checks),
+        self_bias_fits.bias_table("ordinal", fits.ordinal),
+        self_bias_fits.length_table(paired, fits),
         _debiased_table(paired, fits.main, options.resampling),
         powered,
         _panel_table(paired, options.resampling),
@@ -82,10 +60,10 @@ def study_self_bias(
         study="self-bias",
         title="Self- and family-bias of judges",
         protocol=_protocol(fits.main, options),
-        findings=tuple(findings(fits, powered)),
+        findings=tuple(self_bias_fits.findings(fits, powered)),
         counts=_counts(ratings, paired, options.reference) | {"fits that failed": len(fits.failed)},
         tables=tuple(table for table in tables if table is not None and table.rows),
-        figures=(*forests(paired, fits), *_heat_maps(paired, options.reference)),
+        figures=(*self_bias_fits.forests(paired, fits), *_heat_maps(paired, options.reference)),
         warnings=tuple(_warnings(ratings, paired, fits, problems)),
     )
 
@@ -102,7 +80,7 @@ def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = Non
     options = options or SelfBiasOptions()
     paired = _paired_ratings(ratings, options)
     try:
-        frame = debiased(paired, fit_main(paired, options))
+        frame = debiased(paired, self_bias_fits.fit_main(paired, options))
     except ValueError as error:
         raise InputError(f"ratings: {error}") from error
     names = {"rating_raw": "score", "reference_raw": "reference", "debiased_raw": "debiased"}
@@ -112,7 +90,8 @@ def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = Non
 
 def _paired_ratings(ratings: RatingTable, options: SelfBiasOptions) -> PairedRatings:
     try:
-        family_of = family_by_name if options.families is None else families_given(options.families)
+        given = options.families
+        family_of = rating_metrics.family_by_name if given is None else rating_metrics.families_given(given)
         return pair_with_reference(ratings.frame, family_of, reference=options.reference, scaling=options.scaling)
     except ValueError as error:
         raise InputError(str(error)) from error
@@ -261,8 +240,8 @@ def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> S
 
 def _panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
     rows: list[Row] = []
-    for judges in usual_panels(paired):
-        panel = assess_panel(paired, judges, resampling)
+    for judges in rating_metrics.usual_panels(paired):
+        panel = rating_metrics.assess_panel(paired, judges, resampling)
         if panel is not None:
             sizes = (len(judges), panel.families, panel.completions)
             rows.append((", ".join(judges), *sizes, panel.correlation, panel.unevenness, panel.favour))
@@ -311,7 +290,7 @@ def _coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str
 
 def _correlation_table(paired: PairedRatings, reference: str) -> Table:
     by_judge_and_dimension = {
-        (judge, dimension): rank_correlation(rows["rating"].to_numpy(), rows["reference"].to_numpy())
+        (judge, dimension): rating_metrics.rank_correlation(rows["rating"].to_numpy(), rows["reference"].to_numpy())
         for (judge, dimension), rows in paired.frame.groupby(["judge", "dimension"])
     }
     rows = [
@@ -337,15 +316,15 @@ def _agreement_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | N
 def _agreement(people: pd.DataFrame, gold: pd.DataFrame, dimension: str, resampling: Resampling) -> Iterator[Cell]:
     matrix = people.pivot_table(index=["item", "model"], columns="annotator", values="score").to_numpy(float)
     if ((~np.isnan(matrix)).sum(axis=1) >= 2).any():
-        agreement = annotator_agreement(matrix, resampling)
+        agreement = rating_metrics.annotator_agreement(matrix, resampling)
         yield from (agreement.alpha, agreement.observed)
     else:
         yield from (None, None)
     experts = gold[gold["dimension"] == dimension]
-    yield gold_accuracy(people, experts, resampling)
+    yield rating_metrics.gold_accuracy(people, experts, resampling)
     means = [rows.groupby(["item", "model"])["score"].mean() for rows in (people, experts)]
     both = pd.concat(means, axis=1, join="inner").dropna()
-    yield rank_correlation(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy())
+    yield rating_metrics.rank_correlation(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy())
 
 
 def _attention_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:

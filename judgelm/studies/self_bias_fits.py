@@ -5,17 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from judgelm.metrics.ratings import (
-    PAPERS_WEAK_MODELS,
-    PAPERS_WEAK_MODELS_FIGURE_10,
-    PairedRatings,
-    Scaling,
-    family_as_reference,
-    rank_correlation,
-    slices,
-    with_length,
-    without_models,
-)
+from judgelm.metrics import ratings
+from judgelm.metrics.ratings import PAPERS_WEAK_MODELS, PAPERS_WEAK_MODELS_FIGURE_10, PairedRatings, Scaling
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.self_bias import BiasFit, BiasModel, Term, TermKind, TooFewRatings, fit_ordinal, fit_self_bias
 from judgelm.studies.result import Forest, Layouts, Row, Table, forest
@@ -138,13 +129,13 @@ def fit_main(paired: PairedRatings, options: SelfBiasOptions) -> BiasFit:
 
 
 def _prepared(paired: PairedRatings, options: SelfBiasOptions) -> PairedRatings:
-    return paired if options.model.length == "none" else with_length(paired, "prompt")
+    return paired if options.model.length == "none" else ratings.with_length(paired, "prompt")
 
 
 def _slices(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
     prepared = _prepared(paired, options)
     for column in ("dimension", "task", *options.by):
-        values = list(slices(prepared, column))
+        values = list(ratings.slices(prepared, column))
         if len(values) > 1:
             yield from (_named(value, rows, options.model, column=column) for value, rows in values)
 
@@ -153,7 +144,7 @@ def _checks(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFi
     model = options.model
     if paired.frame["length"].notna().any():
         per_judge, shared = replace(model, length="per_judge"), replace(model, length="shared")
-        within, overall = with_length(paired, "prompt"), with_length(paired, "overall")
+        within, overall = ratings.with_length(paired, "prompt"), ratings.with_length(paired, "overall")
         yield _named(LENGTH_BY_PROMPT, within, per_judge, group="length")
         yield _named(LENGTH_OVERALL, overall, per_judge, group="length")
         yield _named(LENGTH_SHARED, within, shared, group="length")
@@ -171,7 +162,7 @@ def _other_references(paired: PairedRatings, options: SelfBiasOptions) -> Iterat
         note = "" if completions_too else " (authors')"
         detail = "" if completions_too else "(authors'): keeps the family's completions, as in the authors' code"
         for family in families:
-            replaced = family_as_reference(paired, family, completions_too=completions_too)
+            replaced = ratings.family_as_reference(paired, family, completions_too=completions_too)
             yield _named(f"reference: {family}{note}", replaced, options.model, group="reference", detail=detail)
 
 
@@ -183,13 +174,13 @@ def _without_weak(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[N
             continue
         detail = f"{len(present)} weak models: {', '.join(present)}"
         for judges_too, suffix in ((False, ""), (True, ", judges too")):
-            rest = without_models(paired, present, judges_too=judges_too)
+            rest = ratings.without_models(paired, present, judges_too=judges_too)
             name = f"without {len(present)} weak{suffix}"
             yield _named(name, rest, options.model, group="weak models", detail=detail)
 
 
 def _ordinal(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
-    for value, rows in slices(_prepared(paired, options), "dimension"):
+    for value, rows in ratings.slices(_prepared(paired, options), "dimension"):
         yield _named(value, rows, options.model, fit=fit_ordinal, column="dimension")
 
 
@@ -242,11 +233,11 @@ def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
     by_prompt, overall = fits.check(LENGTH_BY_PROMPT), fits.check(LENGTH_OVERALL)
     if by_prompt is None or overall is None:
         return None
-    frame = with_length(paired, "prompt").frame
+    frame = ratings.with_length(paired, "prompt").frame
     rows: list[Row] = []
     for judge in paired.judges:
         own = frame[frame["judge"] == judge]
-        correlation = rank_correlation(own["rating"].to_numpy(), own["length_feature"].to_numpy())
+        correlation = ratings.rank_correlation(own["rating"].to_numpy(), own["length_feature"].to_numpy())
         terms = [check.term("length", judge) for check in (by_prompt, overall)]
         rows.append((judge, correlation, *(term.estimate if term else None for term in terms)))
     return LAYOUTS.table("length", rows)

@@ -23,27 +23,9 @@ from judgelm.metrics.correlation import (
     partial_change,
 )
 from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.studies import self_reference_answers as judged
 from judgelm.studies.result import Figure, HeatMap, Lines, Row, Series, StudyResult, Table, forest, point
-from judgelm.studies.self_reference_answers import (
-    LAYOUTS,
-    METHOD_NAMES,
-    METHODS,
-    WAYS,
-    JudgedAnswers,
-    JudgeRuns,
-    Method,
-    answer_arrays,
-    change_of,
-    change_table,
-    count_answers,
-    four_way_cells,
-    four_way_table,
-    join_answers,
-    overconfidence_table,
-    own_accuracy,
-    quality_table,
-    split_table,
-)
+from judgelm.studies.self_reference_answers import LAYOUTS, METHOD_NAMES, JudgedAnswers, JudgeRuns, Method
 from judgelm.studies.truth_file import AnswerTruth
 
 _FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 3
@@ -77,12 +59,17 @@ def self_reference_study(
         InputError: a run does not join, different texts under one id, or verdicts other than `correct` and `incorrect`.
     """
     check_same_texts(
-        {f"{run.judge}, {method}": judgments for run in runs for method in METHODS if (judgments := run.of(method))}
+        {
+            f"{run.judge}, {method}": judgments
+            for run in runs
+            for method in judged.METHODS
+            if (judgments := run.of(method))
+        }
     )
-    answers = join_answers(runs, truths, resampling)
+    answers = judged.join_answers(runs, truths, resampling)
     correlated, gained = _correlations(answers), _gains(answers)
-    counts = count_answers(runs, truths, answers)
-    change = change_table(answers) if gained else None
+    counts = judged.count_answers(runs, truths, answers)
+    change = judged.change_table(answers) if gained else None
     return StudyResult(
         study="self-reference",
         title="Answering and judging: self-reference",
@@ -98,9 +85,9 @@ def self_reference_study(
 def _judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> list[JudgeQuality]:
     results = []
     for judge in answers.judges:
-        rows = answer_arrays(answers.of(judge, method, dataset), own_known=False)
+        rows = judged.answer_arrays(answers.of(judge, method, dataset), own_known=False)
         f1 = quality(rows.truth, rows.judged[0], rows.questions, answers.resampling).f1
-        generation = own_accuracy(answers, judge, dataset)
+        generation = judged.own_accuracy(answers, judge, dataset)
         if f1 is not None and generation is not None:
             results.append(JudgeQuality(judge=judge, generation=generation.value, f1=f1))
     return results
@@ -123,7 +110,7 @@ def _crossover_table(answers: JudgedAnswers) -> Table:
     for dataset in answers.datasets:
         points = []
         for judge in answers.judges:
-            change, generation = change_of(answers, judge, dataset), own_accuracy(answers, judge, dataset)
+            change, generation = judged.change_of(answers, judge, dataset), judged.own_accuracy(answers, judge, dataset)
             if change is not None and change[1].f1 is not None and generation is not None:
                 points.append((generation.value, change[1].f1.value))
         rows.append((dataset, *crossover(points)))
@@ -158,7 +145,7 @@ def _f1_regret(
 ) -> Estimate | float | None:
     if judges[0] == judges[1]:
         return 0.0
-    both = answer_arrays(*(answers.of(judge, method, dataset) for judge in judges), own_known=False)
+    both = judged.answer_arrays(*(answers.of(judge, method, dataset) for judge in judges), own_known=False)
     # only F1 over all answers: D_J+ and D_J- differ between judges
     return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, answers.resampling).f1
 
@@ -190,7 +177,7 @@ _Gains = Mapping[tuple[str, str], Estimate | None]
 def _correlations(answers: JudgedAnswers) -> _Correlations:
     results = {}
     for dataset, judge, method in answers.runs():
-        arrays = answer_arrays(answers.of(judge, method, dataset))
+        arrays = judged.answer_arrays(answers.of(judge, method, dataset))
         results[dataset, judge, method] = generation_judgment(*arrays.triple(), arrays.questions, answers.resampling)
     return results
 
@@ -244,8 +231,8 @@ def _remark(correlation: Correlation) -> str:
 
 
 def _tables(answers: JudgedAnswers, correlated: _Correlations, gained: _Gains, change: Table | None) -> Iterator[Table]:
-    yield from (quality_table(answers), split_table(answers), four_way_table(answers))
-    yield from (overconfidence_table(answers, method) for method in answers.methods)
+    yield from (judged.quality_table(answers), judged.split_table(answers), judged.four_way_table(answers))
+    yield from (judged.overconfidence_table(answers, method) for method in answers.methods)
     yield _correlation_table(correlated)
     if change is not None:
         yield from (_gain_table(correlated, gained), change, _crossover_table(answers))
@@ -341,7 +328,7 @@ def _heat_maps(answers: JudgedAnswers, dataset: str, method: Method, index: int)
     judges = tuple(judge for judge in answers.judges if answers.of(judge, method, dataset))
     if not judges:
         return []
-    cells = [four_way_cells(answers, judge, method, dataset) for judge in judges]
+    cells = [judged.four_way_cells(answers, judge, method, dataset) for judge in judges]
     words = LAYOUTS.figure("four-way-accuracy", dataset=dataset, method=method, name=METHOD_NAMES[method], index=index)
     values = tuple(tuple(point(cell.accuracy) for cell in row) for row in cells)
-    return [HeatMap(**words, rows=judges, columns=WAYS, values=values)]
+    return [HeatMap(**words, rows=judges, columns=judged.WAYS, values=values)]

@@ -11,17 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.errors import InputError
-from judgelm.metrics.correctness import (
-    FOUR_WAYS,
-    FourWayCell,
-    SplitChange,
-    four_way,
-    generation_accuracy,
-    overconfidence,
-    quality,
-    split_change,
-    split_quality,
-)
+from judgelm.metrics import correctness
+from judgelm.metrics.correctness import FOUR_WAYS, FourWayCell, SplitChange, split_quality
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import called_correct, grouped
@@ -242,7 +233,7 @@ def quality_table(answers: JudgedAnswers) -> Table:
     for dataset, judge, method in answers.runs():
         every = answers.of(judge, method, dataset)
         arrays = answer_arrays(every, own_known=False)
-        scores = quality(arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
+        scores = correctness.quality(arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
         failed = sum(row.judged is None for row in every)
         shares = (scores.precision, scores.recall, scores.f1, scores.accuracy, scores.f1_incorrect)
         accuracy = own_accuracy(answers, judge, dataset)
@@ -255,7 +246,7 @@ def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate |
     seen = {row.id: row for method in answers.methods for row in answers.of(judge, method, dataset)}
     answered = [row for row in seen.values() if row.own is not None]
     own = np.array([bool(row.own) for row in answered], dtype=np.bool_)
-    return generation_accuracy(own, [row.question for row in answered], answers.resampling)
+    return correctness.generation_accuracy(own, [row.question for row in answered], answers.resampling)
 
 
 def split_table(answers: JudgedAnswers) -> Table:
@@ -273,7 +264,7 @@ def split_table(answers: JudgedAnswers) -> Table:
 def four_way_cells(answers: JudgedAnswers, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
     """Return the four cells."""
     arrays = answer_arrays(answers.of(judge, method, dataset))
-    return four_way(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
+    return correctness.four_way(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
 
 
 def four_way_table(answers: JudgedAnswers) -> Table:
@@ -309,7 +300,7 @@ def overconfidence_table(answers: JudgedAnswers, method: Method) -> Table:
 def _overconfidence(answers: JudgedAnswers, judge: str, method: Method, dataset: str | None) -> Estimate | None:
     arrays = answer_arrays(answers.of(judge, method, dataset), own_known=False)
     clusters = [(row.dataset, row.question) for row in answers.of(judge, method, dataset) if row.judged is not None]
-    return overconfidence(arrays.truth, arrays.judged[0], clusters, answers.resampling)
+    return correctness.overconfidence(arrays.truth, arrays.judged[0], clusters, answers.resampling)
 
 
 def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
@@ -318,7 +309,7 @@ def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, Sp
     if both.n == 0:
         return None
     judged = both.judged[0], both.judged[1]
-    return both.n, split_change(both.own, both.truth, judged, both.questions, answers.resampling)
+    return both.n, correctness.split_change(both.own, both.truth, judged, both.questions, answers.resampling)
 
 
 def change_table(answers: JudgedAnswers) -> Table:

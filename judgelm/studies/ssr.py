@@ -11,22 +11,10 @@ from judgelm.data.judged_texts import check_same_texts
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
+from judgelm.studies import ssr_items
 from judgelm.studies.result import Figure, Forest, Layouts, Lines, Series, StudyResult, Table, Value, forest, point
 from judgelm.studies.sentences import format_points, format_share
-from judgelm.studies.ssr_items import (
-    CONDITIONS,
-    SplitRule,
-    SsrItems,
-    all_taus,
-    calibration_table,
-    category_table,
-    comparison_table,
-    cost_table,
-    join_items,
-    pair_outcome,
-    slice_table,
-    tau_table,
-)
+from judgelm.studies.ssr_items import CONDITIONS, SplitRule, SsrItems, pair_outcome
 from judgelm.studies.ssr_tau import choose_taus, chosen_table, held_out_table
 from judgelm.studies.truth_file import PairTruth
 
@@ -73,7 +61,7 @@ def ssr_study(
     """
     options = options or SsrOptions()
     check_same_texts({"never": never, "always": always, "selective": selective or {}})
-    items = join_items(never, always, truths)
+    items = ssr_items.join_items(never, always, truths)
     counts = dict(items.counts)
     if selective is not None:
         counts |= _against_run(items, selective, truths, options.tau)
@@ -97,12 +85,12 @@ def _tables(
 ) -> dict[str, Table]:
     tau, rule, resampling = options.tau, options.split, options.resampling
     tables = [
-        comparison_table(items, tau, resampling),
-        tau_table(items, rule, resampling),
-        slice_table(items, sorted({*all_taus(items), tau}), rule, resampling),
-        calibration_table(items, resampling),
-        category_table(items, tau, rule, resampling),
-        cost_table(items, never, always, tau),
+        ssr_items.comparison_table(items, tau, resampling),
+        ssr_items.tau_table(items, rule, resampling),
+        ssr_items.slice_table(items, sorted({*ssr_items.all_taus(items), tau}), rule, resampling),
+        ssr_items.calibration_table(items, resampling),
+        ssr_items.category_table(items, tau, rule, resampling),
+        ssr_items.cost_table(items, never, always, tau),
     ]
     chosen = choose_taus(items, rule, resampling.seed, options.calibration_share)
     if chosen is not None:

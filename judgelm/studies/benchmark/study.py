@@ -11,19 +11,10 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scores, ties_score
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
+from judgelm.studies.benchmark import scoring_rules
 from judgelm.studies.benchmark.published import published_findings, published_table
 from judgelm.studies.benchmark.ratings import grades_report, open_qa_report
-from judgelm.studies.benchmark.scoring_rules import (
-    LAYOUTS,
-    SCORING_RULES,
-    TIES,
-    JoinedJudgment,
-    Report,
-    ScoringRule,
-    consistency,
-    join_judgments,
-    ties_prompt,
-)
+from judgelm.studies.benchmark.scoring_rules import LAYOUTS, SCORING_RULES, TIES, JoinedJudgment, Report, ScoringRule
 from judgelm.studies.pair_labels import by_id
 from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, forest
 from judgelm.studies.sentences import format_share
@@ -50,7 +41,7 @@ def benchmark_study(
         known = ", ".join([*SCORING_RULES, *_REPORTS])
         raise ConfigError(f"{name}: use `judgelm eval` ({protocol.metric}) Available in this study: {known}")
     labelled, texts = match_labels(judgments, labelled, name="the rows")
-    joined, labels = join_judgments(by_id(judgments), labelled), len(labelled.labels)
+    joined, labels = scoring_rules.join_judgments(by_id(judgments), labelled), len(labelled.labels)
     report = _REPORTS.get(name, _scored_report)(benchmark, joined, resampling)
     published = published_table(name)
     failed = sum(member.judgment.failure is not None for member in joined)
@@ -78,11 +69,11 @@ def _scored_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampli
     ties = [member for member in joined if rule.ties and member.subset == TIES]
     rest = [member for member in joined if not (rule.ties and member.subset == TIES)]
     scores = _scores(rule, rest, resampling) if rest else None
-    tied = {TIES: ties_score([ties_prompt(member) for member in ties], resampling)} if ties else {}
+    tied = {TIES: ties_score([scoring_rules.ties_prompt(member) for member in ties], resampling)} if ties else {}
     sections = {**(scores.sections if scores else {}), **tied}
     overall = _overall(rule, scores, sections, with_ties=bool(tied))
     more = (None if rule.counts is None else rule.counts(joined, resampling)) or Report([], [])
-    tables = [_score_table(overall, sections if rule.sections else tied, consistency(joined, resampling))]
+    tables = [_score_table(overall, sections if rule.sections else tied, scoring_rules.consistency(joined, resampling))]
     tables += [] if scores is None else [_subset_table(rule, scores)]
     subsets = {**(scores.subsets if scores else {}), **tied}
     figure = forest(subsets.items(), **LAYOUTS.figure("by-subset"))
