@@ -105,7 +105,7 @@ def human_agreement(
     if not votes or min(map(len, votes)) < 2:
         raise ValueError("votes: expected at least one pair, with two or more votes each")
     rows = [
-        (float(np.mean([own == vote for vote in pair_votes])), _pairwise(pair_votes), 1.0)
+        (np.mean([own == vote for vote in pair_votes]), np.mean([a == b for a, b in combinations(pair_votes, 2)]), 1.0)
         for own, pair_votes in zip(judged, votes, strict=True)
     ]
     judge, human, difference = estimate(np.array(rows), _means, clusters, resampling)
@@ -118,10 +118,6 @@ def human_agreement(
     )
 
 
-def _pairwise(pair_votes: Sequence[int]) -> float:
-    return float(np.mean([a == b for a, b in combinations(pair_votes, 2)]))
-
-
 def _means(sums: Floats) -> Floats:
     judge, human = sums[:, 0] / sums[:, 2], sums[:, 1] / sums[:, 2]
     return np.stack([judge, human, judge - human], axis=1)
@@ -131,12 +127,10 @@ def _fleiss(votes: Sequence[Sequence[int]]) -> float | None:
     alike = len({vote for pair_votes in votes for vote in pair_votes}) == 1
     if alike or len({len(pair_votes) for pair_votes in votes}) > 1:
         return None
-    counts, _ = aggregate_raters(np.array(votes))
-    return float(fleiss_kappa(counts))
+    return float(fleiss_kappa(aggregate_raters(np.array(votes))[0]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McNemar:
+class McNemar(NamedTuple):
     """Numbers of pairs that both, one, or neither of two judges gets right.
 
     The p-value is the two-sided exact binomial test, which treats pairs as independent.

@@ -6,7 +6,7 @@ utils.py; RewardBench 2 (Malik et al. 2025), `process_single_model`.
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ def first_place_share(scores: Sequence[float], right: int) -> float:
     return 1 / sum(score == best for score in scores) if scores[right] == best else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class Scored(NamedTuple):
     """A prompt's credit, in [0, 1]; prompts of one cluster are resampled together."""
 
     subset: str
@@ -36,8 +35,7 @@ class Scored:
     cluster: Hashable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SectionScores:
+class SectionScores(NamedTuple):
     """Weighted means; empty subsets and sections are omitted. `overall` is the unweighted mean of the sections."""
 
     subsets: Mapping[str, Estimate]
@@ -85,8 +83,7 @@ def section_scores(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TiesPrompt:
+class TiesPrompt(NamedTuple):
     """Scores of a question's right and wrong answers; None without scores.
 
     A tied prompt (several right answers) and its reference prompt (one) share a key.

@@ -6,7 +6,7 @@ Source: Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Net
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -23,8 +23,7 @@ TEMPERATURES = (0.02, 50.0)
 _CHANCE_DRAWS = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bin:
+class Bin(NamedTuple):
     """Pairs with a probability in (low, high]; the first bin includes 0, as in scikit-learn.
 
     `mean` is of the probabilities, `hits` the share of positive outcomes.
@@ -36,8 +35,7 @@ class Bin:
     hits: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationError:
+class CalibrationError(NamedTuple):
     """Expected calibration error: mean distance of a bin's mean probability from its share of hits, weighted by pairs.
 
     `by_chance` is the expected error of a perfectly calibrated judge with the same probabilities.

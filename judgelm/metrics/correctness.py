@@ -4,15 +4,15 @@ Arrays have shape (n,); different shapes raise `ValueError`. Failed judgments mu
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from judgelm.metrics.resampling import Basis, Clusters, Estimate, Flags, Floats, Resampling, defined_estimates, ratio
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateScores:
+class GateScores(NamedTuple):
     """Share of items with the gate on, and share of these whose majority answer is right; None if undefined."""
 
     rate: Estimate | None
@@ -28,8 +28,7 @@ def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resam
     counted = on & known
     values = np.column_stack([on, every, counted & right, counted]).astype(np.float64)
     bases = [Basis(rows=every, kind="share"), Basis(rows=counted, kind="share")]
-    rate, precision = defined_estimates(values, _pairs_of_sums, bases, clusters, resampling)
-    return GateScores(rate=rate, precision=precision)
+    return GateScores(*defined_estimates(values, _pairs_of_sums, bases, clusters, resampling))
 
 
 def accuracies(
@@ -53,8 +52,7 @@ def accuracies(
     return estimates[:width], estimates[width:]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelScores:
+class LevelScores(NamedTuple):
     """Number of items at a level of agreement, and the share whose majority answer is right."""
 
     agreement: float
@@ -76,10 +74,8 @@ def calibration_curve(
     values = np.column_stack([column for mask in masks for column in (mask & right, mask)]).astype(np.float64)
     bases = [Basis(rows=mask, kind="share") for mask in masks]
     estimates = defined_estimates(values, _pairs_of_sums, bases, clusters, resampling)
-    return tuple(
-        LevelScores(agreement=float(level), n=int(mask.sum()), right=first)
-        for level, mask, first in zip(levels, masks, estimates, strict=True)
-    )
+    sizes = [int(mask.sum()) for mask in masks]
+    return tuple(map(LevelScores, map(float, levels), sizes, estimates))
 
 
 def thresholds(ks: Sequence[int]) -> tuple[float, ...]:
@@ -95,8 +91,7 @@ FOUR_WAYS = ((True, True), (True, False), (False, True), (False, False))
 """(judge's own answer right, agent's answer right), in the order of Self-Reference's Figure 2."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorrectnessScores:
+class CorrectnessScores(NamedTuple):
     """Equations 7-9 for the class `correct`; None if undefined.
 
     Precision is undefined if no answer was judged correct, recall and F1 if no answer is correct.
@@ -110,8 +105,7 @@ class CorrectnessScores:
     n: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitQuality:
+class SplitQuality(NamedTuple):
     """F1 on questions that the judge answers right (D_J+) and wrong (D_J-), and the gap."""
 
     right: Estimate | None
@@ -119,8 +113,7 @@ class SplitQuality:
     gap: Estimate | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FourWayCell:
+class FourWayCell(NamedTuple):
     """A cell of the four-way split, whose answers have one true label.
 
     `own_class_f1` is F1 of that label, 2a / (1 + a) for accuracy a, since precision is 1.
@@ -131,8 +124,7 @@ class FourWayCell:
     own_class_f1: Estimate | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitChange:
+class SplitChange(NamedTuple):
     """Second method minus first, on the same answers: F1 on all, D_J+ and D_J-; accuracies in each of `FOUR_WAYS`."""
 
     f1: Estimate | None
@@ -156,8 +148,7 @@ def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampl
         Basis(rows=every, kind="f1", decided=~(truth & judged)),
     ]
     estimates = defined_estimates(_cells(truth, judged), _quality_of_counts, bases, clusters, resampling)
-    names = ("precision", "recall", "f1", "accuracy", "f1_incorrect")
-    return CorrectnessScores(n=truth.size, **dict(zip(names, estimates, strict=True)))
+    return CorrectnessScores(*estimates, n=truth.size)
 
 
 def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> SplitQuality:
@@ -172,8 +163,7 @@ def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, r
         return np.stack([right, wrong, right - wrong], axis=1)
 
     bases = [*(_f1_basis(rows, truth, judged) for rows in (own, ~own)), Basis(rows=np.ones_like(own))]
-    right, wrong, gap = defined_estimates(_split_cells(own, truth, judged), statistic, bases, clusters, resampling)
-    return SplitQuality(right=right, wrong=wrong, gap=gap)
+    return SplitQuality(*defined_estimates(_split_cells(own, truth, judged), statistic, bases, clusters, resampling))
 
 
 def four_way(
@@ -217,9 +207,8 @@ def split_change(
     rows = [np.ones_like(own), own, ~own]
     rows += [(own == own_right) & (truth == agent_right) for own_right, agent_right in FOUR_WAYS]
     values = np.column_stack([_split_cells(own, truth, verdicts) for verdicts in judged])
-    f1, right, wrong, *cells = defined_estimates(
-        values, statistic, [Basis(rows=mask) for mask in rows], clusters, resampling
-    )
+    bases = [Basis(rows=mask) for mask in rows]
+    f1, right, wrong, *cells = defined_estimates(values, statistic, bases, clusters, resampling)
     return SplitChange(f1=f1, f1_right=right, f1_wrong=wrong, accuracies=tuple(cells))
 
 
@@ -263,11 +252,8 @@ def _split_cells(own: Flags, truth: Flags, judged: Flags) -> Floats:
 
 def _quality_of_counts(sums: Floats) -> Floats:
     hit, missed, false, passed = sums.T
-    precision, recall, accuracy = (
-        ratio(hit, hit + false),
-        ratio(hit, hit + missed),
-        ratio(hit + passed, sums.sum(axis=1)),
-    )
+    precision, recall = ratio(hit, hit + false), ratio(hit, hit + missed)
+    accuracy = ratio(hit + passed, sums.sum(axis=1))
     return np.stack([precision, recall, _f1(sums), accuracy, _f1(sums[:, ::-1])], axis=1)
 
 

@@ -6,7 +6,6 @@ Source: QA-Judge, sections 3, 5.2 and 6.2, Tables 6 and 13; the metrics follow i
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -105,8 +104,7 @@ PREFERENCE_THRESHOLDS = (1.0, 5 / 6, 4 / 6)
 """Minimum share of the other judges that say incorrect: 100 %, 83 %, 67 %."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preference:
+class Preference(NamedTuple):
     """Share of answers without an exact match that only one judge calls correct.
 
     `threshold` is the minimum share of the `others` that say incorrect, `needed` the same as a number of judges.
@@ -134,13 +132,6 @@ def preferences(
     result = []
     for threshold in PREFERENCE_THRESHOLDS:
         needed = math.ceil(threshold * k - 1e-9)  # 5/6 of 6 is 5, though not in floating point
-        hits = own & (against >= needed)
-        result.append(
-            Preference(
-                threshold=threshold,
-                needed=needed,
-                others=k,
-                share=share(hits, questions, resampling) if len(hits) else None,
-            )
-        )
+        only_own = share(own & (against >= needed), questions, resampling) if len(own) else None
+        result.append(Preference(threshold=threshold, needed=needed, others=k, share=only_own))
     return tuple(result)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,8 +30,7 @@ PAPERS_WEAK_MODELS = ("Mistral 7B", "Llama 3 8B")
 PAPERS_WEAK_MODELS_FIGURE_10 = ("Claude v2", *PAPERS_WEAK_MODELS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatingScale:
+class RatingScale(NamedTuple):
     """Normalisation of a dimension's scores: `(score - low) / span`."""
 
     low: float
@@ -212,8 +211,7 @@ def slices(paired: PairedRatings, column: str) -> Iterator[tuple[str, PairedRati
         yield value, paired.keep(paired.frame[column].astype(str) == value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnotatorAgreement:
+class AnnotatorAgreement(NamedTuple):
     """Krippendorff's alpha (None if all ratings are equal), and the share of unanimous completions."""
 
     alpha: Estimate | None

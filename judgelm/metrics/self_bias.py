@@ -6,7 +6,7 @@ alphabetically first.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -235,18 +235,20 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
     if len(paired.frame) <= design.matrix.shape[1]:
         raise TooFewRatings(f"self-bias: {len(paired.frame)} ratings for {design.matrix.shape[1]} coefficients")
     gone = redundant(design.matrix)
-    identified = design.without(gone)
-    fitted: Any = sm.OLS(paired.frame["rating"].to_numpy(), identified.matrix).fit(**_covariance(paired, model))
-    known = iter(_wald_terms(identified, fitted.params, fitted.bse, unidentified(design.matrix)[~gone], model.level))
+    fitted: Any = sm.OLS(paired.frame["rating"].to_numpy(), design.matrix[:, ~gone]).fit(**_covariance(paired, model))
+    coefficients, errors = _with_gaps(fitted.params, gone), _with_gaps(fitted.bse, gone)
     return BiasFit(
-        terms=tuple(
-            Term(kind=kind, level=level, estimate=None) if gone[i] else next(known)
-            for i, (kind, level) in enumerate(design.terms)
-        ),
+        terms=_wald_terms(design, coefficients, errors, unidentified(design.matrix), model.level),
         n=len(paired.frame),
         unit="normalised score",
         errors="clustered by item" if model.errors == "cluster" else model.errors,
     )
+
+
+def _with_gaps(values: Floats, gone: Flags) -> Floats:
+    full = np.full(len(gone), np.nan)
+    full[~gone] = values
+    return full
 
 
 def _wald_terms(design: Design, coefficients: Floats, errors: Floats, unknown: Flags, level: float) -> tuple[Term, ...]:
@@ -320,17 +322,11 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
     gone = redundant(used.matrix, constant=True)
     if gone.all():
         raise TooFewRatings("ordinal logit: no term that the thresholds do not take over")
-    design = used.without(gone)
-    fitted = _maximised(design, levels[~rows])
-    known = np.zeros(len(design.terms), dtype=bool)
-    known_terms = iter(_wald_terms(design, fitted.coefficients, fitted.errors, known, model.level))
-    hidden = unidentified(np.column_stack([used.matrix, np.ones(len(used.matrix))]))[:-1]
-    terms = [
-        Term(kind=kind, level=level, estimate=None) if gone[i] else next(known_terms)
-        for i, (kind, level) in enumerate(used.terms)
-    ]
+    fitted = _maximised(used.without(gone), levels[~rows])
+    coefficients, errors = _with_gaps(fitted.coefficients, gone), _with_gaps(fitted.errors, gone)
+    hidden = unidentified(np.column_stack([used.matrix, np.ones(len(used.matrix))]))[:-1] | (not fitted.converged)
     return BiasFit(
-        terms=tuple(_honest(term, bool(hidden[i]), fitted.converged) for i, term in enumerate(terms)),
+        terms=_wald_terms(used, coefficients, errors, hidden, model.level),
         n=len(used.matrix),
         unit="log-odds",
         errors="from the likelihood",
@@ -352,9 +348,3 @@ def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> Flags:
         if kind in ("self", "family", "indicator") and here.any() and set(levels[here]) in ({0}, {highest}):
             rows |= here
     return rows
-
-
-def _honest(term: Term, hidden: bool, converged: bool) -> Term:
-    if hidden or not converged:
-        return replace(term, estimate=None, error=None, p=None)
-    return term

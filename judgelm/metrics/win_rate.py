@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
@@ -30,8 +30,7 @@ from judgelm.metrics.bradley_terry import MAX_LOGIT, comparable_models
 from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Resampling, mean, normal_estimate, widened
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FractionalLogit:
+class _FractionalLogit(NamedTuple):
     coefficients: Floats
     covariance: Floats
 
@@ -63,16 +62,14 @@ MIN_PAIRS = 10
 _TIE = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WinRate:
+class WinRate(NamedTuple):
     """A mean of preferences, with the standard error of the mean as AlpacaEval prints it."""
 
     rate: Estimate
     standard_error: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LengthControlled:
+class LengthControlled(NamedTuple):
     """Win rate at equal length, with its standard error by the delta method.
 
     `length` is the coefficient of the difference in length, baseline minus model; negative if longer answers are
@@ -116,10 +113,9 @@ def length_controlled(
     constant = [np.ones(n)] if difficulty is None else [np.ones(n), difficulty]
     design = np.column_stack([np.tanh(deltas / spread), *constant])
     fit = _fit_logit(preferences, design, clusters)
-    return fit if isinstance(fit, str) else _at_equal_length(fit.coefficients, fit.covariance, design)
-
-
-def _at_equal_length(coefficients: Floats, covariance: Floats, design: Floats) -> LengthControlled:
+    if isinstance(fit, str):
+        return fit
+    coefficients, covariance = fit
     equal = design.copy()
     equal[:, 0] = 0
     predicted = expit(equal @ coefficients)
@@ -129,7 +125,7 @@ def _at_equal_length(coefficients: Floats, covariance: Floats, design: Floats) -
     half = norm.ppf((1 + LEVEL) / 2) * error / (rate * (1 - rate))
     low, high = expit(logit(rate) + np.array([-half, half]))
     return LengthControlled(
-        rate=Estimate(value=rate, low=float(low), high=float(high), n=len(design)),
+        rate=Estimate(value=rate, low=float(low), high=float(high), n=n),
         standard_error=error,
         length=float(coefficients[0]),
     )

@@ -257,7 +257,7 @@ def split_table(answers: JudgedAnswers) -> Table:
         split = split_quality(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
         n_right = int(arrays.own.sum())
         keys = (dataset, judge, METHOD_NAMES[method], n_right, arrays.n - n_right)
-        rows.append((*keys, split.right, split.wrong, split.gap))
+        rows.append((*keys, *split))
     return LAYOUTS.table("f1-by-own-answer", rows)
 
 
@@ -272,8 +272,7 @@ def four_way_table(answers: JudgedAnswers) -> Table:
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         for way, cell in zip(WAYS, four_way_cells(answers, judge, method, dataset), strict=True):
-            keys = (dataset, judge, METHOD_NAMES[method], way)
-            rows.append((*keys, cell.n, cell.accuracy, cell.own_class_f1))
+            rows.append((dataset, judge, METHOD_NAMES[method], way, *cell))
     return LAYOUTS.table("four-way-split", rows)
 
 

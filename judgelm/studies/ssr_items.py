@@ -267,8 +267,7 @@ def calibration_table(items: SsrItems, resampling: Resampling) -> Table:
     """Figure 3 as a table."""
     known = items.where(items.known())
     agreement = np.array([item.majority.agreement for item in known.items])
-    curve = calibration_curve(agreement, known.right(), known.questions, resampling)
-    return LAYOUTS.table("calibration", [(level.agreement, level.n, level.right) for level in curve])
+    return LAYOUTS.table("calibration", calibration_curve(agreement, known.right(), known.questions, resampling))
 
 
 def category_table(items: SsrItems, tau: float, rule: SplitRule, resampling: Resampling) -> Table:
@@ -294,12 +293,10 @@ def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[s
     rows: list[Row] = []
     for name, judgments in used.items():
         calls = sum(sum(len(shown.order) == 2 for shown in judgment.shown) for judgment in judgments)
-        tokens = (
-            sum(judgment.prompt_tokens for judgment in judgments),
-            sum(judgment.completion_tokens for judgment in judgments),
-        )
+        prompted = sum(judgment.prompt_tokens for judgment in judgments)
+        written = sum(judgment.completion_tokens for judgment in judgments)
         needed = 0 if name == CONDITIONS[0] else solves
-        rows.append((name, len(judgments), solves, needed, calls, calls / len(judgments), *tokens))
+        rows.append((name, len(judgments), solves, needed, calls, calls / len(judgments), prompted, written))
     return LAYOUTS.table("cost", rows, tau=tau)
 
 
