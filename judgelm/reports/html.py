@@ -100,16 +100,9 @@ def render_page(name: str, *, script: str = "", styles: Sequence[str] = ("report
     """
     code = _own_text(script) if script else Markup("")
     digest = base64.b64encode(hashlib.sha256(code.encode("utf-8")).digest()).decode("ascii")
-    page = (
-        _environment()
-        .get_template(name)
-        .render(
-            policy=f"{_POLICY}; script-src 'sha256-{digest}'" if script else _POLICY,
-            style=Markup("").join(map(_own_text, styles)),
-            script=code,
-            **content,
-        )
-    )
+    policy = f"{_POLICY}; script-src 'sha256-{digest}'" if script else _POLICY
+    style = Markup("").join(map(_own_text, styles))
+    page = _environment().get_template(name).render(policy=policy, style=style, script=code, **content)
     return page.encode("utf-8", errors="replace").decode("utf-8")  # files cannot hold lone surrogates
 
 
@@ -147,9 +140,8 @@ def _own_text(name: str) -> Markup:
 
 def facts(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return the recorded model, mode, template and engine."""
-    lasting = {
-        key: value for key, value in manifest.items() if key != "sessions"
-    }  # sessions have statistics of engines
+    # sessions have statistics of engines
+    lasting = {key: value for key, value in manifest.items() if key != "sessions"}
     names = ((key, _name(look_up(lasting, key))) for key in _FACTS)
     return [(key, name) for key, name in names if name is not None]
 

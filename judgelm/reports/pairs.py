@@ -38,21 +38,6 @@ class PairList:
     totals: Mapping[str, int]
     left_out: Mapping[str, int]
 
-    @property
-    def has_probabilities(self) -> bool:
-        """True if any judgment has a probability."""
-        return any(pair.judgment.probability is not None for pair in self.pairs)
-
-    @property
-    def has_labels(self) -> bool:
-        """True if any pair has a label."""
-        return any(pair.label is not None for pair in self.pairs)
-
-    @property
-    def has_label_scores(self) -> bool:
-        """True if any label has scores."""
-        return any(pair.label is not None and pair.label.scores is not None for pair in self.pairs)
-
 
 def list_pairs(
     evaluation: Evaluation,
@@ -129,16 +114,10 @@ def list_verdicts(
         )
         kinds = tuple(kind for kind, applies in zip(KINDS, flags, strict=True) if applies)
         judged = "failed" if judgment.winner is None else WINNER_NAMES[judgment.winner]
-        listed.append(
-            ListedPair(
-                kinds=kinds,
-                judged=judged,
-                scores=judgment.scores,
-                judgment=judgment,
-                label=label,
-                sample=samples.get(name),
-            )
+        pair = ListedPair(
+            kinds=kinds, judged=judged, scores=judgment.scores, judgment=judgment, label=label, sample=samples.get(name)
         )
+        listed.append(pair)
     totals = {kind: sum(kind in pair.kinds for pair in listed) for kind in KINDS}
     return PairList(pairs=tuple(listed), totals=totals, left_out=dict.fromkeys(KINDS, 0))
 

@@ -7,8 +7,7 @@ of control characters and not parsed as mathematics.
 import io
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from html import escape
 from textwrap import fill
@@ -128,7 +127,9 @@ class Drawn(NamedTuple):
 
 def draw(figure: Figure) -> Drawn:
     """Render a figure as SVG and PNG; deterministic."""
-    with mpl.rc_context(STYLE), _without_glyph_warnings():
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support", category=UserWarning)
         match figure:
             case Lines():
                 canvas = _lines(figure)
@@ -146,14 +147,6 @@ def draw(figure: Figure) -> Drawn:
         png=picture.getvalue(),
         wide=canvas.get_figwidth() > _WIDE_IN,
     )
-
-
-@contextmanager
-def _without_glyph_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        warnings.filterwarnings("ignore", message="Matplotlib currently does not support", category=UserWarning)
-        yield
 
 
 def _lines(figure: Lines) -> Canvas:

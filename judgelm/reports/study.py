@@ -111,12 +111,10 @@ def _table_path(name: str) -> str:
 def _check_free(folder: Path, names: list[str], overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: is a file; pass a folder with -o")
-    if overwrite:
-        return
-    if (folder / STUDY_FILE).exists():
-        raise RunError(f"{folder}: already contains a study; choose another -o, or pass --overwrite to replace it")
     taken = next((name for name in names if (folder / name).exists()), None)
-    if taken is not None:
+    if (folder / STUDY_FILE).exists():
+        taken = "a study"
+    if taken is not None and not overwrite:
         raise RunError(f"{folder}: already contains {taken}; choose another -o, or pass --overwrite to replace it")
 
 

@@ -7,7 +7,7 @@ from judgelm.records import Winner
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates
-from judgelm.studies.sentences import few_pairs_sentence, format_percents
+from judgelm.studies.sentences import by_sign, few_pairs_sentence, format_percents
 
 FEW_PAIRS = 100
 """With fewer pairs the headline warns of wide intervals (about ±10 points)."""
@@ -81,13 +81,12 @@ def _position_sentence(position: PositionEstimates) -> str:
 
 def human_sentence(humans: HumanAgreement) -> str:
     """Compare agreement among annotators with the judge's, on the same pairs."""
-    low, high = humans.difference.low, humans.difference.high
-    if low > 0:
-        verdict = "the judge agrees with annotators more often than they agree with each other"
-    elif high < 0:
-        verdict = "the judge agrees with annotators less often than they agree with each other"
-    else:
-        verdict = "the difference is not significant"
+    verdict = by_sign(
+        humans.difference,
+        "the judge agrees with annotators more often than they agree with each other",
+        "the judge agrees with annotators less often than they agree with each other",
+        "the difference is not significant",
+    )
     return (
         f"Over {humans.human_human.n:,} pairs, two annotators agree {percent(humans.human_human.value)} of the time "
         f"({format_percents(humans.human_human)}), and the judge and an annotator {percent(humans.judge_human.value)} "
@@ -128,11 +127,8 @@ def _other_rules(evaluation: Evaluation) -> Iterator[str]:
 def _baseline_sentence(shown: PairMetrics) -> str:
     always = f"always answering “{WINNER_NAMES[shown.majority_label]}” ({percent(shown.majority.value)})"
     gain = f"{points(shown.gain.value)} (95 % interval {format_percents(shown.gain)})"
-    if shown.gain.low > 0:
-        return f"Agreement is better than {always}: {gain}."
-    if shown.gain.high < 0:
-        return f"Agreement is worse than {always}: {gain}."
-    return f"Agreement is not significantly different from {always}: {gain}."
+    verdict = by_sign(shown.gain, "better than", "worse than", "not significantly different from")
+    return f"Agreement is {verdict} {always}: {gain}."
 
 
 def _failure_sentence(evaluation: Evaluation) -> str:

@@ -3,7 +3,7 @@
 The temperature is fitted on some questions and measured on the others. Labels that are ties are excluded.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -21,8 +21,8 @@ from judgelm.parsing.scores import kind_of_approximation
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import TIE_THRESHOLD, JoinedPair, join, questions_of
 from judgelm.studies.pair_metrics import proper_losses
-from judgelm.studies.result import Figure, Layouts, Lines, Series, StudyResult, Table
-from judgelm.studies.sentences import few_pairs_sentence, format_number, format_points
+from judgelm.studies.result import Layouts, Lines, Row, Series, StudyResult, Table
+from judgelm.studies.sentences import by_sign, few_pairs_sentence, format_number, format_points
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
@@ -116,11 +116,11 @@ def calibration_study(
         findings=tuple(_findings(before, change)),
         counts=_counts(judgments, labelled, rows, used) | sides,
         tables=(
-            _score_table([before, *after]),
+            LAYOUTS.table("scores", map(_score_row, [before, *after])),
             *([] if change is None else [LAYOUTS.table("gains", [(*change,)])]),
             _reliability_table([before, *after]),
         ),
-        figures=tuple(_figures(before, after)),
+        figures=(_curve("reliability-all", [before]), *([_curve("reliability-rest", after)] if len(after) > 1 else [])),
         warnings=(*_warnings(before, rows), *_unfitted(fitted, change, options), *labelled.notes(), *texts.notes()),
     )
 
@@ -227,22 +227,19 @@ def _protocol(options: CalibrationOptions) -> str:
 
 
 def _findings(before: _CalibrationScores, change: _Gain | None) -> list[str]:
-    overconfidence = before.overconfidence
-    side = "underconfident" if overconfidence.high < 0 else "not significantly over- or underconfident"
-    side = "overconfident" if overconfidence.low > 0 else side
+    more = before.overconfidence
+    side = by_sign(more, "overconfident", "underconfident", "not significantly over- or underconfident")
     lines = [
-        f"The judge is {side}: the mean probability of its winners minus its accuracy is "
-        f"{format_points(overconfidence)}.",
+        f"The judge is {side}: the mean probability of its winners minus its accuracy is {format_points(more)}.",
         f"Its expected calibration error is {format_number(before.error.error)}; for a calibrated judge with "
         f"these probabilities it would be {before.error.by_chance:.3f} by chance. Its Brier score is "
         f"{format_number(before.brier)}; always answering 0.5 gives 0.250.",
     ]
     if change is not None:
-        loss = change.log_loss
-        verdict = "lowers" if loss.high < 0 else "raises" if loss.low > 0 else "does not significantly change"
+        verdict = by_sign(change.log_loss, "raises", "lowers", "does not significantly change")
         lines.append(
             f"The best temperature is {format_number(change.temperature, '.2f')}; above 1 means overconfident. On "
-            f"held-out pairs it {verdict} the log loss: {format_number(loss, '+.3f')}."
+            f"held-out pairs it {verdict} the log loss: {format_number(change.log_loss, '+.3f')}."
         )
     return lines
 
@@ -264,25 +261,13 @@ def _warnings(before: _CalibrationScores, rows: Sequence[JoinedPair]) -> list[st
     return lines
 
 
-def _score_table(qualities: Sequence[_CalibrationScores]) -> Table:
-    return LAYOUTS.table(
-        "scores",
-        [
-            (each.name, each.brier, each.log_loss, each.error.error, each.error.by_chance, each.overconfidence)
-            for each in qualities
-        ],
-    )
+def _score_row(scores: _CalibrationScores) -> Row:
+    return (scores.name, scores.brier, scores.log_loss, *scores.error, scores.overconfidence)
 
 
 def _reliability_table(qualities: Sequence[_CalibrationScores]) -> Table:
     rows = [(quality.name, bin.low, bin.high, bin.mean, bin.hits) for quality in qualities for bin in quality.bins]
     return LAYOUTS.table("reliability", rows)
-
-
-def _figures(before: _CalibrationScores, after: Sequence[_CalibrationScores]) -> Iterator[Figure]:
-    yield _curve("reliability-all", [before])
-    if len(after) > 1:
-        yield _curve("reliability-rest", after)
 
 
 def _curve(name: str, qualities: Sequence[_CalibrationScores]) -> Lines:

@@ -243,11 +243,9 @@ def _findings(
     taken = ", pairs of one question treated as independent" if dependent else ""
     for pair in comparisons[:_MAX_SENTENCES]:
         low, high, test = pair.difference.low, pair.difference.high, pair.test
-        verdict = (
-            "is better than" if low > 0 else "is worse than" if high < 0 else "is not significantly different from"
-        )
+        verdict = "better than" if low > 0 else "worse than" if high < 0 else "not significantly different from"
         lines.append(
-            f"{pair.first} {verdict} {pair.second}: {format_points(pair.difference)}. They agree on "
+            f"{pair.first} is {verdict} {pair.second}: {format_points(pair.difference)}. They agree on "
             f"{format_share(pair.same)} of pairs, kappa {format_number(pair.kappa)}. On "
             f"{test.only_first + test.only_second:,} pairs only one judge is right: {pair.first} on "
             f"{test.only_first:,}, {pair.second} on {test.only_second:,} (McNemar p = {test.p_value:.2g}{taken})."

@@ -211,7 +211,17 @@ def evaluate(
         groups={name: _group_rows(rows, values, options) for name, values in (groups or {}).items()},
         humans=_humans([*rows, *voted], options),
         flips=tuple(row.id for row in rows if pair_labels.flipped(row)),
-        disagreements=tuple(_disagreement(row, rule) for row in judged if row.judged != row.truth),
+        disagreements=tuple(
+            Disagreement(
+                sample_id=row.id,
+                judged=pair_labels.winner_of(row.judged or 0),
+                label=pair_labels.pair_winner(row.label),
+                scores=pair_labels.scores_behind(row.judgment, rule),
+                label_scores=row.label.scores,
+            )
+            for row in judged
+            if row.judged != row.truth
+        ),
         failed=tuple(row.id for row in rows if row.judged is None),
         half_failed=tuple(row.id for row in judged if failed_orders(row)),
         mean_prompt_tokens=float(np.mean([row.judgment.prompt_tokens for row in rows])),
@@ -254,18 +264,18 @@ def _counted(rows: Iterable[JoinedPair], options: EvaluationOptions) -> list[Joi
 
 def _group_rows(rows: list[JoinedPair], values: Mapping[str, str], options: EvaluationOptions) -> tuple[GroupRow, ...]:
     groups = pair_labels.group_by_value(rows, lambda row: values.get(row.id))
-    group_rows = [_group_row(value, members, options) for value, members in groups.items()]
+    group_rows = []
+    for value, members in groups.items():
+        counted, failed = _counted(members, options), sum(row.judged is None for row in members)
+        accuracy = majority = None
+        if counted:
+            hits = np.array([(row.judged or 0) == row.truth for row in counted])
+            accuracy = share(hits, [row.cluster for row in counted], options.resampling)
+            majority = Counter(row.truth for row in counted).most_common(1)[0][1] / len(counted)
+        group_rows.append(
+            GroupRow(value=value, n=len(counted), failed=failed, accuracy=accuracy, majority_share=majority)
+        )
     return tuple(sorted(group_rows, key=lambda row: (-row.n, row.value)))
-
-
-def _group_row(value: str, members: list[JoinedPair], options: EvaluationOptions) -> GroupRow:
-    counted, failed = _counted(members, options), sum(row.judged is None for row in members)
-    accuracy = majority = None
-    if counted:
-        hits = np.array([(row.judged or 0) == row.truth for row in counted])
-        accuracy = share(hits, [row.cluster for row in counted], options.resampling)
-        majority = Counter(row.truth for row in counted).most_common(1)[0][1] / len(counted)
-    return GroupRow(value=value, n=len(counted), failed=failed, accuracy=accuracy, majority_share=majority)
 
 
 def _humans(rows: list[JoinedPair], options: EvaluationOptions) -> HumanAgreement | None:
@@ -292,16 +302,6 @@ def _rule_agreement(
         failed=sum(row.judged is None for row in others),
         excluded=None if excluded is None else excluded.accuracy,
         as_tie=_as_ties(others, resampling).accuracy,
-    )
-
-
-def _disagreement(row: JoinedPair, rule: LabelRule) -> Disagreement:
-    return Disagreement(
-        sample_id=row.id,
-        judged=pair_labels.winner_of(row.judged or 0),
-        label=pair_labels.pair_winner(row.label),
-        scores=pair_labels.scores_behind(row.judgment, rule),
-        label_scores=row.label.scores,
     )
 
 

@@ -76,7 +76,7 @@ def leaderboard_study(
     rated = [(judge, _ratings(judge, resampling)) for judge in judges]
     win_rates = _duels(judges, resampling, difficulties)
     duels = win_rates.records()
-    agreement = _agreement_table(rated)
+    pairs = [pair for judge in judges for pair in judge.comparisons]
     return StudyResult(
         study="leaderboard",
         title="Leaderboard",
@@ -89,27 +89,23 @@ def leaderboard_study(
         ),
         findings=(*(line for judge, ratings in rated for line in _findings(judge, ratings)), *_duel_findings(duels)),
         counts={
-            "pairs": sum(len(judge.comparisons) for judge in judges),
+            "pairs": len(pairs),
             "failed": sum(judge.failed for judge in judges),
             "same_model": sum(judge.same_model for judge in judges),
             "verdicts": sum(len(judge.matches) for judge in judges),
             "soft_verdicts": sum(judge.soft for judge in judges),
         },
-        tables=(_table(rated), win_rates, _position_table(rated), *([] if agreement is None else [agreement])),
+        tables=(_table(rated), win_rates, _position_table(rated), *_agreement_tables(rated)),
         figures=(
             *(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated)),
             _duel_forest(duels),
         ),
         warnings=(
             *notes,
-            *similar_names_notes(_names(judges)),
+            *similar_names_notes(name for pair in pairs for name in (pair.baseline, pair.model)),
             *(sentence for judge, ratings in rated for sentence in _warnings(judge, ratings)),
         ),
     )
-
-
-def _names(judges: Sequence[JudgeMatches]) -> Iterator[str]:
-    return (name for judge in judges for pair in judge.comparisons for name in (pair.baseline, pair.model))
 
 
 def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mapping[str, Sample]) -> JudgeMatches:
@@ -239,7 +235,7 @@ def _position_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
     return LAYOUTS.table("judges", [cells(judge, ratings.position) for judge, ratings in rated])
 
 
-def _agreement_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table | None:
+def _agreement_tables(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> list[Table]:
     rows: list[Row] = []
     for (judge, ratings), (other, others) in combinations(rated, 2):
         points = {row.model: row.elo.value for row in ratings.rated}
@@ -249,9 +245,7 @@ def _agreement_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table | N
             sides = [points[model] for model in common], [their_points[model] for model in common]
             tau, rho = kendalltau(*sides).statistic, spearmanr(*sides).statistic
             rows.append((judge.judge, other.judge, float(rho), float(tau), len(common)))
-    if not rows:
-        return None
-    return LAYOUTS.table("rank-correlation", rows)
+    return [LAYOUTS.table("rank-correlation", rows)] if rows else []
 
 
 def _forest(judge: JudgeMatches, ratings: Ratings, index: int) -> Forest:
@@ -336,19 +330,12 @@ def _duel(
     hard = None if difficulties is None else np.array([_difficulty(pair, difficulties) for pair, _ in judged])
     rates = [rate(preferences, clusters, resampling) for rate in (weighted, discrete)]
     length = length_controlled(preferences, lengths, clusters, hard)
-    controlled: Row = (
-        (None, None, None, length)
-        if isinstance(length, str)
-        else (
-            length.rate,
-            length.standard_error,
-            length.length,
-            _FAR_NOTE if abs(length.rate.value - rates[0].rate.value) > _FAR else "",
-        )
-    )
+    controlled: Row = (None, None, None, length)
+    if not isinstance(length, str):
+        controlled = (*length, _FAR_NOTE if abs(length.rate.value - rates[0].rate.value) > _FAR else "")
     return rates[0].rate.value, (
         *(group[0].model, group[0].baseline, judge, len(judged)),
-        *(cell for rate in rates for cell in (rate.rate, rate.standard_error)),
+        *(cell for rate in rates for cell in rate),
         *(int((np.sign(preferences - 0.5) == sign).sum()) for sign in (1, 0, -1)),
         *(*controlled, float(lengths[:, 1].mean()), len(group) - len(judged)),
     )

@@ -16,7 +16,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import by_id, orders_of
 from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
-from judgelm.studies.result import DEFAULT_RESAMPLING, Cell, Forest, Layouts, StudyResult, Table, forest
+from judgelm.studies.result import DEFAULT_RESAMPLING, Layouts, Row, StudyResult, forest
 from judgelm.studies.sentences import format_number, format_share
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
@@ -83,13 +83,12 @@ def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling 
         )
     rows = [_measured(name, group, resampling) for name, group in groups.items()]
     rows += [whole] if len(rows) > 1 else []
+    consistencies = [(row.name, row.position.consistency) for row in rows if row.position is not None]
     return StudyResult(
         study="position-bias",
         title="Order effects of a judge",
-        protocol=(
-            f"Each pair was judged in both orders, joined by the ids of question and answers; intervals are 95 % from "
-            f"{resampling.resamples} resamples of questions (seed {resampling.seed})."
-        ),
+        protocol="Each pair was judged in both orders, joined by the ids of question and answers; intervals are 95 % "
+        f"from {resampling.resamples} resamples of questions (seed {resampling.seed}).",
         findings=tuple(_findings(whole, rows)),
         counts={
             "pairs": len(everything.pairs),
@@ -97,8 +96,8 @@ def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling 
             "judgments_without_the_other_order": everything.alone,
             "scores_not_at_the_replys_beginning": everything.by_hand,
         },
-        tables=(_table(rows),),
-        figures=(_forest(rows),),
+        tables=(LAYOUTS.table("position-bias", map(_cells, rows)),),
+        figures=(forest(consistencies, **LAYOUTS.figure("consistency"), no_effect=1.0),),
         warnings=tuple(_warnings(rows)),
     )
 
@@ -115,22 +114,11 @@ def _measured(name: str, group: PairGroup, resampling: Resampling) -> _Measured:
     return _Measured(name=name, position=position, lead=lead, failed=failed, alone=group.alone)
 
 
-def _table(rows: Sequence[_Measured]) -> Table:
-    def cells(row: _Measured) -> tuple[Cell, ...]:
-        if (position := row.position) is None:
-            return (row.name, 0, *[None] * 4, row.lead, row.failed, row.alone)
-        shares = (position.consistency, position.toward_first, position.toward_second, position.delta)
-        return (row.name, position.consistency.n, *shares, row.lead, row.failed, row.alone)
-
-    return LAYOUTS.table("position-bias", [cells(row) for row in rows])
-
-
-def _forest(rows: Sequence[_Measured]) -> Forest:
-    return forest(
-        [(row.name, row.position.consistency) for row in rows if row.position is not None],
-        **LAYOUTS.figure("consistency"),
-        no_effect=1.0,
-    )
+def _cells(row: _Measured) -> Row:
+    if (position := row.position) is None:
+        return (row.name, 0, *[None] * 4, row.lead, row.failed, row.alone)
+    shares = (position.consistency, position.toward_first, position.toward_second, position.delta)
+    return (row.name, position.consistency.n, *shares, row.lead, row.failed, row.alone)
 
 
 def _findings(whole: _Measured, rows: Sequence[_Measured]) -> list[str]:
@@ -143,13 +131,10 @@ def _findings(whole: _Measured, rows: Sequence[_Measured]) -> list[str]:
     ]
     if whole.lead is not None:
         lines.append(f"The first position is worth {format_number(whole.lead, '+.2f')} points.")
-    ranked = sorted(
-        (row.position.consistency.value, row.name, row.position.consistency)
-        for row in rows
-        if row is not whole and row.position is not None
-    )
+    measured = [(row.name, row.position.consistency) for row in rows if row is not whole and row.position is not None]
+    ranked = sorted(measured, key=lambda named: (named[1].value, named[0]))
     if len(ranked) > 1:
-        (_, least, low), (_, most, high) = ranked[0], ranked[-1]
+        (least, low), (most, high) = ranked[0], ranked[-1]
         lines.append(
             f"Consistency is lowest on {least}, {format_share(low)}, and highest on {most}, {format_share(high)}."
         )

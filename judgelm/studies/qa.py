@@ -115,7 +115,7 @@ def _types_judge(
 
 def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Forest]:
     shares = qa_scores.type_shares(answers, run, counting)
-    agreed = _type_correlations(answers, run, counting) if people else {}
+    agreed = {name: _type_correlation(answers, name, run, counting) for name in shares} if people else {}
     types = LAYOUTS.table(
         "types",
         [(name, n, false, share, agreed.get(name)) for name, (n, false, share) in shares.items()],
@@ -323,12 +323,6 @@ def _authors_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting:
     return LAYOUTS.table("authors-failures", rows, undefined=UNDEFINED)
 
 
-def _type_correlations(answers: Sequence[QaAnswer], run: QaRun, counting: Counting) -> dict[str, Estimate | None]:
-    types = dict.fromkeys(answer.answer_type for answer in answers)
-    return {
-        name: correlation(
-            _rated([answer for answer in answers if answer.answer_type == name], run.cascade_label, counting),
-            counting.resampling,
-        )
-        for name in types
-    }
+def _type_correlation(answers: Sequence[QaAnswer], name: str, run: QaRun, counting: Counting) -> Estimate | None:
+    members = [answer for answer in answers if answer.answer_type == name]
+    return correlation(_rated(members, run.cascade_label, counting), counting.resampling)

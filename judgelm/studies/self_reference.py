@@ -15,7 +15,6 @@ from scipy import stats
 from judgelm.data.judged_texts import check_same_texts
 from judgelm.metrics.correctness import quality, split_change
 from judgelm.metrics.correlation import (
-    Correlation,
     GenerationJudgment,
     band,
     fisher_interval,
@@ -182,18 +181,14 @@ def _correlations(answers: JudgedAnswers) -> _Correlations:
     return results
 
 
-def _band_counts(results: _Correlations, method: Method) -> Counter[str]:
-    values = [result.g_j_given_a.estimate for (_, _, judged_with), result in results.items() if judged_with == method]
-    return Counter("undefined" if value is None else band(value.value) for value in values)
-
-
 def _correlation_table(results: _Correlations) -> Table:
     rows: list[Row] = []
     for (dataset, judge, method), result in results.items():
         partial = result.g_j_given_a
         plain = (result.g_j.estimate, result.g_a.estimate, result.j_a.estimate)
         strength = "undefined" if partial.estimate is None else band(partial.estimate.value)
-        remark = _remark(partial)
+        undefined = f"undefined in {100 * partial.undefined_resamples:.1f} % of the resamples"
+        remark = partial.why if partial.estimate is None else undefined if partial.undefined_resamples else ""
         keys = (dataset, judge, METHOD_NAMES[method], result.n)
         rows.append((*keys, *plain, partial.estimate, partial.fisher, strength, remark))
     return LAYOUTS.table("partial-correlation", rows)
@@ -215,19 +210,6 @@ def _gain_table(results: _Correlations, gained: _Gains) -> Table:
         strength = "undefined" if guided is None else band(guided.value)
         rows.append((dataset, judge, cot, guided, gain, strength))
     return LAYOUTS.table("partial-correlation-gain", rows)
-
-
-def _mean_gain(gained: _Gains) -> tuple[float, int] | None:
-    values = [gain.value for gain in gained.values() if gain is not None]
-    return (sum(values) / len(values), len(values)) if values else None
-
-
-def _remark(correlation: Correlation) -> str:
-    if correlation.estimate is None:
-        return correlation.why
-    if correlation.undefined_resamples:
-        return f"undefined in {100 * correlation.undefined_resamples:.1f} % of the resamples"
-    return ""
 
 
 def _tables(answers: JudgedAnswers, correlated: _Correlations, gained: _Gains, change: Table | None) -> Iterator[Table]:
@@ -254,16 +236,17 @@ def _findings(
 ) -> tuple[str, ...]:
     sentences = []
     for method in answers.methods:
-        bands = _band_counts(correlated, method)
+        results = [result.g_j_given_a.estimate for (*_, way), result in correlated.items() if way == method]
+        bands = Counter("undefined" if result is None else band(result.value) for result in results)
         sentences.append(
             f"{METHOD_NAMES[method]}: the partial correlation of answering and judging is weak in {bands['weak']}, "
             f"moderate in {bands['moderate']} and strong in {bands['strong']} of {bands.total()} cases, undefined in "
             f"{bands['undefined']}."
         )
-    if mean := _mean_gain(gained):
+    if gains := [gain.value for gain in gained.values() if gain is not None]:
         sentences.append(
-            f"Self-reference raises the partial correlation by {mean[0]:.3f} on average, over n = {mean[1]} cases "
-            "(a plain mean of cases)."
+            f"Self-reference raises the partial correlation by {sum(gains) / len(gains):.3f} on average, over n = "
+            f"{len(gains)} cases (a plain mean of cases)."
         )
     if change is not None:
         parts = {"f1_right": "answers right (D_J+)", "f1_wrong": "answers wrong (D_J-)"}

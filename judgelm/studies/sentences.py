@@ -28,6 +28,11 @@ def format_percents(estimate: Estimate) -> str:
     return f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
 
 
+def by_sign(difference: Estimate, above: str, below: str, neither: str) -> str:
+    """Choose the words for an interval above 0, below 0, or around it."""
+    return above if difference.low > 0 else below if difference.high < 0 else neither
+
+
 def few_pairs_sentence(n: int, kind: str = "pairs") -> str:
     """Warn that intervals over n pairs are wide."""
     return f"With only {n:,} {kind}, rely on the intervals rather than on the point estimates."

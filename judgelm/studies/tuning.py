@@ -6,7 +6,7 @@ pairs that selected it (Cawley and Talbot 2010, On Over-fitting in Model Selecti
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -221,18 +221,15 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
     best = _best(candidates, fits, truth, np.ones(truth.size, dtype=np.bool_), options.default)
     gain = paired_difference(nested, right[options.default], labels.questions, resampling)
     scores = {
-        name: _scores(candidates[name], labels, verdicts[name], leads[name], fits[name], resampling) for name in fits
+        name: _scores(candidates[name], labels, verdicts[name], leads[name], fit, resampling)
+        for name, fit in fits.items()
     }
-    for name, values in scores.items():
-        other = None if name == options.default else right[options.default]
-        values["difference"] = other if other is None else paired_difference(right[name], other, questions, resampling)
+    for name in scores.keys() - {options.default}:
+        difference = paired_difference(right[name], right[options.default], questions, resampling)
+        scores[name] = replace(scores[name], difference=difference)
+    ranked = sorted(scores, key=lambda name: (-scores[name].accuracy.value, name != options.default, name))
     return TuningResult(
-        candidates={
-            name: CandidateScores(**scores[name])
-            for name in sorted(
-                scores, key=lambda name: (-scores[name]["accuracy"].value, name != options.default, name)
-            )
-        },
+        candidates={name: scores[name] for name in ranked},
         default=options.default,
         best=best,
         chosen=best if gain.low > 0 else options.default,
@@ -349,7 +346,8 @@ def _scores(
     lead: Floats,
     fit: ReadingFit,
     resampling: Resampling,
-) -> dict[str, Any]:
+) -> CandidateScores:
+    """Without the difference from the default."""
     truth, questions = labels.truth, labels.questions
     used = ~np.isnan(lead) & (truth != 0)
     clusters = [questions[index] for index in np.flatnonzero(used)]
@@ -358,16 +356,17 @@ def _scores(
     error = None
     if used.any():
         error = calibration_error(truth[used] > 0, probability, bin_edges(10), clusters, resampling).error
-    return {
-        "accuracy": share(verdicts == truth, questions, resampling),
-        "log_loss": mean(_losses(lead, truth), clusters, resampling) if used.any() else None,
-        "calibration_error": error,
-        "orders_agree": candidate.orders_agree,
-        "longer": float((verdicts == labels.longer)[sided].mean()) if sided.any() else None,
-        "seconds": candidate.seconds,
-        "failed": int(np.isnan(candidate.differences).sum()),
-        "fit": fit,
-    }
+    return CandidateScores(
+        accuracy=share(verdicts == truth, questions, resampling),
+        difference=None,
+        log_loss=mean(_losses(lead, truth), clusters, resampling) if used.any() else None,
+        calibration_error=error,
+        orders_agree=candidate.orders_agree,
+        longer=float((verdicts == labels.longer)[sided].mean()) if sided.any() else None,
+        seconds=candidate.seconds,
+        failed=int(np.isnan(candidate.differences).sum()),
+        fit=fit,
+    )
 
 
 def _pairs_needed(gain: Estimate, nested: Flags, default: Flags) -> int | None:
