@@ -24,7 +24,7 @@ from judgelm.studies import pair_labels
 from judgelm.studies.evaluation import FailureHandling
 from judgelm.studies.pair_labels import RULE_NAMES, TIE_THRESHOLD, JoinedPair
 from judgelm.studies.pair_metrics import PairMetrics, pair_metrics
-from judgelm.studies.result import Figure, Layouts, Row, StudyResult, Table, columns, forest, table
+from judgelm.studies.result import Figure, Layouts, Row, StudyResult, Table, columns, forest
 from judgelm.studies.sentences import excerpt, few_pairs_sentence, file_slug, format_number, format_points, format_share
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
@@ -320,14 +320,7 @@ def _group_tables(
             for name in names:
                 minus = None if name == best else votes.difference(name, best, ids)
                 rows.append((value, name, votes.agreement(name, ids), minus))
-        yield table(
-            rows,
-            columns("text", value=group, judge="Judge"),
-            columns("share", agreement="Agreement", minus_best=f"Minus {best}"),
-            name=f"by-{file_slug(group)}",
-            title=f"By {group}",
-            note=f"On the pairs with a verdict from every judge. {best} has the highest agreement.",
-        )
+        yield LAYOUTS.table("by-group", rows, group=group, slug=file_slug(group), best=best)
 
 
 def _flip_table(votes: _AlignedVotes, names: Sequence[str], samples: Mapping[str, Sample]) -> Table:
@@ -361,9 +354,5 @@ def _figures(
     for group, members in groups.items():
         values = list(pair_labels.group_by_value(votes.common, members.get).items())
         if len(values) > 1:
-            yield forest(
-                [(value, votes.agreement(name, ids), name) for value, ids in values for name in names],
-                name=f"agreement-by-{file_slug(group)}",
-                title=f"Agreement by {group}",
-                x_label="Agreement (share of pairs, 0 to 1)",
-            )
+            rows = [(value, votes.agreement(name, ids), name) for value, ids in values for name in names]
+            yield forest(rows, **LAYOUTS.figure("agreement-by-group", group=group, slug=file_slug(group)))

@@ -97,7 +97,7 @@ def leaderboard_study(
         },
         tables=(_table(rated), win_rates, _position_table(rated), *_agreement_tables(rated)),
         figures=(
-            *(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated)),
+            *(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated, 1)),
             _duel_forest(duels),
         ),
         warnings=(
@@ -249,13 +249,8 @@ def _agreement_tables(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> list[Tab
 
 
 def _forest(judge: JudgeMatches, ratings: Ratings, index: int) -> Forest:
-    return forest(
-        [(row.model, row.elo) for row in ratings.rated],
-        name=f"elo-{index + 1}-{file_slug(judge.judge)}",
-        title=f"Elo by {judge.judge}",
-        x_label="Elo points, mean of all models 1000",
-        no_effect=1000.0,
-    )
+    words = LAYOUTS.figure("elo", index=index, judge=judge.judge, slug=file_slug(judge.judge))
+    return forest([(row.model, row.elo) for row in ratings.rated], **words, no_effect=1000.0)
 
 
 def _findings(judge: JudgeMatches, ratings: Ratings) -> list[str]:

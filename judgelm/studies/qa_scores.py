@@ -277,12 +277,8 @@ def type_shares(
 
 def type_figure(run: QaRun, shares: dict[str, tuple[int, int, Estimate | None]]) -> Forest:
     """Draw the share called correct among EM 0, by answer type (Figure 2)."""
-    return forest(
-        [(name, correct) for name, (_, _, correct) in shares.items()],
-        name="types-correct",
-        title=f"Answers that do not match exactly, called correct by {run.name}",
-        x_label="share called correct",
-    )
+    rows = [(name, correct) for name, (_, _, correct) in shares.items()]
+    return forest(rows, **LAYOUTS.figure("types-correct", judge=run.name))
 
 
 def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:

@@ -71,13 +71,6 @@ def columns(kind: Kind, computed: Iterable[tuple[str, str]] = (), /, **headings:
     return [Column(key=key, heading=heading, kind=kind) for key, heading in chain(computed, headings.items())]
 
 
-def table(
-    rows: Iterable[Row], *groups: Iterable[Column], name: str, title: str, source: str = "", note: str = ""
-) -> Table:
-    """Build a table from rows and groups of columns."""
-    return Table(name=name, title=title, columns=tuple(chain(*groups)), rows=tuple(rows), source=source, note=note)
-
-
 class Layouts:
     """Columns and texts of a study's tables and figures, from a YAML file.
 
@@ -101,11 +94,13 @@ class Layouts:
         """Build a table, with `computed` columns last; `words` fill the fields of its texts."""
         layout = {"name": name} | self._file["tables"][name]
         del layout["columns"]
-        groups = (
-            columns(kind, [(key, heading.format(**words)) for key, heading in headings.items()])
+        shown = [
+            Column(key=key, heading=heading.format(**words), kind=kind)
             for kind, headings in self.groups(name)
-        )
-        return table(rows, *groups, computed, **{key: text.format(**words).strip() for key, text in layout.items()})
+            for key, heading in headings.items()
+        ]
+        texts = {key: text.format(**words).strip() for key, text in layout.items()}
+        return Table(columns=(*shown, *computed), rows=tuple(rows), **texts)
 
     def figure(self, name: str, /, **words: object) -> dict[str, Any]:
         """Return name, title and labels of a figure."""

@@ -16,7 +16,7 @@ from judgelm.metrics.correctness import FOUR_WAYS, FourWayCell, SplitChange, spl
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import called_correct, grouped
-from judgelm.studies.result import Layouts, Row, Table, columns, table
+from judgelm.studies.result import Layouts, Row, Table, columns
 from judgelm.studies.truth_file import AnswerTruth, same_answer
 
 LAYOUTS = Layouts(Path(__file__).with_name("self_reference.yaml"))
@@ -283,17 +283,8 @@ def overconfidence_table(answers: JudgedAnswers, method: Method) -> Table:
         cells = [_overconfidence(answers, judge, method, dataset) for dataset in answers.datasets]
         rows.append((judge, *cells, _overconfidence(answers, judge, method, None)))
     rows.sort(key=lambda row: -row[-1].value if isinstance(row[-1], Estimate) else 1.0)
-    return table(
-        rows,
-        columns("text", judge="judge"),
-        columns("share", ((name, name) for name in answers.datasets)),
-        columns("share", all_data_sets="all, by samples"),
-        name=f"overconfidence-{method}",
-        title=f"Overconfidence, {METHOD_NAMES[method]}",
-        source="Self-Reference, Tables 2 and 8",
-        note="Share judged correct minus share correct; agents are pooled. The last column covers all judged answers, "
-        "which weights the data sets by their numbers of answers.",
-    )
+    shares = columns("share", ((name, name) for name in answers.datasets), all_data_sets="all, by samples")
+    return LAYOUTS.table("overconfidence", rows, *shares, method=method, name=METHOD_NAMES[method])
 
 
 def _overconfidence(answers: JudgedAnswers, judge: str, method: Method, dataset: str | None) -> Estimate | None:

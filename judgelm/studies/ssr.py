@@ -178,18 +178,15 @@ def _warnings(counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def _figures(options: SsrOptions, tables: Mapping[str, Table]) -> Iterator[Figure]:
-    yield _calibration(tables["calibration"])
+    levels = tables["calibration"]
+    right = Series(name="majority answer", x=_numbers(levels, "agreement"), y=_values(levels, "right"))
+    yield Lines(**LAYOUTS.figure("agreement-calibration"), series=(right,), diagonal=True)
     yield from _over_tau(tables["every-tau"], tables["comparison"], options.split)
     yield _slices(tables["four-slices"], options.tau)
     gains = zip(*(tables["categories"].column(key) for key in ("category", "gain")), strict=True)
     by_category = forest([(str(name), gain) for name, gain in gains], **LAYOUTS.figure("category-gains"))
     if by_category.rows:
         yield by_category
-
-
-def _calibration(table: Table) -> Lines:
-    right = Series(name="majority answer", x=_numbers(table, "agreement"), y=_values(table, "right"))
-    return Lines(**LAYOUTS.figure("agreement-calibration"), series=(right,), diagonal=True)
 
 
 def _over_tau(table: Table, comparison: Table, rule: SplitRule) -> tuple[Lines, Lines]:

@@ -82,26 +82,17 @@ def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampli
     everything, *groups = (
         _group(name, members, resampling) for name, members in ({"all": joined} | by_subset(joined)).items()
     )
-    answers = LAYOUTS.table(
-        "answers",
-        [
-            (
-                name,
-                n,
-                judged.accuracy,
-                judged.f1,
-                *((None, None) if lexical is None else (lexical.accuracy, lexical.f1)),
-            )
-            for name, n, judged, lexical in (everything, *groups)
-        ],
-    )
+    rows = [
+        (name, n, judged.accuracy, judged.f1, lexical and lexical.accuracy, lexical and lexical.f1)
+        for name, n, judged, lexical in (everything, *groups)
+    ]
     shares = {
         f"Accuracy over {everything.n:,} answers": everything.judged.accuracy,
         "F1 of correct": everything.judged.f1,
         "Accuracy of lexical match": everything.lexical.accuracy if everything.lexical else None,
     }
     findings = [f"{name}: {format_share(share)}." for name, share in shares.items() if share is not None]
-    return Report(findings, [answers])
+    return Report(findings, [LAYOUTS.table("answers", rows)])
 
 
 def _group(name: str, members: Sequence[JoinedJudgment], resampling: Resampling) -> _Group:
