@@ -97,12 +97,12 @@ class CorrectnessScores(NamedTuple):
     Precision is undefined if no answer was judged correct, recall and F1 if no answer is correct.
     """
 
+    n: int
     precision: Estimate | None
     recall: Estimate | None
     f1: Estimate | None
     accuracy: Estimate | None
     f1_incorrect: Estimate | None
-    n: int
 
 
 class SplitQuality(NamedTuple):
@@ -148,7 +148,7 @@ def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampl
         Basis(rows=every, kind="f1", decided=~(truth & judged)),
     ]
     estimates = defined_estimates(_cells(truth, judged), _quality_of_counts, bases, clusters, resampling)
-    return CorrectnessScores(*estimates, n=truth.size)
+    return CorrectnessScores(truth.size, *estimates)
 
 
 def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> SplitQuality:

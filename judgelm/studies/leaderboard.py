@@ -325,8 +325,9 @@ def _duel(
     hard = None if difficulties is None else np.array([_difficulty(pair, difficulties) for pair, _ in judged])
     rates = [rate(preferences, clusters, resampling) for rate in (weighted, discrete)]
     length = length_controlled(preferences, lengths, clusters, hard)
-    controlled: Row = (None, None, None, length)
-    if not isinstance(length, str):
+    if isinstance(length, str):
+        controlled: Row = (None, None, None, length)
+    else:
         controlled = (*length, _FAR_NOTE if abs(length.rate.value - rates[0].rate.value) > _FAR else "")
     return rates[0].rate.value, (
         *(group[0].model, group[0].baseline, judge, len(judged)),

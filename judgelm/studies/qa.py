@@ -61,7 +61,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     main = list(first.values())
     people = any(answer.human is not None for answer in answers)
     types = _types_judge(answers, main, options, counting if people else None)
-    tables = [qa_scores.score_table(answers, main, counting)]
+    tables: list[Table | None] = [qa_scores.score_table(answers, main, counting)]
     tables.append(qa_scores.judged_everywhere_table(answers, runs, counting))
     if people:
         tables.append(_human_table(answers, main, counting))
