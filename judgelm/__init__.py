@@ -1,4 +1,4 @@
-"""judgelm: fine-tune open judge models and run them locally. Importing this package loads no torch."""
+"""judgelm: fine-tune open judge models and run them locally. Importing this package does not load torch."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 __all__ = ["Judge", "__version__"]
 
-# let torch count GPUs through NVML: otherwise it initialises CUDA, and forks of this process cannot use a GPU
+# let torch count GPUs with NVML; otherwise it initialises CUDA, and forks of this process cannot use a GPU
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
 # on some CPUs bitsandbytes, which peft imports, recommends a package that loads code from the hub
@@ -20,7 +20,7 @@ logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
 def __getattr__(name: str) -> Any:
-    """Load `Judge` on first use, so that `import judgelm` stays light."""
+    """Load `Judge` on first use, so that `import judgelm` stays fast."""
     if name == "Judge":
         from judgelm.judge import Judge
 

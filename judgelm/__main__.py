@@ -1,4 +1,4 @@
-"""`python -m judgelm` is `judgelm`."""
+"""Run `judgelm` with `python -m judgelm`."""
 
 from judgelm.cli.main import main
 

@@ -1,18 +1,18 @@
-"""Maximum sizes of rows and of files that are read as a whole; small compressed files can unpack to any size."""
+"""Maximum sizes of rows and of files that are read at once, because small compressed files can unpack to any size."""
 
 import errno
 from pathlib import Path
 
 MAX_ROW_BYTES = 64_000_000
-"""Characters instead of bytes in tables and JSON lists."""
+"""In tables and JSON lists, this counts characters instead of bytes."""
 MAX_ROW_LINES = 1_000_000
-"""Lines in a table's row with quoted cells."""
+"""Maximum number of lines in a table row with quoted cells."""
 MAX_WHOLE_BYTES = 256_000_000
-"""For a single JSON value."""
+"""Maximum size of a single JSON value."""
 
 
 def megabytes(size: int) -> str:
-    """Return a limit for messages."""
+    """Return a limit as text for messages."""
     return f"{size // 1_000_000} MB"
 
 

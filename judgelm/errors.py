@@ -1,20 +1,15 @@
 """judgelm's exceptions.
 
-    JudgelmError
-    ├── InputError          a file or row from the user
-    │   └── UnknownFieldsError    unknown layout
-    ├── LabelCodeError      a file whose label values have no stated meaning
-    ├── ConfigError         an unknown or unsuitable option, mode, template or engine
-    │   └── MissingExtraError     a package is not installed
-    ├── ModelError          an unusable model folder or hub id
-    │   └── CardError             the `judge.json` contradicts the options
-    ├── EngineError         the engine broke
-    │   └── ShutdownError         the server is shutting down
-    ├── BusyError           the server's queue is full
-    ├── TrainingError       loss or weights are not finite
-    └── RunError            the output cannot be written, or belongs to another run
+    JudgelmError ├── InputError          a file or row from the user │   └── UnknownFieldsError    the fields have no
+    known format ├── LabelCodeError      a file whose label values have no stated meaning ├── ConfigError         an
+    unknown or unsuitable option, mode, template, or engine │   └── MissingExtraError     a package is not installed ├──
+    ModelError          an unusable model folder or hub ID │   └── CardError             the `judge.json` contradicts
+    the options ├── EngineError         the engine failed │   └── ShutdownError         the server is shutting down ├──
+    BusyError           the server's queue is full ├── TrainingError       loss or weights are not finite └── RunError
+    the output cannot be written, or belongs to another run
 
-Messages name the place, the finding and the way out. An unparseable reply is a value (`records.Unparsed`).
+Messages state where the problem is, what it is, and how to fix it. An unparseable reply is a value
+(`records.Unparsed`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,15 +17,15 @@ from difflib import get_close_matches
 
 
 class JudgelmError(Exception):
-    """Base class; the command line prints the message and exits with 1."""
+    """Base class. The command line prints the message and exits with 1."""
 
 
 class InputError(JudgelmError):
-    """A file or row that cannot be read: `place: finding; way out`."""
+    """A file or row cannot be read. The message is `place: problem; fix`."""
 
 
 class UnknownFieldsError(InputError):
-    """The fields of a file have no known layout; `columns` guesses them: name -> column of the file."""
+    """A file's fields have no known format. `columns` maps names to the file's columns, as a guess."""
 
     def __init__(self, message: str, columns: Mapping[str, str]) -> None:
         super().__init__(message)
@@ -40,16 +35,16 @@ class UnknownFieldsError(InputError):
 class LabelCodeError(JudgelmError):
     """A label field has values without a stated meaning.
 
-    It concerns the whole file, so readers must not count it as one rejected row.
+    This affects the whole file, so readers must not treat it as one rejected row.
     """
 
 
 class ConfigError(JudgelmError):
-    """An option is unknown or does not fit the others."""
+    """An option is unknown or conflicts with other options."""
 
 
 def not_found(kind: str, name: object, available: Iterable[object]) -> ConfigError:
-    """Return the error for an unknown name, with the closest available one."""
+    """Return the error for an unknown name, suggesting the closest available name."""
     names = [str(known) for known in available]
     close = get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {close[0]}?" if close else ";"
@@ -57,7 +52,7 @@ def not_found(kind: str, name: object, available: Iterable[object]) -> ConfigErr
 
 
 def out_of_range(name: str, value: object, minimum: float, maximum: float) -> ConfigError:
-    """Return the error for a number outside its range; NaN is always outside."""
+    """Return the error for a number that is out of range or NaN."""
     return ConfigError(f"{name} is {str(value)[:40]}; it must be a number from {minimum:.20g} to {maximum:.20g}")
 
 
@@ -66,15 +61,15 @@ class MissingExtraError(ConfigError):
 
 
 class ModelError(JudgelmError):
-    """A model folder or hub id cannot be loaded."""
+    """A model folder or hub ID cannot be loaded."""
 
 
 class CardError(ModelError):
-    """The model's card contradicts template, scale or format in use."""
+    """The model's card contradicts the template, scale, or format in use."""
 
 
 class EngineError(JudgelmError):
-    """The engine broke and the run stops; finished judgments are on disk."""
+    """The engine failed and the run stops. Finished judgments are on disk."""
 
 
 class ShutdownError(EngineError):
@@ -86,7 +81,7 @@ class BusyError(JudgelmError):
 
 
 class TrainingError(JudgelmError):
-    """A training broke; its last checkpoint is intact."""
+    """Training failed. The last checkpoint is intact."""
 
 
 class RunError(JudgelmError):
@@ -94,9 +89,9 @@ class RunError(JudgelmError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text without its full stop, or the error's type.
+    """Return the first line of an error's text without its full stop, or else the error's type.
 
-    If the first line ends in a colon, the second is appended.
+    If the first line ends with a colon, the second line is appended.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     shown = f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]

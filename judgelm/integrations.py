@@ -1,13 +1,14 @@
-"""A judge as the scorer of an evaluation framework: inspect_ai, lm-evaluation-harness, lighteval.
+"""Use a judge as a scorer in inspect_ai, lm-evaluation-harness, or lighteval.
 
     Task(dataset, scorer=inspect_scorer("my-judge"))                  # inspect_ai
     process_results = lm_eval_results("my-judge")                     # lm-eval: !function mine.process_results
     LightevalTaskConfig(..., metrics=[lighteval_metric("my-judge")])  # lighteval
 
-The judge grades each answer on its own scale, with the task's target as reference. A failed judgment has no score:
-inspect_ai marks the sample as unscored, the others count it as `judge_failed` and leave it out of the mean.
+The judge grades each answer on the judge's scale, with the task's target as the reference. A failed judgment has no
+score: inspect_ai marks the sample as unscored, and the other frameworks count it as `judge_failed` and omit it from
+the mean.
 
-Source: the installed code of inspect_ai 0.3.285, lm_eval 0.4.13 and lighteval 0.13.
+Source: the code of inspect_ai 0.3.285, lm_eval 0.4.13, and lighteval 0.13.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from judgelm.records import GradeVerdict, Judgment, failure_name
 
 
 class Grader:
-    """Grades answers one at a time; the judge is loaded on first use. `options` are of `Judge`.
+    """Grades answers one at a time with a judge that is loaded on first use. `options` are passed to `Judge`.
 
     `criterion` is for judges that read word probabilities.
     """
@@ -44,7 +45,7 @@ def _score(judgment: Judgment) -> float | None:
 
 
 def inspect_scorer(model: str | None = None, *, criterion: str | None = None, **options: Any) -> Any:
-    """Return a scorer for inspect_ai with the metrics `mean` and `stderr`; see `Grader`."""
+    """Return an inspect_ai scorer with the metrics `mean` and `stderr` (see `Grader`)."""
     from inspect_ai.scorer import Score, mean, scorer, stderr
 
     grader = Grader(model, criterion, **options)
@@ -67,9 +68,9 @@ def inspect_scorer(model: str | None = None, *, criterion: str | None = None, **
 def lm_eval_results(
     model: str | None = None, *, question: str = "question", target: str = "", **options: Any
 ) -> Callable[[Mapping[str, Any], Sequence[str]], dict[str, float]]:
-    """Return a `process_results` for lm-eval with `judge_score` and `judge_failed` (0 or 1).
+    """Return a `process_results` function for lm-eval with `judge_score` and `judge_failed` (0 or 1).
 
-    `question` and `target` are the document's fields with the question and the reference; `target` may be empty.
+    `question` and `target` name the document's fields with the question and the reference. `target` may be empty.
     """
     grader = Grader(model, **options)
 
@@ -81,7 +82,7 @@ def lm_eval_results(
 
 
 def lighteval_metric(model: str | None = None, **options: Any) -> Any:
-    """Return a metric for lighteval: the mean grade of the answers that have one; see `Grader`."""
+    """Return a lighteval metric, the mean of all grades (see `Grader`)."""
     from lighteval.metrics.metrics_sample import SampleLevelComputation
     from lighteval.metrics.utils.metric_utils import SampleLevelMetricGrouping
     from lighteval.tasks.requests import SamplingMethod
@@ -89,10 +90,10 @@ def lighteval_metric(model: str | None = None, **options: Any) -> Any:
     grader = Grader(model, **options)
 
     class Graded(SampleLevelComputation):  # type: ignore[misc]
-        """The grade of the first answer."""
+        """Grades the first answer."""
 
         def compute(self, doc: Any, model_response: Any, **_: Any) -> dict[str, float]:
-            """The grade, NaN without one, and whether it failed."""
+            """Return the grade, which is NaN if the judge failed, and whether it failed."""
             grade = _score(grader(doc.query, model_response.text[0], "".join(doc.get_golds()[:1])))
             failed = grade is None
             return {"judge_score": math.nan if grade is None else grade, "judge_failed": float(failed)}

@@ -1,6 +1,6 @@
-"""judgelm's own JSON-lines files: append lines, repair an incomplete last line, read strictly.
+"""Append to, repair, and strictly read judgelm's own JSON Lines files.
 
-A bad line is an error here; `judgelm.data.readers` reads files from other sources and rejects bad lines.
+Here, an invalid line is an error. `judgelm.data.readers` reads files from other sources and rejects invalid lines.
 """
 
 import fcntl
@@ -25,9 +25,9 @@ _BLOCK = 1 << 16
 
 
 def encode_line(row: Mapping[str, object]) -> bytes:
-    r"""Return a row as a line of UTF-8 with a newline; a ValueError for NaN or an infinity.
+    r"""Return a row as a line of UTF-8 with a newline. Raise ValueError for NaN or infinity.
 
-    U+0085, U+2028 and U+2029, which some readers take for line ends, and lone surrogates are written as `\uXXXX`.
+    U+0085, U+2028, and U+2029, which some readers treat as line endings, and lone surrogates are written as `\uXXXX`.
     """
     text = _ENCODER.encode(row)
     if text.isascii():
@@ -40,9 +40,9 @@ def encode_line(row: Mapping[str, object]) -> bytes:
 
 
 def json_ready(value: Any) -> Any:
-    """Return the value with null for non-finite floats, lists for tuples, and dicts for dataclasses.
+    """Convert non-finite floats to None, tuples to lists, and dataclasses to dicts.
 
-    Dicts that need no change are not copied, since an evaluation may have a million.
+    Unchanged dicts are not copied, because an evaluation may have a million.
     """
     if is_dataclass(value):
         return {part.name: json_ready(getattr(value, part.name)) for part in fields(value)}
@@ -55,11 +55,11 @@ def json_ready(value: Any) -> Any:
 
 
 class Appender:
-    """Appends rows to a file; the operating system has a line when `write` returns.
+    """Appends rows to a file.
 
-    A written line survives `kill -9`, but without fsync maybe not a power failure. Only one process can append at a
-    time. Opening repairs an incomplete last line; `repaired` is the number of bytes removed. `overwrite` empties the
-    file.
+    When `write` returns, the line survives `kill -9` but, because there is no fsync, perhaps not a power failure. Only
+    one process can append at a time. Opening the file removes an incomplete last line of `repaired` bytes, or, with
+    `overwrite`, all lines.
     """
 
     def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -77,7 +77,7 @@ class Appender:
             raise _cannot_write(self.path, error) from error
 
     def write(self, row: Mapping[str, object]) -> None:
-        """Append a row; a ValueError for NaN or an infinity."""
+        """Append a row. Raise ValueError for NaN or infinity."""
         try:
             line = encode_line(row)
         except ValueError as error:
@@ -87,7 +87,7 @@ class Appender:
             while written < len(line):
                 written += os.write(self._fd, line[written:])
         except OSError as error:
-            with suppress(OSError):  # else the next run repairs it
+            with suppress(OSError):  # otherwise, the next run repairs it
                 repair_tail(self.path)
             raise _cannot_write(self.path, error) from error
 
@@ -106,7 +106,7 @@ class Appender:
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Appender]:
-    """Write to a temporary file, and rename it on success."""
+    """Write to a temporary file and rename it on success."""
     partial = Path(f"{path}.partial")
     try:
         with Appender(partial, overwrite=True) as file:
@@ -120,17 +120,17 @@ def atomic_write(path: str | Path) -> Iterator[Appender]:
 
 
 def check_no_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
-    """Check that no output is an input: by path, symbolic link, hard link or redirection."""
+    """Check that no output is also an input, by path, symbolic link, hard link, or redirection."""
     read = {key: path for path in inputs for key in _file_keys(path, 0)}
     for output in outputs:
         for written in (output, f"{output}.partial"):
             for key in _file_keys(written, 1):
                 if key in read:
-                    raise ConfigError(f"{written}: would write over its own input {read[key]}; choose another path")
+                    raise ConfigError(f"{written}: would overwrite its own input {read[key]}; choose another path")
 
 
 def _file_keys(path: str | Path, descriptor: int) -> set[object]:
-    """Resolved path, and device and inode of a regular file."""
+    """Return the resolved path and, for a regular file, its device and inode."""
     keys: set[object] = set()
     try:
         status = os.fstat(descriptor) if str(path) == "-" else os.stat(path)
@@ -151,16 +151,16 @@ def _cannot_write(path: str, error: OSError) -> RunError:
     if isinstance(error, FileNotFoundError):
         return RunError(f"{finding}; create the folder {Path(path).parent} first")
     if isinstance(error, IsADirectoryError):
-        return RunError(f"{finding}; name a file in it")
+        return RunError(f"{finding}; name a file in this folder")
     if isinstance(error, PermissionError):
         return RunError(f"{finding}; choose another path")
-    return RunError(f"{finding}; free some space and run the same command again, finished judgments are kept")
+    return RunError(f"{finding}; free some space and run the same command again; finished judgments are kept")
 
 
 def repair_tail(path: str | Path) -> int:
-    """Repair a last line without a newline, which a killed process leaves; returns the number of bytes removed.
+    """Repair a last line without a newline, left by a killed process, and return the number of removed bytes.
 
-    A complete JSON object gets its newline; anything else is cut off. Missing and irregular files are left alone.
+    A complete JSON object gets a newline; anything else is removed. Missing and irregular files are not changed.
     """
     if not Path(path).is_file():
         return 0
@@ -181,7 +181,7 @@ def repair_tail(path: str | Path) -> int:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text."""
+    """Parse a JSON value."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -196,7 +196,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield line numbers (from 1) and rows of one of judgelm's own files, without blank lines."""
+    """Yield line numbers (starting at 1) and rows of a judgelm file, skipping blank lines."""
     try:
         with Path(path).open("rb") as file:
             for line_number, line in enumerate(iter(partial(file.readline, MAX_ROW_BYTES + 1), b""), 1):

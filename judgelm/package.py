@@ -1,6 +1,6 @@
-"""Version, example pairs, and the commands that install optional extras.
+"""The version, example pairs, and commands that install optional extras.
 
-judgelm is not on a package index, where anyone could register its name, so no command installs it by name.
+No command installs judgelm by name, because it is not on a package index, where anyone could register its name.
 """
 
 import shlex
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 VERSION = "0.1.0"
 
 EVERYDAY_PAIRS = Path(__file__).with_name("everyday_pairs.jsonl")
-"""60 questions with two answers, a label and its reason, written for this project (`examples/pairs.jsonl`)."""
+"""60 questions with two answers, a label, and its reason, written for this project (`examples/pairs.jsonl`)."""
 
 _ROOT = Path(__file__).parents[1]
 
@@ -28,12 +28,12 @@ MODULES = {
     "prometheus-client": "prometheus_client",
     "mkdocs-material": "material",
 }
-"""Distributions whose module has another name."""
+"""Distributions whose module has a different name."""
 
 
 def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requirement]":
-    """Return the requirements of an extra on this machine, those of the extras it names included."""
-    from importlib.metadata import requires  # late: every command imports this module
+    """Return an extra's requirements on this machine, including those of extras that it names."""
+    from importlib.metadata import requires  # imported here because every command imports this module
 
     from packaging.requirements import Requirement
 
@@ -51,7 +51,7 @@ def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requi
 
 
 def extra_of(module: str, distribution: str = "judgelm") -> str | None:
-    """Return the first extra that declares a module, such as `report` for `scipy.stats`, or None."""
+    """Return the first extra that declares a module (`report` for `scipy.stats`), or None."""
     from importlib.metadata import PackageNotFoundError, metadata, requires
 
     from packaging.requirements import Requirement
@@ -71,9 +71,9 @@ def extra_of(module: str, distribution: str = "judgelm") -> str | None:
 
 
 def missing_packages(extra: str, used: "Collection[str]", *, distribution: str = "judgelm", root: Path = _ROOT) -> str:
-    """Return which packages are missing, and the command that installs them; empty if none is.
+    """Return a message with missing packages and the command that installs them, or an empty string.
 
-    `extra` declares the versions of the distributions `used`.
+    `extra` declares the versions of the distributions in `used`.
     """
     from importlib.metadata import PackageNotFoundError
     from importlib.util import find_spec
@@ -97,9 +97,9 @@ def _pinned(root: Path) -> str:
 
 
 def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROOT) -> str:
-    """Return the command that installs an extra, from judgelm's clone or by the names of its packages.
+    """Return the command that installs an extra, from a clone of judgelm or by the names of its packages.
 
-    `root` is the folder of the `judgelm` package: a clone, or site-packages.
+    `root` is the folder that contains the `judgelm` package: a clone or site-packages.
     """
     if _is_clone(root):
         target = f'".[{extra}]"' if root == Path.cwd() else shlex.quote(f"{root}[{extra}]")
@@ -116,7 +116,7 @@ def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROO
 
 
 def _is_clone(root: Path) -> bool:
-    """Other packages may leave a pyproject.toml in site-packages."""
+    """Check the project's name too, because packages may leave a pyproject.toml in site-packages."""
     project = root / "pyproject.toml"
     return project.is_file() and 'name = "judgelm"' in project.read_text(encoding="utf-8", errors="replace")
 

@@ -1,7 +1,7 @@
-"""Records shared by all packages: frozen, slotted, without behaviour.
+"""Records shared by all packages. They are frozen and slotted, and have no behaviour.
 
-A mode sends a `Request` about a `Sample` to an engine, gets a `Completion`, and concludes a `Judgment`. A `Label` is
-the verdict of a person or teacher.
+A mode sends a `Request` about a `Sample` to an engine, gets a `Completion`, and returns a `Judgment`. A `Label` is the
+verdict of a person or teacher.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from typing import Any, Literal
 from judgelm.errors import ConfigError, out_of_range
 
 Winner = Literal[1, 2, "tie"]
-"""The better answer of a pair, in the order of the *sample*, not in the order shown."""
+"""The better answer of a pair, in the order of the *sample*, not the order shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One question with its images (paths or URLs), and the answers to judge."""
+    """A question with its images (paths or URLs) and the answers to judge."""
 
     id: str
     question: str
@@ -33,10 +33,10 @@ class Label:
     """The verdict of a person or teacher on a sample, in sample order.
 
     Attributes:
-        winner: of a pair; None for other numbers of answers.
-        scores: one per answer.
-        votes: of several annotators (PandaLM).
-        preference: P(first is better), in [0, 1]; decides the winner if there are no scores.
+        winner: winner of a pair; None for other numbers of answers.
+        scores: one score per answer.
+        votes: verdicts of several annotators (PandaLM).
+        preference: P(first is better), in [0, 1]. It determines the winner if there are no scores.
     """
 
     sample_id: str
@@ -49,23 +49,23 @@ class Label:
 
 MAX_TEMPERATURE = 100.0
 MIN_TEMPERATURE = 0.01
-"""Lower temperatures overflow the logits; those above 0 are raised to this, as in vLLM."""
+"""Lower temperatures make the logits overflow. If they are above 0, they are raised to this value, as in vLLM."""
 
 MAX_REPLIES = 10_000
 MAX_SEED = 2**62
-"""Engines add a reply's index to the seed, and the sum must fit into 64 bits."""
+"""Engines add a reply's index to the seed. The sum must fit into 64 bits."""
 
 MAX_TOKENS = 2**20
-"""Maximum that a user can set for a reply."""
+"""Maximum reply length that a user can set."""
 
 _MAX_LENGTH = 2**31 - 1
-"""Maximum of a reply with its thinking; engines count in 32 bits."""
+"""Maximum length of a reply with its thinking, because engines count in 32 bits."""
 
 FinishReason = Literal["stop", "length", "thinking", "too_long", "equal_after_cut", "error"]
-"""Why a reply ended; `thinking` means within its thinking, so that there is no reply."""
+"""The reason why a reply ended. `thinking` means that it ended within its thinking, so there is no reply."""
 
 ThinkingMode = Literal["on", "off", "absent"]
-"""Thinking before the reply: requested, suppressed, or left to the chat template (`absent`)."""
+"""Whether thinking before the reply is requested, suppressed, or left to the chat template (`absent`)."""
 
 SpanKind = Literal["template", "question", "reference", "answer", "image"]
 
@@ -74,12 +74,12 @@ Role = Literal["system", "user", "assistant"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlace:
-    """The place of a span in a trajectory.
+    """The position of a span in a trajectory.
 
     Attributes:
         answer: position of the trajectory among the answers shown.
-        step: number of the step, from 1.
-        rank: order in which texts are elided, lowest first; None for texts that stay.
+        step: number of the step, starting at 1.
+        rank: order in which text is elided, lowest first; None for text that is kept.
     """
 
     answer: int
@@ -89,7 +89,7 @@ class StepPlace:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of a prompt: only `answer` is cut, all but `template` are untrusted, an `image` holds a path or URL."""
+    """A part of a prompt. Only `answer` is truncated. All but `template` are untrusted. An `image` is a path or URL."""
 
     text: str
     kind: SpanKind = "template"
@@ -101,12 +101,12 @@ class Span:
 class Prompt:
     """The judge's input: plain text, or chat messages if `chat` is set.
 
-    In a chat, neighbouring spans of one role are one message.
+    In a chat, adjacent spans with the same role form one message.
 
     Attributes:
         prefill: forced beginning of the reply.
-        sanitized: number of confusables of the template's delimiters that were sanitized.
-        compares: number of answers or dialogues to compare; the `answer` spans of each are consecutive.
+        sanitized: number of sanitized lookalikes of the template's delimiters.
+        compares: number of answers or dialogues to compare. The `answer` spans of each are consecutive.
     """
 
     spans: tuple[Span, ...]
@@ -117,21 +117,21 @@ class Prompt:
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Paths or URLs of its images, in the order shown."""
+        """Paths or URLs of the images, in the order shown."""
         return tuple(span.text for span in self.spans if span.kind == "image")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Sampling parameters: greedy at temperature 0; otherwise `seed` makes replies reproducible within an engine.
+    """Sampling parameters. Temperature 0 is greedy; otherwise `seed` makes replies reproducible within an engine.
 
     Attributes:
-        stop: a reply ends before the first of these strings, or after it with `include_stop`. A blank one (a line end)
-            only counts after a line that is not blank.
+        stop: a reply ends before the first of these strings or, with `include_stop`, after it. A blank string (a line
+            ending) counts only after a non-blank line.
         n: number of replies.
-        grammar: regular expression that the reply must match, for engines that support it.
-        reserve: tokens that the length policy keeps free after the prompt; None is `max_tokens`. A request that
-            continues an earlier reply uses the earlier value, so that answers are cut in the same way.
+        grammar: regular expression that the reply must match, if the engine supports it.
+        reserve: number of tokens to keep free after the prompt; None means `max_tokens`. A request that continues an
+            earlier reply uses the earlier value, so that answers are truncated in the same way.
     """
 
     max_tokens: int
@@ -154,17 +154,17 @@ class Sampling:
             if not least <= value <= most:  # also true of NaN
                 raise out_of_range(name, value, least, most)
         if "" in self.stop:
-            raise ConfigError("stop contains an empty string, which ends every reply; leave it out")
+            raise ConfigError("stop contains an empty string, which would end every reply; remove it")
         if 0 < self.temperature < MIN_TEMPERATURE:
             object.__setattr__(self, "temperature", MIN_TEMPERATURE)
 
     @property
     def blank_stops(self) -> tuple[str, ...]:
-        """Stop strings that would end a reply at an empty first line if a back end applies them itself."""
+        """Stop strings that would end a reply at an empty first line if the backend applied them."""
         return tuple(stop for stop in self.stop if stop.isspace())
 
     def cut_at_stop(self, text: str) -> str | None:
-        """Return the text up to its first stop string; None if it has none."""
+        """Return the text up to its first stop string, or None if it has none."""
         begin = len(text) - len(text.lstrip())
         starts = [start for stop in self.stop if (start := text.find(stop, begin if stop.isspace() else 0)) >= 0]
         if not starts:
@@ -177,13 +177,13 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One prompt for an engine.
+    """A prompt for an engine.
 
     Attributes:
-        key: identifies the request within its flow; the runner makes it unique in the engine.
-        candidates: replies whose probabilities are requested, see `Completion.candidate_logprobs`.
-        adapter: folder or hub id of the LoRA adapter to use; None is the engine's own.
-        reward: requests a reward for the prompt, a finished chat, instead of a reply.
+        key: identifies the request within its flow. The runner makes it unique within the engine.
+        candidates: replies whose probabilities are requested; see `Completion.candidate_logprobs`.
+        adapter: folder or hub ID of the LoRA adapter to use; None means the engine's adapter, if any.
+        reward: whether to request a reward for the prompt, a finished chat, instead of a reply.
     """
 
     key: str
@@ -196,7 +196,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """One answer that the length policy shortened: its position among those shown, and its tokens before and after.
+    """A truncated answer, by its position among those shown, with its tokens before and after truncation.
 
     `steps` are the numbers of a trajectory's elided steps.
     """
@@ -209,20 +209,20 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """An engine's answer to one request.
+    """An engine's answer to a request.
 
     Attributes:
-        texts: `n` replies; empty if the request failed. A reply that begins with thinking contains its opening, even if
-            the chat template wrote it.
+        texts: `n` replies, or none if the request failed. A reply that begins with thinking includes the opening tag,
+            even if the chat template wrote it.
         thinking: the thinking before each reply, without tags; empty if there is none.
-        finish_reasons: one per reply, or a single `too_long`, `equal_after_cut` or `error` for the whole request.
+        finish_reasons: one per reply, or a single `too_long`, `equal_after_cut`, or `error` for the whole request.
         candidate_logprobs: for each candidate, the natural log of the probability that a reply at temperature 1 begins
-            with it and with no longer candidate; -inf for candidates that an engine left out because they have at most
-            0.01 together. None if not requested or not available.
-        approximation: why the log-probabilities are not exact; empty if they are.
-        sanitized: number of confusables of special tokens that were sanitized.
+            with it and not with a longer candidate. It is -inf for candidates that the engine omitted because their
+            total is at most 0.01, and None if not requested or not available.
+        approximation: the reason why the log-probabilities are not exact; empty if they are.
+        sanitized: number of sanitized lookalikes of special tokens.
         error: the engine's message if the request failed.
-        reward: unbounded; the reply's text is empty.
+        reward: unbounded reward; the reply's text is empty.
     """
 
     key: str
@@ -245,24 +245,26 @@ class Completion:
 
 
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "equal_after_cut", "engine", "undecided"]
-"""Cause of a missing score: the engine (`engine`), a panel (`undecided`), otherwise the judge or the input."""
+"""The reason why a score is missing. The cause is the engine (`engine`), a panel (`undecided`), or else the judge or
+the input.
+"""
 
 
 def failure_name(code: str) -> str:
-    """Return a failure's code, or another outcome, in words."""
+    """Return the name of a failure code or another outcome, in words."""
     return "unparseable" if code == "off_grammar" else code.replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores in the order the answers were shown, on the judge's scale."""
+    """Scores in the order in which the answers were shown, on the judge's scale."""
 
     values: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unparsed:
-    """A failure with its reason; never converted to a number. `text` is the raw reply or the engine's message."""
+    """A failure with its reason, which never becomes a number. `text` is the raw reply or the engine's message."""
 
     code: FailureCode
     text: str
@@ -273,13 +275,15 @@ class Unparsed:
 class PairDistribution:
     """The judge's probabilities of all score lines for one prompt, in the order shown.
 
+    If score lines have no probability, `expected`, `first_better`, and `tie` are NaN (null in a run file).
+
     Attributes:
-        expected: mean score of each answer; this and the next two are NaN (null in a run file) if nothing is assigned.
+        expected: mean score of each answer.
         first_better: P(s1 > s2) + P(s1 = s2) / 2, in [0, 1].
         tie: P(s1 = s2), in [0, 1].
-        unassigned: probability of replies that do not begin with a score line of the scale, in [0, 1].
-        likeliest: (s1, s2, probability), likeliest first, down to 0.0001.
-        approximation: why this is not exact; empty if it is.
+        unassigned: probability of replies that do not begin with a score line, in [0, 1].
+        likeliest: (s1, s2, probability), most likely first, down to a probability of 0.0001.
+        approximation: the reason why this is not exact; empty if it is.
     """
 
     expected: tuple[float, float]
@@ -292,7 +296,7 @@ class PairDistribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeDistribution:
-    """Probabilities of one answer's scores, as in `PairDistribution`; `likeliest` is (score, probability)."""
+    """Probabilities of one answer's scores, as in `PairDistribution`. `likeliest` has (score, probability)."""
 
     expected: float
     unassigned: float
@@ -309,14 +313,14 @@ class PairVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingVerdict:
-    """Indices of the sample's answers from best to worst; those in one tuple are tied."""
+    """Indices of the sample's answers from best to worst. Answers in the same tuple are tied."""
 
     order: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeVerdict:
-    """One number for one answer or dialogue, on the scale in the manifest."""
+    """A number for one answer or dialogue, on the scale in the manifest."""
 
     score: float
 
@@ -336,8 +340,8 @@ class SelfAnswer:
     """The judge's own answer to the question that it judges.
 
     Attributes:
-        text: whole reply, with its reasoning.
-        answer: final answer, normalised for comparison; None if there is none.
+        text: complete reply, with its reasoning.
+        answer: final answer, normalised for comparison, if any.
     """
 
     text: str
@@ -347,24 +351,24 @@ class SelfAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """One prompt that the judge saw, and its reply.
+    """A prompt that the judge saw, and its reply.
 
     Attributes:
         order: `order[i]` is the sample's index of the answer shown at position i.
         text: the reply without its thinking.
-        part: subject of this prompt in modes with several: a rubric's dimension, a turn.
-        scores: in the order shown.
-        anchor: score of the other answer that the sample's was compared with.
-        label: word that the reply ends in. For a pair without scores it is the position of the better answer, `1` or
-            `2`, or `tie`.
-        referenced: whether the prompt has a reference; None if the mode does not record it.
-        read_anywhere: True if only the parser `anywhere` found the scores.
-        repaired: failure that a constrained retry fixed; `text` and `scores` are the retry's.
+        part: what this prompt is about in modes with several prompts, such as a rubric's dimension or a turn.
+        scores: scores in the order shown.
+        anchor: score of the answer with which the sample's answer was compared.
+        label: the word at the end of the reply. For a pair without scores, it is the position of the better answer (`1`
+            or `2`) or `tie`.
+        referenced: whether the prompt has a reference; None if the mode does not record this.
+        read_anywhere: whether only the parser `anywhere` found the scores.
+        repaired: failure that a constrained retry fixed; `text` and `scores` are from the retry.
         reason: the judge's continuation of its score line.
-        reason_failure: why the reason is missing or incomplete; `too_long` if the answers were cut further than for the
-            scores.
-        distribution: of a pair; `grades` of a single answer.
-        log_odds: natural log-odds of the first letter against the second, or of yes against no, where words are read.
+        reason_failure: the reason's failure if it is missing or incomplete; `too_long` if the answers were truncated
+            further than for the scores.
+        distribution: distribution of a pair; `grades` is the distribution of a single answer.
+        log_odds: natural log-odds of the first letter against the second or of yes against no, if words are read.
     """
 
     order: tuple[int, ...]
@@ -388,13 +392,13 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryMatch:
-    """Tool calls of a trajectory compared with those of its reference, without a model.
+    """How a trajectory's tool calls match those of its reference, without a model.
 
     Attributes:
-        strict: same messages by speaker and calls; texts do not count.
-        ordered: same calls in the same order.
-        unordered: same calls in any order.
-        subset: every call is in the reference; `superset`: every call of the reference was made.
+        strict: whether the messages have the same speakers and calls; their text does not count.
+        ordered: whether the calls are the same in the same order.
+        unordered: whether the calls are the same in any order.
+        subset: whether every call is in the reference; for `superset`, whether every reference call was made.
         recall: share of the reference's calls that were made; None if it has none.
         precision: share of the calls that are in the reference; None if there are none.
     """
@@ -410,13 +414,13 @@ class TrajectoryMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextHashes:
-    """xxh3-64 hashes (16 hex digits) of a sample before any change, see `judgelm.data.judged_texts`.
+    """xxh3-64 hashes (16 hex digits) of an unchanged sample (`judgelm.data.judged_texts`).
 
     Attributes:
-        question: of the question; for a dialogue, of all questions.
-        answers: of each answer in sample order; for a dialogue, of all answers of each assistant.
-        images: of the bytes of all images; None without images, or if one cannot be read.
-        context: of the reference and everything else shown with question and answers; None without any.
+        question: hash of the question or, for a dialogue, of all questions.
+        answers: hash of each answer in sample order or, for a dialogue, of each assistant's answers.
+        images: hash of the bytes of all images; None if there are none or one cannot be read.
+        context: hash of the reference and everything else that is shown, if anything.
     """
 
     question: str
@@ -427,25 +431,24 @@ class TextHashes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgment:
-    """A mode's conclusion about one sample.
+    """A mode's judgment of a sample.
 
     Attributes:
-        verdict: None exactly if `failure` is set.
-        scores: in sample order, on the judge's scale, averaged over the orders unless the order rule is `given`.
-        consistent: whether all orders give the same winner or ranking; None with one order, or if an order failed.
-        probability: P(first better) or P(correct), in [0, 1]. None if not requested or available.
-        sanitized: number of sanitized confusables of delimiters and special tokens.
-        provenance: hash of model, template, engine, sampling, versions and machine, which are in the manifest.
-        decided_by: `small` or `large` judge of a cascade, `exact_match`, `blank_answer` or `judge` for short answers;
-            None elsewhere.
+        verdict: the verdict; None exactly if `failure` is set.
+        scores: scores in sample order on the judge's scale, averaged over the orders unless the order rule is `given`.
+        consistent: whether all orders give the same winner or ranking; None with a single order, or if an order failed.
+        probability: P(first better) or P(correct), in [0, 1]; None if not requested or not available.
+        sanitized: number of sanitized lookalikes of delimiters and special tokens.
+        provenance: hash of the model, template, engine, sampling, versions, and machine, which are in the manifest.
+        decided_by: `small` or `large` in a cascade; `exact_match`, `blank_answer`, or `judge` for short answers.
         self_answers: the judge's own answers to the question; `solves` in a run file.
-        own_reference: own answer that was shown as the reference.
-        votes: verdict of each judge of a panel, or of each sample of a judge by number, as a word (`1`, `tie`,
-            `correct`, `7.5`, `2>1=3`) or None.
-        spread: standard deviation over such samples of P(first better) or P(correct) (1, 0.5 or 0 for verdicts
-            without), or of the grade; None with fewer than two.
-        matches: of each trajectory with a reference trajectory.
-        hashes: of the judged texts; None if unknown, as for judgments of other programs.
+        own_reference: the judge's own answer that was shown as the reference.
+        votes: verdict by judge of a panel, or by number of a judge's sampled reply, as a word (`1`, `tie`, `correct`,
+            `7.5`, `2>1=3`) or None.
+        spread: standard deviation over sampled replies of the grade, or of P(first better) or P(correct), for which
+            verdicts without a probability count as 1, 0.5, or 0. None with fewer than two replies.
+        matches: matches of each trajectory with a reference trajectory.
+        hashes: hashes of the judged texts; None if unknown, as for judgments from other programs.
     """
 
     sample_id: str
@@ -470,7 +473,7 @@ class Judgment:
 
     @property
     def winner(self) -> Winner | None:
-        """The better answer of a pair; None if the judgment failed or is not of a pair."""
+        """The better answer of a pair; None if the judgment failed or is not about a pair."""
         return self.verdict.winner if isinstance(self.verdict, PairVerdict) else None
 
     @property
@@ -480,13 +483,13 @@ class Judgment:
 
     @property
     def reads_words(self) -> bool:
-        """True if several answers were judged by the probabilities of a word (`judgelm.modes.readings`)."""
+        """True if several answers were judged by word probabilities (`judgelm.modes.readings`)."""
         several = self.scores is not None and len(self.scores) > 1
         return several and any(shown.log_odds is not None or len(shown.order) == 1 for shown in self.shown)
 
     @property
     def repaired(self) -> bool:
-        """True if a constrained retry was needed to parse a reply."""
+        """True if a constrained retry was needed."""
         return any(prompt.repaired is not None for prompt in self.shown)
 
     @property
@@ -496,7 +499,7 @@ class Judgment:
 
     @property
     def reason(self) -> str | None:
-        """The judge's explanation of the first explained order, or of each answer that it read alone."""
+        """The judge's reason for the first order with one, or for each answer that it read alone."""
         explained = [(shown.order, shown.reason) for shown in self.shown if shown.reason is not None]
         alone = {order[0] for order, _ in explained if len(order) == 1}
         if len(explained) == len(alone) > 1:
@@ -505,7 +508,7 @@ class Judgment:
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:
-    """Return the answer with the higher score; a tie if neither is higher, as with NaN."""
+    """Return the answer with the higher score, or a tie if neither is higher, as with NaN."""
     if scores[0] > scores[1]:
         return 1
     return 2 if scores[1] > scores[0] else "tie"

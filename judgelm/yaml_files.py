@@ -1,4 +1,4 @@
-"""YAML written by hand: configuration files, and values of `KEY=`."""
+"""Read handwritten YAML: configuration files, and the values of `KEY=` options."""
 
 from pathlib import Path
 from typing import Any
@@ -7,19 +7,19 @@ from judgelm.bounds import read_text
 from judgelm.errors import ConfigError
 
 MAX_YAML_BYTES = 8_000_000
-"""Parsing takes about a hundred times the text's memory."""
+"""Parsing needs about a hundred times as much memory as the text."""
 _NO_VALUE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that PyYAML raises for month 13, an empty `!!int` or ten thousand brackets."""
+"""Errors that PyYAML raises for month 13, an empty `!!int`, or ten thousand brackets."""
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse a YAML text."""
-    import yaml  # late, for fast --help
+    """Parse YAML."""
+    import yaml  # imported here to keep --help fast
 
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, *_NO_VALUE) as error:
-        raise ConfigError(_finding(error)) from None  # its own text shows the value
+        raise ConfigError(_finding(error)) from None  # the error's own text contains the value
 
 
 def read_yaml(path: str | Path) -> Any:
@@ -29,7 +29,7 @@ def read_yaml(path: str | Path) -> Any:
     except OSError as error:
         raise ConfigError(f"{path}: cannot read: {error.strerror or error}; check the path") from error
     except (UnicodeDecodeError, ConfigError) as error:
-        raise ConfigError(f"{path}: not YAML in UTF-8: {error}; correct the file") from error
+        raise ConfigError(f"{path}: not YAML in UTF-8: {error}; fix the file") from error
 
 
 def _finding(error: Exception) -> str:

@@ -173,7 +173,7 @@ def names(tmp_path):
 def test_one_file_under_two_names_is_refused(names):
     for output in names:
         for read in names:
-            with pytest.raises(ConfigError, match="write over its own input"):
+            with pytest.raises(ConfigError, match="overwrite its own input"):
                 check_no_input([output], [read])
 
 

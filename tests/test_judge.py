@@ -96,7 +96,7 @@ def test_an_option_no_engine_knows_is_named():
 def test_a_window_that_the_model_does_not_have_is_refused_unless_a_smaller_one_is_asked_for(tiny_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "judge")
     write_card(folder, replace(COMPACT, window=4096))
-    with pytest.raises(CardError, match=r"states a window of 4,096 tokens, but the model has 512; correct the card"):
+    with pytest.raises(CardError, match=r"states a window of 4,096 tokens, but the model has 512; fix the card"):
         Judge(str(folder), engine="transformers")
     with Judge(str(folder), engine="transformers", max_model_len=256) as judge:
         assert judge.engine.describe()["window"] == 256
@@ -254,5 +254,5 @@ def test_files_may_be_paths_and_one_must_be_named(tmp_path):
         stats = judge.judge_file(tmp_path / "pairs.jsonl", out=tmp_path / "out.jsonl")
         assert (stats.judged, stats.winners) == (1, {"1": 1})
         assert (tmp_path / "out.run.json").exists()
-        with pytest.raises(ConfigError, match="no input is named"):
+        with pytest.raises(ConfigError, match="no input given"):
             judge.judge_file(out="out.jsonl")

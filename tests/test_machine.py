@@ -54,7 +54,7 @@ def test_a_gpu_that_torch_does_not_use_is_a_finding():
     assert _devices().finding is None
     assert _devices(driver="580.1", cuda_build="13.0", cuda=(device,)).finding is None
     assert "torch is a CPU build" in _devices(driver="580.1").finding
-    assert "sees no device" in _devices(driver="580.1", driver_cuda=13, cuda_build="13.0").finding
+    assert "sees no GPU" in _devices(driver="580.1", driver_cuda=13, cuda_build="13.0").finding
     assert "torch is built for CUDA 13.0" in _devices(driver="550.9", driver_cuda=12, cuda_build="13.0").finding
 
 
@@ -120,7 +120,7 @@ def test_each_requirement_is_held_against_what_is_installed(site):
         "optional": ("missing", False),
     }
     assert findings(packages.values()) == [
-        "oldish 1.4 is not in judgelm's range >=1.5,<2; run: pip install 'oldish>=1.5,<2'",
+        "oldish 1.4 is outside judgelm's range >=1.5,<2; run: pip install 'oldish>=1.5,<2'",
         "absent is not installed; run: pip install 'absent>=1'",
     ]
     assert packages["optional"].way_out == install_hint("more", distribution="judgeling")
@@ -153,7 +153,7 @@ def test_a_crash_and_a_hang_are_found_and_the_rest_is_still_looked_at(site):
     site.install("talking", code="print('import ok'); import sys; sys.stdout = None")
     errors = import_errors(["crashing", "hanging", "raising", "talking"], timeout_s=3)
     assert errors == {
-        "crashing": "ends the process with exit code 7",
+        "crashing": "the process exited with code 7",
         "hanging": "did not finish within 3 s",
         "raising": "ZeroDivisionError: division by zero",
     }

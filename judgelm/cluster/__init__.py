@@ -1,4 +1,4 @@
-"""Ray workers as one engine: each worker holds an engine, and one driver sends requests to all of them."""
+"""Ray workers that act as one engine. Each worker has an engine, and a driver sends requests to all workers."""
 
 import os
 from dataclasses import replace
@@ -15,7 +15,7 @@ def load_workers(name: str, options: EngineOptions, cluster: RayCluster) -> Engi
     if name == "openai" and options.engine_args.get("max_cost_usd") is not None:
         raise ConfigError("max_cost_usd limits a single client; use it without a cluster")
     if options.device not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"device {options.device}: each worker gets its own GPUs; use auto, cpu or cuda")
+        raise ConfigError(f"device {options.device}: Ray assigns GPUs to workers; use auto, cpu, or cuda")
     require("ray", extra="ray")
     if cluster.gpus is not None:
         _check_gpus(cluster.gpus, gpus_each(name, options))
@@ -28,14 +28,14 @@ def load_workers(name: str, options: EngineOptions, cluster: RayCluster) -> Engi
 def _check_gpus(wanted: int, per_worker: int) -> None:
     available = visible_gpus()
     if not available:
-        raise ConfigError("--gpus: torch sees no CUDA device on this machine; on CPUs use --ray local --workers N")
+        raise ConfigError("--gpus: torch sees no CUDA device on this machine; for CPUs, use --ray local --workers N")
     if wanted > available:
         raise ConfigError(f"--gpus {wanted}: torch sees {counted(available, 'CUDA device')} on this machine")
     if not per_worker or wanted % per_worker:
         needed = f"{counted(per_worker, 'GPU')} ({' x '.join(GPU_FACTORS)})"
-        raise ConfigError(f"--gpus {wanted}: a worker needs {needed}; use a multiple, and an engine that uses GPUs")
+        raise ConfigError(f"--gpus {wanted}: a worker needs {needed}; pass a multiple, with an engine that uses GPUs")
 
 
 def _absolute(model: str) -> str:
-    """Other machines and processes have other working directories."""
+    """Make a path absolute, because other machines and processes have different working directories."""
     return os.path.abspath(model) if os.path.exists(model) else model

@@ -1,11 +1,11 @@
-"""The Ray driver: one engine whose requests are answered by workers.
+"""The Ray driver: an engine whose requests are answered by workers.
 
-Each worker has a limit of tokens in flight, which grows while requests return quickly and shrinks while they return
-slowly. So slow workers get less, and no worker has more than some seconds of work when the input ends. Prompts with the
-same beginning go to the same worker, which may have it cached.
+Each worker's limit of tokens in flight grows while requests return quickly and shrinks while they return slowly. Slow
+workers therefore get less work, and no worker has more than a few seconds of work left when the input ends. Prompts
+with the same prefix go to the same worker, which may have it cached.
 
-A lost worker is replaced, and its requests are sent again. A request can kill its worker (out of memory, a broken
-kernel): after two losses it is sent to a worker alone, and after the third it fails.
+A lost worker is replaced, and its requests are sent again. Because a request can kill its worker (out of memory, a
+broken kernel), it is sent alone after two losses, and it fails after the third.
 """
 
 import logging
@@ -29,14 +29,14 @@ log = logging.getLogger("judgelm.cluster")
 _LOAD_POLL_S = 1.0
 _LONGEST_STEP_S = 0.5
 _IDLE_CHECK_S = 5.0
-"""Interval of calls to idle workers, which detect lost ones before the next request."""
+"""Interval between calls to idle workers, to detect lost workers before the next request."""
 _BY_DEVICE = {"engine_args"}
-"""Entries of an engine's description that vLLM sets by device, so they may differ."""
+"""Entries of an engine's description that may differ, because vLLM sets them by device."""
 _JOINING_S = 10.0
-"""Wait of the first ready worker for others to be placed."""
+"""How long the first ready worker waits for others to be placed."""
 _SOON_S = 10.0
 _SOON_S_PER_REPLY_TOKEN = 0.1
-"""A busy engine without a queue answers within this time per reply token."""
+"""Time per reply token within which a busy engine without a queue answers."""
 _MIN_TOKENS = 4096
 _BYTES_PER_TOKEN = 4
 _LOSSES_TO_SUSPECT = 2
@@ -44,7 +44,7 @@ _MAX_HOMES = 10_000
 
 
 class RayEngine:
-    """Workers as one engine. In float32, greedy replies equal those of a single worker."""
+    """Workers that act as one engine. In float32, greedy replies are the same as with a single worker."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self.supports_grammar = self.supports_images = False  # set when a worker is ready
@@ -62,7 +62,7 @@ class RayEngine:
 
     @classmethod
     def load(cls, name: str, options: EngineOptions, cluster: RayCluster) -> "RayEngine":
-        """Start the workers, and wait until those placed soon have loaded; others join later."""
+        """Start the workers and wait until those that are placed soon have loaded. Others join later."""
         pool = WorkerPool(name, options, cluster, gpus_each(name, options))
         engine = cls(pool)
         joining_until = 0.0
@@ -78,7 +78,7 @@ class RayEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Twice the workers' capacity, so that requests on a hanging node do not starve others."""
+        """Twice the workers' capacity, so that requests on a hanging node do not block others."""
         return 2 * (sum(self._max_in_flight.values()) or self._loaded.max_in_flight)
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -88,11 +88,11 @@ class RayEngine:
     def collect(self, timeout_s: float) -> list[Completion]:
         """Dispatch requests and wait up to `timeout_s` for a completion.
 
-        Worker steps are no longer than `timeout_s`, after which they receive new and aborted requests. Lost workers are
-        replaced even without requests.
+        After a step of at most `timeout_s`, workers receive new and aborted requests. Lost workers are replaced even if
+        there are no requests.
 
         Raises:
-            EngineError: all workers are lost for good, or their models differ.
+            EngineError: all workers are lost permanently, or their models differ.
         """
         until = time.monotonic() + timeout_s
         step_s = min(timeout_s, _LONGEST_STEP_S)
@@ -111,15 +111,15 @@ class RayEngine:
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
         """Return the partial replies to these requests as of the workers' last steps.
 
-        Workers report a reply only after it was asked for here. A lost worker's partial reply remains until another
-        worker starts on it.
+        Workers report a reply only after this method has asked for it. A lost worker's partial reply is kept until
+        another worker starts on the request.
         """
         keys = set(keys)
         self._watched |= keys
         return {key: self._partial[key] for key in keys & self._partial.keys()}
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Forget requests."""
+        """Abort requests."""
         keys = set(keys)
         for worker, gone in self._scheduler.abort(keys).items():
             self._aborted.setdefault(worker, []).extend(gone)
@@ -131,7 +131,7 @@ class RayEngine:
         return self._loaded.described
 
     def stats(self) -> dict[str, Any]:
-        """Return the workers' statistics and the sums over their engines."""
+        """Return statistics on the workers, and their engines' statistics added up."""
         total = total_stats(self._pool.stats)
         return total | {
             "notes": [*self._pool.notes, *total.get("notes", [])],
@@ -142,7 +142,7 @@ class RayEngine:
         }
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         if not self._is_closed:
             self._is_closed = True
             self._pool.close()
@@ -180,7 +180,7 @@ class RayEngine:
                 self._max_in_flight[worker] = event.max_in_flight
                 self._scheduler.add_worker(worker, event.max_in_flight)
             elif isinstance(event, WorkerLost):
-                log.warning("lost a worker; its requests go to others: %s", event.why)
+                log.warning("lost a worker; sending its requests to other workers: %s", event.why)
                 self._max_in_flight.pop(worker, None)
                 self._aborted.pop(worker, None)
                 self._finished += self._scheduler.lose_worker(worker, event.why)
@@ -205,11 +205,11 @@ class RayEngine:
             expected, actual = (side.get(name) for side in sides)
             if expected != actual:
                 values = f"{name} is {expected} on {first.node} and {actual} on {ready.node}"
-                raise EngineError(f"the workers differ: {values}; give all nodes the same model files and packages")
+                raise EngineError(f"the workers differ: {values}; use the same model files and packages on all nodes")
 
 
 def total_stats(stats: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the sums of numbers and counts, and the unions of lists."""
+    """Add up numbers and counts, and merge lists."""
     total: dict[str, Any] = {}
     for worker_stats in stats:
         for name, value in worker_stats.items():
@@ -236,7 +236,7 @@ class _Task:
 
 @dataclass(slots=True)
 class _WorkerQueue:
-    """Requests in flight at a worker; `exclusive` while a suspect runs alone."""
+    """A worker's requests in flight. `exclusive` is set while a suspect request runs alone."""
 
     max_requests: int
     max_tokens: int = _MIN_TOKENS
@@ -259,7 +259,7 @@ class _WorkerQueue:
         return task
 
     def adapt(self, task: _Task, waited_s: float) -> None:
-        """Raise the limit if it was reached and the request was quick; lower it if the request was slow."""
+        """Raise the limit after a quick request if it was reached, and lower it after a slow request."""
         if waited_s > _SOON_S + _SOON_S_PER_REPLY_TOKEN * task.request.sampling.max_tokens:
             self.max_tokens = max(_MIN_TOKENS, self.max_tokens - task.tokens)
         elif 2 * self.tokens > self.max_tokens:
@@ -267,12 +267,12 @@ class _WorkerQueue:
 
 
 class Scheduler:
-    """Distributes requests to workers, identified by number.
+    """Distributes requests to numbered workers.
 
-    It knows neither Ray nor clocks: the caller passes the time.
+    It uses neither Ray nor clocks; the caller passes the time.
 
     Attributes:
-        sent_again: requests that were in flight at lost workers.
+        sent_again: number of requests that were in flight at lost workers.
     """
 
     def __init__(self) -> None:
@@ -285,19 +285,19 @@ class Scheduler:
 
     @property
     def is_busy(self) -> bool:
-        """True if requests wait or are in flight."""
+        """True if requests are waiting or in flight."""
         return bool(self._waiting or self._suspects or any(queue.tasks for queue in self._queues.values()))
 
     def in_flight(self, worker: int) -> int:
-        """Return the number of requests in flight at a worker."""
+        """Return a worker's number of requests in flight."""
         return len(self._queues[worker].tasks)
 
     def sent_keys(self, worker: int, keys: Set[str]) -> list[str]:
-        """Return a worker's keys of these requests, if it has them in flight."""
+        """Return a worker's keys for those of these requests that it has in flight."""
         return [sent for sent, task in self._queues[worker].tasks.items() if task.request.key in keys] if keys else []
 
     def request_key(self, worker: int, sent_key: str) -> str | None:
-        """Return a request's own key; None if the worker no longer has the request."""
+        """Return a request's original key, or None if the worker no longer has the request."""
         task = self._queues[worker].tasks.get(sent_key)
         return task.request.key if task else None
 
@@ -306,7 +306,7 @@ class Scheduler:
         self._queues[worker] = _WorkerQueue(max_requests)
 
     def add(self, requests: Iterable[Request]) -> None:
-        """Queue requests, those with a prefill first, since a worker may have it cached."""
+        """Queue requests, those with a prefill first, because a worker may have it cached."""
         for request in requests:
             task = _Task(request=request, tokens=_tokens(request), prefix=_prefix(request))
             if request.prompt.prefill:
@@ -315,7 +315,7 @@ class Scheduler:
                 self._waiting.append(task)
 
     def dispatch(self, now_s: float) -> dict[int, list[Request]]:
-        """Return the requests to send to each worker now, with unique keys."""
+        """Return the requests to send to each worker, with unique keys."""
         dispatched: dict[int, list[Request]] = {}
         reserved = self._reserved()
         if reserved is not None and not self._queues[reserved].tasks:
@@ -326,7 +326,7 @@ class Scheduler:
         return dispatched
 
     def complete(self, worker: int, completion: Completion, now_s: float) -> Completion | None:
-        """Return a completion under the request's own key; None if it was aborted."""
+        """Return a completion with the request's original key, or None if the request was aborted."""
         queue = self._queues[worker]
         if completion.key not in queue.tasks:
             return None
@@ -336,7 +336,7 @@ class Scheduler:
         return replace(completion, key=task.request.key)
 
     def abort(self, keys: Iterable[str]) -> dict[int, list[str]]:
-        """Forget requests; returns each worker's keys for them."""
+        """Remove requests and return each worker's keys for them."""
         dropped = set(keys)
         self._waiting = deque(task for task in self._waiting if task.request.key not in dropped)
         self._suspects = deque(task for task in self._suspects if task.request.key not in dropped)
@@ -350,7 +350,7 @@ class Scheduler:
         return aborted
 
     def lose_worker(self, worker: int, why: str) -> list[Completion]:
-        """Remove a lost worker; its requests are sent again before others, or fail."""
+        """Remove a lost worker. Its requests are sent again before others, or fail."""
         queue = self._queues.pop(worker, None)
         tasks = list(queue.tasks.values()) if queue else []
         for task in tasks:
@@ -363,13 +363,13 @@ class Scheduler:
         return []
 
     def _reserved(self) -> int | None:
-        """The worker that gets no new requests until it can run a suspect alone."""
+        """Return the worker that gets no new requests until it can run a suspect alone."""
         if not self._suspects or not self._queues:
             return None
         return min(self._queues, key=lambda worker: (not self._queues[worker].exclusive, self._queues[worker].tokens))
 
     def _choose(self, prefix: int, reserved: int | None) -> int | None:
-        """The worker with this prefix, up to twice its limit; else the one with the least load."""
+        """Return the worker with this prefix, up to twice its limit, or else the worker with the least load."""
         home = self._homes.get(prefix)
         if home is not None and home != reserved and home in self._queues and self._queues[home].has_room(2):
             return home
@@ -388,13 +388,13 @@ class Scheduler:
 
 
 def _tokens(request: Request) -> int:
-    """Approximate tokens of prompt and maximum reply."""
+    """Estimate the tokens of the prompt and the maximum reply."""
     text = sum(len(span.text.encode()) for span in request.prompt.spans) + len(request.prompt.prefill.encode())
     return text // _BYTES_PER_TOKEN + request.sampling.max_tokens * request.sampling.n
 
 
 def _prefix(request: Request) -> int:
-    """Hash of the prompt before the first answer, equal for both orders and all pairs of a question."""
+    """Hash the prompt before the first answer, which is the same for both orders and all pairs of a question."""
     texts: list[str] = []
     for span in request.prompt.spans:
         if span.kind == "answer":
@@ -404,5 +404,5 @@ def _prefix(request: Request) -> int:
 
 
 def _failed(task: _Task, why: str) -> Completion:
-    error = f"{task.losses} workers were lost with this request in flight, the last with no other request: {why}"
+    error = f"{task.losses} workers were lost with this request in flight, the last time alone: {why}"
     return Completion.failed(task.request.key, error)

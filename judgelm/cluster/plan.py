@@ -1,4 +1,4 @@
-"""Number, placement and resources of workers, checked before Ray starts."""
+"""Number, placement, and resources of workers, checked before Ray starts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ class RayCluster:
     Attributes:
         address: `local` starts Ray on this machine for this run, `auto` joins the running cluster or RAY_ADDRESS, and
             `HOST:PORT` joins another cluster.
-        workers: None means one worker per GPU, or one per node without GPUs.
-        gpus: GPUs of this machine to use with `local`; None means all.
-        cores: CPU cores and threads of a worker; None means 1 with a GPU, else all cores of the nodes.
-        placing_timeout_s: maximum wait for room for a first worker, or for another after all are lost.
-        per_request_failures: for servers: a rejected request becomes a failed completion.
+        workers: number of workers; None means one per GPU, or one per node if there are no GPUs.
+        gpus: number of GPUs to use on this machine with `local`; None means all.
+        cores: CPU cores and threads per worker; None means 1 with a GPU, else all cores of the nodes.
+        placing_timeout_s: maximum time to wait for resources for a first worker, or for another after all are lost.
+        per_request_failures: whether a rejected request becomes a failed completion, for servers.
     """
 
     address: str = "local"
@@ -34,9 +34,9 @@ class RayCluster:
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; it must be 1 or more")
         if self.gpus is not None and self.address != "local":
-            raise ConfigError("gpus are the GPUs of this machine; with a Ray cluster, give workers instead")
+            raise ConfigError("gpus applies to this machine only; with a Ray cluster, pass workers instead")
         if self.address.startswith("ray://"):
-            way_out = "run in the cluster: ray job submit -- judgelm-batch ... --ray auto"
+            way_out = "in the cluster, run: ray job submit -- judgelm-batch ... --ray auto"
             raise ConfigError(f"address {self.address}: Ray Client is not supported; {way_out}")
 
 
@@ -62,25 +62,25 @@ class WorkerPlan:
 
 
 def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPlan:
-    """Plan the workers for the living nodes. `gpus` is per worker, and ignored if no node has GPUs."""
+    """Plan the workers for the live nodes. `gpus` is per worker and ignored if no node has GPUs."""
     if not nodes:
         raise ConfigError("the cluster has no running node; start one with: ray start")
     if gpus and any(node.gpus for node in nodes):
         room = sum(node.gpus // gpus for node in nodes)
         if not room:
             most = max(node.gpus for node in nodes)
-            raise ConfigError(f"a worker needs {gpus} GPUs on one node, and the largest has {most}; make it smaller")
+            raise ConfigError(f"a worker needs {gpus} GPUs on one node, but the largest has {most}; use fewer GPUs")
         return WorkerPlan(workers=cluster.workers or room, gpus=gpus, cores=cluster.cores or 1)
     workers = cluster.workers or (sum(node.cpus // cluster.cores for node in nodes) if cluster.cores else len(nodes))
     return WorkerPlan(workers=max(1, workers), gpus=0, cores=cluster.cores or _most_cores(nodes, workers))
 
 
 def _most_cores(nodes: Sequence[Node], workers: int) -> int:
-    """At least 1."""
+    """Return the most cores per worker that leave room for all workers, at least 1."""
     most = max(node.cpus for node in nodes)
     return next((c for c in range(most, 0, -1) if sum(node.cpus // c for node in nodes) >= workers), 1)
 
 
 def counted(count: int, name: str) -> str:
-    """Return `1 GPU`, `2 GPUs`."""
+    """Return text such as `1 GPU` or `2 GPUs`."""
     return f"{count} {name}" if count == 1 else f"{count} {name}s"

@@ -1,4 +1,4 @@
-"""Workers as Ray actors, which are started, watched and replaced."""
+"""Start, watch, and replace workers, which are Ray actors."""
 
 import os
 import platform
@@ -23,9 +23,9 @@ from judgelm.records import Completion, Request
 from judgelm.runs.process_cleanup import end_orphans, mark_children
 
 _MARK = "/judgelm-worker"
-"""Marks the processes that a lost worker's engine leaves on a node; not a file."""
+"""Marks processes that a lost worker's engine leaves on a node. This is not a file."""
 _CALLS_AHEAD = 2
-"""Steps in flight per worker: the engine works while the driver handles the previous results."""
+"""Steps in flight per worker, so that the engine works while the driver handles earlier results."""
 _MAX_LOSSES = 5
 _CLOSING_S = 10.0
 _OBJECT_STORE_BYTES = 200 << 20
@@ -33,7 +33,7 @@ _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_Z
 
 
 class EngineRefusedError(EngineError):
-    """An engine rejects a request; every other worker would too."""
+    """An engine rejects a request, as every other worker would."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class LoadedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """Completions of a step, partial replies by key, and statistics."""
+    """A step's completions, partial replies by key, and statistics."""
 
     completions: list[Completion]
     partial: Mapping[str, str]
@@ -68,7 +68,7 @@ class StepResult:
 
 
 class Worker:
-    """An engine in a separate process; `cores` must be set before torch is imported."""
+    """An engine in a separate process. `cores` must be set before torch is imported."""
 
     def __init__(self, cores: int) -> None:
         os.environ["OMP_NUM_THREADS"] = str(cores)
@@ -76,15 +76,15 @@ class Worker:
         self._view: Engine | None = None
 
     def location(self) -> WorkerLocation:
-        """Return the location; Ray answers when the worker is placed."""
+        """Return the location. Ray answers when the worker is placed."""
         return WorkerLocation(node=platform.node(), pid=os.getpid())
 
     def resolve(self, name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-        """Return the options for all workers, with `auto` resolved on this machine, and a note."""
+        """Return options for all workers, with `auto` resolved on this machine, and a note."""
         return resolve_options(name, options)
 
     def load(self, name: str, options: EngineOptions, per_request_failures: bool) -> LoadedEngine:
-        """End processes of a lost worker's engine on this machine, then load the engine."""
+        """Stop processes that a lost worker's engine left on this machine, then load the engine."""
         end_orphans(_MARK)
         mark_children(_MARK)
         engine = self._engine = load_engine(name, options)
@@ -103,7 +103,7 @@ class Worker:
     def step(
         self, aborted: Sequence[str], requests: Sequence[Request], watched: Sequence[str], timeout_s: float
     ) -> StepResult:
-        """Abort, submit and collect requests, and return partial replies to the `watched` ones."""
+        """Abort, submit, and collect requests, and return partial replies to `watched` requests."""
         engine = self._view
         assert engine is not None, "the driver waits for `load`"
         if aborted:
@@ -118,14 +118,14 @@ class Worker:
         return StepResult(completions=completions, partial=partial, stats=engine.stats())
 
     def close(self) -> None:
-        """End the engine and its processes."""
+        """Stop the engine and its processes."""
         if self._engine is not None:
             self._engine.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLost:
-    """A worker is lost; another starts under its number unless losses are too frequent."""
+    """A worker is lost. Another starts under its number unless losses are too frequent."""
 
     why: str
 
@@ -135,7 +135,7 @@ Event = LoadedEngine | StepResult | WorkerLost
 
 @dataclass(slots=True)
 class _Slot:
-    """Successive workers under one number; `calls` are unanswered, with their kinds."""
+    """Successive workers under one number. `calls` maps unanswered calls to their kinds."""
 
     actor: Any = None
     calls: dict[Any, str] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class WorkerPool:
 
     @property
     def is_incomplete(self) -> bool:
-        """True if a worker is not placed."""
+        """True if a worker is not yet placed."""
         return any(slot.location is None for slot in self._slots.values())
 
     @property
@@ -196,7 +196,7 @@ class WorkerPool:
 
     @property
     def stats(self) -> list[dict[str, Any]]:
-        """Statistics of each engine, lost workers included."""
+        """Statistics of each engine, including lost workers."""
         return self._stats_of_lost + [slot.stats for slot in self._slots.values()]
 
     def wants_calls(self, worker: int) -> bool:
@@ -212,12 +212,12 @@ class WorkerPool:
         requests: Sequence[Request] = (),
         watched: Sequence[str] = (),
     ) -> None:
-        """Start a worker's step; see `Worker.step`. A `StepResult` follows."""
+        """Start a worker's step (`Worker.step`). Its event is a `StepResult`."""
         slot = self._slots[worker]
         slot.calls[slot.actor.step.remote(aborted, requests, watched, timeout_s)] = "step"
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int, Event]]:
-        """Yield events, waiting up to `timeout_s` for the first. Errors that the user must fix are raised."""
+        """Yield events, waiting up to `timeout_s` for the first. Raise errors that the user must fix."""
         self._check_places()
         calls = {call: worker for worker, slot in self._slots.items() for call in slot.calls}
         done, _ = ray.wait(list(calls), num_returns=1, timeout=timeout_s)
@@ -227,7 +227,7 @@ class WorkerPool:
             worker = calls[call]
             slot = self._slots.get(worker)
             if slot is None or call not in slot.calls:
-                continue  # from a worker that this loop has found lost
+                continue  # from a worker that this loop found to be lost
             kind = slot.calls.pop(call)
             try:
                 event = self._handle_result(worker, kind, ray.get(call))
@@ -239,7 +239,7 @@ class WorkerPool:
                 yield worker, event
 
     def close(self) -> None:
-        """End all workers, and Ray if this pool started it."""
+        """Stop all workers, and Ray if this pool started it."""
         if not ray.is_initialized():
             return
         actors = [slot.actor for slot in self._slots.values() if slot.actor is not None]
@@ -258,7 +258,7 @@ class WorkerPool:
         slot.location, slot.is_ready, slot.stats = None, False, {}
 
     def _load_placed(self) -> None:
-        """The first placed worker resolves `auto` for all."""
+        """Load placed workers. The first resolves `auto` for all."""
         idle = [slot for slot in self._slots.values() if slot.location and not (slot.is_ready or slot.calls)]
         if self._is_resolved:
             for slot in idle:
@@ -287,7 +287,7 @@ class WorkerPool:
         return loaded_or_step
 
     def _handle_failure(self, worker: int, kind: str, error: RayTaskError) -> Event:
-        """Errors that the user must fix end the run; for others the worker is replaced."""
+        """Raise errors that the user must fix. Replace the worker after any other error."""
         cause = error.cause
         if isinstance(cause, ConfigError | ModelError | EngineRefusedError) and (kind == "step" or not self.lost):
             location = self._slots[worker].location
@@ -310,8 +310,8 @@ class WorkerPool:
             del self._slots[worker]
         self._load_placed()
         if not self._slots:
-            losses = f"each was lost {_MAX_LOSSES} times in a row; logs are in /tmp/ray/session_latest/logs on its node"
-            raise EngineError(f"{where}{why} (no worker is left: {losses})")
+            losses = f"each was lost {_MAX_LOSSES} times in a row; see /tmp/ray/session_latest/logs on its node"
+            raise EngineError(f"{where}{why} (no workers are left: {losses})")
         return WorkerLost(why=f"{where}{why}")
 
     def _check_places(self) -> None:
@@ -321,11 +321,11 @@ class WorkerPool:
         elif now - self._placed_s > self._cluster.placing_timeout_s:
             has = ", ".join(f"{node.cpus} cores and {node.gpus} GPUs" for node in _nodes()) or "none"
             finding = f"no room for {self.plan} within {self._cluster.placing_timeout_s:.0f} s; the nodes have {has}"
-            raise EngineError(f"{finding}, which others may use; start more nodes, or ask for fewer cores")
+            raise EngineError(f"{finding}, which may be in use; start more nodes, or request fewer cores")
 
 
 def _connect(cluster: RayCluster) -> bool:
-    """Join or start Ray; returns True if this run must shut it down."""
+    """Join or start Ray. Return True if this run must shut it down."""
     if ray.is_initialized():
         return False
     for name, value in _ENVIRONMENT.items():
@@ -339,10 +339,10 @@ def _connect(cluster: RayCluster) -> bool:
     try:
         ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
-        way_out = "start a cluster with `ray start --head`, or use address local"
+        way_out = "start a cluster with `ray start --head`, or use the address local"
         if "AuthToken" in str(error.__cause__):
-            way_out = "its head needs a token: set RAY_AUTH_MODE=token and the same token here"
-        raise EngineError(f"no Ray at address {cluster.address}: {first_line(error)}; {way_out}") from error
+            way_out = "the head needs a token; set RAY_AUTH_MODE=token and the same token here"
+        raise EngineError(f"cannot connect to Ray at {cluster.address}: {first_line(error)}; {way_out}") from error
     finally:
         if threading.current_thread() is threading.main_thread():  # restore the handler, which Ray replaces
             signal.signal(signal.SIGTERM, handler)
@@ -355,6 +355,6 @@ def _nodes() -> list[Node]:
 
 
 def _why(error: RayError) -> str:
-    """Ray's message without its table of ids and list of common causes."""
+    """Return Ray's message without its table of IDs and list of common causes."""
     lines = [line.strip() for line in str(error).splitlines() if line and not line.startswith("\t")]
     return " ".join(lines).split(" Some common causes")[0].rstrip(".") or type(error).__name__

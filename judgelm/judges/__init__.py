@@ -1,4 +1,4 @@
-"""Named and released judges: their cards, and the installation of adapters and bases.
+"""Named and released judges: their cards, and the installation of adapters and base models.
 
-judgelm contains no weights, and only `judgelm judges install` downloads any.
+judgelm contains no weights. Only `judgelm judges install` downloads them.
 """

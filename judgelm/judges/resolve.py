@@ -1,7 +1,7 @@
-"""Turn a model, an engine and an adapter from the user into the judge that a command loads.
+"""Resolve the user's model, engine, and adapter to the judge that a command loads.
 
 `resolve` runs once per command, before anything is loaded or downloaded. `prepare` then reads the model's card and
-decides how the judge is loaded and prompted.
+decides how to load and prompt the judge.
 """
 
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ from judgelm.prompts.judge_card import (
 )
 
 DEFAULT_TEMPLATE = "judgelm-v1"
-"""Template of score-line judges without a card, and of models without a chat template."""
+"""Template for score-line judges without a card and for models without a chat template."""
 DEFAULT_READING = "yes-no"
-"""Reading and template of a chat model without a card: chosen by measurement (`benchmarks/README.md`)."""
+"""Reading and template for chat models without a card, chosen by measurement (`benchmarks/README.md`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +38,9 @@ class ResolvedJudge:
 
     Attributes:
         model: as the user typed it; None for the default judge.
-        asked_engine: as the user typed it; Ray workers resolve `auto` on their own machines.
-        weights: folder, GGUF file, hub id, server's name or script that the engine loads.
-        tuned: card of a folder from `judgelm tune`, which names the weights.
+        asked_engine: as the user typed it. Ray workers resolve `auto` on their own machines.
+        weights: what the engine loads: a folder, GGUF file, hub ID, server's model name, or script.
+        tuned: card of a `judgelm tune` folder, which names the weights.
     """
 
     model: str | None
@@ -54,12 +54,12 @@ class ResolvedJudge:
 
     @property
     def engine(self) -> str:
-        """Name of the engine, with `auto` resolved on this machine. Loads torch for `auto`."""
+        """The engine's name, with `auto` resolved on this machine. Loads torch for `auto`."""
         return self._engine_choice[0]
 
     @property
     def engine_reason(self) -> str:
-        """Why `auto` takes this engine; empty for an engine that the user named."""
+        """The reason why `auto` selected this engine; empty if the user named the engine."""
         return self._engine_choice[1]
 
     @cached_property
@@ -68,21 +68,21 @@ class ResolvedJudge:
 
     @cached_property
     def recognition(self) -> Recognition:
-        """The released judge that the model is; empty for the default judge and where cards are ignored."""
+        """The released judge recognised for the model; empty for the default judge and if the card is ignored."""
         if self.model is None or self.ignore_card:
             return Recognition()
         return recognise(self.model, self.card, adapter=self.adapter)
 
     @property
     def display_name(self) -> str:
-        """The model for messages; for the default judge its name and the reason."""
+        """The model for messages. For the default judge, this is its name and the reason."""
         if self.model is not None:
             return self.model
         choice = default_choice()
         return f"{choice.card.name}, since {choice.reason}"
 
     def with_engine(self, engine: str) -> "ResolvedJudge":
-        """The same judge in the engine of the run that a command resumes."""
+        """Return the same judge with the engine of the resumed run."""
         return self if engine == self.asked_engine else replace(self, asked_engine=engine)
 
 
@@ -94,19 +94,18 @@ def resolve(
     card: str | None = None,
     ignore_card: bool = False,
 ) -> ResolvedJudge:
-    """Find the judge that is meant, without loading or downloading it.
+    """Resolve the user's judge without loading or downloading it.
 
     Args:
-        model: judge's name, folder, GGUF file or hub id; a server's name of the model, or a script; None for the
-            default judge.
-        engine: name of an engine, or `auto`.
-        adapter: folder or hub id of a PEFT adapter.
+        model: judge's name, folder, GGUF file, hub ID, server's model name, or script; None for the default judge.
+        engine: engine's name, or `auto`.
+        adapter: folder or hub ID of a PEFT adapter.
         card: name of the released judge's card; None recognises the judge.
         ignore_card: do not recognise the judge.
 
     Raises:
         ConfigError: unknown engine, no model for an engine without a default judge, or an adapter on a named judge.
-        ModelError: the judge is not installed, or the model is neither a path nor a hub id.
+        ModelError: the judge is not installed, or the model is neither a path nor a hub ID.
         CardError: the folder's card is invalid.
     """
     check_engine(engine)
@@ -119,9 +118,9 @@ def resolve(
         if named is None:
             check_place(weights)
         elif adapter is not None:
-            raise ConfigError(f"{named.card.name} is a named judge; pass the base of {adapter} as --model")
+            raise ConfigError(f"{named.card.name} is a named judge; pass the base model of {adapter} as --model")
     elif model is None:
-        server = " (--model), and the server (--engine-arg base_url=URL)" if engine == "openai" else " (--model)"
+        server = " (--model) and a server (--engine-arg base_url=URL)" if engine == "openai" else " (--model)"
         raise ConfigError(f"the {engine} engine has no default judge; name a model{server}")
     return ResolvedJudge(
         model=model,
@@ -137,11 +136,11 @@ def resolve(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeFormat:
-    """The template and scale of a judge, and their source: its card, an option, or the default.
+    """A judge's template and scale, and their source: the card, an option, or the default.
 
     Attributes:
-        never_explained: the card states that no training row had a reason.
-        reply_tokens: maximum reply of a judge that reasons first, from its training, else half of its window; or None.
+        never_explained: whether the card states that no training row had a reason.
+        reply_tokens: maximum reply length for a judge that reasons first, from its training, else half of its window.
     """
 
     template: str
@@ -157,10 +156,10 @@ class JudgeFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSetup:
-    """A resolved judge with the engine options, card, template and scale to load it with.
+    """A resolved judge and how to load it.
 
     Attributes:
-        options: for its engine; window and thinking are from the card unless the user chose them.
+        options: engine options. The window and thinking come from the card unless the user set them.
     """
 
     judge: ResolvedJudge
@@ -170,12 +169,12 @@ class JudgeSetup:
     format: JudgeFormat
 
     def check_loaded(self, described: Mapping[str, Any]) -> None:
-        """Compare the loaded model with the card's window and hashes; `described` is `Engine.describe()`."""
+        """Compare the loaded model, given `Engine.describe()`, with the card's window and hashes."""
         card, window = self.card, described.get("window")
         stated = card.window if card is not None and self.judge.engine in MODEL_ENGINES else None
         if stated is not None and self.options.max_model_len == stated and window and window < stated:
             finding = f"{CARD_NAME} states a window of {stated:,} tokens, but the model has {window:,}"
-            raise CardError(f"{self.judge.weights}: {finding}; correct the card, or pass --max-model-len {window}")
+            raise CardError(f"{self.judge.weights}: {finding}; fix the card, or pass --max-model-len {window}")
         if self.judge.tuned is not None and not self.judge.ignore_card:
             check_identity(self.judge.tuned, described["model"], str(self.judge.model))
 
@@ -187,13 +186,13 @@ def prepare(
     template: str | None = None,
     reading: JudgeReading | None = None,
 ) -> JudgeSetup:
-    """Read the judge's card, which may download it from the hub, and decide how the judge is loaded and prompted."""
+    """Read the judge's card, possibly from the hub, and decide how to load and prompt the judge."""
     engine = EngineOptions(**{**options, "model": judge.weights, "adapter": judge.adapter})
     engine = replace(engine, adapters=tuple(absolute_folder(adapter) for adapter in engine.adapters))
     runs_model = judge.engine in MODEL_ENGINES
     if engine.adapters and not runs_model:
-        raise ConfigError(f"the {judge.engine} engine cannot hold adapters; use --engine transformers or vllm")
-    stored = _stored_card(engine) if runs_model or Path(engine.model).is_dir() else None  # refuses a missing model
+        raise ConfigError(f"the {judge.engine} engine does not support adapters; use --engine transformers or vllm")
+    stored = _stored_card(engine) if runs_model or Path(engine.model).is_dir() else None  # rejects a missing model
     card = judge.tuned or _card_of(judge.named) or stored
     recognition = Recognition() if card else judge.recognition
     known: Card | ReleasedJudge | None = card or recognition.judge
@@ -233,7 +232,7 @@ def judge_format(
     ignore_card: bool,
     chat: bool = False,
 ) -> JudgeFormat:
-    """Return the template and scale of a judge; `location` names the model in errors."""
+    """Return a judge's template and scale. Errors name the model as `location`."""
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
     if card is None or isinstance(card, ReleasedJudge):
@@ -256,19 +255,19 @@ def judge_format(
 
 def _check_reading(judge: ResolvedJudge, reading: str, *, is_reward_model: bool) -> None:
     if is_reward_model and reading != "reward":
-        raise ConfigError(f"{judge.weights}: a reward model has no reading {reading}; omit --template and --reading")
+        raise ConfigError(f"{judge.weights}: reward models cannot use reading {reading}; omit --template and --reading")
     if reading == "reward" and not is_reward_model and judge.engine != "scripted":
-        head = "no sequence-classification head of one number that the engine reads"
-        raise ConfigError(f"{judge.weights}: not a reward model: {head}; give one, with --engine transformers")
+        head = "it needs a sequence-classification head with one output and --engine transformers"
+        raise ConfigError(f"{judge.weights}: cannot be read as a reward model; {head}")
 
 
 def absolute_folder(adapter: str) -> str:
-    """Return a local folder's absolute path; a hub id is unchanged."""
+    """Return a local folder's absolute path, or a hub ID unchanged."""
     return str(Path(adapter).resolve()) if Path(adapter).is_dir() else adapter
 
 
 def _card_of(named: InstalledJudge | None) -> Card | None:
-    """A named judge without an adapter has no `judge.json` in its folder."""
+    """Create the card of a named judge without an adapter, whose folder has no `judge.json`."""
     if named is None or named.adapter is not None:
         return None
     card, template = named.card, get_template(named.card.template)
@@ -288,5 +287,5 @@ def _chosen_template(
         stated = reading if reading != "score-line" else "judgelm-chat" if chat else DEFAULT_TEMPLATE
     chosen = get_template(stated or (DEFAULT_READING if chat else DEFAULT_TEMPLATE))
     if reading is not None and chosen.reading != reading:
-        raise ConfigError(f"--template {chosen.id} is of reading {chosen.reading}, not {reading}; omit one of them")
+        raise ConfigError(f"--template {chosen.id} has reading {chosen.reading}, not {reading}; omit one option")
     return chosen

@@ -1,1 +1,1 @@
-"""Parsers of replies; each returns scores, a label, a level or an answer, or why there is none."""
+"""Parse replies into scores, labels, levels, or answers, or return the reason why this failed."""

@@ -1,4 +1,4 @@
-"""Parse scores in replies, and turn probabilities of score lines into distributions.
+"""Parse scores in replies, and turn the probabilities of score lines into distributions.
 
 Unambiguous scores are parsed regardless of formatting (`8, 6`, `**8** 6`, `8/10 6/10`, `Assistant 1: 8 Assistant 2:
 6`). Ambiguous text (`8/6`, `8 6 5`, `8,5 6,5`) is `off_grammar`, and scores outside the judge's scale are
@@ -74,11 +74,11 @@ _NUMBER_OF = re.compile(rf"({_NUMBER})(?:\s*/\s*(\d+))?")
 
 
 def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
-    r"""Parse the score line of a pair: the first non-blank line of `text`.
+    r"""Parse the score line of a pair, the first non-blank line of `text`.
 
     Args:
         text: the judge's reply, with or without a reason after the score line.
-        scale: lowest and highest score of the judge; a denominator (`8/10`) must equal the highest.
+        scale: lowest and highest score of the judge. A denominator (`8/10`) must equal the highest score.
 
     Example:
         >>> parse_pair("8 6\nThe first answer is more precise.")
@@ -98,9 +98,9 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
 
 
 def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
-    """Parse a line of `count` scores: the first non-blank line of `text`; two scores are parsed by `parse_pair`.
+    """Parse a line of `count` scores, the first non-blank line of `text`. `parse_pair` parses two scores.
 
-    All scores have the same separator, because `8,5 6` could be two or three scores, or each score is named.
+    Scores must be named or have the same separator, because `8,5 6` could be two or three scores.
 
     Example:
         >>> parse_scores("Assistant 2: 6, Assistant 1: 8, Assistant 3: 5", 3)
@@ -151,12 +151,12 @@ def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed
 
 
 def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
-    """Parse two scores that a reply states anywhere, for judges that reason before they score.
+    """Parse two scores stated anywhere in a reply, for judges that reason before they score.
 
-    A statement is a line of two scores, two scores in brackets after "output", "scores" or "ratings" (`The output tuple
-    is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All statements must
-    agree. It is never the default: a judge that was asked for the score line first has failed if it writes it
-    elsewhere.
+    A statement is a line of two scores, two scores in brackets after "output", "scores", or "ratings" (`The output
+    tuple is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All statements
+    must agree. This parser is never the default, because a judge that was asked for the score line first fails if it
+    writes the line elsewhere.
     """
     first_line = parse_pair(text, scale)
     if isinstance(first_line, Scores):
@@ -194,9 +194,9 @@ def _statements(text: str) -> Iterator[tuple[str, str, str | None]]:
 
 
 def parse_pair_original(text: str) -> Scores | Unparsed:
-    """Parse a pair as the original JudgeLM does: two parts split by one space or comma, read by Python's `float`.
+    """Parse a pair like the original JudgeLM: two parts separated by one space or comma and parsed by Python's `float`.
 
-    Scores can be infinite or NaN; a pair with NaN is a tie. The original returns -1, -1 where this returns `Unparsed`.
+    Scores can be infinite or NaN, and a pair with NaN is a tie. The original returns -1, -1 instead of `Unparsed`.
 
     Source: baaivision/JudgeLM, `judgelm/llm_judge/common.py`, `parse_score`.
     """
@@ -253,10 +253,10 @@ def _why_off_grammar(line: str, count: int = 2) -> str:
 
 
 def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:
-    """Return the score line with its line end, and the stripped reason after it.
+    """Return the score line with its line ending, and the stripped reason after it.
 
-    The scores may be on two lines (`Assistant 1: 8`, `Assistant 2: 6`). Without scores, the first line counts as
-    theirs.
+    The scores may be on two lines (`Assistant 1: 8`, `Assistant 2: 6`). If there are no scores, the first line counts
+    as the score line.
     """
     lines = text.lstrip().splitlines(keepends=True)
     for count in (1, 2):
@@ -267,27 +267,27 @@ def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:
 
 
 OrderRule = Literal["mean", "given", "tie", "probability"]
-"""How two orders become one verdict; see `judgelm.modes.pairwise.Pairwise`."""
+"""How two orders are combined into a verdict; see `judgelm.modes.pairwise.Pairwise`."""
 
 LabelRule = Literal["as_judged", OrderRule]
-"""How two orders become the compared label: an order rule, or `as_judged` for the verdict of the run."""
+"""How two orders are combined into the label to compare; `as_judged` uses the run's verdict."""
 
 MAX_VALUES = 100
-"""Scores per answer; the number of score lines of a pair is its square."""
+"""Maximum number of scores per answer. The number of score lines for a pair is its square."""
 
 MIN_ASSIGNED = 0.5
-"""Minimum probability of all score lines together for a meaningful P(first better)."""
+"""Minimum total probability of all score lines for a meaningful P(first better)."""
 
 _MIN_LISTED = 1e-4
 
 
 class ScoreLines(NamedTuple):
-    """All score lines of a judge, in one fixed order.
+    """All score lines of a judge, in a fixed order.
 
     Attributes:
-        values: scores that an answer can get, ascending.
-        pairs: (s1, s2) of each line.
-        texts: each line as in training: `8 6`, `8.5 6`.
+        values: possible scores of an answer, ascending.
+        pairs: (s1, s2) for each line.
+        texts: each line as in training, such as `8 6` or `8.5 6`.
     """
 
     values: tuple[float, ...]
@@ -297,7 +297,7 @@ class ScoreLines(NamedTuple):
 
 @cache
 def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
-    """Return every line of two scores that are multiples of `step` on the scale, both ends included.
+    """Return every line of two scores that are multiples of `step` on the scale, including both ends.
 
     Raises:
         ConfigError: the step is not positive, or the scale has fewer than 2 or more than `MAX_VALUES` scores.
@@ -323,9 +323,9 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
 
 
 def score_grammar(lines: ScoreLines) -> str:
-    """Return a regular expression for exactly these lines, with or without a line end.
+    """Return a regular expression for exactly these lines, with or without a line ending.
 
-    Without the line end, a judge that has learned to write it would be pushed from `8 1` to `8 10`.
+    Without the line ending, a judge that learned to write it would be pushed from `8 1` to `8 10`.
     """
     numbers = sorted((f"{value:g}" for value in lines.values), key=len, reverse=True)
     score = "|".join(text.replace(".", r"\.") for text in numbers)
@@ -333,12 +333,12 @@ def score_grammar(lines: ScoreLines) -> str:
 
 
 def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximation: str = "") -> PairDistribution:
-    """Return the distribution over score lines; NaN where nothing is assigned.
+    """Return the distribution over score lines, with NaN if they have no probability.
 
     Args:
         lines: n score lines.
         logprobs: shape (n,), natural logs of disjoint probabilities, as in `Completion.candidate_logprobs`.
-        approximation: why they are not exact.
+        approximation: the reason why they are not exact.
 
     Example:
         >>> distribution = pair_distribution(score_lines((1, 2), 1), [math.log(p) for p in (0.1, 0.2, 0.6, 0.1)])
@@ -365,12 +365,12 @@ def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximatio
 
 
 def grade_distribution(scores: Sequence[float], logprobs: Sequence[float], approximation: str) -> GradeDistribution:
-    """Return the distribution over the scores of one answer; `expected` is NaN if nothing is assigned.
+    """Return the distribution over one answer's scores. `expected` is NaN if they have no probability.
 
     Args:
-        scores: shape (n,), score of each candidate; a score may occur several times.
+        scores: shape (n,), score of each candidate; scores may repeat.
         logprobs: shape (n,), as for `pair_distribution`.
-        approximation: why they are not exact.
+        approximation: the reason why they are not exact.
     """
     masses: dict[float, float] = {}
     for score, logprob in zip(scores, logprobs, strict=True):
@@ -391,9 +391,9 @@ def is_assigned(distribution: PairDistribution) -> bool:
 
 
 def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) -> float | None:
-    """Return P(the sample's first answer is better), the mean over (order, distribution).
+    """Return the mean of P(the sample's first answer is better) over (order, distribution).
 
-    None without orders, or if an order has less than `MIN_ASSIGNED` on its score lines.
+    Returns None if there are no orders or if the score lines of an order have less than `MIN_ASSIGNED`.
     """
     if not orders or not all(is_assigned(distribution) for _, distribution in orders):
         return None
@@ -402,7 +402,7 @@ def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) 
 
 
 def winner_by(probability: float, tie_threshold: float) -> Winner:
-    """Return the likelier winner; a tie within `tie_threshold` of 0.5, inclusive."""
+    """Return the more likely winner, or a tie if the probability is within `tie_threshold` (inclusive) of 0.5."""
     lead = probability - 0.5
     if abs(lead) <= tie_threshold + 1e-9:  # in floating point 0.55 - 0.5 > 0.05
         return "tie"
@@ -410,5 +410,5 @@ def winner_by(probability: float, tie_threshold: float) -> Winner:
 
 
 def kind_of_approximation(text: str) -> str:
-    """Return an approximation's text without its numbers, to count the approximations of a run."""
+    """Return an approximation's text without its numbers, to count a run's approximations."""
     return re.sub(r"(?:up to )?\b0\.\d+ of", "a part of", text)

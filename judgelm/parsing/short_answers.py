@@ -1,8 +1,8 @@
-"""Short answers: the final answer of a reply that reasons first, majorities, and exact match.
+"""Extract short answers from replies that reason first, find majorities, and compute exact match.
 
-Answers are extracted in one spelling (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`). The last marked answer
-counts, because a chain of thought may correct itself. A question can have several gold answers, any of which is
-correct; each is a tuple of spans, all of which are needed.
+Answers are normalised (`1,234.50` and `$1234.5` become `1234.5`, and `(b)` becomes `B`). The last marked answer counts,
+because a chain of thought may correct itself. A question can have several gold answers, any of which is correct. Each
+gold answer is a tuple of spans, all of which are needed.
 
 Source: Self-Reference, Figures 5 to 11; GSM8K's `#### 18`; SSR-Judge, section 3.2 (majority); QA-Judge, section 5.2;
 the official evaluation scripts of HotpotQA (Yang et al. 2018; also for 2WikiMultiHopQA) and DROP (Dua et al. 2019; also
@@ -26,15 +26,15 @@ from judgelm.parsing.verdicts import read_verdict
 from judgelm.records import Sample, Unparsed
 
 Task = Literal["number", "choice", "preference"]
-"""Kind of answer: a number (GSM8K), an option's letter (MMLU-Pro), or the better of two answers."""
+"""The kind of answer: a number (GSM8K), an option's letter (MMLU-Pro), or the better of two answers."""
 
 MAX_LETTERS = 10
-"""MMLU-Pro has options A to J; the default for samples without options."""
+"""Default for samples without options; MMLU-Pro has options A to J."""
 
 _MAX_NUMBER_LENGTH = 50
-_MAX_DIGITS = 400  # more than any exact decimal of such a number has
+_MAX_DIGITS = 400  # more than any exact decimal of such a number needs
 _MAX_MARKS = 100
-"""Bounds the time for replies that repeat a mark."""
+"""Limits the time for replies that repeat a mark."""
 
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
 _NUMBER = re.compile(rf"(?<![\w.])(?:-?[$€£]\s?|-)?{_DIGITS}(?:\s?/\s?[0-9]+)?")
@@ -56,13 +56,13 @@ _LETTER_AT_END = re.compile(
 
 
 def final_answer(text: str, task: Task, *, letters: int = MAX_LETTERS, finished: bool = True) -> str | None:
-    """Return the answer that a solution ends in: plain digits (`18`, `1/3`), or a letter.
+    """Return a solution's final answer: plain digits (`18`, `1/3`) or a letter.
 
     Args:
         text: the solution.
         task: kind of answer.
         letters: number of options; later letters are not answers.
-        finished: False if the solution was cut off. Then an answer must be marked and not be on the last line.
+        finished: False if the solution was cut off. The answer must then be marked and not be on the last line.
     """
     if not finished:
         text = text[: text.rfind("\n") + 1]
@@ -74,7 +74,7 @@ def final_answer(text: str, task: Task, *, letters: int = MAX_LETTERS, finished:
 
 
 def canonical(answer: str, task: Task) -> str | None:
-    """Return a known answer (of a data set or a person) in the spelling of `final_answer`; None without an answer."""
+    """Normalise a known answer (from a dataset or a person) like `final_answer`; None if there is no answer."""
     if task == "number":
         return canonical_number(answer) or final_answer(answer, task)
     plain = answer.strip().strip("()[]{}*. ").upper()
@@ -84,7 +84,7 @@ def canonical(answer: str, task: Task) -> str | None:
 
 
 def canonical_number(text: str) -> str | None:
-    """Return exactly one number in plain digits, without separators, currency and trailing zeros; fractions reduced."""
+    """Return a single number in plain digits, without separators, currency, or trailing zeros. Reduce fractions."""
     plain = text.strip().strip("*_ ").removesuffix(".").removesuffix("%").strip()
     if len(plain) > _MAX_NUMBER_LENGTH or _NUMBER.fullmatch(plain) is None:
         return None
@@ -99,7 +99,7 @@ def canonical_number(text: str) -> str | None:
 
 
 def _number(lines: list[str], *, finished: bool) -> str | None:
-    """Take the number after the last mark that has one; without marks, the only number of the last line."""
+    """Return the number after the last mark with one or, without marks, the only number on the last line."""
     text = "\n".join(lines).replace("−", "-")
     for mark in islice(_last_first(_NUMBER_MARK, text), _MAX_MARKS):
         if (answer := _number_behind(text[mark.end() :])) is not None:
@@ -119,13 +119,13 @@ def _result(calculation: str) -> str:
 
 
 def _choice(lines: list[str], letters: int, *, finished: bool) -> str | None:
-    """Take the letter after the last mark that has one; without marks, a last line that is or ends in a letter."""
+    """Return the letter after the last mark with one or, without marks, the letter at the end of the last line."""
     text = "\n".join(lines)
     allowed = ascii_uppercase[:letters]
     for mark in _last_first(_CHOICE_MARK, text):
         letter = mark["letter"] or mark["boxed"]
         if mark["letter"] in ("A", "I") and not mark["open"] and _ARTICLE.match(text, mark.end()):
-            continue  # "the answer is: A protist ...": an article, not an option
+            continue  # an article, not an option, as in "the answer is: A protist ..."
         return letter if letter in allowed and _MORE_CHOICES.match(text, mark.end()) is None else None
     end = _LETTER_AT_END.fullmatch(lines[-1]) if finished and lines else None
     letter = None if end is None else end["alone"] or end["bracketed"]
@@ -144,9 +144,9 @@ class Majority:
     """The majority of k answers.
 
     Attributes:
-        answer: most common answer; None if no reply has one.
-        k: number of replies, with those that have no answer.
-        tied: True if another answer has as many votes.
+        answer: the most common answer; None if no reply has one.
+        k: number of replies, including replies without an answer.
+        tied: whether another answer has as many votes.
     """
 
     answer: str | None
@@ -160,12 +160,12 @@ class Majority:
         return self.votes / self.k
 
     def passes(self, tau: float) -> bool:
-        """Return True if the gate is on (SSR-Judge, equation 2); never without an answer."""
+        """Return True if there is an answer and the gate is on (SSR-Judge, equation 2)."""
         return self.answer is not None and self.votes >= tau * self.k - _ROUNDING
 
 
 def majority(answers: Sequence[str | None]) -> Majority:
-    """Return the most common of k answers; of equally common ones, the first (the paper does not define ties).
+    """Return the most common of k answers, or the first if several are equally common (the paper does not define ties).
 
     Example:
         >>> common = majority(["42", "41", "42", None, "42"])
@@ -175,7 +175,7 @@ def majority(answers: Sequence[str | None]) -> Majority:
     Source: SSR-Judge, equation 1.
     """
     if not answers:
-        raise ValueError("agreement of no answers is undefined; give at least one")
+        raise ValueError("agreement needs at least one answer")
     counts = Counter(answer for answer in answers if answer is not None)  # keeps the order of first appearance
     if not counts:
         return Majority(answer=None, votes=0, k=len(answers), tied=False)
@@ -185,10 +185,12 @@ def majority(answers: Sequence[str | None]) -> Majority:
 
 
 QaRules = Literal["hotpotqa", "2wiki", "drop", "quoref", "strict"]
-"""Data set whose rules apply; `strict` is ours: HotpotQA's rules, but numbers keep sign, point and percent."""
+"""The dataset whose rules apply. `strict` is our variant of HotpotQA's rules, in which numbers keep their sign, decimal
+point, and percent sign.
+"""
 
 Gold = tuple[str, ...]
-"""One gold answer: its spans."""
+"""The spans of a gold answer."""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -198,19 +200,19 @@ _AROUND = "\"'`“”‘’()[]{},;:!?."
 
 
 def golds_of(sample: Sample) -> list[Gold]:
-    """Return the validated answers of a sample, `sample.reference` first; none without a reference.
+    """Return a sample's validated gold answers, starting with `sample.reference`, if any.
 
-    `metadata["references"]` has all of them as texts, and `metadata["reference_spans"]` as lists of spans.
+    `metadata["references"]` holds them all as strings, and `metadata["reference_spans"]` as lists of spans.
     """
     if sample.reference is None:
         return []
     spans, texts = sample.metadata.get("reference_spans"), sample.metadata.get("references")
     if spans is not None:
         if not isinstance(spans, list | tuple) or not all(_are_texts(gold) and gold for gold in spans):
-            raise InputError(f"sample {sample.id}: reference_spans: expected a list of lists of texts")
+            raise InputError(f"sample {sample.id}: reference_spans: expected a list of lists of strings")
         return [tuple(gold) for gold in spans]
     if texts is not None and not _are_texts(texts):
-        raise InputError(f"sample {sample.id}: references: expected a list of texts, got {texts!r:.60}")
+        raise InputError(f"sample {sample.id}: references: expected a list of strings, got {texts!r:.60}")
     others = [(text,) for text in texts if text != sample.reference] if isinstance(texts, list | tuple) else []
     return [(sample.reference,), *others]
 
@@ -220,10 +222,10 @@ def _are_texts(value: object) -> bool:
 
 
 def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
-    """Return True if an answer of one span, once normalised, is one of the gold answers.
+    """Return True if a single-span answer matches a gold answer after normalisation.
 
-    HotpotQA's rules join the spans of a gold answer by spaces. DROP's and Quoref's rules skip a gold answer whose first
-    span is blank, as the original code does.
+    HotpotQA's rules join a gold answer's spans with spaces. Like the original code, the DROP and Quoref rules skip gold
+    answers whose first span is blank.
     """
     if not golds or not all(golds):
         raise ValueError("exact match needs a gold answer with at least one span")
@@ -236,39 +238,39 @@ def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
 
 
 def hotpot_normalised(text: str) -> str:
-    """Return lower-case text without ASCII punctuation and the articles a, an, the, with single spaces.
+    """Return lower-case text with single spaces and without ASCII punctuation and articles (a, an, the).
 
-    Points and signs are punctuation, so `93.5%` equals `93.5`, but `2.5` also equals `25`.
+    Decimal points and signs are punctuation, so `93.5%` equals `93.5`, but `2.5` also equals `25`.
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
 def strictly_normalised(text: str) -> str:
-    """Normalise like `hotpot_normalised`, but words with a digit keep their sign, point, percent and currency.
+    """Normalise like `hotpot_normalised`, but keep signs, decimal points, percent signs, and currency in numbers.
 
-    `2.5` is not `25`, but `1,000` is `1000`. This is our own rule; it avoids false matches that would skip the judge.
+    `2.5` is not `25`, but `1,000` is `1000`. This is our own rule, to avoid false matches that would bypass the judge.
     """
     words = _GROUPED.sub(lambda match: match[1].replace(",", ""), unicodedata.normalize("NFC", text).lower()).split()
     return " ".join(filter(None, map(_strict_word, words)))
 
 
 def drop_normalised(text: str) -> str:
-    """Return words split at spaces and hyphens, lower case: numbers as floats, others without punctuation and articles.
+    """Return lower-case words split at spaces and hyphens, with numbers as floats and no punctuation or articles.
 
-    `1,000` becomes `1000.0` and `3-1` becomes `3.0 1.0`. A minus sign is a hyphen, so `-5` becomes `5.0`.
+    `1,000` becomes `1000.0`, and `3-1` becomes `3.0 1.0`. A minus sign counts as a hyphen, so `-5` becomes `5.0`.
     """
     words = (_drop_word(word) for word in _DROP_BREAKS.split(text.lower()))
     return " ".join(word for word in words if word)
 
 
 def drop_spans_match(predicted: Sequence[str], gold: Sequence[str]) -> bool:
-    """Return True if both sides have the same number of spans and the same normalised spans in any order."""
+    """Return True if both answers have the same number of spans and, in any order, the same normalised spans."""
     ours, theirs = map(drop_normalised, predicted), map(drop_normalised, gold)
     return len(predicted) == len(gold) and set(ours) == set(theirs)
 
 
 def is_number(text: str) -> bool:
-    """Return True if `float` accepts the text, as in DROP's script; also `1e3`, `nan` and digits of other scripts."""
+    """Return True if `float` accepts the text, as in DROP's script. This includes `1e3`, `nan`, and other digits."""
     try:
         float(text)
     except ValueError:

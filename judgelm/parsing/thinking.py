@@ -1,7 +1,7 @@
 """Separate a model's thinking from the reply that follows it.
 
-Three forms are supported: `<think> ... </think>`, Mistral's `[THINK] ... [/THINK]`, and Harmony's channels, also
-without their special tokens (`analysis ... assistantfinal`).
+Three formats are supported: `<think> ... </think>`, Mistral's `[THINK] ... [/THINK]`, and Harmony's channels with or
+without special tokens (`analysis ... assistantfinal`).
 """
 
 import re
@@ -37,13 +37,13 @@ _STRIPPED_NEXT = re.compile("assistant(?:analysis|commentary)")
 
 
 class Separated(NamedTuple):
-    """A reply in two parts: `block + reply` is the whole text without the end marker of a channel.
+    """A reply in two parts. `block + reply` is the whole text without a channel's end marker.
 
     Attributes:
-        block: everything before the reply, with tags and spaces; empty without thinking.
+        block: everything before the reply, including tags and spaces; empty if there is no thinking.
         thinking: text of the block; None if it is empty.
         reply: the rest, for a parser.
-        closed: False if the thinking has no end, and so no reply follows.
+        closed: False if the thinking does not end, so there is no reply.
     """
 
     block: str
@@ -53,17 +53,17 @@ class Separated(NamedTuple):
 
 
 def separate(text: str, *, bare: bool = True) -> Separated:
-    """Separate thinking and reply.
+    """Separate the thinking from the reply.
 
-    The thinking ends at the last closing tag that begins its line, or ends a sentence or its line. A tag within a
-    sentence is a quotation from an answer.
+    The thinking ends at the last closing tag that begins or ends its line, or ends a sentence. A tag within a sentence
+    is treated as a quotation from an answer.
 
     Args:
         text: the reply.
         bare: accept thinking without an opening tag, because a server's chat template may have written it.
     """
     if not _MARK.search(text):
-        return Separated("", None, text)  # nearly always
+        return Separated("", None, text)  # the usual case
     begin = _after_blanks(text, 0)
     opened = [tags for tags in _TAGS if text.startswith(tags[0], begin)]
     if not opened and (channels := _separate_channels(text, bare=bare)) is not None:
@@ -105,7 +105,7 @@ def _ends_block(text: str, start: int, end: int) -> bool:
         return False
     if said[-1] in _SENTENCE_ENDS or (follows.startswith("<") and not follows.startswith(CLOSE)):
         return True
-    # "so 8 6</think>": directly after the last word, and before a line end or a new sentence
+    # the tag follows the last word directly and precedes a line end or a new sentence, as in "so 8 6</think>"
     return before == said and said[-1] not in ",;:(" and not behind.lstrip(" \t")[:1].islower()
 
 
@@ -150,13 +150,13 @@ def _joined(parts: list[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinking:
-    """Thinking settings of an engine.
+    """An engine's thinking settings.
 
     Attributes:
         mode: argument for the chat template.
-        max_tokens: token limit of the thinking, in addition to the limit of the reply.
-        resumes: whether the engine can continue a reply after given thinking. The reply is then a second request, with
-            its own stop strings, grammar, candidates and prefill.
+        max_tokens: token limit for the thinking, in addition to the reply's limit.
+        resumes: whether the engine can continue a reply after given thinking. The reply is then a second request with
+            separate stop strings, grammar, candidates, and prefill.
     """
 
     mode: ThinkingMode = "absent"
@@ -164,7 +164,7 @@ class Thinking:
     resumes: bool = False
 
     def within(self, window: int | None) -> "Thinking":
-        """Return these settings with at most half of the judge's window for thinking."""
+        """Return these settings with thinking limited to half of the judge's window."""
         if window is None or self.max_tokens <= window // 2:
             return self
         return Thinking(mode=self.mode, max_tokens=max(1, window // 2), resumes=self.resumes)
@@ -175,4 +175,4 @@ class Thinking:
 
 
 NOT_ASKED = Thinking()
-"""Settings of engines that pass nothing about thinking to the chat template."""
+"""Settings for engines that do not pass a thinking argument to the chat template."""

@@ -1,4 +1,4 @@
-"""Verdicts in replies: which of several counts, levels of rubrics, and labels in `<ans> ... </ans>`.
+"""Parse verdicts in replies, including rubric levels and labels in `<ans> ... </ans>`, and decide which one counts.
 
 Source: QA-Judge, Tables 8 and 9, and its authors' code (tags); Play Favorites, appendix D (`Explanation: ..., Answer:
 ...`).
@@ -21,7 +21,7 @@ _BEFORE_A_BARE_VERDICT = {"so", "therefore", "the", "my", "final", *_VERDICT_NOU
 _MARK = re.compile(r"[\[<{:：]")
 _QUOTED = 60
 _CONTEXT = 200
-"""Characters of a line that are searched before and after a verdict."""
+"""Number of characters to search before and after a verdict."""
 _NOUNS = (
     "|".join(_VERDICT_NOUNS) + "|ruling|assessment|evaluation|conclusion|answer|result|score|rating|grade|label|choice"
 )
@@ -55,7 +55,7 @@ _GOES_ON = re.compile(
 
 
 class StatedVerdict(NamedTuple):
-    """A label, the position of its word in the reply, and the word as written."""
+    """A label, its word's position in the reply, and the word as written."""
 
     label: str
     position: int
@@ -63,11 +63,11 @@ class StatedVerdict(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A verdict as a grammar finds it.
+    """A verdict found by a grammar.
 
     Attributes:
-        start: start of its mark, which may be before the word.
-        final: True if the grammar itself shows that it is final.
+        start: start of the verdict's mark, which may be before the word.
+        final: whether the grammar shows that the verdict is final.
     """
 
     verdict: StatedVerdict
@@ -76,10 +76,10 @@ class Statement(NamedTuple):
 
 
 def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedVerdict | Unparsed:
-    r"""Return the last verdict of a reply that counts; `missing` is the reason if there are no statements.
+    r"""Return the last verdict in a reply that counts. `missing` is the failure's reason if there are no statements.
 
-    Verdicts that differ are `off_grammar`, unless one is stated as final. A verdict that is conditional, negated or
-    taken back does not count (`had it said 42, I would have written [[Correct]]`, `[[1]]\nbut wait`).
+    Different verdicts are `off_grammar`, unless one is stated as final. A verdict that is conditional, negated, or
+    retracted does not count (`had it said 42, I would have written [[Correct]]`, `[[1]]\nbut wait`).
     """
     if not statements:
         return Unparsed("off_grammar", text, missing)
@@ -95,19 +95,19 @@ def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedV
     if len({statement.verdict.label for statement in counted}) > 1:
         return Unparsed("off_grammar", text, _difference(counted, lines))
     if not firm:
-        why = f"the verdict on line {lines.number(ordered[-1].start)} is negated, conditional or taken back"
+        why = f"the verdict on line {lines.number(ordered[-1].start)} is negated, conditional, or retracted"
         return Unparsed("off_grammar", text, why)
     return (finals or firm)[-1].verdict
 
 
 def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = False) -> StatedVerdict | Unparsed:
-    """Parse the verdict of a reply.
+    """Parse a reply's verdict.
 
-    It is in double brackets, in single brackets or bare on the last line, or after "Final verdict:".
+    It may be in double brackets, on the last line (in single brackets or bare), or after "Final verdict:".
 
     Args:
         text: the reply.
-        labels: label -> its word in the prompt, such as `correct` -> `Correct`; case is ignored.
+        labels: maps labels to their words in the prompt, such as `correct` to `Correct`; case is ignored.
         brackets_only: whether the verdict must be in double brackets.
     """
     known = {word.lower(): label for label, word in labels.items()}
@@ -125,9 +125,9 @@ def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = 
 
 
 def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement]:
-    """Find verdicts after "Final verdict:", on a line `Verdict: Correct`, or on the last line.
+    """Find verdicts after "Final verdict:", on a line such as `Verdict: Correct`, or on the last line.
 
-    `known` is lower-case word -> label. A verdict that is stated as final but is not known has an empty label.
+    `known` maps lower-case words to labels. An unknown verdict that is stated as final has an empty label.
     """
     lines = _nonblank(text)
     stated = list(_bare(lines, known))
@@ -152,7 +152,7 @@ def _nonblank(text: str) -> list[tuple[int, str]]:
 
 
 def _leading_label(rest: str, known: Mapping[str, str]) -> re.Match[str] | None:
-    """Match the label that a final statement begins with, unless the text after it names another label."""
+    """Match the label at the start of a final statement, unless the text after it names another label."""
     words = "|".join(re.escape(word) for word in sorted(known, key=len, reverse=True))
     lead = re.match(r"[\s*_`\"'“(]*+(?:(?:assistant|response|answer) +)?", rest, re.IGNORECASE)
     word = re.compile(rf"(?:{words})(?!\w)", re.IGNORECASE).match(rest, 0 if lead is None else lead.end())
@@ -264,10 +264,10 @@ _AROUND = " \t.,;:!\"“”'‘’()[]-。"
 
 
 def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
-    """Parse the level that a reply ends in, and return it as the prompt names it.
+    """Parse the level at the end of a reply, and return it as written in the prompt.
 
-    The text after the last `Answer:` on its line must be exactly a level; case, spaces, markdown, quotes, brackets and
-    a final full stop are ignored. So "partially correct" is never parsed as "correct".
+    The text after the last `Answer:` on its line must be exactly a level, so "partially correct" is never parsed as
+    "correct". Case, spaces, Markdown, quotes, brackets, and a final full stop are ignored.
     """
     cleaned = _MARKUP.sub("", text)
     if not cleaned.strip():
@@ -292,7 +292,7 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
 
 
 def _answers(text: str) -> list[tuple[str, re.Match[str]]]:
-    """Return the text after the last `Answer:` of each line, with its match."""
+    """Return the text after the last `Answer:` on each line, with its match."""
     marks, text = list(_ANSWER.finditer(text)), f"{text}\n"
     ends = [*(mark.start() for mark in marks), len(text)][1:]
     breaks = [_LINE_BREAK.search(text, mark.end(), end) for mark, end in zip(marks, ends, strict=True)]
@@ -304,19 +304,18 @@ def _plain_level(level: str) -> str:
 
 
 TagRule = Literal["first", "last_on_line", "second", "last"]
-"""Which `<ans> ... </ans>` holds the answer. Without it `first` takes the whole reply, the others nothing.
+"""Which `<ans> ... </ans>` contains the answer. If there is none, `first` uses the whole reply, and the others nothing.
 
-`first` searches across lines, `last_on_line` on one line (for Mistral judges, whose decoded text begins with the prompt
-and its tags), `second` and `last` in any case and across lines. `last` is ours; published figures use the others.
+`first` searches across lines. `last_on_line` searches single lines, for Mistral judges, whose decoded text begins with
+the prompt and its tags. `second` and `last` search across lines and ignore case. Published figures do not use `last`.
 """
 
 QaLabel = Literal["correct", "incorrect"]
 
 QaLabelRule = Literal["strict", "original", "original_mistral"]
-"""`strict`: either word in any formatting; anything else is a failure. `original`: correct if the first tags (or a
-reply without tags) contain exactly CORRECT, otherwise incorrect. `original_mistral`: the same with the last tags on
-one line. Under the original rules, replies that are neither word are incorrect and also failures in
-`Judgment.shown`.
+"""`strict` accepts either word in any formatting; anything else is a failure. With `original`, a reply is correct if its
+first tags (or the whole reply, if there are none) contain exactly CORRECT. `original_mistral` uses the last tags on one
+line instead. Under the original rules, replies with neither word are incorrect, and also failures in `Judgment.shown`.
 """
 
 _FIRST = re.compile(r"<ans>(.*?)</ans>", re.DOTALL)
@@ -331,7 +330,7 @@ _LABELS: dict[str, QaLabel] = {"correct": "correct", "incorrect": "incorrect"}
 
 
 def tagged_answer(text: str, rule: TagRule = "first") -> str:
-    """Return the stripped answer of a reply; if the rule finds none, it is empty (`first`: the whole reply)."""
+    """Return a reply's stripped answer. If there is none, this is empty or, for `first`, the whole reply."""
     if rule == "first":
         match = _FIRST.search(_closed(text, _CLOSING))
         return text if match is None else match[1].strip()
@@ -345,13 +344,13 @@ def tagged_answer(text: str, rule: TagRule = "first") -> str:
 
 
 def _closed(text: str, closing: re.Pattern[str]) -> str:
-    """Return the text up to its last closing tag: after it, each opening tag would cost a search to the end."""
+    """Return the text up to its last closing tag, because each later opening tag would cost a search to the end."""
     ends = [match.end() for match in closing.finditer(text)]
     return text[: ends[-1]] if ends else ""
 
 
 def label_by(rule: QaLabelRule, text: str) -> str | Unparsed:
-    """Parse the label of a reply by this rule."""
+    """Parse a reply's label by this rule."""
     if rule != "strict":
         return read_label_original(text, "first" if rule == "original" else "last_on_line")
     verdict = read_label(text)
@@ -361,12 +360,12 @@ def label_by(rule: QaLabelRule, text: str) -> str | Unparsed:
 def read_label(text: str) -> StatedVerdict | Unparsed:
     """Parse CORRECT or INCORRECT in any formatting.
 
-    In tags, one of the two words counts in any case, quoted, bold or with a full stop; other words in tags are ignored.
-    Without tags the whole reply must be the word, or state it as final.
+    In tags, either word counts in any case, in quotes, in bold, or with a full stop. Other words in tags are ignored.
+    Without tags, the whole reply must be the word or state it as final.
     """
     inside = list(_INNERMOST.finditer(_closed(text, _CLOSING_ANY_CASE)))
     read = [(_labelled(tag[1], tag.start(1)), tag.start()) for tag in inside] or [(_labelled(text, 0), 0)]
-    why = "no tag holds CORRECT or INCORRECT" if inside else "no <ans> tags, and the reply is not one of the two words"
+    why = "no tag contains CORRECT or INCORRECT" if inside else "no <ans> tags, and the reply is not one of the words"
     unmarked = unmarked_verdicts(text, _LABELS)
     if not inside:  # a bare word after reasons is not an answer, but a final verdict is
         unmarked = [statement for statement in unmarked if statement.final]
@@ -383,7 +382,7 @@ def _labelled(text: str, start: int) -> StatedVerdict | None:
 
 
 def read_label_original(text: str, rule: Literal["first", "last_on_line"]) -> QaLabel | Unparsed:
-    """Parse exactly CORRECT or INCORRECT, found by `rule`; the original code counts anything else as INCORRECT."""
+    """Parse exactly CORRECT or INCORRECT as found by `rule`. The original code treats anything else as INCORRECT."""
     answer = tagged_answer(text, rule).strip()
     if answer in ("CORRECT", "INCORRECT"):
         return _LABELS[answer.lower()]

@@ -1,1 +1,1 @@
-"""Runs over samples: the runner, batch runs and their files, resuming, statistics, costs, cascades and panels."""
+"""Runs over samples: the runner, batch runs and their files, resuming, statistics, costs, cascades, and panels."""

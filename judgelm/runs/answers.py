@@ -34,9 +34,9 @@ def collect(
     overwrite: bool = False,
     on_answer: Callable[[AnswerStats], None] = lambda stats: None,
 ) -> AnswerStats:
-    """Generate one model's answers; finished answers are on disk immediately, and a rerun resumes.
+    """Generate one model's answers.
 
-    The model is not loaded if its answers are complete.
+    Each finished answer is written to disk immediately, and a rerun resumes. A complete run does not load the model.
     """
     draws = [AnswerTask(question, decoding) for question in questions for decoding in generator.decodings]
     request = _asked(generator)
@@ -74,17 +74,17 @@ def collect(
 
 
 def _with_weights(options: EngineOptions) -> EngineOptions:
-    """Replace a judge's name by its base and adapter, and check that other models exist."""
+    """Replace a judge's name with its base and adapter. Check that any other model exists."""
     if (named := named_judge(options.model)) is None:
         check_place(options.model)
         return options
     if named.adapter is not None and options.adapter is not None:
-        raise ConfigError(f"{named.card.name} is a named judge; pass the base of {options.adapter} as model")
+        raise ConfigError(f"{named.card.name} is a named judge; pass the base model of {options.adapter} instead")
     return replace(options, model=str(named.base), adapter=str(named.adapter) if named.adapter else options.adapter)
 
 
 def _asked(generator: AnswerGenerator) -> dict[str, Any]:
-    """The run's fingerprint without decodings, which a later session may add."""
+    """Return the run's fingerprint without decoding settings, which a later session may add."""
     options = asdict(generator.options)
     names = ("model", "adapter", "revision", "dtype", "quantization", "max_model_len")
     model_options = {name: options[name] for name in names}
@@ -114,7 +114,7 @@ def _takes_chat(generator: AnswerGenerator, engine: str) -> bool:
         return False
     if engine == "openai":
         return generator.options.engine_args.get("api") != "completions"
-    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and servers need none
+    from judgelm.engines.model_files import load_tokenizer  # importing transformers takes seconds
 
     options = generator.options
     return load_tokenizer(options.model, options.adapter, options).chat_template is not None
@@ -122,11 +122,11 @@ def _takes_chat(generator: AnswerGenerator, engine: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfAnswers:
-    """The judge's own answers.
+    """The judge's own answers, by sample ID.
 
     Attributes:
-        solves: sample id -> answers as `{"text": ..., "answer": ...}`.
-        questions: sample id -> hash of the answered question, for run files with hashes.
+        solves: answers as `{"text": ..., "answer": ...}`.
+        questions: hashes of the answered questions, if the run file has hashes.
     """
 
     solves: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -137,9 +137,9 @@ _ANSWER_FIELDS = frozenset({"id", "question_id", "decoding_method", "text"})
 
 
 def read_self_answers(path: str) -> SelfAnswers:
-    """Read the judge's own answers from a run file, or from `judgelm data answers`.
+    """Read the judge's own answers from a run file or the output of `judgelm data answers`.
 
-    Collected answers are grouped by question, in the order of their seeds, without failures.
+    The latter are grouped by question and ordered by seed, without failures.
     """
     answers: dict[str, list[dict[str, Any]]] = {}
     questions: dict[str, str] = {}
@@ -161,20 +161,20 @@ def read_self_answers(path: str) -> SelfAnswers:
         if solves
     }
     if not answers:
-        raise InputError(f"{path}: no own answers (solves); give the run of a mode that asks for them, or answers")
+        raise InputError(f"{path}: no self-answers (solves); use a run of a mode that asks for them, or answers")
     return SelfAnswers(solves=answers, questions=questions)
 
 
 def with_self_answers(sample: Sample, own: SelfAnswers) -> Sample:
-    """Return the sample with its own answers, which modes then use instead of asking.
+    """Return the sample with the judge's own answers, so that modes do not ask for them.
 
-    They are found under the sample's id or its question's id, `metadata["source_id"]`.
+    They are looked up by sample ID, then by question ID (`metadata["source_id"]`).
     """
     key = next((key for key in (sample.id, sample.metadata.get("source_id")) if key in own.solves), None)
     if key is None:
         return sample
     if own.questions.get(str(key)) not in (None, text_hashes(sample).question):
-        raise InputError(f"id {shown_id(key)}: the own answers are to another question; give a run over this input")
+        raise InputError(f"id {shown_id(key)}: these answers are for a different question; use a run on this input")
     return replace(sample, metadata={**sample.metadata, "solves": own.solves[str(key)]})
 
 
@@ -190,8 +190,8 @@ def _checked(row: Row) -> Row:
     if _is_answer(row):
         if isinstance(row.data["text"], str) or row.data.get("failure") is not None:
             return row
-        raise row.error("this answer has no text; give a file from judgelm data answers")
+        raise row.error("this answer has no text; use a file from judgelm data answers")
     solves = row.data.get("solves", [])
     if "id" not in row.data or not isinstance(solves, list) or not all(map(_has_text, solves)):
-        raise row.error("expected id, and solves with texts; give a run file")
+        raise row.error("expected id, and solves with text; use a run file")
     return row

@@ -1,4 +1,4 @@
-"""Batch runs: samples from files, through mode and engine, into run files."""
+"""Batch runs, which judge samples from files and write run files."""
 
 import sys
 import threading
@@ -47,11 +47,11 @@ class BatchJob:
     """Input and output of a batch run.
 
     Attributes:
-        inputs: files, folders and patterns of pairs, or two AlpacaEval output files; `-` is standard input.
-        out: path of the judgments; `-` is standard output, without manifest and resume.
+        inputs: files, folders, or patterns, or two AlpacaEval output files; `-` is standard input.
+        out: where to write the judgments. `-` is standard output, without a manifest or resuming.
         self_answers: run file with the judge's own answers.
         parts: maps an input sample to the samples to judge.
-        fingerprint: further entries next to model, mode and input.
+        fingerprint: entries in addition to model, mode, and input.
     """
 
     inputs: tuple[str, ...]
@@ -71,9 +71,9 @@ class BatchHooks:
     """Callbacks of a run.
 
     Attributes:
-        on_resume: number of samples finished earlier, and bytes removed from an incomplete line.
-        on_judgment: a judgment is on disk.
-        stop: called before each sample; True ends the run after the samples in flight.
+        on_resume: receives the number of finished samples and of bytes removed from an incomplete line.
+        on_judgment: called when a judgment is on disk.
+        stop: called before each sample. If it returns True, the run ends after the samples in flight.
     """
 
     on_input: Callable[[SampleStream], None] = lambda stream: None
@@ -84,12 +84,12 @@ class BatchHooks:
 
 
 def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float = 0.0, hooks: BatchHooks) -> RunStats:
-    """Judge a job's samples; each finished judgment is on disk immediately.
+    """Judge a job's samples and write each finished judgment to disk immediately.
 
     Raises:
-        InputError: the input cannot be read; the samples before the error are judged.
-        RunError: the output cannot be written, or has judgments of another run or of other texts.
-        EngineError: the engine broke.
+        InputError: the input cannot be read. The samples before the error are judged.
+        RunError: the output cannot be written, or has judgments from another run or of different texts.
+        EngineError: the engine failed.
     """
     stats = RunStats(load_s=load_s)
     files_read = files_of_job(job)
@@ -145,7 +145,7 @@ def _judged(
 
 
 def run_engine(job: BatchJob, engine: str) -> str:
-    """Return the engine for a job: `auto` becomes the engine of the run that is resumed."""
+    """Return the engine for a job; `auto` uses the engine of the resumed run."""
     if engine != "auto" or job.out == "-" or job.overwrite:
         return engine
     earlier = recorded(Path(job.out), "engine")
@@ -153,14 +153,14 @@ def run_engine(job: BatchJob, engine: str) -> str:
 
 
 def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
-    """Return the numeric format for a job: `auto` becomes the format of the run that is resumed."""
+    """Return the numeric format for a job; `auto` uses the format of the resumed run."""
     if dtype != "auto" or engine not in MODEL_ENGINES or job.out == "-" or job.overwrite:
         return dtype
     return recorded(Path(job.out), "dtype") or dtype
 
 
 def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
-    """Yield the samples that a run of this job would judge; `stats` counts the finished ones."""
+    """Yield the samples that this job would judge, and count finished ones in `stats`."""
     finished = FinishedIds()
     out = Path(job.out)
     if out.is_file() and not job.overwrite:
@@ -170,7 +170,7 @@ def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
 
 
 def input_samples(job: BatchJob, answers: tuple[int, int] | None = (2, 2)) -> SampleStream:
-    """Return a job's pairs without rejected rows, which the run records."""
+    """Return a job's pairs, without rejected rows."""
     return SampleStream(
         job.inputs,
         on_reject=lambda reject: None,
@@ -183,9 +183,9 @@ def input_samples(job: BatchJob, answers: tuple[int, int] | None = (2, 2)) -> Sa
 
 
 def check_joins(job: BatchJob) -> list[str]:
-    """Check before loading a model that references and own answers match the input's ids; pipes are not checked.
+    """Check that the references and the judge's answers match the input's IDs, before a model is loaded.
 
-    Returns a note for each file that lacks some ids; a file with none of the ids is an InputError.
+    Returns a note for each file that lacks some IDs, and raises InputError if a file has none. Pipes are not checked.
     """
     if any(map(is_stream, job.inputs)) or not (job.references or job.self_answers):
         return []
@@ -196,7 +196,7 @@ def check_joins(job: BatchJob) -> list[str]:
         answered += sample is not None and "solves" in sample.metadata
     counts = ((job.references, stream.references_used), (job.self_answers, answered))
     incomplete = [(path, count) for path, count in counts if path is not None and count < read]
-    return [f"{path} has {count:,} of the {read:,} ids of the input" for path, count in incomplete]
+    return [f"{path} has {count:,} of the input's {read:,} ids" for path, count in incomplete]
 
 
 def _with_self_answers(samples: Iterable[Sample | None], path: str | None) -> Iterator[Sample | None]:
@@ -212,7 +212,7 @@ def _with_self_answers(samples: Iterable[Sample | None], path: str | None) -> It
 
 
 def count_rows(paths: Sequence[str], *, sheet: str | None = None) -> int | None:
-    """Count the input's rows for the progress bar; None for streams and large files."""
+    """Count the input's rows for the progress bar. Return None for streams and large files."""
     if any(map(is_stream, paths)):
         return None
     try:
@@ -221,7 +221,7 @@ def count_rows(paths: Sequence[str], *, sheet: str | None = None) -> int | None:
             return None
         return sum(_rows_of(file, sheet) for file in files)
     except InputError:
-        return None  # the run reports it
+        return None  # the run reports the error
 
 
 def _rows_of(path: str, sheet: str | None) -> int:
@@ -232,7 +232,7 @@ def _rows_of(path: str, sheet: str | None) -> int:
 
 
 def files_of_job(job: BatchJob) -> list[str]:
-    """Return the paths of all files that a job reads."""
+    """Return all files that a job reads."""
     others = (path for path in (job.references, job.self_answers) if path)
     return [*all_input_files(job.inputs), *(file for path in others for file in input_files(path))]
 
@@ -272,7 +272,7 @@ def _pending(
 
 
 def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) -> Iterator[Sample | None]:
-    """Samples up to the first unreadable row; the error is kept until they are judged."""
+    """Yield samples up to the first unreadable row, and keep its error until they are judged."""
     try:
         yield from samples
     except InputError as error:
@@ -280,9 +280,9 @@ def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) ->
 
 
 def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
-    """Read samples of a pipe in a thread, at most `hold` ahead.
+    """Read samples from a pipe in a thread, at most `hold` ahead.
 
-    Yield None while there is none; raise the source's errors.
+    Yields None while no sample is available, and raises the source's errors.
     """
     queue: Queue[Sample | Exception | None] = Queue(maxsize=hold)
 

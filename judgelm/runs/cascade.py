@@ -1,8 +1,8 @@
-"""A cascade: a small judge first, then a large judge for the pairs of which the small one is unsure.
+"""Cascades: a large judge decides the pairs that a small judge is unsure about.
 
-    OUT.small.jsonl   the small judge's run over the whole input, with probabilities
-    OUT.large.jsonl   the large judge's run over the pairs passed on
-    OUT.jsonl         both runs joined, each judgment with the judge that decided
+    OUT.small.jsonl   the small judge's run on all samples, with probabilities
+    OUT.large.jsonl   the large judge's run on the unsure pairs
+    OUT.jsonl         both runs joined; each judgment names the judge that decided
 
 The caller loads the judges. Each run can be resumed.
 """
@@ -38,7 +38,7 @@ class Cascade:
 
     Attributes:
         models: names of the small and the large judge.
-        band: bounds, included, of the small judge's P(first better) between which the large judge decides.
+        band: range of the small judge's P(first better), with both ends included, in which the large judge decides.
     """
 
     job: BatchJob
@@ -50,7 +50,7 @@ class Cascade:
         if not 0 <= low <= 0.5 <= high <= 1:
             raise ConfigError(f"cascade band {low:g},{high:g}: expected LOW,HIGH with 0 <= LOW <= 0.5 <= HIGH <= 1")
         if self.job.out == "-":
-            raise ConfigError("a cascade needs files; name one with -o instead of standard output")
+            raise ConfigError("a cascade cannot write to standard output; name a file with -o")
         files = files_of_job(self.job)
         if any(map(is_stream, files)):
             raise ConfigError("input -: a cascade reads its input twice; save it as a file first")
@@ -59,29 +59,29 @@ class Cascade:
 
     @property
     def paths(self) -> tuple[Path, Path]:
-        """Run files of the small and the large judge."""
+        """The run files of the small and the large judge."""
         return cascade_paths(Path(self.job.out))
 
     def check_out(self) -> None:
-        """Check that OUT is new or a cascade's."""
+        """Check that OUT is new or the output of a cascade."""
         earlier = None if self.job.overwrite else read_manifest(Path(self.job.out))
         if earlier is not None and "cascade" not in earlier["fingerprint"]:
             raise RunError(f"{self.job.out}: not the output of a cascade; choose another -o, or pass --overwrite")
 
     @property
     def small_job(self) -> BatchJob:
-        """The small judge's run over all samples."""
+        """The small judge's run on all samples."""
         return replace(self.job, out=str(self.paths[0]))
 
     def unsure(self) -> set[str]:
-        """Return the ids that the small judge's finished run passes on."""
+        """Return the IDs of samples that the small judge is unsure about."""
         judged = [judgment for judgment in latest_judgments(self.paths[0]) if judgment.verdict is not None]
         if judged and not any(map(has_probabilities, judged)):
-            raise ConfigError(f"{self.paths[0]}: {self.models[0]} gave no probabilities, and {_WAY_OUT}")
+            raise ConfigError(f"{self.paths[0]}: {self.models[0]} gave no probabilities, but {_WAY_OUT}")
         return {judgment.sample_id for judgment in latest_judgments(self.paths[0]) if self.is_unsure(judgment)}
 
     def large_job(self, unsure: set[str]) -> BatchJob:
-        """Return the large judge's run over these ids."""
+        """Return the large judge's run on the samples with these IDs."""
         small, large = self.paths
         before = {"band": list(self.band), "small": _without_input(_manifest(small)["fingerprint"])}
         return replace(
@@ -92,7 +92,7 @@ class Cascade:
         )
 
     def is_unsure(self, judgment: Judgment) -> bool:
-        """Return True if P(first better) is in the band or unknown, or the small judge failed."""
+        """Return True if P(first better) is in the band or unknown, or if the small judge failed."""
         low, high = self.band
         if judgment.verdict is None or judgment.probability is None:
             return True
@@ -107,7 +107,7 @@ class Cascade:
             if not seen and judgment.verdict is not None:
                 seen = True
                 if not has_probabilities(judgment):
-                    raise ConfigError(f"{self.models[0]}: the engine gives no probabilities, and {_WAY_OUT}")
+                    raise ConfigError(f"{self.models[0]}: the engine returns no probabilities, but {_WAY_OUT}")
 
         return look
 
@@ -119,15 +119,15 @@ def cascade_paths(out: Path) -> tuple[Path, Path]:
 
 
 def has_probabilities(judgment: Judgment) -> bool:
-    """Return True if the engine returned probabilities of score lines in some order."""
+    """Return True if the engine returned probabilities of score lines in at least one order."""
     return any(prompt.distribution is not None for prompt in judgment.shown)
 
 
 def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
-    """Join both runs into OUT; judgments that OUT has are not written again.
+    """Join both runs in OUT without writing its existing judgments again.
 
     Returns:
-        Counts of OUT's judgments, with the time of both runs, and of the cascade.
+        Counts of OUT's judgments, with the time of both runs, and counts of the cascade.
     """
     manifests = [_manifest(path) for path in cascade.paths]
     stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
@@ -149,7 +149,7 @@ def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
 
 
 def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
-    """Pairs that wait for the large judge are left out."""
+    """Join the judgments, omitting pairs that wait for the large judge."""
     small, large = cascade.paths
     passed: dict[int, tuple[object, TextHashes | None]] = {}
     for judgment in latest_judgments(small):
@@ -163,11 +163,11 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
         counts.passed_on_failed += judgment.verdict is None
     counts.waiting = len(passed)
     for judgment in latest_judgments(large):
-        if hash(judgment.sample_id) not in passed:  # the small judge judged it again and is sure
+        if hash(judgment.sample_id) not in passed:  # the small judge judged it again and is now sure
             continue
         before, hashes = passed[hash(judgment.sample_id)]
         if hashes != judgment.hashes:
-            raise RunError(f"{large}: id {shown_id(judgment.sample_id)} has other texts in {small}; pass --overwrite")
+            raise RunError(f"{large}: id {shown_id(judgment.sample_id)}: texts differ from {small}; pass --overwrite")
         counts.waiting -= 1
         counts.large_tokens += judgment.prompt_tokens
         if judgment.verdict is not None:
@@ -180,7 +180,7 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
 def _manifest(run: Path) -> dict[str, Any]:
     manifest = read_manifest(run)
     if manifest is None:
-        raise RunError(f"{run}: no such run; run the cascade again, from its first judge")
+        raise RunError(f"{run}: run not found; rerun the cascade from the small judge")
     return manifest
 
 

@@ -1,7 +1,7 @@
-"""A panel of judges: runs of several judges over the same samples, joined by id.
+"""Panels, which join runs of several judges on the same samples by ID.
 
-OUT has one judgment per sample, with each judge's verdict in `votes` by the name of its run. A judge that failed or
-has no judgment has no vote. With fewer votes than the quorum the panel is `undecided`.
+OUT has one judgment per sample. Its `votes` map run names to verdicts, or None if the judge failed or has no judgment.
+With fewer votes than the quorum, the panel is `undecided`.
 
 Source: Play Favorites, section 7.
 """
@@ -30,10 +30,10 @@ class Panel:
     """Judges and their decision rule.
 
     Attributes:
-        runs: two or more run files; a judge is named by its file.
+        runs: two or more run files. Each judge is named after its file.
         rule: `vote` counts verdicts; `mean` compares mean scores.
-        families: family -> names of its judges or models. A family counts once: its judges are combined first. Other
-            judges are their own family.
+        families: names of judges or models by family. The judges of a family are combined first and count as one. Any
+            other judge is a separate family.
         quorum: minimum number of families with an opinion; None means more than half.
     """
 
@@ -46,7 +46,7 @@ class Panel:
 
     def __post_init__(self) -> None:
         if len(self.runs) < 2 or len(set(self.names)) < len(self.runs):
-            raise ConfigError(f"panel of {', '.join(self.names)}: give at least two differently named runs")
+            raise ConfigError(f"panel of {', '.join(self.names)}: pass at least two runs with different names")
         check_output_is_no_input(self.out, self.runs)
         families = len(set(self.family_of.values()))
         if self.quorum is not None and not 1 <= self.quorum <= families:
@@ -70,7 +70,7 @@ class Panel:
 
     @cached_property
     def family_of(self) -> dict[str, str]:
-        """Each judge's family; by default its own name."""
+        """Each judge's family, by default the judge's name."""
         families = {name: name for name in self.names}
         models = {name: _model_of(self.manifests[name]) for name in self.names}
         for family, members in self.families.items():
@@ -78,7 +78,7 @@ class Panel:
                 judges = [name for name in self.names if member in (name, models[name])]
                 if not judges:
                     known = ", ".join(dict.fromkeys([*self.names, *filter(None, models.values())]))
-                    raise ConfigError(f"family {family}: no judge is named {member!r}; available: {known}")
+                    raise ConfigError(f"family {family}: there is no judge {member!r}; available: {known}")
                 families |= dict.fromkeys(judges, family)
         return families
 
@@ -90,10 +90,10 @@ class Panel:
 
 
 def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
-    """Write OUT from all runs; judgments that OUT has are not written again.
+    """Join all runs in OUT without writing its existing judgments again.
 
     Returns:
-        Counts of the panel's judgments, and of each judge's.
+        Counts of the panel's judgments and of each judge's.
     """
     by_sample = _judgments_by_sample(panel)
     counts = PanelStats(judges={name: PanelJudgeStats(family=panel.family_of[name]) for name in panel.names})
@@ -109,7 +109,7 @@ def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
 
 
 def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
-    """By sample and judge, without the prompts."""
+    """Return judgments by sample and judge, without prompts."""
     by_sample: dict[str, dict[str, Judgment]] = {}
     kinds: dict[type[Verdict], str] = {}
     for name, run in zip(panel.names, panel.runs, strict=True):
@@ -119,9 +119,9 @@ def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
                 kinds.setdefault(type(judgment.verdict), name)
     if len(kinds) > 1:
         first, second, *_ = kinds.values()
-        raise ConfigError(f"panel: {first} and {second} have different kinds of verdicts; join runs of one mode")
+        raise ConfigError(f"panel: {first} and {second} have different kinds of verdicts; use runs of one mode")
     if by_sample and all(len(judgments) == 1 for judgments in by_sample.values()):
-        raise InputError(f"panel of {', '.join(panel.names)}: the runs have no id in common; give runs over one input")
+        raise InputError(f"panel of {', '.join(panel.names)}: the runs have no id in common; use runs on one input")
     by_judge = {
         name: {key: judgments[name] for key, judgments in by_sample.items() if name in judgments}
         for name in panel.names
@@ -174,7 +174,7 @@ def _joined(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment], cou
 
 
 def _decide(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment]) -> Opinion | Unparsed:
-    """Combine within families, then across families; `undecided` below the quorum."""
+    """Combine verdicts within families and then across families."""
     by_family: dict[str, list[Opinion]] = {}
     for name, judgment in judgments.items():
         if judgment.verdict is not None:
@@ -187,14 +187,14 @@ def _decide(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment]) -> 
         quorum = panel.quorum or voters // 2 + 1
         if len(opinions) < quorum:
             failures = _failure_counts(judgments)
-            return Unparsed("undecided", failures, f"{len(opinions)} of {voters} have an opinion, not {quorum}")
+            return Unparsed("undecided", failures, f"{len(opinions)} of {voters} have an opinion; need {quorum}")
         return combine(opinions, panel.rule, comparable=panel.comparable)
     except ValueError as error:
-        raise InputError(f"sample {sample_id}: {error}; give runs over the same samples") from error
+        raise InputError(f"sample {sample_id}: {error}; use runs on the same samples") from error
 
 
 def _failure_counts(judgments: Mapping[str, Judgment]) -> str:
-    """`off_grammar 2, engine 1`."""
+    """Return text such as `off_grammar 2, engine 1`."""
     codes = Counter(judgment.failure.code for judgment in judgments.values() if judgment.failure is not None)
     return ", ".join(f"{code} {count}" for code, count in codes.most_common())
 

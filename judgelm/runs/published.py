@@ -1,4 +1,4 @@
-"""Published judgments as a run file, which every command reads like your own judgments."""
+"""Import published judgments as a run file, which commands read like your own judgments."""
 
 import re
 from collections import Counter
@@ -30,12 +30,12 @@ class JudgmentImport:
     """An import of published judgments.
 
     Attributes:
-        files: published files; a folder stands for its Parquet files.
-        format: its name; None recognises it.
-        judge: the judge to import if the files have several; else its name.
-        id_template: ids from fields of the published rows, such as `faireval-{question_id}`; None uses the ids of
-            `judgelm data import`.
-        rows: a file of pairs; judgments get the ids of the rows with the same texts.
+        files: published files; a folder means its Parquet files.
+        format: the format's name; None detects it.
+        judge: the judge to import if the files have several judges, else the judge's name.
+        id_template: template for IDs from fields of the published rows, such as `faireval-{question_id}`. None uses
+            the IDs of `judgelm data import`.
+        rows: a file of pairs. Judgments get the IDs of rows with the same texts.
     """
 
     files: Sequence[str]
@@ -49,7 +49,7 @@ class JudgmentImport:
 
 @dataclass(slots=True, kw_only=True)
 class JudgmentImportResult:
-    """The result of an import; `rejects` are unusable rows, and later judgments of one id."""
+    """The result of an import; `rejects` are unusable rows and repeated judgments of an ID."""
 
     source: Source
     judge: str
@@ -58,7 +58,7 @@ class JudgmentImportResult:
 
 
 def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
-    """Write published judgments as a run; a rerun adds new judgments."""
+    """Write published judgments to a run file. A rerun adds new judgments."""
     if options.id_template is not None and options.rows is not None:
         raise ConfigError("--id and --rows both name the samples; use only one")
     files = [name for file in options.files for name in published_files(file)]
@@ -72,7 +72,7 @@ def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
     named = list(_unique(_named(chosen, options, rejects), rejects, source))
     if not named:
         if not rejects:
-            raise InputError(f"{', '.join(files)}: no judgments; give {expected}")
+            raise InputError(f"{', '.join(files)}: no judgments found; expected {expected}")
         raise no_usable_row(", ".join(files), expected, len(rejects), rejects[0])
     with RunFiles(
         options.out,
@@ -102,10 +102,10 @@ def _of_one_judge(judgments: Sequence[PublishedJudgment], judge: str | None) -> 
         return list(judgments), judge or _UNKNOWN_JUDGE
     listed = ", ".join(f"{name} ({count:,})" for name, count in named.items())
     if judge is None and len(named) > 1:
-        raise ConfigError(f"the files have judgments of {len(named)} judges: {listed}; choose one with --judge")
+        raise ConfigError(f"the files have judgments by {len(named)} judges: {listed}; choose one with --judge")
     name = judge or next(iter(named))
     if name not in named:
-        raise ConfigError(f"--judge {name}: not in the files, only {listed}")
+        raise ConfigError(f"--judge {name}: not in the files; available: {listed}")
     return [each for each in judgments if each.judge == name], name
 
 
@@ -116,7 +116,7 @@ def _named(
         ids = _ids_by_text(options.rows)
         for each in judgments:
             if each.texts is None:
-                raise ConfigError("--rows: these files have no texts to match; use --id")
+                raise ConfigError("--rows: these files have no texts to match; use --id instead")
             if each.texts in ids:
                 names = ids[each.texts]
                 yield _renamed(each, names.pop(0) if len(names) > 1 else names[0])
@@ -151,7 +151,7 @@ def _renamed(published: PublishedJudgment, sample_id: str) -> PublishedJudgment:
 def _unique(
     judgments: Iterable[PublishedJudgment], rejects: list[Reject], source: Source
 ) -> Iterator[PublishedJudgment]:
-    """The first judgment of each id; pairs with content ids get `-2`, as rows do."""
+    """Yield the first judgment of each ID. Repeated content IDs get a suffix such as `-2`, as in rows."""
     seen: dict[str, str] = {}
     copies: Counter[str] = Counter()
     for each in judgments:
@@ -162,7 +162,7 @@ def _unique(
             name = name if copies[name] == 1 else f"{name}-{copies[name]}"
             each = _renamed(each, name)
         if name in seen:
-            rejects.append(_reject(each, f'id "{name}" was judged before, in {seen[name]}; the first judgment is used'))
+            rejects.append(_reject(each, f'id "{name}" was already judged in {seen[name]}; the first judgment is used'))
             continue
         seen[name] = each.location
         yield each
@@ -174,7 +174,7 @@ def _reject(published: PublishedJudgment, reason: str) -> Reject:
 
 
 def runs_of(source: Source) -> PublishedRuns:
-    """Return the published form of judges' outputs for a source."""
+    """Return how the source publishes judges' outputs."""
     assert source.runs is not None
     return source.runs
 

@@ -1,11 +1,11 @@
 """The files of a run.
 
-    OUT.jsonl           one judgment or answer per line, append-only; of two lines with one id the later counts
-    OUT.run.json        manifest: fingerprint, provenance, input, and one entry per session
-    OUT.rejects.jsonl   rejected input lines: file, line, reason, raw text
+    OUT.jsonl           one judgment or answer per line, append-only; the last line with an ID counts
+    OUT.run.json        manifest with fingerprint, provenance, input, and one entry per session
+    OUT.rejects.jsonl   rejected input lines with file, line, reason, and raw text
 
-A rerun skips finished ids, removes an incomplete last line and retries engine failures. It stops if model, template,
-mode or input have changed.
+A rerun skips finished IDs, removes an incomplete last line, and retries engine failures. It stops if the model,
+template, mode, or input has changed.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ _ENGINE_KEYS = ("engine", "dtype", "window", "quantization", "thinking")
 
 
 def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: list[str]) -> dict[str, Any]:
-    """Return the fingerprint of a judging run; `described` is `Engine.describe()`."""
+    """Return the fingerprint of a judging run, given `Engine.describe()`."""
     return {
         "model": content_of_model(described["model"]),
         "engine": {key: described[key] for key in _ENGINE_KEYS if key in described},
@@ -49,7 +49,7 @@ def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: l
 
 
 def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return model, engine, mode, versions and machine of judgments; `described` is `Engine.describe()`."""
+    """Return the model, engine, mode, versions, and machine of judgments, given `Engine.describe()`."""
     return {
         "judgelm": VERSION,
         **described,
@@ -59,7 +59,7 @@ def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mode_identity(mode: BatchMode) -> dict[str, Any]:
-    """Return template and mode options as JSON values, without a released judge's prompt, which the sha covers."""
+    """Return the template and mode options as JSON values. The hash covers a released judge's prompt."""
     fields = asdict(mode)
     fields |= fields.pop("mode", {})  # a voting mode's inner options
     fields.pop("prompt", None)
@@ -68,18 +68,18 @@ def mode_identity(mode: BatchMode) -> dict[str, Any]:
 
 
 def content_of_model(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a model's description without paths whose content has a hash."""
+    """Return a model's description without the paths of hashed content."""
     locations = {location for location, sha in (("path", "sha"), ("adapter", "adapter_sha")) if sha in model}
     return {key: value for key, value in model.items() if key not in locations}
 
 
 def short_sha(value: object) -> str:
-    """Return 12 hex digits over the canonical JSON of a value."""
+    """Return the first 12 hex digits of the hash of a value's canonical JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def input_identities(paths: list[str]) -> list[dict[str, Any]]:
-    """Return name, size in bytes and sha256 of each input file; for a stream only `-`."""
+    """Return the name, size in bytes, and SHA-256 of each input file; the name of a stream is `-`."""
     identities = []
     for path in paths:
         if is_stream(path):
@@ -100,17 +100,17 @@ def _sha_of_beginning(path: str, size: int) -> str:
 
 
 def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], inputs: list[str]) -> None:
-    """Check that two fingerprints agree; an input that has only grown at its end is the same."""
+    """Check that two fingerprints match. Lines may have been appended to the input."""
     changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     if not changed or (changed == ["input"] and _has_grown(before["input"], now["input"], inputs)):
         return
-    changes = (f"  {key}: there {brief(old)}, now {brief(new)}" for key, old, new in differences("", before, now))
+    changes = (f"  {key}: was {brief(old)}, now {brief(new)}" for key, old, new in differences("", before, now))
     sides = "\n".join(changes)
-    raise RunError(f"{out}: holds judgments of another run:\n{sides}\nchoose another -o, or pass --overwrite")
+    raise RunError(f"{out}: contains judgments from another run:\n{sides}\nchoose another -o, or pass --overwrite")
 
 
 def differences(key: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
-    """Yield the leaves in which two fingerprints differ."""
+    """Yield the values that differ between two fingerprints."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in sorted({*before, *now}):
             yield from differences(f"{key}.{name}".strip("."), before.get(name), now.get(name))
@@ -129,12 +129,12 @@ def _has_grown(before: list[dict[str, Any]], now: list[dict[str, Any]], inputs: 
 
 
 def shown_id(sample_id: object) -> str:
-    """Return a sample's id for messages: quoted, on one line."""
+    """Return a sample's ID for messages, quoted and on one line."""
     return json.dumps(sample_id, ensure_ascii=False)
 
 
 def brief(value: object) -> str:
-    """Return the value as JSON with shortened sha256 hashes."""
+    """Return the value as JSON with shortened SHA-256 hashes."""
     return _SHA256.sub(r"\1", json.dumps(value, ensure_ascii=False, default=str))
 
 
@@ -160,13 +160,13 @@ class _Manifest(BaseModel):
 
 
 def iter_judgments(path: str | Path) -> Iterator[Judgment]:
-    """Yield judgments in the order written, superseded ones included."""
+    """Yield judgments in the order in which they were written, including superseded ones."""
     for line, row in read_jsonl(path):
         yield judgment_of_line(path, line, row)
 
 
 def read_judgments(path: str | Path) -> dict[str, Judgment]:
-    """Return the latest judgment of each sample by id."""
+    """Return the latest judgment of each sample by ID."""
     judgments: dict[str, Judgment] = {}
     for judgment in iter_judgments(path):
         if judgment.sample_id in judgments:
@@ -176,13 +176,13 @@ def read_judgments(path: str | Path) -> dict[str, Judgment]:
 
 
 def check_texts_of_id(path: str | Path, before: Judgment, judgment: Judgment) -> None:
-    """Check that two judgments of one id have the same texts."""
+    """Check that two judgments of one ID have the same texts."""
     if before.hashes != judgment.hashes and None not in (before.hashes, judgment.hashes):
         raise InputError(f"{path}: id {shown_id(before.sample_id)} has judgments of different texts; use a new file")
 
 
 def latest_judgments(path: str | Path) -> Iterator[Judgment]:
-    """Yield the latest judgment of each id in the order written, with little memory."""
+    """Yield the latest judgment of each ID in the order in which they were written, using little memory."""
     last = {hash(_id_of(path, line, row)): line for line, row in read_jsonl(path)}
     for line, row in read_jsonl(path):
         if last[hash(row["id"])] == line:
@@ -190,11 +190,11 @@ def latest_judgments(path: str | Path) -> Iterator[Judgment]:
 
 
 def judgment_of_line(path: str | Path, line: int, row: Mapping[str, Any]) -> Judgment:
-    """Return the judgment of a line."""
+    """Return the judgment on a line."""
     try:
         return judgment_from_row(row)
     except ValueError as error:
-        raise InputError(f"{path}:{line}: not a judgment of judgelm-batch ({error})") from error
+        raise InputError(f"{path}:{line}: not a judgment from judgelm-batch ({error})") from error
 
 
 def _id_of(path: str | Path, line: int, row: Mapping[str, Any]) -> str:
@@ -205,7 +205,7 @@ def _id_of(path: str | Path, line: int, row: Mapping[str, Any]) -> str:
 
 
 def run_paths(out: Path) -> tuple[Path, Path, Path]:
-    """Return the paths of judgments, manifest and rejects."""
+    """Return the paths of the judgments, the manifest, and the rejects."""
     stem = out.name.removesuffix(".jsonl")
     return out, out.with_name(f"{stem}.run.json"), out.with_name(f"{stem}.rejects.jsonl")
 
@@ -219,7 +219,7 @@ def check_output_is_no_input(out: str | Path, inputs: Iterable[str | Path]) -> N
 
 
 def read_manifest(out: Path) -> dict[str, Any] | None:
-    """Return a run's manifest; None if there is no run."""
+    """Return a run's manifest, or None if there is no run."""
     path = run_paths(out)[1]
     if not path.exists():
         if out.exists() and out.stat().st_size > 0:
@@ -249,9 +249,9 @@ def recorded_input(out: Path, name: str | None = None) -> Path | None:
 
 
 def recorded(out: Path, field: Literal["engine", "dtype"]) -> str | None:
-    """Return the engine or the numeric format of the run in OUT; None without a run.
+    """Return the engine or numeric format of the run in OUT, or None if there is no run.
 
-    A run keeps both on every machine, so `auto` is resolved once.
+    A run keeps both on every machine, so `auto` is resolved only once.
     """
     manifest = read_manifest(out)
     if manifest is None:
@@ -262,17 +262,17 @@ def recorded(out: Path, field: Literal["engine", "dtype"]) -> str | None:
 
 
 class FinishedIds:
-    """Finished ids of a run with digests of their texts, 16 bytes each.
+    """A run's finished IDs with digests of their texts, in 16 bytes per ID.
 
     Attributes:
-        failures: failures that are not redone, by code.
+        failures: failures that are not retried, by code.
     """
 
     def __init__(self, out: Path | None = None, retry: Retry = "engine") -> None:
         self._out = out
         ids, digests, outcomes = array("q"), array("Q"), array("H")
-        codes = [""]  # index is the outcome; 0 is success
-        rows = read_jsonl(out) if out is not None and out.is_file() else ()  # pipes cannot be read back
+        codes = [""]  # the index is the outcome; 0 means success
+        rows = read_jsonl(out) if out is not None and out.is_file() else ()  # pipes cannot be read again
         for line, row in rows:
             ids.append(hash(_id_of(str(out), line, row)))
             digests.append(_digest_of(str(out), line, row))
@@ -302,14 +302,14 @@ class FinishedIds:
         return index if index < len(self._ids) and self._ids[index] == key else None
 
     def holds(self, sample: Sample) -> bool:
-        """Return True if the sample was judged; raise RunError if other texts were judged under its id."""
+        """Return True if the sample was judged. Raise RunError if its ID was judged with different texts."""
         index = self._index(sample.id)
         if index is None:
             return False
         hashes = text_hashes(sample)
         if self._digests[index] != digest_of(hashes):
             changed = f"{self._changed_part(sample.id, hashes)} of id {shown_id(sample.id)}"
-            raise RunError(f"{self._out}: {changed} is not what was judged; choose another -o, or pass --overwrite")
+            raise RunError(f"{self._out}: {changed} has changed; choose another -o, or pass --overwrite")
         return True
 
     def _changed_part(self, item_id: str, hashes: TextHashes) -> str:
@@ -317,11 +317,11 @@ class FinishedIds:
         *_, row = (row for _, row in read_jsonl(self._out) if row["id"] == item_id)
         judged = hashes_of_row(row)
         part = "the text" if judged is None else difference(judged, hashes)
-        return part or "the reference, an image or other context"
+        return part or "the reference, an image, or other context"
 
 
 def _digest_of(path: str, line: int, row: Mapping[str, Any]) -> int:
-    """0 for rows without hashes."""
+    """Return a digest of the row's texts, or 0 if it has no hashes."""
     try:
         hashes = hashes_of_row(row)
         return 0 if hashes is None else digest_of(hashes)
@@ -330,7 +330,7 @@ def _digest_of(path: str, line: int, row: Mapping[str, Any]) -> int:
 
 
 def _last_of_each(ids: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Indices of the last occurrence of each id, ordered by id."""
+    """Return the index of each ID's last occurrence, ordered by ID."""
     order = np.argsort(ids, kind="stable")
     following = ids[order]
     return order[np.append(following[1:] != following[:-1], True)] if len(ids) else order
@@ -340,8 +340,8 @@ class RunFiles:
     """The three files of a run, open for appending.
 
     Args:
-        fingerprint: equal in all sessions of a run; `input` holds `input_identities`.
-        inputs: paths of `fingerprint["input"]`, to detect files that have only grown.
+        fingerprint: the same in all sessions of a run; `input` is `input_identities`.
+        inputs: paths of `fingerprint["input"]`, to detect appended lines.
     """
 
     def __init__(
@@ -375,7 +375,7 @@ class RunFiles:
             raise
 
     def _read_rejects(self) -> set[int]:
-        """Hashes of recorded rejects, so that a rerun does not write them again."""
+        """Return hashes of recorded rejects, so that a rerun does not write them again."""
         if not self.rejects_path.is_file():
             return set()
         repair_tail(self.rejects_path)
@@ -402,15 +402,15 @@ class RunFiles:
             raise RunError(f"{self.manifest_path}: cannot write: {error.strerror}; choose another -o") from error
 
     def write(self, judgment: Judgment) -> None:
-        """Append a judgment; the operating system has it on return."""
+        """Append a judgment and flush it to the operating system."""
         self.write_row(judgment_row(judgment))
 
     def write_row(self, row: Mapping[str, object]) -> None:
-        """Append another row, with `id` and `failure` (null, or a dict with `code`)."""
+        """Append any row with `id` and `failure` (null or a dict with `code`)."""
         self._judgments.write({**row, "provenance": self.provenance_sha})
 
     def reject(self, row: Mapping[str, object]) -> None:
-        """Append a rejected input line unless an earlier session did."""
+        """Append a rejected input line unless it was recorded earlier."""
         key = _reject_key(row)
         if key in self._known_rejects:
             return

@@ -1,6 +1,6 @@
-"""Drive many flows over one engine.
+"""Run many flows on one engine.
 
-A flow's next requests are submitted as soon as its last completion arrives, so the batch never drains between rounds.
+A flow's next requests are submitted as soon as its last completion arrives, so the batch does not drain between rounds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,10 +18,10 @@ from judgelm.records import Completion, Judgment, Request, Sample
 _POLL_S = 0.5
 
 Item = TypeVar("Item")
-"""The item of a flow."""
+"""What a flow is started for, such as a sample."""
 
 Listener = Callable[[Request, str], None]
-"""Receives a request and its first reply so far, without thinking."""
+"""Receives a request and the text of its first reply so far, without thinking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _Running(Generic[Item, Result]):
         self.missing = 0
 
     def expect(self, flow_index: int, requests: list[Request]) -> list[Request]:
-        """Return the requests with keys that are unique in the engine."""
+        """Return the requests with keys that are unique within the engine."""
         self.received = [None] * len(requests)
         self.missing = len(requests)
         self.requests = [replace(request, key=f"{flow_index}:{index}") for index, request in enumerate(requests)]
@@ -48,7 +48,7 @@ class _Running(Generic[Item, Result]):
 
 
 def judge(samples: Iterable[Sample | None], mode: Mode, engine: Engine) -> Iterator[Judgment]:
-    """Judge samples, and yield each judgment with its text hashes when it is finished, in any order; see `drive`."""
+    """Judge samples with `drive` and yield each finished judgment with its text hashes, in any order."""
 
     def begin(sample: Sample) -> Flow:
         hashes = text_hashes(sample)
@@ -67,20 +67,20 @@ def drive(
     listener: Callable[[Item], Listener | None] | None = None,
     poll_s: float = _POLL_S,
 ) -> Iterator[Result]:
-    """Start a flow for each item, and yield its result when it is finished, in any order.
+    """Start a flow for each item and yield the results as they complete.
 
-    Closing the iterator aborts the requests in flight. The source may yield None when it has no item at the moment.
+    Closing the iterator aborts the requests in flight.
 
     Args:
-        items: one flow is started for each; read as the engine has room.
+        items: read when the engine has capacity; None means that no item is available yet.
         begin: creates an item's flow.
-        engine: answers the requests, at most `engine.max_in_flight` at a time.
-        unwanted: returns cancelled items, compared by identity; their flows are closed without a result.
+        engine: answers at most `engine.max_in_flight` requests at a time.
+        unwanted: returns cancelled items, compared by identity. Their flows are closed without a result.
         listener: returns an item's listener, for streaming.
         poll_s: maximum time before the source is read again.
 
     Raises:
-        EngineError: the engine broke; the results so far are valid.
+        EngineError: the engine failed. The results so far are valid.
     """
     source = enumerate(items)
     end: tuple[int, Item | None] = (-1, None)
@@ -131,12 +131,12 @@ def _notify(
         if (listen := listener(state.item)) is not None:
             written = engine.progress(request.key for request in state.requests)
             for request in state.requests:
-                if request.key in written and not request.sampling.include_stop:  # else all of it is thinking
+                if request.key in written and not request.sampling.include_stop:  # otherwise, it is all thinking
                     listen(request, reply_so_far(written[request.key]))
 
 
 def _forget(running: dict[int, _Running[Item, Result]], items: Iterable[Item], engine: Engine) -> int:
-    """Abort the flows of these items; returns the number of requests removed."""
+    """Abort the flows of these items and return the number of removed requests."""
     gone = {id(item) for item in items}
     if not gone:
         return 0

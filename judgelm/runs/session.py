@@ -1,4 +1,4 @@
-"""Sessions of a run, and runs joined from other runs."""
+"""Sessions of a run, and runs that join other runs."""
 
 import os
 import time
@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 def pending(items: Iterable[Item], is_finished: Callable[[Any], bool], stats: SessionStats) -> Iterator[Item]:
-    """Yield items that are not finished, and count the others as skipped. None passes through."""
+    """Yield unfinished items and None, and count finished items as skipped."""
     for item in items:
         if item is not None and is_finished(item):
             stats.skipped += 1
@@ -31,7 +31,7 @@ def pending(items: Iterable[Item], is_finished: Callable[[Any], bool], stats: Se
 
 
 class RunSession:
-    """This process's entry in a run's manifest, saved every half minute.
+    """This process's entry in a run's manifest.
 
     The caller closes `files` after the session.
     """
@@ -49,7 +49,7 @@ class RunSession:
         return self
 
     def tick(self) -> None:
-        """Update the time, and save if the last save was half a minute ago."""
+        """Update the time, and save the entry every half minute."""
         now = time.monotonic()
         self._stats.judge_s = now - self._began
         if now - self._saved > _SAVE_EVERY_S:
@@ -75,9 +75,9 @@ class RunSession:
 def write_joined(
     files: RunFiles, judgments: Iterable[Judgment], stats: RunStats, entries: Callable[[], Mapping[str, Any]]
 ) -> None:
-    """Write the judgments of other runs, except those that the file already has.
+    """Write judgments from other runs that the file does not yet have.
 
-    `entries` is called at the end and returns further manifest entries.
+    `entries` is called at the end and returns additional manifest entries.
     """
     with RunSession(files, stats):
         written = {hash(row["id"]): _hash_of_content(row) for _, row in read_jsonl(files.out)}
@@ -91,7 +91,7 @@ def write_joined(
 
 
 def _hash_of_content(row: Mapping[str, object]) -> int:
-    """Without the session."""
+    """Return a hash of the row that ignores its provenance."""
     return hash(encode_line({**row, "provenance": ""}))
 
 
@@ -102,7 +102,7 @@ def common_mode(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def last_provenance(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the provenance of a run's last session; empty without sessions."""
+    """Return the provenance of a run's last session, if any."""
     return next(reversed(manifest["provenance"].values()), {})
 
 

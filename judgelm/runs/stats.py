@@ -1,4 +1,4 @@
-"""Counts of a run, which are saved in its manifest."""
+"""Counts that are saved in a run's manifest."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -15,7 +15,7 @@ class SessionStats:
 
     Attributes:
         skipped: items that earlier sessions finished.
-        earlier_failures: failures of earlier sessions that were not retried, by code.
+        earlier_failures: failures from earlier sessions that were not retried, by code.
     """
 
     skipped: int = 0
@@ -36,13 +36,13 @@ class RunStats(SessionStats):
     """Counts of judgments.
 
     Attributes:
-        neutralised: judgments with sanitized confusables.
-        shown: prompts.
-        repaired: replies that became readable in a grammar-constrained retry.
-        reasons_incomplete: reasons that are truncated, or about answers that were cut further.
-        parts_failed: unreadable replies in judgments that have a verdict.
-        mostly_unassigned: judgments without it, because the score lines have less than half of the probability.
-        unassigned: sum of the probabilities on other replies, over all `distributions`.
+        neutralised: judgments with sanitized text.
+        shown: number of prompts.
+        repaired: replies that could be parsed after a grammar-constrained retry.
+        reasons_incomplete: truncated reasons, and reasons about answers that were truncated further.
+        parts_failed: unparseable replies in judgments that have a verdict.
+        mostly_unassigned: judgments without a probability because score lines have less than half of it.
+        unassigned: total probability of other replies, summed over all `distributions`.
     """
 
     judged: int = 0
@@ -130,12 +130,12 @@ class RunStats(SessionStats):
 
     @property
     def mean_unassigned(self) -> float | None:
-        """Mean probability on other replies; None without distributions."""
+        """Mean probability of other replies, or None if there are no distributions."""
         return self.unassigned / self.distributions if self.distributions else None
 
     @property
     def failure_rate(self) -> float:
-        """Share of the input without a verdict over all sessions, rejected lines included; 0 for an empty input."""
+        """Share of the input without a verdict in all sessions, including rejected lines; 0 for an empty input."""
         total = self.judged + self.skipped + self.rejected
         failed = sum(self.failures.values()) + sum(self.earlier_failures.values())
         return (failed + self.rejected) / total if total else 0.0
@@ -158,7 +158,7 @@ class AnswerStats(SessionStats):
     """Counts of one model's answers.
 
     Attributes:
-        no_final_answer: answers without a final answer, for tasks that need one.
+        no_final_answer: replies without a final answer, for tasks that need one.
     """
 
     answered: int = 0
@@ -168,7 +168,7 @@ class AnswerStats(SessionStats):
     engine_stats: dict[str, Any] = field(default_factory=dict)
 
     def add(self, answer: GeneratedAnswer, *, has_final: bool = False) -> None:
-        """Count an answer; `has_final` is True for tasks whose replies end in a final answer."""
+        """Count an answer. Pass `has_final` for tasks whose replies end in a final answer."""
         if answer.failure is not None:
             self.failures[answer.failure.code] += 1
             self.first_failure = self.first_failure or answer.failure.why
@@ -191,9 +191,9 @@ class CascadeStats:
     """Counts of a cascade.
 
     Attributes:
-        passed_on: pairs for the large judge; `passed_on_failed` have no verdict of the small judge.
-        waiting: passed-on pairs that the large judge has not judged yet.
-        compared: pairs with verdicts of both judges; `changed` have different winners.
+        passed_on: pairs passed to the large judge; on `passed_on_failed` of these, the small judge failed.
+        waiting: pairs that the large judge has not judged yet.
+        compared: pairs with verdicts from both judges, of which `changed` have different winners.
         mended: pairs that only the large judge could decide.
     """
 
@@ -213,8 +213,8 @@ class PanelJudgeStats:
     """Counts of one judge of a panel.
 
     Attributes:
-        missing: samples that its run lacks.
-        same: verdicts equal to the panel's.
+        missing: samples that are not in its run.
+        same: verdicts that match the panel's.
     """
 
     family: str
@@ -230,7 +230,7 @@ class PanelStats:
 
     Attributes:
         unanimous: samples on which all judges agree with the panel.
-        same_input: all runs read the same files, by hash.
+        same_input: whether all runs read the same files, by hash.
     """
 
     judges: dict[str, PanelJudgeStats]

@@ -1,7 +1,7 @@
-"""Judgments of a run file for evaluation, with little memory.
+"""Judgments from a run file for evaluation, using little memory.
 
-Metrics need verdict, scores, probability and failure code, which stay in memory with equal parts stored once. Whole
-judgments, about 2 KB each, are read from the file.
+The parts that metrics need stay in memory, with equal parts stored once. Complete judgments, about 2 KB each, are read
+from the file when needed.
 """
 
 from array import array
@@ -21,10 +21,10 @@ Part = TypeVar("Part", bound=Hashable)
 
 
 class StoredJudgments(Mapping[str, Judgment]):
-    """The latest judgment of each id, read from the run file at each look-up.
+    """The latest judgment of each ID, read from the run file on each lookup.
 
     Attributes:
-        compact: all judgments by id, without texts.
+        compact: all judgments by ID, without texts.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,13 +55,13 @@ class StoredJudgments(Mapping[str, Judgment]):
 
 
 class Compaction:
-    """Removes texts and hashes from judgments, and shares equal parts. Thinking becomes blanks of the same length."""
+    """Removes texts and hashes from judgments and shares equal parts. Thinking becomes spaces of the same length."""
 
     def __init__(self) -> None:
         self._parts: dict[Hashable, Hashable] = {}
 
     def __call__(self, judgment: Judgment) -> Judgment:
-        """Return the judgment for metrics."""
+        """Return the compact judgment."""
         return replace(
             judgment,
             mode=self._same(judgment.mode),
@@ -94,7 +94,7 @@ class Compaction:
         )
 
     def _same(self, part: Part, kind: Hashable = None) -> Part:
-        """The first equal part; `kind` separates equal parts that are written differently (1, 1.0)."""
+        """Return the first equal part. `kind` separates equal values with different types (1 and 1.0)."""
         return self._parts.setdefault((part, kind), part)  # type: ignore[return-value]
 
 

@@ -1,8 +1,8 @@
-"""A teacher's judgments as JudgeLM rows: prompts for each pair, and rows from the replies.
+"""Create JudgeLM rows from a teacher's judgments.
 
-A pair has up to four prompts: without and with its reference, each in both orders. Each is a separate sample, so that
-a rerun pays only for missing ones. Their ids are `q1`, `q1#swapped`, `q1#reference`, `q1#reference#swapped`. Scores of
-swapped samples are in swapped order.
+A pair has up to four prompts: with and without its reference, each in both orders. Each prompt is a separate sample, so
+a rerun pays only for missing replies. Their IDs are `q1`, `q1#swapped`, `q1#reference`, and `q1#reference#swapped`.
+Scores of swapped samples are in swapped order.
 """
 
 from collections import Counter
@@ -23,8 +23,8 @@ from judgelm.runs.run_files import read_manifest, shown_id
 from judgelm.runs.stored_judgments import StoredJudgments
 
 GPT4_REVIEW_TOKENS = 170
-"""Assumed tokens of a reply. 1,694 published GPT-4 reviews have 657 characters on average, 1,218 at the 95th
-percentile and 2,363 at most; English has about 4 characters a token.
+"""Assumed tokens per reply. 1,694 published GPT-4 reviews have 657 characters on average, 1,218 at the 95th
+percentile, and 2,363 at most. English has about 4 characters per token.
 """
 
 
@@ -36,23 +36,23 @@ class Prices:
     reply: float
 
     def usd(self, prompt_tokens: float, reply_tokens: float) -> float:
-        """Return the cost of tokens."""
+        """Return the cost in USD."""
         return (prompt_tokens * self.prompt + reply_tokens * self.reply) / 1e6
 
 
 def prices_of(arguments: Mapping[str, Any]) -> Prices | None:
-    """Return the prices in an engine's arguments; None without prices."""
+    """Return the prices in an engine's arguments, if any."""
     prices = [arguments.get(name) for name in ("price_in", "price_out")]
     if prices == [None, None]:
         return None
     if not all(isinstance(price, int | float) and price >= 0 for price in prices):
-        raise ConfigError("price_in and price_out go together, in USD per million tokens; 0 is allowed")
+        raise ConfigError("set both price_in and price_out, in USD per million tokens; 0 is allowed")
     return Prices(prompt=float(prices[0] or 0), reply=float(prices[1] or 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostEstimate:
-    """Requests and tokens of a run, before anything is sent; reply tokens are per request."""
+    """Estimated requests and tokens of a run. Reply tokens are per request."""
 
     requests: int
     prompt_tokens: int
@@ -60,7 +60,7 @@ class CostEstimate:
     max_reply: int
 
     def usd(self, prices: Prices) -> tuple[float, float]:
-        """Return the cost with expected and with maximum replies, each request once."""
+        """Return the cost with replies of expected and of maximum length, without retries."""
         expected, highest = (self.requests * each for each in (self.expected_reply, self.max_reply))
         return prices.usd(self.prompt_tokens, expected), prices.usd(self.prompt_tokens, highest)
 
@@ -68,7 +68,7 @@ class CostEstimate:
 def estimate(
     requests: Iterable[Request], tokens_of: Callable[[str], float], *, expected_reply: int, max_reply: int
 ) -> CostEstimate:
-    """Measure the prompts; repeated requests are not included."""
+    """Estimate the cost of the prompts, without retries."""
     count = 0
     tokens = 0.0
     for request in requests:
@@ -83,9 +83,9 @@ def estimate(
 
 
 def spent_usd(out: Path, prices: Prices) -> float:
-    """Return an upper bound of the cost of a run's earlier sessions: its judgments and billed lost replies.
+    """Return an upper bound on the cost of a run's earlier sessions, including lost replies that were billed.
 
-    A killed session lacks up to half a minute of lost replies, and the requests in flight.
+    For a killed session, this misses up to half a minute of lost replies and the requests in flight.
     """
     manifest = read_manifest(out)
     if manifest is None or not out.is_file():
@@ -103,7 +103,7 @@ def _usd_of(counted: Mapping[str, Any], prices: Prices) -> float:
 
 
 def token_counter(tokenizer: str | None, characters_per_token: float) -> Callable[[str], float]:
-    """Return a function that counts tokens with a tokenizer (folder or hub id), or else by length."""
+    """Return a function that counts tokens with a tokenizer (folder or hub ID), or else by length."""
     if tokenizer is None:
         return lambda text: len(text) / characters_per_token
     from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds to import
@@ -122,15 +122,15 @@ class TeacherPrompts:
     """The prompts for each pair.
 
     Attributes:
-        reference: judge without the reference, with it (pairs without one are left out), or both.
-        both_orders: prompt again with the answers swapped.
+        reference: whether to judge without the reference, with it (only pairs that have one), or both.
+        both_orders: also create prompts with the answers swapped.
     """
 
     reference: ReferenceUse = "without"
     both_orders: bool = False
 
     def readings(self, sample: Sample) -> tuple[bool, ...]:
-        """Return False (without reference) and True (with reference), as requested and available."""
+        """Return False (without the reference) and True (with it), as requested and available."""
         requested = {"without": (False,), "with": (True,), "both": (False, True)}[self.reference]
         return requested if sample.reference is not None else tuple(each for each in requested if not each)
 
@@ -160,9 +160,9 @@ def prompt_id(pair: str, *, with_reference: bool = False, swapped: bool = False)
 
 
 class RowWriter:
-    """Turns pairs and replies into JudgeLM rows; `counts` has the outcomes by description.
+    """Turns pairs and replies into JudgeLM rows; `counts` has the number of pairs by outcome.
 
-    `drop_disagreeing` leaves out judgments if the orders disagree on the winner or one of them failed.
+    `drop_disagreeing` omits judgments if the orders disagree on the winner or one of them failed.
     """
 
     def __init__(self, prompts: TeacherPrompts, replies: StoredJudgments, *, drop_disagreeing: bool = False) -> None:
@@ -172,7 +172,7 @@ class RowWriter:
         self.counts: Counter[str] = Counter()
 
     def row(self, sample: Sample) -> dict[str, Any] | None:
-        """Return the row of a pair, or None without a usable judgment."""
+        """Return a pair's row, or None if it has no usable judgment."""
         labels: dict[str, Any] = {}
         agree: dict[str, bool] = {}
         readings = self._prompts.readings(sample)
@@ -212,7 +212,7 @@ class RowWriter:
         if judgment is not None and judgment.hashes is not None:
             prompt = replace(pair, answers=pair.answers[::-1]) if swapped else pair
             if part := difference(judgment.hashes, text_hashes(prompt)):
-                finding = f"{part} is not what the teacher judged; give the input of its run, or pass --overwrite"
+                finding = f"{part} differs from what the teacher judged; use the input of its run, or pass --overwrite"
                 raise InputError(f"id {shown_id(name)}: {finding}")
         if judgment is None:
             self.counts[f"{reading}: not asked yet"] += 1
@@ -236,9 +236,9 @@ def _row(sample: Sample, labels: dict[str, Any], agree: dict[str, bool]) -> dict
 
 
 def write_rows(job: BatchJob, prompts: TeacherPrompts, out: Path, *, drop_disagreeing: bool) -> Counter[str]:
-    """Write the rows for the replies so far, in input order, and count pairs by outcome.
+    """Write the rows for the replies so far in input order, and count pairs by outcome.
 
-    The file appears when complete.
+    The file is created only when it is complete.
     """
     with atomic_write(out) as file:
         writer = RowWriter(prompts, StoredJudgments(Path(job.out)), drop_disagreeing=drop_disagreeing)

@@ -49,9 +49,9 @@ def test_another_model_or_mode_is_refused_with_both_values(batch, pairs, out):
     assert "2 samples are already judged" in batch(pairs(3))[2]
     code, _, err = batch(pairs(3), "--order-rule", "tie", reply="7 6\\n")
     assert code == 1
-    assert "holds judgments of another run" in err
-    assert 'mode.order_rule: there "mean", now "tie"' in err
-    assert "model.sha: there" in err
+    assert "contains judgments from another run" in err
+    assert 'mode.order_rule: was "mean", now "tie"' in err
+    assert "model.sha: was" in err
     assert "--overwrite" in err
     assert len(rows_of(out)) == 3
     assert batch(pairs(3), "--overwrite", reply="5 6\\n")[0] == 0
@@ -221,7 +221,7 @@ def test_a_moved_model_continues_the_run_and_another_window_does_not(cli, pairs,
     code, _, err = cli("judgelm-batch", pairs(3), "--model", moved, *options, "--max-model-len", "100")
     assert code == 1
     assert "model.sha" in err
-    assert "engine.window: there 512, now 100" in err
+    assert "engine.window: was 512, now 100" in err
 
 
 def test_overwrite_deletes_nothing_before_the_input_is_read(batch, pairs, tmp_path, out):

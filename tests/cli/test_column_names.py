@@ -85,7 +85,7 @@ def test_a_command_line_overrides_what_the_run_records(cli, run, tmp_path):
 
 def test_other_columns_are_another_run(batch, run, table):
     code, _, error = batch(table, *NAMES[:5], "answer_1=Theirs", "--column", "answer_2=Ours")
-    assert (code, 'columns.answer_1: there "Ours", now "Theirs"' in error) == (1, True)
+    assert (code, 'columns.answer_1: was "Ours", now "Theirs"' in error) == (1, True)
 
 
 def test_a_title_above_the_header_does_not_hide_the_names(cli, batch, table, tmp_path):

@@ -267,11 +267,11 @@ def test_a_failed_reply_is_counted_by_its_code_and_never_a_row(annotate):
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        (("pairs.jsonl", "-o", "pairs.jsonl"), "would write over its own input"),
+        (("pairs.jsonl", "-o", "pairs.jsonl"), "would overwrite its own input"),
         (("pairs.jsonl", "-o", "none/t.jsonl"), "no such folder"),
         (("pairs.jsonl", "-o", "t.csv"), "must end in .jsonl"),
         (("pairs.jsonl", "-o", "t.jsonl", "--drop-disagreeing"), "add --both-orders"),
-        (("pairs.jsonl", "-o", "t.jsonl", "--price-in", "1"), "price_in and price_out go together"),
+        (("pairs.jsonl", "-o", "t.jsonl", "--price-in", "1"), "set both price_in and price_out"),
         (("pairs.jsonl", "-o", "t.jsonl", "--max-cost", "1"), "needs the openai engine, --price-in and --price-out"),
     ],
 )

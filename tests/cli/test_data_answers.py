@@ -121,7 +121,7 @@ def test_new_questions_and_decodings_are_added_and_other_settings_refused(collec
     _, out, _ = collect("--generator", scripted, "--generator", f"{scripted},temperature=0.5")
     assert "a: 6 of 6 asked, 2 of them before" in out
     code, _, err = collect("--generator", f"{scripted},max_tokens=9")
-    assert (code, "asked.max_tokens: there 1024, now 9" in err) == (1, True)
+    assert (code, "asked.max_tokens: was 1024, now 9" in err) == (1, True)
 
 
 def test_server_failures_are_retried_and_do_not_stop_other_models(collect):

@@ -53,7 +53,7 @@ def test_a_released_judge_judges_imported_rows(cli, tmp_path):
     assert manifest["fingerprint"]["template"]["id"] == "pandalm-pair"
     code, _, err = cli(*command, "--model", "1\\n\\n### Reason: x", "--card", "prometheus-2")
     assert code == 1
-    assert "holds judgments of another run" in err
+    assert "contains judgments from another run" in err
 
 
 @pytest.mark.parametrize("name", benchmarks())

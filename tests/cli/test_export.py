@@ -72,7 +72,7 @@ def test_parquet_keeps_lists_and_numbers(cli, batch, tmp_path):
     [
         (["-o", "verdicts.txt"], "choose --to csv, parquet, xlsx"),
         (["-s", "other.jsonl"], "none of its ids was judged"),
-        (["-s", "pairs.csv", "-o", "pairs.csv"], "write over"),
+        (["-s", "pairs.csv", "-o", "pairs.csv"], "overwrite"),
     ],
 )
 def test_invalid_outputs_and_other_samples_are_refused(cli, judged, tmp_path, monkeypatch, options, finding):
@@ -194,4 +194,4 @@ def test_the_input_of_the_run_is_never_overwritten(cli, judged, tmp_path):
     table, run = judged(PAIRS)
     code, _, error = cli("judgelm", "export", run, "-o", table, "--overwrite")
     assert (code, table.read_text()) == (1, PAIRS)
-    assert "write over its own input" in error
+    assert "overwrite its own input" in error

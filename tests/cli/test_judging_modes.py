@@ -78,7 +78,7 @@ def test_a_changed_rubric_in_the_config_is_another_run(judged, rows, tmp_path):
     assert judgments["s0"].shown[0].part == "tone"
     write_config(OWN["tone"]["levels"] | {"warm": {"score": 3}})
     code, err, _ = judged(*arguments)
-    assert (code, "holds judgments of another run" in err) == (1, True)
+    assert (code, "contains judgments from another run" in err) == (1, True)
 
 
 def test_the_example_config_runs(judged, rows):

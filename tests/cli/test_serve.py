@@ -92,7 +92,7 @@ UPSTREAM = ("m", "--upstream", "http://localhost:1/v1")
         (["serve", "m", "--upstream", "nowhere"], "not an http(s) address"),
         (["serve", *UPSTREAM, "--ray", "local"], "leave them out"),
         (["serve", *SCRIPTED, "--workers", "2"], "add --ray local"),
-        (["serve", *SCRIPTED, "--gpus", "2", "--ray", "auto"], "give workers instead"),
+        (["serve", *SCRIPTED, "--gpus", "2", "--ray", "auto"], "pass workers instead"),
         (["serve", "/no/such/folder", "--engine", "transformers"], "/no/such/folder"),
         (["web", "my-judge", "--engine", "none"], "engine 'none' does not exist"),
         (["web", *SCRIPTED, "--pairs", "p.jsonl"], "add --run"),

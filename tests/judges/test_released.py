@@ -131,7 +131,7 @@ def test_words_are_cut_and_filled_without_running_the_code(tmp_path):
 )
 def test_where_words_stand(text, where, words):
     assert cut(text, where, location="FILE") == words
-    with pytest.raises(CardError, match="FILE: nothing at y"):
+    with pytest.raises(CardError, match="FILE: nothing found at y"):
         cut("x = 1", Cut(constant="y"), location="FILE")
 
 
@@ -152,7 +152,7 @@ def test_words_without_a_licence_are_not_downloaded_but_brought(tmp_path):
     judge = made_up(licence="")
     with pytest.raises(ModelError, match="has no licence"):
         judge.prompt("pair")
-    with pytest.raises(InputError, match="has none of this judge's files"):
+    with pytest.raises(InputError, match="contains none of this judge's files"):
         bring_words(judge.files, tmp_path)
     bring(tmp_path, judge)
     assert judge.prompt("pair").answers == 2
@@ -214,7 +214,7 @@ def test_a_served_judge_is_prompted_as_its_card_says():
         assert judge.notes[0].startswith("card pandalm (verified)")
         with pytest.raises(ConfigError, match="pandalm has no mode single"):
             judge.grade("Q", "a")
-        with pytest.raises(ConfigError, match="writes no score lines"):
+        with pytest.raises(ConfigError, match="does not write score lines"):
             judge.pairwise()
     with Judge("8 6", engine="scripted", card="pandalm", ignore_card=True) as judge:
         assert judge.released is None

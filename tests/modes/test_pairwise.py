@@ -399,7 +399,7 @@ def test_a_judge_that_reasons_first_does_so_in_the_mode_of_pairs():
         assert (judgment.verdict, judgment.consistent) == (PairVerdict(winner="tie"), False)
         with pytest.raises(ConfigError, match="mode multi expects scores"):
             judge_.mode("multi")
-        with pytest.raises(ConfigError, match="writes no score lines"):
+        with pytest.raises(ConfigError, match="does not write score lines"):
             judge_.pairwise()
 
 

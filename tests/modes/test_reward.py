@@ -137,9 +137,9 @@ def test_the_command_judges_by_a_reward_model(tiny_reward_model, tmp_path):
 
 
 def test_models_and_readings_that_do_not_fit_are_refused_before_loading(tiny_model, tiny_reward_model):
-    with pytest.raises(ConfigError, match="not a reward model: no sequence-classification head"):
+    with pytest.raises(ConfigError, match="cannot be read as a reward model; it needs a sequence-classification head"):
         Judge(str(tiny_model), reading="reward")
-    with pytest.raises(ConfigError, match=r"a reward model has no reading yes-no"):
+    with pytest.raises(ConfigError, match=r"reward models cannot use reading yes-no"):
         Judge(str(tiny_reward_model), reading="yes-no")
-    with pytest.raises(ConfigError, match="that the engine reads"):
+    with pytest.raises(ConfigError, match="cannot be read as a reward model"):
         Judge("name", engine="openai", reading="reward", engine_args={"base_url": "http://127.0.0.1:1/v1"})

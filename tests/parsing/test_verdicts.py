@@ -106,9 +106,9 @@ def test_a_verdict_stated_as_final_counts_whatever_comes_first(text, label):
         ("[[Incorrect]]\nFinal verdict: Correct, but only nearly so", "only nearly so' is not an expected"),
         ("Had it said 41, I would have written [[Correct]].", "the verdict on line 1 is negated, conditional"),
         ("The verdict would be [[Correct]] if it said 41.", "the verdict on line 1 is negated, conditional"),
-        ("It is not [[Correct]].", "the verdict on line 1 is negated, conditional or taken back"),
+        ("It is not [[Correct]].", "the verdict on line 1 is negated, conditional, or retracted"),
         ("One might call it\n[[Correct]]\nbut 40 is not 41.", "the verdict on line 2 is negated, conditional"),
-        ("[[Correct]]\n\nWait, let me add again.", "the verdict on line 1 is negated, conditional or taken back"),
+        ("[[Correct]]\n\nWait, let me add again.", "the verdict on line 1 is negated, conditional, or retracted"),
     ],
 )
 def test_verdicts_that_differ_or_are_not_meant_are_none(text, why):
@@ -272,8 +272,8 @@ def test_a_label_is_read_however_it_is_dressed(text, label):
     ("text", "why"),
     [
         ("<ans>CORRECT</ans><ans>INCORRECT</ans>", "one line names correct and incorrect"),
-        ("<ans>Partially CORRECT</ans>", "no tag holds CORRECT or INCORRECT"),
-        ("<ans></ans>", "no tag holds CORRECT or INCORRECT"),
+        ("<ans>Partially CORRECT</ans>", "no tag contains CORRECT or INCORRECT"),
+        ("<ans></ans>", "no tag contains CORRECT or INCORRECT"),
         ("The answer is <ans> CORRECT", UNTAGGED),
         ("It is correct.", UNTAGGED),
         ("", UNTAGGED),

@@ -35,15 +35,15 @@ def test_answers_to_another_question_are_refused(tmp_path):
     row = {"id": "1", "solves": OWN, "hashes": {"question": text_hashes(sample).question, "answers": []}}
     solves = read(tmp_path, row)
     assert with_self_answers(sample, solves).metadata["solves"] == OWN
-    with pytest.raises(InputError, match='id "1": the own answers are to another question'):
+    with pytest.raises(InputError, match='id "1": these answers are for a different question'):
         with_self_answers(replace(sample, question="p"), solves)
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"id": "1", "verdict": None}], "no own answers"),
-        ([ANSWER | {"text": None, "failure": {"code": "engine"}}], "no own answers"),
+        ([{"id": "1", "verdict": None}], "no self-answers"),
+        ([ANSWER | {"text": None, "failure": {"code": "engine"}}], "no self-answers"),
         ([{"id": "1", "solves": ["4"]}], "run.jsonl:1: expected id, and solves"),
         ([{"question": "q"}], "run.jsonl:1: expected id, and solves"),
     ],

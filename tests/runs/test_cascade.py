@@ -126,21 +126,21 @@ def test_judges_that_saw_other_texts_are_not_joined(cascade, tmp_path):
     rows = rows_of(large)
     rows[0]["hashes"]["question"] = "0" * 16
     write_rows(large, rows)
-    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}" has other texts in'):
+    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}": texts differ from'):
         join_runs(cascade)
 
 
 def test_another_band_is_another_cascade(cascade):
     run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
     wider = replace(cascade, band=(0.2, 0.8))
-    with pytest.raises(RunError, match=r"cascade\.band: there \[0\.3, 0\.7\], now \[0\.2, 0\.8\]"):
+    with pytest.raises(RunError, match=r"cascade\.band: was \[0\.3, 0\.7\], now \[0\.2, 0\.8\]"):
         run(wider, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
 
 
 def test_an_engine_without_probabilities_is_refused_at_its_first_verdict(cascade):
     look = cascade.refuse_without_probabilities()
     hooks = BatchHooks(on_judgment=lambda stats, judgment: look(judgment))
-    with pytest.raises(ConfigError, match=r"small: the engine gives no probabilities.*--engine transformers"):
+    with pytest.raises(ConfigError, match=r"small: the engine returns no probabilities.*--engine transformers"):
         run_batch(cascade.small_job, Pairwise(distribution=True), MuteEngine({"*": "8 2\n"}), hooks=hooks)
     with pytest.raises(ConfigError, match="gave no probabilities"):  # and on a rerun, which judges nothing again
         cascade.unsure()
@@ -158,10 +158,10 @@ def test_the_output_of_one_judge_is_left_alone(cascade):
     [
         ({"band": (0.7, 0.3)}, "expected LOW,HIGH"),
         ({"band": (0.6, 0.9)}, "expected LOW,HIGH"),
-        ({"out": "-"}, "name one with -o"),
+        ({"out": "-"}, "name a file with -o"),
         ({"inputs": ("-",)}, "reads its input twice"),
         ({"inputs": ("/dev/null",)}, "reads its input twice"),
-        ({"inputs": ("out.large.jsonl",)}, "would write over its own input"),
+        ({"inputs": ("out.large.jsonl",)}, "would overwrite its own input"),
     ],
 )
 def test_what_cannot_be_a_cascade_is_refused_before_any_model_is_loaded(tmp_path, change, finding):

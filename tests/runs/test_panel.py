@@ -46,7 +46,7 @@ def test_votes_are_counted_and_failures_are_none(tmp_path, three):
     assert judgments["p2"].votes == {"a": None, "b": "1", "c": None}
     failure = judgments["p2"].failure
     assert (failure.code, failure.text) == ("undecided", "off_grammar 2")
-    assert failure.why == "1 of 3 have an opinion, not 2"
+    assert failure.why == "1 of 3 have an opinion; need 2"
     assert (stats.judged, stats.failures) == (4, {"undecided": 2})
     # b gave verdicts on p0, p1 and p2; the panel decided p0 and p1, both as b did
     b = counts.judges["b"]
@@ -70,7 +70,7 @@ def test_a_family_has_one_vote(tmp_path, three):
     # a and b agree on p0 and are of one family: 1 against c's 2 is a tie. On p1 they are split, a tie; c says 2: tie
     judgments, _, counts = joined(tmp_path, three, families={"ab": ["a", "b"]})
     assert [judgments[key].winner for key in ("p0", "p1")] == ["tie", "tie"]
-    assert judgments["p2"].failure.why == "1 of 2 have an opinion, not 2"
+    assert judgments["p2"].failure.why == "1 of 2 have an opinion; need 2"
     assert [judge.family for judge in counts.judges.values()] == ["ab", "ab", "c"]
 
 
@@ -86,7 +86,7 @@ def test_a_rerun_adds_only_what_has_changed(tmp_path, run):
     before = (tmp_path / "out.jsonl").read_bytes()
     joined(tmp_path, runs, quorum=1)
     assert (tmp_path / "out.jsonl").read_bytes() == before
-    with pytest.raises(RunError, match=r"panel\.quorum: there 1, now 2"):
+    with pytest.raises(RunError, match=r"panel\.quorum: was 1, now 2"):
         joined(tmp_path, runs, quorum=2)
     assert joined(tmp_path, runs, quorum=2, overwrite=True)[1].failures == {"undecided": 1}
 
@@ -116,10 +116,10 @@ def test_scores_on_different_scales_have_no_mean(tmp_path, run):
 def test_what_is_no_panel_is_refused(tmp_path, run):
     a, b = run("a", "8 6"), run("b", "8 6")
     for options, finding in (
-        ({"runs": (a,)}, "at least two differently named runs"),
-        ({"runs": (a, a)}, "at least two differently named runs"),
-        ({"runs": (a, b), "out": b}, "would write over"),
-        ({"runs": (a, b), "families": {"x": ["nobody"]}}, "no judge is named 'nobody'; available: a, b, script"),
+        ({"runs": (a,)}, "at least two runs with different names"),
+        ({"runs": (a, a)}, "at least two runs with different names"),
+        ({"runs": (a, b), "out": b}, "would overwrite"),
+        ({"runs": (a, b), "families": {"x": ["nobody"]}}, "there is no judge 'nobody'; available: a, b, script"),
         ({"runs": (a, b), "quorum": 3}, "expected 1 to 2"),
     ):
         with pytest.raises(ConfigError, match=finding):

@@ -27,7 +27,7 @@ def test_a_run_file_with_its_manifest(tmp_path):
     before = (tmp_path / "run.jsonl").read_bytes()
     imported(tmp_path, [annotation(1.0), annotation(2.0, output="z")])
     assert (tmp_path / "run.jsonl").read_bytes() == before
-    with pytest.raises(RunError, match="holds judgments of another run"):
+    with pytest.raises(RunError, match="contains judgments from another run"):
         imported(tmp_path, [annotation(2.0)])
 
 
@@ -61,7 +61,7 @@ def test_what_cannot_be_used_is_written_beside_the_run(tmp_path):
     rejects = rows_of(tmp_path / "run.rejects.jsonl")
     assert len(result.rejects) == len(rejects) == 2
     assert "expected a number from 1 to 2" in rejects[0]["reason"]
-    assert "was judged before" in rejects[1]["reason"]
+    assert "was already judged" in rejects[1]["reason"]
 
 
 def test_a_file_of_which_nothing_can_be_used_says_so(tmp_path):

@@ -60,15 +60,15 @@ def forget_input(manifest, source):
         ({"answer_1": "bad", "answer_2": "good"}, "the order of the answers"),
         ({"answer_2": "worse"}, "answer 2"),
         ({"answer_3": "more"}, "the number of answers"),
-        ({"reference": "r"}, "the reference, an image or other context"),
-        ({"options": ["x", "y"]}, "the reference, an image or other context"),
+        ({"reference": "r"}, "the reference, an image, or other context"),
+        ({"options": ["x", "y"]}, "the reference, an image, or other context"),
     ],
 )
 def test_other_texts_under_a_finished_id_are_another_input(batch, tmp_path, change, part):
     mode = make_mode("multi", {}) if "answer_3" in change else None
     batch(pair("0"), pair(), mode=mode)
     before = (tmp_path / "out.jsonl").read_bytes()
-    with pytest.raises(RunError, match=f'{part} of id "1" is not what was judged; choose another -o'):
+    with pytest.raises(RunError, match=f'{part} of id "1" has changed; choose another -o'):
         batch(pair("0"), pair(**change), mode=mode)
     assert (tmp_path / "out.jsonl").read_bytes() == before
     assert batch(pair("0"), pair(), pair("2"), mode=mode).skipped == 2
@@ -96,7 +96,7 @@ def test_run_files_from_before_are_refused_with_the_way_out(batch, tmp_path):
     batch(pair(), pair("2"))
     out = tmp_path / "out.jsonl"
     without_hashes(out)
-    with pytest.raises(RunError, match=r'the text of id "1" is not what was judged; .*--overwrite'):
+    with pytest.raises(RunError, match=r'the text of id "1" has changed; .*--overwrite'):
         batch(pair(), pair("2"))
     assert len(read_judgments(out)) == 2  # they can still be evaluated
 

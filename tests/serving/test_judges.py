@@ -166,7 +166,7 @@ def test_adapters_need_a_card_and_a_server_that_allows_loading(tiny_judge, adapt
 
 
 def test_a_judge_shares_its_engine_with_adapters_alone(tiny_judge, adapters, tiny_adapters, tmp_path):
-    with pytest.raises(ConfigError, match="cannot hold adapters"):
+    with pytest.raises(ConfigError, match="does not support adapters"):
         Judge("8 6", engine="scripted", adapters=(str(adapters / "kind"),))
     with Judge(str(tiny_judge), dtype="float32") as judge:
         with pytest.raises(ModelError, match=r"no judge\.json"):
