@@ -77,7 +77,7 @@ class Appender:
             raise _cannot_write(self.path, error) from error
 
     def write(self, row: Mapping[str, object]) -> None:
-        """Append a row. Raise ValueError for NaN or infinity."""
+        """Append a row."""
         try:
             line = encode_line(row)
         except ValueError as error:
@@ -92,7 +92,7 @@ class Appender:
             raise _cannot_write(self.path, error) from error
 
     def close(self) -> None:
-        """Close the file; may be called twice."""
+        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -130,7 +130,6 @@ def check_no_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) 
 
 
 def _file_keys(path: str | Path, descriptor: int) -> set[object]:
-    """Return the resolved path and, for a regular file, its device and inode."""
     keys: set[object] = set()
     try:
         status = os.fstat(descriptor) if str(path) == "-" else os.stat(path)

@@ -213,7 +213,7 @@ class Judge:
         return judge
 
     def pairwise(self, **options: Any) -> Pairwise:
-        """Return the pair mode. Raise ConfigError if the judge does not write score lines."""
+        """Return the pair mode, for judges that write score lines."""
         if self._has_own_prompts or self.reasons_first:
             raise ConfigError(f"{self._options.model} does not write score lines; use a judge that does")
         mode = self.mode("pair", **options)

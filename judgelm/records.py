@@ -34,9 +34,8 @@ class Label:
 
     Attributes:
         winner: winner of a pair; None for other numbers of answers.
-        scores: one score per answer.
-        votes: verdicts of several annotators (PandaLM).
-        preference: P(first is better), in [0, 1]. It determines the winner if there are no scores.
+        votes: verdicts of several annotators.
+        preference: P(first is better), which determines the winner if there are no scores.
     """
 
     sample_id: str
@@ -128,7 +127,6 @@ class Sampling:
     Attributes:
         stop: a reply ends before the first of these strings or, with `include_stop`, after it. A blank string (a line
             ending) counts only after a non-blank line.
-        n: number of replies.
         grammar: regular expression that the reply must match, if the engine supports it.
         reserve: number of tokens to keep free after the prompt; None means `max_tokens`. A request that continues an
             earlier reply uses the earlier value, so that answers are truncated in the same way.
@@ -214,15 +212,14 @@ class Completion:
     Attributes:
         texts: `n` replies, or none if the request failed. A reply that begins with thinking includes the opening tag,
             even if the chat template wrote it.
-        thinking: the thinking before each reply, without tags; empty if there is none.
+        thinking: the thinking before each reply, without tags.
         finish_reasons: one per reply, or a single `too_long`, `equal_after_cut`, or `error` for the whole request.
         candidate_logprobs: for each candidate, the natural log of the probability that a reply at temperature 1 begins
             with it and not with a longer candidate. It is -inf for candidates that the engine omitted because their
             total is at most 0.01, and None if not requested or not available.
         approximation: the reason why the log-probabilities are not exact; empty if they are.
         sanitized: number of sanitized lookalikes of special tokens.
-        error: the engine's message if the request failed.
-        reward: unbounded reward; the reply's text is empty.
+        reward: unbounded; the reply's text is empty.
     """
 
     key: str
@@ -355,9 +352,9 @@ class Shown:
 
     Attributes:
         order: `order[i]` is the sample's index of the answer shown at position i.
-        text: the reply without its thinking.
+        text: the reply without thinking.
         part: what this prompt is about in modes with several prompts, such as a rubric's dimension or a turn.
-        scores: scores in the order shown.
+        scores: in the order shown.
         anchor: score of the answer with which the sample's answer was compared.
         label: the word at the end of the reply. For a pair without scores, it is the position of the better answer (`1`
             or `2`) or `tie`.
@@ -367,7 +364,7 @@ class Shown:
         reason: the judge's continuation of its score line.
         reason_failure: the reason's failure if it is missing or incomplete; `too_long` if the answers were truncated
             further than for the scores.
-        distribution: distribution of a pair; `grades` is the distribution of a single answer.
+        distribution: for a pair; `grades` is for a single answer.
         log_odds: natural log-odds of the first letter against the second or of yes against no, if words are read.
     """
 
@@ -395,9 +392,9 @@ class TrajectoryMatch:
     """How a trajectory's tool calls match those of its reference, without a model.
 
     Attributes:
-        strict: whether the messages have the same speakers and calls; their text does not count.
-        ordered: whether the calls are the same in the same order.
-        unordered: whether the calls are the same in any order.
+        strict: whether the messages have the same speakers and calls.
+        ordered: whether the calls are the same, in the same order.
+        unordered: whether the calls are the same, in any order.
         subset: whether every call is in the reference; for `superset`, whether every reference call was made.
         recall: share of the reference's calls that were made; None if it has none.
         precision: share of the calls that are in the reference; None if there are none.
@@ -418,9 +415,9 @@ class TextHashes:
 
     Attributes:
         question: hash of the question or, for a dialogue, of all questions.
-        answers: hash of each answer in sample order or, for a dialogue, of each assistant's answers.
-        images: hash of the bytes of all images; None if there are none or one cannot be read.
-        context: hash of the reference and everything else that is shown, if anything.
+        answers: hash of each answer or, for a dialogue, of each assistant's answers, in sample order.
+        images: hash of the images' bytes; None if there are none or one cannot be read.
+        context: hash of the reference and everything else that is shown.
     """
 
     question: str
@@ -434,20 +431,19 @@ class Judgment:
     """A mode's judgment of a sample.
 
     Attributes:
-        verdict: the verdict; None exactly if `failure` is set.
-        scores: scores in sample order on the judge's scale, averaged over the orders unless the order rule is `given`.
+        verdict: None exactly if `failure` is set.
+        scores: in sample order on the judge's scale, averaged over the orders unless the order rule is `given`.
         consistent: whether all orders give the same winner or ranking; None with a single order, or if an order failed.
         probability: P(first better) or P(correct), in [0, 1]; None if not requested or not available.
         sanitized: number of sanitized lookalikes of delimiters and special tokens.
-        provenance: hash of the model, template, engine, sampling, versions, and machine, which are in the manifest.
+        provenance: hash of the manifest's entry on model, template, engine, sampling, versions, and machine.
         decided_by: `small` or `large` in a cascade; `exact_match`, `blank_answer`, or `judge` for short answers.
         self_answers: the judge's own answers to the question; `solves` in a run file.
-        own_reference: the judge's own answer that was shown as the reference.
+        own_reference: the self-answer that was shown as the reference.
         votes: verdict by judge of a panel, or by number of a judge's sampled reply, as a word (`1`, `tie`, `correct`,
             `7.5`, `2>1=3`) or None.
         spread: standard deviation over sampled replies of the grade, or of P(first better) or P(correct), for which
             verdicts without a probability count as 1, 0.5, or 0. None with fewer than two replies.
-        matches: matches of each trajectory with a reference trajectory.
         hashes: hashes of the judged texts; None if unknown, as for judgments from other programs.
     """
 

@@ -57,7 +57,7 @@ def test_a_full_disk_names_path_finding_and_way_out():
     with Appender("/dev/full") as out, pytest.raises(RunError) as caught:
         out.write({"a": 1})
     assert str(caught.value) == (
-        "/dev/full: cannot write: No space left on device; free some space and run the same command again, "
+        "/dev/full: cannot write: No space left on device; free some space and run the same command again; "
         "finished judgments are kept"
     )
 

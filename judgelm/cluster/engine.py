@@ -131,7 +131,7 @@ class RayEngine:
         return self._loaded.described
 
     def stats(self) -> dict[str, Any]:
-        """Return statistics on the workers, and their engines' statistics added up."""
+        """Return statistics on the workers and totals over their engines."""
         total = total_stats(self._pool.stats)
         return total | {
             "notes": [*self._pool.notes, *total.get("notes", [])],
@@ -293,7 +293,7 @@ class Scheduler:
         return len(self._queues[worker].tasks)
 
     def sent_keys(self, worker: int, keys: Set[str]) -> list[str]:
-        """Return a worker's keys for those of these requests that it has in flight."""
+        """Return a worker's keys for these requests."""
         return [sent for sent, task in self._queues[worker].tasks.items() if task.request.key in keys] if keys else []
 
     def request_key(self, worker: int, sent_key: str) -> str | None:
@@ -388,7 +388,6 @@ class Scheduler:
 
 
 def _tokens(request: Request) -> int:
-    """Estimate the tokens of the prompt and the maximum reply."""
     text = sum(len(span.text.encode()) for span in request.prompt.spans) + len(request.prompt.prefill.encode())
     return text // _BYTES_PER_TOKEN + request.sampling.max_tokens * request.sampling.n
 

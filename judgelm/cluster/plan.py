@@ -13,11 +13,11 @@ class RayCluster:
     Attributes:
         address: `local` starts Ray on this machine for this run, `auto` joins the running cluster or RAY_ADDRESS, and
             `HOST:PORT` joins another cluster.
-        workers: number of workers; None means one per GPU, or one per node if there are no GPUs.
-        gpus: number of GPUs to use on this machine with `local`; None means all.
+        workers: None means one per GPU, or one per node without GPUs.
+        gpus: GPUs to use on this machine with `local`; None means all.
         cores: CPU cores and threads per worker; None means 1 with a GPU, else all cores of the nodes.
         placing_timeout_s: maximum time to wait for resources for a first worker, or for another after all are lost.
-        per_request_failures: whether a rejected request becomes a failed completion, for servers.
+        per_request_failures: for servers, whether a rejected request becomes a failed completion.
     """
 
     address: str = "local"
@@ -28,7 +28,6 @@ class RayCluster:
     per_request_failures: bool = False
 
     def __post_init__(self) -> None:
-        """Check the options."""
         for name in ("workers", "gpus", "cores"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -76,7 +75,6 @@ def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPl
 
 
 def _most_cores(nodes: Sequence[Node], workers: int) -> int:
-    """Return the most cores per worker that leave room for all workers, at least 1."""
     most = max(node.cpus for node in nodes)
     return next((c for c in range(most, 0, -1) if sum(node.cpus // c for node in nodes) >= workers), 1)
 

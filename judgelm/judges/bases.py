@@ -151,7 +151,6 @@ def _append_from_hub(card: NamedJudge, target: BinaryIO, report: Report) -> None
 
 
 def _reporting(size: int, report: Report) -> type[Any]:
-    """Return a silent progress bar class for huggingface_hub that calls `report`."""
     from huggingface_hub.utils.tqdm import tqdm
 
     class ReportingBar(tqdm):

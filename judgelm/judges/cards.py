@@ -69,7 +69,6 @@ class BaseWeights:
     Attributes:
         disk_megabytes: size of the dequantised checkpoint.
         memory_gigabytes: memory needed to judge in bfloat16.
-        hub: repository on the Hugging Face hub, if any.
     """
 
     name: str
@@ -109,7 +108,7 @@ _CARD = TypeAdapter(NamedJudge)
 
 
 def card_names() -> list[str]:
-    """Return the names of all cards without reading the files."""
+    """Return the names of all cards."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
@@ -127,7 +126,6 @@ class Machine:
     Attributes:
         memory_bytes: memory available without swapping.
         cuda_bytes: memory of the first CUDA device, or 0.
-        has_bfloat16: whether the CPU has bfloat16 instructions.
     """
 
     memory_bytes: int
@@ -181,11 +179,7 @@ def default_choice(machine: Machine | None = None) -> CardChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledJudge:
-    """A judge whose base and adapter are on this machine.
-
-    Attributes:
-        version: version of the adapter's distribution, if any.
-    """
+    """A judge whose base and adapter are on this machine; `version` is the adapter's."""
 
     card: NamedJudge
     adapter: Path | None
@@ -238,7 +232,7 @@ def installed_judge(card: NamedJudge) -> InstalledJudge:
 
 
 def install_command(card: NamedJudge) -> str:
-    """Return the command that installs a judge, for error messages."""
+    """Return the command that installs a judge."""
     return f"run: judgelm judges install {card.name}"
 
 
@@ -255,7 +249,7 @@ def adapters_folder(card: NamedJudge) -> Path:
 
 
 def find_adapter(card: NamedJudge) -> Path | None:
-    """Return the folder of a judge's installed adapter, if any."""
+    """Return the folder of an installed adapter."""
     return next((path for path in sorted(adapters_folder(card).glob("*")) if path.is_dir()), None)
 
 

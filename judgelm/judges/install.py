@@ -67,7 +67,6 @@ def install_adapter(card: NamedJudge, source: Path | str) -> None:
 
 
 def _replace(target: Path, staged: Path) -> None:
-    """Replace a folder, even if `staged` is on another disk."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as partial:

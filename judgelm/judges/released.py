@@ -51,7 +51,7 @@ class WordsFile:
 
     Attributes:
         url: the file's page at a fixed revision.
-        licence: SPDX identifier. If it is empty, the authors state no licence and judgelm does not download the file.
+        licence: SPDX identifier. If it is empty, judgelm does not download the file.
     """
 
     url: str
@@ -71,7 +71,7 @@ class WordsFile:
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Cut:
-    """The location of text in a file, given by `constant`, `key`, or `between`; without them, the whole file.
+    """The location of text in a file; by default, the whole file.
 
     Attributes:
         constant: name of a variable or function in Python code that holds or returns the string.
@@ -130,7 +130,7 @@ def keep_words(file: WordsFile, content: bytes, *, origin: str) -> None:
 
 
 def cut(text: str, where: Cut, *, location: str) -> str:
-    """Return the text at a location in a file's text. Errors name the file as `location`."""
+    """Return the text at a location. Errors name the file as `location`."""
     if where.constant:
         texts = _constants(text, where.constant)
     elif where.key:
@@ -265,7 +265,6 @@ class ReleasedJudge:
     Attributes:
         template: ID of the judgelm template that the judge was trained on, if any. Such judges have no tasks.
         scale: lowest and highest score, if there is a template.
-        tasks: tasks by mode (`pair`, `single`).
         tasks_of: name of the card whose tasks it shares.
         chat: whether shared tasks use the tokenizer's chat template.
         unverified: what was not checked; empty for a verified judge.
@@ -291,7 +290,7 @@ class ReleasedJudge:
 
     @property
     def files(self) -> list[WordsFile]:
-        """The files with the judge's prompts."""
+        """Files with prompts."""
         return list({task.words.sha256: task.words for task in self.tasks.values() if task.words is not None}.values())
 
     def prompt(self, task: str) -> ReleasedPrompt:
@@ -311,7 +310,7 @@ _CARD = TypeAdapter(ReleasedJudge)
 
 
 def released_names() -> list[str]:
-    """Return the names of all cards without reading the files."""
+    """Return the names of all cards."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 

@@ -136,7 +136,7 @@ def resolve(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeFormat:
-    """A judge's template and scale, and their source: the card, an option, or the default.
+    """A judge's template and scale.
 
     Attributes:
         never_explained: whether the card states that no training row had a reason.
@@ -232,7 +232,7 @@ def judge_format(
     ignore_card: bool,
     chat: bool = False,
 ) -> JudgeFormat:
-    """Return a judge's template and scale. Errors name the model as `location`."""
+    """Return a judge's format. Errors name the model as `location`."""
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
     if card is None or isinstance(card, ReleasedJudge):

@@ -156,7 +156,7 @@ def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scor
     A statement is a line of two scores, two scores in brackets after "output", "scores", or "ratings" (`The output
     tuple is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All statements
     must agree. This parser is never the default, because a judge that was asked for the score line first fails if it
-    writes the line elsewhere.
+    writes it elsewhere.
     """
     first_line = parse_pair(text, scale)
     if isinstance(first_line, Scores):
@@ -386,7 +386,7 @@ def grade_distribution(scores: Sequence[float], logprobs: Sequence[float], appro
 
 
 def is_assigned(distribution: PairDistribution) -> bool:
-    """Return True if the score lines have enough probability for a meaningful P(first better)."""
+    """Return True if P(first better) is meaningful."""
     return 1 - distribution.unassigned >= MIN_ASSIGNED
 
 
@@ -410,5 +410,5 @@ def winner_by(probability: float, tie_threshold: float) -> Winner:
 
 
 def kind_of_approximation(text: str) -> str:
-    """Return an approximation's text without its numbers, to count a run's approximations."""
+    """Return an approximation's text without its numbers."""
     return re.sub(r"(?:up to )?\b0\.\d+ of", "a part of", text)

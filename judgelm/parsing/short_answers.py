@@ -248,7 +248,7 @@ def hotpot_normalised(text: str) -> str:
 def strictly_normalised(text: str) -> str:
     """Normalise like `hotpot_normalised`, but keep signs, decimal points, percent signs, and currency in numbers.
 
-    `2.5` is not `25`, but `1,000` is `1000`. This is our own rule, to avoid false matches that would bypass the judge.
+    `2.5` is not `25`, but `1,000` is `1000`. This is our own rule, to avoid false matches.
     """
     words = _GROUPED.sub(lambda match: match[1].replace(",", ""), unicodedata.normalize("NFC", text).lower()).split()
     return " ".join(filter(None, map(_strict_word, words)))
@@ -264,7 +264,7 @@ def drop_normalised(text: str) -> str:
 
 
 def drop_spans_match(predicted: Sequence[str], gold: Sequence[str]) -> bool:
-    """Return True if both answers have the same number of spans and, in any order, the same normalised spans."""
+    """Return True if both answers have the same normalised spans in any order."""
     ours, theirs = map(drop_normalised, predicted), map(drop_normalised, gold)
     return len(predicted) == len(gold) and set(ours) == set(theirs)
 

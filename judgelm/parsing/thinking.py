@@ -170,7 +170,7 @@ class Thinking:
         return Thinking(mode=self.mode, max_tokens=max(1, window // 2), resumes=self.resumes)
 
     def described(self) -> dict[str, dict[str, str | int]]:
-        """Return the entry for manifests; empty if `mode` is `absent`."""
+        """Return the manifest entry; empty for mode `absent`."""
         return {} if self.mode == "absent" else {"thinking": {"asked": self.mode, "max_tokens": self.max_tokens}}
 
 

@@ -292,7 +292,6 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
 
 
 def _answers(text: str) -> list[tuple[str, re.Match[str]]]:
-    """Return the text after the last `Answer:` on each line, with its match."""
     marks, text = list(_ANSWER.finditer(text)), f"{text}\n"
     ends = [*(mark.start() for mark in marks), len(text)][1:]
     breaks = [_LINE_BREAK.search(text, mark.end(), end) for mark, end in zip(marks, ends, strict=True)]
@@ -313,7 +312,7 @@ the prompt and its tags. `second` and `last` search across lines and ignore case
 QaLabel = Literal["correct", "incorrect"]
 
 QaLabelRule = Literal["strict", "original", "original_mistral"]
-"""`strict` accepts either word in any formatting; anything else is a failure. With `original`, a reply is correct if its
+"""`strict` accepts either word in any formatting; anything else fails. With `original`, a reply is correct if its
 first tags (or the whole reply, if there are none) contain exactly CORRECT. `original_mistral` uses the last tags on one
 line instead. Under the original rules, replies with neither word are incorrect, and also failures in `Judgment.shown`.
 """

@@ -49,7 +49,6 @@ class BatchJob:
     Attributes:
         inputs: files, folders, or patterns, or two AlpacaEval output files; `-` is standard input.
         out: where to write the judgments. `-` is standard output, without a manifest or resuming.
-        self_answers: run file with the judge's own answers.
         parts: maps an input sample to the samples to judge.
         fingerprint: entries in addition to model, mode, and input.
     """
@@ -72,7 +71,6 @@ class BatchHooks:
 
     Attributes:
         on_resume: receives the number of finished samples and of bytes removed from an incomplete line.
-        on_judgment: called when a judgment is on disk.
         stop: called before each sample. If it returns True, the run ends after the samples in flight.
     """
 

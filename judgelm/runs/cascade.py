@@ -149,7 +149,6 @@ def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
 
 
 def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
-    """Join the judgments, omitting pairs that wait for the large judge."""
     small, large = cascade.paths
     passed: dict[int, tuple[object, TextHashes | None]] = {}
     for judgment in latest_judgments(small):
@@ -185,7 +184,6 @@ def _manifest(run: Path) -> dict[str, Any]:
 
 
 def _without_input(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """The fingerprint without the input, which may grow."""
     return {key: value for key, value in fingerprint.items() if key not in {"input", "cascade"}}
 
 

@@ -109,7 +109,6 @@ def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
 
 
 def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
-    """Return judgments by sample and judge, without prompts."""
     by_sample: dict[str, dict[str, Judgment]] = {}
     kinds: dict[type[Verdict], str] = {}
     for name, run in zip(panel.names, panel.runs, strict=True):
@@ -174,7 +173,6 @@ def _joined(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment], cou
 
 
 def _decide(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment]) -> Opinion | Unparsed:
-    """Combine verdicts within families and then across families."""
     by_family: dict[str, list[Opinion]] = {}
     for name, judgment in judgments.items():
         if judgment.verdict is not None:
@@ -194,7 +192,6 @@ def _decide(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment]) -> 
 
 
 def _failure_counts(judgments: Mapping[str, Judgment]) -> str:
-    """Return text such as `off_grammar 2, engine 1`."""
     codes = Counter(judgment.failure.code for judgment in judgments.values() if judgment.failure is not None)
     return ", ".join(f"{code} {count}" for code, count in codes.most_common())
 

@@ -77,7 +77,6 @@ def _own_mark(out: str) -> str:
 
 
 def _run_id(out: str) -> str:
-    """Return an ID that is the same for every path to the file."""
     return hashlib.sha256(os.fsencode(Path(out).resolve())).hexdigest()[:12]
 
 

@@ -18,7 +18,7 @@ _LOOKED_AT = 100
 
 
 def row_names(reading: Reading) -> dict[str, Any]:
-    """Return the fingerprint entries for column names and sheet, if any."""
+    """Return fingerprint entries for column names and sheet."""
     columns = {"columns": dict(reading.columns)} if reading.columns else {}
     return columns | ({"sheet": reading.sheet} if reading.sheet is not None else {})
 
@@ -66,7 +66,7 @@ def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *,
 
 
 def _fingerprint_of(run: Path) -> Mapping[str, Any]:
-    """Return the run's fingerprint. It is empty if the manifest cannot be read, which other readers report."""
+    """Return an empty fingerprint if the manifest cannot be read, which other readers report."""
     try:
         manifest = read_manifest(run)
     except RunError:

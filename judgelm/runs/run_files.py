@@ -59,7 +59,7 @@ def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mode_identity(mode: BatchMode) -> dict[str, Any]:
-    """Return the template and mode options as JSON values. The hash covers a released judge's prompt."""
+    """Return template and mode options as JSON values."""
     fields = asdict(mode)
     fields |= fields.pop("mode", {})  # a voting mode's inner options
     fields.pop("prompt", None)
@@ -74,7 +74,7 @@ def content_of_model(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def short_sha(value: object) -> str:
-    """Return the first 12 hex digits of the hash of a value's canonical JSON."""
+    """Return 12 hex digits of the hash of a value's canonical JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
@@ -152,15 +152,13 @@ class _Fingerprint(BaseModel):
 
 
 class _Manifest(BaseModel):
-    """The entries that a resumed run needs."""
-
     fingerprint: _Fingerprint
     provenance: dict[str, dict[str, Any]]
     sessions: list[dict[str, Any]]
 
 
 def iter_judgments(path: str | Path) -> Iterator[Judgment]:
-    """Yield judgments in the order in which they were written, including superseded ones."""
+    """Yield judgments in file order, including superseded ones."""
     for line, row in read_jsonl(path):
         yield judgment_of_line(path, line, row)
 
@@ -182,7 +180,7 @@ def check_texts_of_id(path: str | Path, before: Judgment, judgment: Judgment) ->
 
 
 def latest_judgments(path: str | Path) -> Iterator[Judgment]:
-    """Yield the latest judgment of each ID in the order in which they were written, using little memory."""
+    """Yield the latest judgment of each ID in file order, using little memory."""
     last = {hash(_id_of(path, line, row)): line for line, row in read_jsonl(path)}
     for line, row in read_jsonl(path):
         if last[hash(row["id"])] == line:
@@ -205,7 +203,7 @@ def _id_of(path: str | Path, line: int, row: Mapping[str, Any]) -> str:
 
 
 def run_paths(out: Path) -> tuple[Path, Path, Path]:
-    """Return the paths of the judgments, the manifest, and the rejects."""
+    """Return the paths of judgments, manifest, and rejects."""
     stem = out.name.removesuffix(".jsonl")
     return out, out.with_name(f"{stem}.run.json"), out.with_name(f"{stem}.rejects.jsonl")
 
@@ -321,7 +319,7 @@ class FinishedIds:
 
 
 def _digest_of(path: str, line: int, row: Mapping[str, Any]) -> int:
-    """Return a digest of the row's texts, or 0 if it has no hashes."""
+    """Return 0 if the row has no hashes."""
     try:
         hashes = hashes_of_row(row)
         return 0 if hashes is None else digest_of(hashes)
@@ -375,7 +373,6 @@ class RunFiles:
             raise
 
     def _read_rejects(self) -> set[int]:
-        """Return hashes of recorded rejects, so that a rerun does not write them again."""
         if not self.rejects_path.is_file():
             return set()
         repair_tail(self.rejects_path)
@@ -402,7 +399,7 @@ class RunFiles:
             raise RunError(f"{self.manifest_path}: cannot write: {error.strerror}; choose another -o") from error
 
     def write(self, judgment: Judgment) -> None:
-        """Append a judgment and flush it to the operating system."""
+        """Append a judgment."""
         self.write_row(judgment_row(judgment))
 
     def write_row(self, row: Mapping[str, object]) -> None:

@@ -80,7 +80,7 @@ def drive(
         poll_s: maximum time before the source is read again.
 
     Raises:
-        EngineError: the engine failed. The results so far are valid.
+        EngineError: the engine failed.
     """
     source = enumerate(items)
     end: tuple[int, Item | None] = (-1, None)
@@ -136,7 +136,6 @@ def _notify(
 
 
 def _forget(running: dict[int, _Running[Item, Result]], items: Iterable[Item], engine: Engine) -> int:
-    """Abort the flows of these items and return the number of removed requests."""
     gone = {id(item) for item in items}
     if not gone:
         return 0

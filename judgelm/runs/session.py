@@ -91,7 +91,6 @@ def write_joined(
 
 
 def _hash_of_content(row: Mapping[str, object]) -> int:
-    """Return a hash of the row that ignores its provenance."""
     return hash(encode_line({**row, "provenance": ""}))
 
 

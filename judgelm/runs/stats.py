@@ -37,7 +37,6 @@ class RunStats(SessionStats):
 
     Attributes:
         neutralised: judgments with sanitized text.
-        shown: number of prompts.
         repaired: replies that could be parsed after a grammar-constrained retry.
         reasons_incomplete: truncated reasons, and reasons about answers that were truncated further.
         parts_failed: unparseable replies in judgments that have a verdict.
@@ -230,7 +229,7 @@ class PanelStats:
 
     Attributes:
         unanimous: samples on which all judges agree with the panel.
-        same_input: whether all runs read the same files, by hash.
+        same_input: whether all runs read the same files.
     """
 
     judges: dict[str, PanelJudgeStats]

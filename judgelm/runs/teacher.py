@@ -41,7 +41,7 @@ class Prices:
 
 
 def prices_of(arguments: Mapping[str, Any]) -> Prices | None:
-    """Return the prices in an engine's arguments, if any."""
+    """Return the prices in an engine's arguments."""
     prices = [arguments.get(name) for name in ("price_in", "price_out")]
     if prices == [None, None]:
         return None
@@ -135,7 +135,7 @@ class TeacherPrompts:
         return requested if sample.reference is not None else tuple(each for each in requested if not each)
 
     def __call__(self, sample: Sample) -> Iterator[Sample]:
-        """Yield the prompts of a pair as samples."""
+        """Yield a pair's prompts as samples."""
         if sample.id.endswith((_REFERENCE, _SWAPPED)):
             raise InputError(f"id {shown_id(sample.id)}: {_REFERENCE} and {_SWAPPED} are reserved; rename it")
         for with_reference in self.readings(sample):
@@ -155,7 +155,7 @@ class TeacherPrompts:
 
 
 def prompt_id(pair: str, *, with_reference: bool = False, swapped: bool = False) -> str:
-    """Return the id of one of a pair's prompts."""
+    """Return the ID of a pair's prompt."""
     return f"{pair}{_REFERENCE if with_reference else ''}{_SWAPPED if swapped else ''}"
 
 

@@ -397,7 +397,7 @@ def test_a_judge_that_reasons_first_does_so_in_the_mode_of_pairs():
         assert judge_.mode("pair", both_orders=True) == Reasoned(template="reasoned-compact", both_orders=True)
         judgment = judge_.compare("q", "a", "b")
         assert (judgment.verdict, judgment.consistent) == (PairVerdict(winner="tie"), False)
-        with pytest.raises(ConfigError, match="mode multi expects scores"):
+        with pytest.raises(ConfigError, match="mode multi needs scores"):
             judge_.mode("multi")
         with pytest.raises(ConfigError, match="does not write score lines"):
             judge_.pairwise()
