@@ -131,14 +131,12 @@ class CollectedAnswer(NamedTuple):
 
 
 def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
-    """Read files of answers by question; if two rows have the same model and decoding, the later one counts.
+    """Read files of answers by question; of rows with the same model and decoding the last counts.
 
-    Also reads AlpacaEval outputs (questions without id get a hash) and the first turns of MT-bench and Arena-Hard
-    answers.
+    Also reads AlpacaEval outputs (without id) and the first turns of MT-bench and Arena-Hard answers.
 
     Raises:
-        InputError: a file cannot be read, a row is not an answer, or an instruction without id has two outputs of a
-            model.
+        InputError: a row is not an answer, or an instruction without id has two outputs of a model.
     """
     answers: dict[str, dict[tuple[str, str], CollectedAnswer]] = {}
     for path in paths:
@@ -276,9 +274,9 @@ class PairSampler:
     """Draws pairs from the answers of a question.
 
     Attributes:
-        pairs: maximum pairs per question.
+        pairs: maximum per question.
         seed: with the question's id, determines the pairs and the order of their answers.
-        same_model: whether to pair two answers of one model.
+        same_model: pair two answers of one model.
     """
 
     pairs: int = 1
@@ -286,7 +284,7 @@ class PairSampler:
     same_model: bool = False
 
     def __call__(self, question_id: str, answers: Sequence[Candidate]) -> list[tuple[Candidate, Candidate]]:
-        """Return up to `pairs` pairs of different texts. A larger number extends the pairs of a smaller one."""
+        """Return up to `pairs` pairs of different texts. A larger number only appends pairs."""
         rng = random.Random(f"{self.seed}:{question_id}")
         possible = [
             (first, second)
@@ -335,7 +333,7 @@ _UNKNOWN_SET = "not given"
 
 
 class JudgedRow(NamedTuple):
-    """A row to judge, and its truth row if the truth is known."""
+    """A row to judge, and its truth row if known."""
 
     row: dict[str, object]
     truth: dict[str, object] | None
@@ -344,7 +342,7 @@ class JudgedRow(NamedTuple):
 def judged_rows(
     questions: Sequence[Sample], answers: dict[str, list[CollectedAnswer]], task: QuestionTask, *, counts: Counter[str]
 ) -> Iterator[JudgedRow]:
-    """Yield a row for each answer, in the order of the questions; `counts` receives rows and skipped answers."""
+    """Yield a row for each answer, in the order of the questions."""
     counted = chain.from_iterable(Counter(each.model for each in collected).items() for collected in answers.values())
     several = {model for model, count in counted if count > 1}
     for question in questions:

@@ -23,7 +23,7 @@ _NUMBERED = re.compile(r"((?:answer|response|output|model|generator)_?)([12])(?=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwappedPair:
-    """A swapped pair (or the original if the swap was not possible), and a finding for each ambiguous reason."""
+    """A swapped pair (or the original if that was impossible), and its ambiguous reasons."""
 
     pair: LabelledPair
     ambiguous: tuple[Ambiguous, ...] = ()
@@ -94,7 +94,7 @@ def _swapped_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: BuildCounts) -> Iterator[LabelledPair]:
-    """Yield the rows of a clean pair in one epoch of the training set; outcomes are added to `counts`."""
+    """Yield the rows of a clean pair in one epoch of the training set."""
     for copy in range(_copies(pair, options, epoch)):
         current = pair.with_id(f"{pair.sample.id}:c{copy}") if copy else pair  # each copy draws for itself
         drawn = should_swap(current, options.swap_prob, seed=options.seed, epoch=epoch)

@@ -29,7 +29,7 @@ class DatasetFiles:
         self.rows: dict[str, int] = {}
 
     def write(self, name: str, row: Mapping[str, Any]) -> None:
-        """Append a row to a set. A suffix such as `train-single` selects other columns."""
+        """Append a row to a set. A suffix (`train-single`) selects other columns."""
         file = f"{name}.{self._kind}"
         if file not in self._writers:
             check_no_input([self._folder / file], self._inputs)

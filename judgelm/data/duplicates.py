@@ -4,8 +4,7 @@ Texts are normalised first. *Exact* duplicates are then equal. *Near* duplicates
 their word n-grams (shingles) of at least a threshold. MinHash estimates it from 128 permutations; the standard error is
 sqrt(s * (1 - s) / 128), 0.027 at s = 0.9. A pair at the threshold is found with probability 0.95.
 
-With 3-grams and a threshold of 0.9 an answer needs 59 words to survive one replaced word; with 2-grams and 0.7 a
-question needs 13.
+To survive one replaced word, an answer (3-grams, 0.9) needs 59 words, a question (2-grams, 0.7) 13.
 
 Source: Broder, On the Resemblance and Containment of Documents (1997); Li, Koenig, b-Bit Minwise Hashing (2010).
 """
@@ -128,7 +127,7 @@ class Duplicates:
         self._bands: dict[bytes, int] = {}
 
     def seen(self, row_id: str, question: str, answers: tuple[str, str]) -> Duplicate | None:
-        """Return the earlier row that this row repeats, or None after remembering a new row."""
+        """Return the earlier row that this row repeats; remember a new row."""
         texts = [self._sketcher.text(text) for text in (question, *answers)]
         key = xxh3_64_intdigest(texts[0].digest + b"".join(sorted(text.digest for text in texts[1:])))
         if (same := self._exact.get(key)) is not None:
@@ -210,7 +209,7 @@ def _text_similarity(first: bytes, second: bytes) -> float:
 class QuestionGroups:
     """Groups of questions that are equal or near duplicates, directly or through other questions.
 
-    Add all questions, then ask for groups. Groups depend only on the set of questions, not on their order or frequency.
+    Add all questions, then ask for groups. Their order and frequency do not matter.
     A chain of near questions is one group even if its ends differ. Memory: about 0.8 KB per distinct question.
 
     If more than 64 questions share a band (a template filled in thousands of ways), only questions within 64 positions

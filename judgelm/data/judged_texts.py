@@ -165,11 +165,7 @@ def match_samples(
 
 
 def check_same_texts(runs: Mapping[str, Mapping[str, Judgment]]) -> None:
-    """Check that runs (by name) judged the same texts in the same order under the same ids.
-
-    Raises:
-        InputError: they differ.
-    """
+    """Raise an InputError unless runs (by name) judged the same texts in the same order under the same ids."""
     first: dict[str, tuple[str, TextHashes]] = {}
     for name, judgments in runs.items():
         shared, different = 0, []
@@ -185,7 +181,7 @@ def check_same_texts(runs: Mapping[str, Mapping[str, Judgment]]) -> None:
 
 
 def check_reversed(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgment]) -> None:
-    """Check that a run of reversed pairs judged the same texts with the answers in reverse order."""
+    """Check that a run of reversed pairs judged the same texts."""
     shared, different = 0, []
     for key in judgments.keys() & reverse.keys():
         judged, other = judgments[key].hashes, reverse[key].hashes
@@ -207,7 +203,7 @@ def _other_texts(counted: str, different: Sequence[str]) -> InputError:
 def judged_orders(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], name: str
 ) -> tuple[dict[str, tuple[int, ...]], TextComparison]:
-    """For each sample to reorder, return the indices of its answers in the judged order."""
+    """Return the judged order of the answers of samples to reorder."""
     check_common_ids(judgments, samples, name)
     orders: dict[str, tuple[int, ...]] = {}
     same = not_compared = without_row = 0

@@ -146,9 +146,8 @@ class LabelDecoder:
     """Decodes the label fields of one file, and rejects the file if a value contradicts their code.
 
     Attributes:
-        codes: codes of the layout.
-        stated: the user's code, which replaces them.
-        soft: meaning of numbers in `preference`; None if the layout does not state it.
+        codes: codes of the layout, replaced by the user's (`stated`).
+        soft: meaning of numbers in `preference`, if the layout states it.
         counts: values so far by field.
     """
 
@@ -270,7 +269,7 @@ class LabelDecoder:
         counts[text if text in counts or len(counts) < 1000 else "..."] += 1
 
     def error(self) -> LabelCodeError:
-        """Return the error for the file, with its values so far."""
+        """Return the error for the file."""
         name, row = self._contradicted or "", self._first
         stated = self._code(name) if self.stated is None else f"--label-code says {_in_words(self.stated)}"
         location = "" if row is None else f"{row.file}:{row.line}: "

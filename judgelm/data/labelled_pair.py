@@ -20,7 +20,6 @@ class LabelledPair:
     Attributes:
         plain: judgment made without the reference.
         referenced: judgment made with it.
-        source: name of the input.
         swapped: whether the answers are in another order than in the source.
         epoch: pass over the data it was made for, from 0.
     """

@@ -1,4 +1,4 @@
-"""Labelled files: the labels of people or a teacher, with samples and groups. Rows with the same id are votes."""
+"""Labelled files: labels, samples and groups. Rows with the same id are votes."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,10 +32,9 @@ class LabelledSet:
     """The labels of a file by sample id.
 
     Attributes:
-        samples: all samples in file order; empty for a file of only labels.
+        samples: in file order; empty for a file of only labels.
         labels: with scores on the file's scale.
         groups: group name (`category`, `kind`, `vice`) -> id -> value.
-        unlabelled: rows without a label.
         voted: ids with labels in several rows.
         split: votes of ids without a majority; these have no label.
     """
@@ -81,8 +80,7 @@ def read_labelled_set(
     `with_reference` reads the label made with a reference (`score_w_reference`, `text_w_reference`).
 
     Raises:
-        InputError: the file cannot be read, no row is usable, rows of one id have different texts, or a label
-            contradicts the code.
+        InputError: no row is usable, rows of one id have different texts, or a label contradicts the code.
     """
     return _read(path, with_reference, on_reject, reading)[0]
 

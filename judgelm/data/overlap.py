@@ -40,7 +40,7 @@ class OverlapExample:
 
 @dataclass(slots=True, kw_only=True)
 class Overlap:
-    """The overlap of one test file, in distinct questions, distinct answers of 10 words or more, and rows."""
+    """The overlap of one test file, in distinct questions and answers, and rows."""
 
     path: str
     rows: int = 0
@@ -79,7 +79,7 @@ class IndexedTexts:
                 self._answers.add(name, answer)
 
     def check(self, path: str, *, examples: int = 3) -> Overlap:
-        """Look up all texts of a test file; `examples` is the number to keep of each part and kind."""
+        """Look up all texts of a test file, and keep some examples of each part and kind."""
         result = Overlap(path=path)
         known: dict[tuple[str, str], bool] = {}
         for _, question, answers in _texts(path, result):

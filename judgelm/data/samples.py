@@ -78,9 +78,9 @@ class Reading:
     """The user's column names, label code and sheet for a file.
 
     Attributes:
-        columns: field name -> column name in the file.
-        label_code: value -> winner; None uses the layout's code.
-        sheet: name or number (from 1) of a workbook's sheet.
+        columns: field -> column.
+        label_code: None uses the layout's code.
+        sheet: name or number (from 1).
         as_authors: read labels from a review's `text` with the original JudgeLM parser.
     """
 
@@ -108,36 +108,30 @@ def parse_columns(options: Sequence[str]) -> dict[str, str]:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class SampleStream:
-    """Samples of one or several inputs (or of two joined AlpacaEval output files), read once and lazily.
+    """Samples of inputs (or of two joined AlpacaEval output files), read once and lazily.
 
     The constructor recognises the format and reads up to the first good row; later files must have the same format. A
     row with a repeated id is rejected unless `repeats` says otherwise. Rows without id are named by a hash of their
     content, with the suffix `-2`, `-3`, ... for repeated content (except in layouts of single votes).
 
     Args:
-        paths: files, folders, patterns, named pipes or standard input (`-`); two AlpacaEval output files are joined.
-        on_reject: called with each unusable row; by default the first one raises an error.
-        limit: stop after this many samples.
-        reference: treatment of references.
+        paths: inputs, as for `read_rows`.
+        on_reject: by default the first unusable row raises an error.
         references: file of id -> reference; overrides references in the rows.
         label_rows: accept rows that are only labels; their samples have no answers.
-        answers: minimum and maximum number of answers (None: no maximum); other rows are rejected.
-        check: raises an InputError for unusable samples, whose rows are then rejected.
-        reading: the user's column names, label code and sheet.
+        answers: minimum and maximum number of answers (None: no maximum).
+        check: raises an InputError for unusable samples.
         once: the input is read only once, so that streams need no copy on disk.
-        repeats: treatment of rows with a repeated id.
 
     Attributes:
         source: the recognised layout, with the fields found.
-        read: rows read so far, including rejects.
-        rejected: rows rejected so far.
+        read: rows so far, including rejects.
         repeated: repeated pairs without id skipped so far.
-        coerced: cells converted to text so far (PandaLM only).
-        references_used: samples so far with a reference from `references`.
+        coerced: cells converted to text (PandaLM only).
 
     Raises:
         InputError: a file cannot be read or is given twice, or its fields are not recognised.
-        ConfigError: there is no path, or `references` is given while `reference` is `ignore`.
+        ConfigError: no path, or `references` with `reference` `ignore`.
     """
 
     paths: Sequence[str] = field(kw_only=False)
@@ -240,11 +234,7 @@ class SampleStream:
         self._decoder.finish()
 
     def labels(self, row: Row, *with_reference: bool) -> list[Label | None]:
-        """Return the labels of a row, one for each entry of `with_reference`.
-
-        Raises:
-            LabelCodeError: a value contradicts the file's label code.
-        """
+        """Return the labels of a row, one for each entry of `with_reference`."""
         try:
             decoded = self._decoder.decode(self.source.votes(row))
         except LabelCodeError:
@@ -266,7 +256,7 @@ class SampleStream:
         return Label(sample_id="", winner=winner_of((scores.values[0], scores.values[1])), scores=scores.values)
 
     def unread_label(self) -> LabelCodeError | None:
-        """Return the error for a label field whose words never named a winner, if any."""
+        """Return the error for a label field without winners, if any."""
         return self._decoder.unread()
 
     def labelled(self, use: FileUse, *with_reference: bool) -> Iterator[tuple[Row, Sample, list[Label | None]]]:
@@ -358,7 +348,7 @@ class SampleStream:
 
 
 def no_common_id(path: str, read: int) -> InputError:
-    """Return the error for a file joined by id that has none of the input's ids."""
+    """Return the error for a file with none of the input's ids."""
     return InputError(f"{path}: has none of the input's {read:,} ids; give the matching file")
 
 

@@ -1,8 +1,7 @@
 """Hashes of a judge's training questions, so that an evaluation can detect them.
 
 `training_questions.sha` next to the judge's card has one line of 16 hex digits per distinct question: the xxh3-64 hash
-of its normalised text. The probability that any of a thousand questions matches one of a million hashes by chance is
-5e-11.
+of its normalised text. Of a thousand questions any matches one of a million hashes by chance with probability 5e-11.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -21,7 +20,7 @@ _DIGITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenQuestions:
-    """The questions and pairs of an evaluation, and how many of them are in the judge's training set."""
+    """The questions and pairs of an evaluation that are in the judge's training set."""
 
     questions: int
     pairs: int

@@ -35,7 +35,7 @@ class PairFacts(NamedTuple):
 
 
 def pair_facts(pair: LabelledPair, question: bytes) -> PairFacts:
-    """Return the facts of a pair, given the digest of its question."""
+    """Return the facts of a pair."""
     first, second = pair.sample.answers
     models = pair.sample.answer_models
     known = models if len(set(models)) == 2 else ()
@@ -110,10 +110,9 @@ class Baselines:
 
     Attributes:
         stage: `before` or `after` sampling and swaps.
-        decided: pairs that are not ties.
-        first: share of decided pairs won by the first answer.
-        longer: share won by the longer answer; equal lengths count one half.
-        model: share won by the model with the higher win rate in the training pairs before sampling.
+        first: share won by the first answer.
+        longer: by the longer answer; equal lengths count one half.
+        model: by the model with the higher win rate in the training pairs before sampling.
     """
 
     set: str
@@ -128,7 +127,7 @@ class Baselines:
 def baselines(
     pairs: Sequence[PairFacts], rates: dict[str, float], *, set_name: str, stage: str, swapped: Sequence[bool]
 ) -> Baselines:
-    """Return the baselines of a set, given the models' win rates and whether each pair is swapped."""
+    """Return the baselines of a set, given the models' win rates."""
     decided = [(facts, turned) for facts, turned in zip(pairs, swapped, strict=True) if facts.winner in (1, 2)]
 
     def share(leads: list[float]) -> float | None:

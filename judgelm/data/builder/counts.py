@@ -1,4 +1,4 @@
-"""Counts of a build by outcome, for the command line, the manifest and the data set card."""
+"""Counts of a build by outcome."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -43,11 +43,7 @@ class SetCounts:
 class BuildCounts:
     """Counts of a build, or of one worker's part.
 
-    Attributes:
-        rejected: unusable rows by (source, reason).
-        dropped: pairs by (source, reason).
-        repaired: by (source, repair).
-        before: clean pairs of all sets.
+    `rejected`, `dropped` and `repaired` are by (source, reason); `before` has the clean pairs of all sets.
     """
 
     read: Counter[str] = field(default_factory=Counter)

@@ -26,9 +26,9 @@ class InputOptions:
     Attributes:
         name: value of its rows' `source`; by default the file name without extensions.
         winner_scores: scores of the winner, the loser, and both in a tie, for labels without scores.
-        columns: field -> column in the file, such as `{question: prompt}`.
-        label_code: meaning of the label values, such as `0=first,1=tie,2=second`.
-        sheet: name or number (from 1) of a workbook's sheet.
+        columns: field -> column, such as `{question: prompt}`.
+        label_code: such as `0=first,1=tie,2=second`.
+        sheet: name or number (from 1).
     """
 
     path: str
@@ -52,12 +52,10 @@ class InputOptions:
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKED)
 class BuildOptions:
-    """Options of a build. Probabilities that the paper does not give default to 0.5, as in the original script.
+    """Options of a build. Probabilities not in the paper default to 0.5, as in the original script.
 
     Attributes:
         inputs: the labelled files; a path is short for `{path: ...}`.
-        out: output folder.
-        format: `jsonl` or `parquet`.
         seed: with a row's id, determines every draw.
         epochs: copies of each pair in the training set, each with its own draws.
         swap: `draw` swaps a pair with `swap_prob`, `both` writes both orders, `none` neither.
@@ -75,17 +73,17 @@ class BuildOptions:
         near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped; 1 drops only equal rows and
             needs a quarter of the memory (otherwise about 2 KB per row).
         validation: share of the questions (below 1) or number of questions; near copies stay together.
-        test: share or number of the questions for a test set.
+        test: the same for a test set.
         balance: what must not predict the winner: `position`, `models`, `length`; see `judgelm.data.builder.balance`.
         length_strata: ascending bounds of length differences in characters, for `balance`.
         longer_share: share of training pairs that the longer answer wins, for `balance` by length and not by models.
-            People prefer the longer answer more often than not. Validation and test sets stay at one half.
+            Validation and test sets stay at one half.
         exclude: files of test questions; pairs that ask them, a near copy, or share a passage of 13 words are dropped.
         max_per_question: pairs kept per question, drawn by hash before balancing.
-        max_characters: maximum characters of question and both answers.
+        max_characters: of question and both answers.
         tokenizer: folder or hub id, for `max_tokens`.
         template: prompt template of the trainer, for `max_tokens`.
-        max_tokens: maximum tokens of prompt and reply.
+        max_tokens: of prompt and reply.
         subsets: sizes of nested training subsets, written in addition to the whole set.
         abilities: further rows in separate files: `single` answers (Figure 5), `multi` (three or four answers, Figure
             6; holds their texts in memory), `chat` (messages for other trainers).
@@ -149,7 +147,7 @@ def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
     """Build options from a YAML file or keywords; `location` is their origin, for errors.
 
     Raises:
-        ConfigError: an option is unknown, invalid, or conflicts with another.
+        ConfigError: an option is unknown, invalid, or conflicts.
     """
     options_read = dict(values)
     if isinstance(inputs := options_read.get("inputs"), list | tuple):

@@ -1,6 +1,6 @@
 """The data builder: labelled files in; cleaned, split and augmented training and validation sets out.
 
-Draws depend only on ids and chunks are written in order, so the files do not depend on the number of workers.
+The files do not depend on the number of workers: draws depend on ids, and chunks are written in order.
 """
 
 import shutil
@@ -42,11 +42,7 @@ _SIDES: tuple[Side, ...] = ("train", "validation", "test")
 class BuildResult:
     """The result of a build.
 
-    Attributes:
-        files: rows by file name.
-        subsets: sizes written, and sizes that are too large.
-        left_out: file that lists all rows left out.
-        baselines: of each set before and after sampling; empty without balancing.
+    `files` are rows by file name, `baselines` of each set before and after sampling.
     """
 
     counts: BuildCounts
@@ -72,10 +68,7 @@ def build(
 ) -> BuildResult:
     """Read, clean, split, augment and write.
 
-    Args:
-        options: options of the build.
-        tokenizer: a fast tokenizer, required for `options.max_tokens`.
-        progress: called with the stage and the number of pairs done.
+    `options.max_tokens` requires a fast tokenizer. `progress` receives the stage and the number of pairs done.
 
     Raises:
         InputError: an input cannot be read, or no pair is left.

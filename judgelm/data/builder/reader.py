@@ -47,7 +47,7 @@ Labels with a preference need no scores: trainers derive them (`judgelm.data.lab
 def clean(
     pair: LabelledPair, options: BuildOptions, winner_scores: WinnerScores, repaired: list[str]
 ) -> LabelledPair | DropReason:
-    """Return the pair with its usable judgments, or the reason to drop it; `repaired` receives each repair."""
+    """Return the pair with its usable judgments, or the reason to drop it."""
     notes: list[str] = []
     labels: list[Label | None] = []
     problems: list[DropReason] = []
@@ -148,11 +148,8 @@ class PairReader:
     """Reads clean pairs; rows left out are counted and written to `left_out`.
 
     Attributes:
-        counts: rows so far by outcome; clean pairs are counted when they are written.
-        groups: questions of all clean pairs.
+        counts: clean pairs are counted when they are written.
         questions: digest of each pair's question.
-        facts: facts of each pair, for balancing.
-        strata: id and stratum of each pair, for subsets.
     """
 
     def __init__(self, options: BuildOptions, left_out: Appender, length_filter: LengthFilter | None) -> None:
@@ -171,7 +168,7 @@ class PairReader:
         self._references_used = 0
 
     def pairs(self) -> Iterator[LabelledPair]:
-        """Yield the clean pairs of all inputs in order; ids are unique across inputs."""
+        """Yield the clean pairs of all inputs in order."""
         unique = self._unique()
         while chunk := list(islice(unique, CHUNK_PAIRS)):
             long = self._length_filter(chunk) if self._length_filter is not None else [False] * len(chunk)

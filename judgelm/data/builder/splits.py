@@ -1,7 +1,7 @@
 """Splits of a data set into training, validation and test sets, and nested training subsets for scaling studies.
 
 A hash of the seed and the group key assigns each group of `QuestionGroups` to a side, so a question and its near copies
-stay together. The side depends only on the seed and the set of questions.
+stay together. It depends only on seed and questions.
 """
 
 from array import array
@@ -43,7 +43,7 @@ def split_questions(groups: QuestionGroups, *, seed: int, validation: float = 0,
     or more is an exact number of groups.
 
     Raises:
-        ConfigError: an amount is invalid, sets would overlap, or a set would be empty.
+        ConfigError: an amount is invalid, or sets overlap or are empty.
     """
     drawn = sorted((xxh3_64_intdigest(f"split {seed} {key}".encode()), key) for key in groups.sizes())
     count = len(drawn)
@@ -77,7 +77,7 @@ class SubsetStratum(NamedTuple):
 
 
 def stratum(category: str | None, winner: Winner | None, models: Iterable[str]) -> SubsetStratum:
-    """Return the stratum of a row; the order of the models does not matter."""
+    """Return the stratum of a row."""
     return SubsetStratum(category, winner, tuple(sorted(models)))
 
 
@@ -102,8 +102,8 @@ def subset_sizes(rows: int, requested: Sequence[int]) -> SubsetSizes:
 def nested_order(rows: Iterable[tuple[str, SubsetStratum]], *, seed: int) -> NDArray[np.intp]:
     """Return the rank of each row, shape (n,), in an order of which every prefix is a stratified subset.
 
-    Row i is in the subset of size k if its rank is below k. Ranks depend on the seed and the set of rows, not on their
-    order. Memory: about 60 bytes per row.
+    Row i is in the subset of size k if its rank is below k. The order of rows does not matter. Memory: about 60 bytes
+    per row.
     """
     number_of: dict[SubsetStratum, int] = {}
     of_row = array("L")

@@ -38,7 +38,7 @@ def read_table(
 
     Args:
         stream: the file's bytes, or its lines.
-        file: name of the file in rows and rejects.
+        file: its name.
         delimiter: by default the one in a first line `sep=;`, else the most frequent one of the header.
         known: columns that readers look for, in lower case.
         is_sheet: rows may end before the header does, as in a workbook.

@@ -46,15 +46,15 @@ def read_rows(
 ) -> Iterator[Row | Reject]:
     """Stream the rows of an input with bounded memory.
 
-    The format follows the extension. Otherwise Parquet is recognised by its magic bytes, a file that starts with `[` is
-    a JSON list, and anything else is JSON lines.
+    The format follows the extension; else Parquet has its magic bytes, a JSON list begins with `[`, and anything else
+    is JSON lines.
 
     Args:
         path: a file, a folder, a pattern such as `part-*.jsonl`, a named pipe, or `-` for standard input.
         columns: field -> column in the input.
         known: fields that readers look for; columns may differ from them in case and surrounding spaces.
         once: the input is read only once, so that a stream needs no copy on disk.
-        sheet: name or number (from 1) of a workbook's sheet; None for its only sheet with cells.
+        sheet: name or number (from 1) of a workbook's sheet; None for the only one with cells.
 
     Raises:
         InputError: a file is missing, unreadable, damaged, or has no rows.
@@ -88,7 +88,6 @@ def read_json(path: str) -> Any:
     """Read a whole file as one JSON value.
 
     Raises:
-        InputError: the file cannot be read or is damaged.
         ValueError: it is too large, not one JSON value, or repeats a key.
     """
     with open_input(path) as stream:
@@ -194,7 +193,7 @@ class ColumnNames:
         self._names: dict[tuple[str, ...], dict[str, str] | str] = {}
 
     def renamed(self, rows: Iterable[Row | Reject]) -> Iterator[Row | Reject]:
-        """Yield the renamed rows; a row that lacks an assigned column or has a field twice is rejected."""
+        """Yield the renamed rows; rows without an assigned column, or with a field twice, are rejected."""
         for row in rows:
             if isinstance(row, Reject):
                 yield row

@@ -134,9 +134,7 @@ def shown_name(path: str) -> str:
 def open_input(path: str, *, once: bool = False) -> Iterator[io.BufferedReader]:
     """Open a file or stream, decompressed and without a byte-order mark.
 
-    Args:
-        path: a file, a named pipe, or `-`.
-        once: the input is read only once, so that a stream needs no copy on disk.
+    With `once` a stream needs no copy on disk.
 
     Raises:
         InputError: it cannot be read, is damaged, neither text nor Parquet, or a stream already read with `once`.

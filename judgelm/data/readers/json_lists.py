@@ -96,8 +96,7 @@ class _BrokenListError(Exception):
 def read_list(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
     """Stream the rows of a JSON list of objects; `stream` has no byte-order mark.
 
-    Raises:
-        InputError: the list is broken; raised after the rows before that place.
+    A broken list is an InputError after the rows before that place.
     """
     yield from _until_broken(_Source(stream, chunk), file, _elements)
 

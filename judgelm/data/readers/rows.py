@@ -1,4 +1,4 @@
-"""Rows of files, and rejects: unusable rows with their reasons. A file without usable rows is an error."""
+"""Rows of files, and rejects: unusable rows with their reasons."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def row_suffix(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a file. Its methods check fields and raise errors with file, line and field.
+    """One row of a file, whose methods check fields.
 
     `line` counts from 1: the row number in Parquet, the line where the row begins in a JSON list.
     """
@@ -60,7 +60,7 @@ class Row:
         return Row(self.file, self.line, data)
 
     def text(self, name: str, needs: str) -> str:
-        """Return a text field; it may be empty. `needs` lists the required fields for the error."""
+        """Return a text field, which may be empty."""
         value = self.data.get(name)
         if isinstance(value, str) and (value.isascii() or encodable(value)):
             return value
@@ -87,7 +87,7 @@ class Row:
         return None if self.data.get(name) is None else self.text(name, name)
 
     def texts(self, *names: str, needs: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return text fields; `needs` lists the required fields for errors."""
+        """Return text fields."""
         expected = ", ".join(needs or names)
         return tuple(self.text(name, expected) for name in names)
 
@@ -124,9 +124,7 @@ class Row:
     def refuse_left_over(self, pattern: str, count: int) -> None:
         """Reject numbered fields that are not read, such as `answer_0`, or `answer_4` without `answer_3`.
 
-        Args:
-            pattern: name of the field, with `{}` for its number or letter.
-            count: number of fields read, from the first.
+        `pattern` has `{}` for the number or letter; the first `count` fields are read.
         """
         for name in _left_over_names(tuple(self.data), pattern, count):
             if (value := self.data[name]) not in (None, ""):
@@ -174,7 +172,7 @@ class Row:
         return None
 
     def required_id(self, name: str, use: str) -> str:
-        """Return the id in a field; `use` says what it is needed for."""
+        """Return the id in a field, needed for `use`."""
         if (value := self.id((name,))) is None:
             raise self.error(f'field "{name}" is missing; {use}')
         return value
@@ -254,7 +252,7 @@ class Reject:
 
 
 def too_long(file: str, line: int, start: str) -> Reject:
-    """Return the reject for a row above the size limit; `start` is its beginning."""
+    """Return the reject for a row above the size limit."""
     reason = f"the row exceeds the size limit ({megabytes(MAX_ROW_BYTES)} and a million lines); shorten or split it"
     return Reject(file, line, reason, f"{escape_bad_bytes(start[:_RAW_SHOWN])} [... cut here]")
 
@@ -304,7 +302,7 @@ class RejectCounts:
         self._first.setdefault(reject.kind, reject)
 
     def lines(self) -> list[str]:
-        """Return `3 rows: REASON (first: FILE:LINE)` for each reason, most frequent first."""
+        """Return `3 rows: REASON (first: FILE:LINE)`, most frequent first."""
         return [
             self._first[kind].message
             if count == 1
@@ -315,10 +313,7 @@ class RejectCounts:
 
 @dataclass(slots=True, kw_only=True)
 class FileUse:
-    """Counts the used and rejected rows of a file, to detect a file without usable rows.
-
-    `expected` describes the fields that each row needs.
-    """
+    """Counts the used and rejected rows of a file, to detect a file without usable rows."""
 
     path: str
     expected: str
@@ -349,9 +344,7 @@ def convert_rows(
     expected: str,
     on_reject: OnReject = raise_reject,
 ) -> Iterator[T]:
-    """Convert each row; a row for which `convert` raises an InputError is rejected.
-
-    By default the first reject is an error. `expected` describes the fields that each row needs.
+    """Convert each row; a row for which `convert` raises an InputError is rejected, by default as an error.
 
     Raises:
         InputError: no row is usable, or `on_reject` raises.

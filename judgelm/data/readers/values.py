@@ -35,11 +35,7 @@ class RowDecoder:
         )
 
     def decode(self, text: str) -> object:
-        """Decode a text.
-
-        Raises:
-            ValueError, RecursionError: it is not JSON, or nested too deeply.
-        """
+        """Decode a text, or raise ValueError or RecursionError."""
         self._problem, self._infinite = "", False
         return self._decoder.decode(text)
 

@@ -38,14 +38,7 @@ class Turn:
 
 
 def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, ...]:
-    """Return the turns in a field, at least one.
-
-    Args:
-        row: the row.
-        name: name of the field.
-        alone: role of a text that is not a dialogue.
-        needs: the required fields, for the error if the field is missing.
-    """
+    """Return the turns in a field, at least one; `alone` is the role of a text that is not a dialogue."""
     value = row.data.get(name)
     messages = message_list([value] if isinstance(value, dict) and {"role", "from"} & value.keys() else value)
     if messages is not None:

@@ -1,4 +1,4 @@
-"""GSM8K and GSM-Symbolic: models' solutions, pairs of a correct and a wrong solution, and questions to answer."""
+"""GSM8K and GSM-Symbolic: solutions, pairs of a correct and a wrong one, and questions."""
 
 import re
 from collections.abc import Iterator, Sequence

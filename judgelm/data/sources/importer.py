@@ -32,11 +32,7 @@ _LABELS = ("winner", "scores", "score")
 class ImportResult:
     """The result of an import.
 
-    Attributes:
-        winners: label of a pair -> rows; `scores` counts labels of scores.
-        unlabelled: rows without a label.
-        truths: rows of truth.
-        paths: files written.
+    `winners` are rows by label of a pair; `scores` counts labels of scores.
     """
 
     benchmark: Source
@@ -66,16 +62,12 @@ def import_benchmark(
 ) -> ImportResult:
     """Read a benchmark's published files and write them in judgelm's format.
 
-    Args:
-        name: name of the benchmark.
-        files: as the protocol lists them; a folder stands for its Parquet files.
-        out: the file of rows, with the extension `.jsonl`; the others are named after it.
-        overwrite: replace files of an earlier import.
-        reading: column names and label code, for preference sets only.
+    `files` are as the protocol lists them; a folder stands for its Parquet files. `out` is the `.jsonl` file of rows;
+    the others are named after it. `reading` is for preference sets only.
 
     Raises:
-        ConfigError: the benchmark is unknown, no file is given, or `out` is invalid or one of the inputs.
-        InputError: a file has another format, cannot be read, or has no usable row.
+        ConfigError: the benchmark is unknown, or the files or `out` are invalid.
+        InputError: a file has another format or no usable row.
         RunError: the output exists, or cannot be written.
     """
     benchmark, protocol = get_benchmark(name), protocol_of(get_benchmark(name))

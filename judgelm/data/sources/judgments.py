@@ -1,4 +1,4 @@
-"""Published judgments as judgelm's: judges' outputs on labelled sets and behind leaderboards, and reviews."""
+"""Published judgments as judgelm's: judges' outputs, and reviews."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

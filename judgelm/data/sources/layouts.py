@@ -1,4 +1,4 @@
-"""Pairs, single answers and several answers with their labels: plain, JudgeLM, PandaLM, AlpacaEval, LLMBar."""
+"""Answers with labels: plain, JudgeLM, PandaLM, AlpacaEval, LLMBar."""
 
 import re
 from collections import deque
@@ -129,12 +129,12 @@ def _is_numbered_field(name: str, count: int) -> bool:
 
 
 def no_sample(row: Row) -> Sample:
-    """Raise an error: rows of this format have no pair of answers."""
+    """Raise an error."""
     raise row.error("this row has no pair of answers")
 
 
 def label_alone(row: Row) -> Sample:
-    """Return a sample without answers for a row that is only a label: its id, category and metadata."""
+    """Return a sample without answers for a row that is only a label."""
     name = row.id(("question_id", "id", "idx", "review_id"))
     if name is None:
         raise row.error(f"a row of labels needs an id in one of {', '.join(ID_FIELDS)}")

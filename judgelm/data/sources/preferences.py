@@ -1,4 +1,4 @@
-"""Preference sets as samples and labels: chosen and rejected answers, arena battles, pairs of responses."""
+"""Preference sets: chosen and rejected answers, arena battles, pairs of responses."""
 
 import hashlib
 from dataclasses import replace
@@ -222,7 +222,7 @@ def _marked(row: Row, name: str) -> bool:
 
 
 def pair_label_alone(row: Row) -> Sample:
-    """Return a sample without answers for a label that identifies its pair by question and models."""
+    """Return a sample without answers for a label with question and models."""
     name = pair_id(row)
     if name is None:
         raise row.error("no question_id; a label for two models' answers needs it")

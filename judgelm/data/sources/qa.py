@@ -39,9 +39,7 @@ def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject
     `data_set` None detects DROP and Quoref by their structure, 2WikiMultiHopQA by `evidences`, and a row's `data_set`;
     everything else is HotpotQA.
 
-    Raises:
-        InputError: the file cannot be read, or two questions have one id.
-        ConfigError: the data set is unknown.
+    Two questions with one id are an InputError.
     """
     if data_set is not None and data_set not in QA_NAMES:
         raise ConfigError(f"data set {data_set!r} not found; available: {', '.join(QA_NAMES)}")
@@ -57,7 +55,7 @@ def has_predictions(path: str) -> bool:
 
 
 def qa_row(sample: Sample) -> dict[str, object]:
-    """Return a sample as a plain row; without an answer it is input for answer generation."""
+    """Return a sample as a plain row."""
     row: dict[str, object] = {"id": sample.id, "question": sample.question, "reference": sample.reference}
     if sample.answers:
         row["answer"] = sample.answers[0]

@@ -82,8 +82,7 @@ def recognise(row: Row, *, label_rows: bool = False) -> Source:
 
     `label_rows` accepts rows that are only labels.
 
-    Raises:
-        InputError: no source fits; suggests the nearest layout and column names.
+    If no source fits, the InputError suggests the nearest layout and column names.
     """
     names = row.data.keys()
     for candidate in _LAYOUTS:

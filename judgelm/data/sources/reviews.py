@@ -1,4 +1,4 @@
-"""Reviews written by judges: reviews of both orders matched, and replies as judgments."""
+"""Reviews written by judges, and replies as judgments."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class Review:
         answers: ids, in the order shown.
         scores: in the order shown; None if the source could not read the reply.
         by_hand: whether the scores are not the first line of the reply, so were extracted by hand.
-        text: the reply; may be empty.
+        text: the reply.
     """
 
     question: str
@@ -89,7 +89,7 @@ def _are_two_orders(path: Path, other: Path) -> bool:
 
 
 def match_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]], list[Review]]:
-    """Match reviews of the same question and answers in both orders; return the pairs and the unmatched reviews."""
+    """Return pairs of reviews of both orders, and the other reviews."""
     by_key: dict[tuple[str, tuple[str, str]], Review] = {}
     for review in reviews:
         key = review.question, review.answers
@@ -131,12 +131,8 @@ def read_results(
 
     An unreadable reply is a failure `off_grammar`, never a tie.
 
-    Args:
-        path: the file.
-        parser: parses a `pred_text`; a `score` in the row is the teacher's and is ignored.
-        fallback: parses a `pred_text` that `parser` cannot; the result is marked `Shown.read_anywhere`.
-        on_reject: called with each unusable row; by default the first one raises an error.
-        hashes: row -> hashes of the judged texts, if the row has them.
+    A `pred_text` that `parser` cannot read is read by `fallback` and marked `Shown.read_anywhere`; a `score` in the row
+    is the teacher's and is ignored. `hashes` returns the hashes of a row's judged texts.
     """
 
     def convert(row: Row) -> Judgment:

@@ -1,4 +1,4 @@
-"""The record of a source with its published files, and helpers that readers of sources share."""
+"""The record of a source, and helpers of readers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,9 +36,7 @@ Load = Callable[[Sequence[str], OnReject], Iterator[Entry]]
 class Publication:
     """Published files, as listed in `benchmarks.yaml`.
 
-    Attributes:
-        paper: paper or program, and the published file.
-        unverified: facts taken from a description instead of the published files.
+    `unverified` are facts taken from a description instead of the published files.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -52,9 +50,7 @@ class Publication:
 class Protocol(Publication):
     """The files of a benchmark and the definition of its metric.
 
-    Attributes:
-        metric: its definition in one sentence.
-        judge_with: options of `judgelm-batch` that the protocol requires.
+    `judge_with` are the options of `judgelm-batch` that the protocol requires.
     """
 
     metric: str
@@ -92,7 +88,6 @@ class PublishedJudgment:
         judgment: with the sample id that `judgelm data import` assigns, if it imports the benchmark.
         fields: the published row, to build ids from its fields.
         texts: question and answers, if the row has them.
-        location: file and line.
     """
 
     judgment: Judgment
@@ -108,8 +103,6 @@ class PublishedRuns:
 
     Attributes:
         needs: fields that identify a row.
-        read_row: reads one judgment from each row.
-        read_files: reads judgments from files.
         mode: mode options for the manifest.
         recognised: further condition on a row.
     """
@@ -137,7 +130,7 @@ def _no_label(row: Row, with_reference: bool) -> Label | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The name of a benchmark, for errors, and the fields that each row needs."""
+    """A benchmark's name, for errors, and the fields of each row."""
 
     name: str
     needs: tuple[str, ...]
@@ -152,17 +145,14 @@ class Source:
         fields: source field of each part; alternatives are separated by ` / `.
         sample: row -> sample; None if a single row is not a sample.
         label: row, and whether to read the label made with a reference -> label without `sample_id`, or None.
-        code: meaning of the values of label fields.
-        soft: meaning of numbers in `preference`.
-        note: error to raise if the rows cannot be judged on their own.
+        note: error for rows that cannot be judged on their own.
         single_votes: rows without id that repeat a pair, in either order, are further votes on it.
         task_votes: rows that repeat an id are further votes on its task.
         votes: row -> plain row with the votes of its task, from which `label` reads.
-        details: facts stored with the protocol, such as sections.
+        details: facts stored with the protocol.
         shape: format of published rows with more fields than `needs`.
         entry: row and number from 1 -> entry, or entries and rejects; by default from `sample` and `label`.
         load: files -> entries, for sources that combine rows or files.
-        runs: format of published judgments.
     """
 
     name: str
@@ -183,7 +173,7 @@ class Source:
     runs: PublishedRuns | None = None
 
     def decoder(self, stated: Values | None = None) -> LabelDecoder:
-        """Return a decoder for the label fields of one file; the user's code (`stated`) replaces the source's."""
+        """Return a decoder for one file; the user's code (`stated`) replaces the source's."""
         return LabelDecoder(codes=self.code, stated=stated, soft=self.soft)
 
     def entries(self, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
@@ -295,11 +285,7 @@ def single_file(files: Sequence[str], benchmark: str) -> str:
 
 
 def choice_field(row: Row, name: str, values: Mapping[object, T]) -> T:
-    """Return the meaning of a field's value.
-
-    Raises:
-        InputError: the value is unknown.
-    """
+    """Return the meaning of a field's value."""
     value = row.data.get(name)
     if isinstance(value, bool) or not isinstance(value, str | int) or value not in values:
         expected = ", ".join(map(str, values))
@@ -308,7 +294,7 @@ def choice_field(row: Row, name: str, values: Mapping[object, T]) -> T:
 
 
 def model_from_filename(path: str) -> str:
-    """Return the file name without its extensions, which names the model of a file of answers."""
+    """Return the file name without extensions."""
     name = Path(path).name
     for ending in (".gz", ".jsonl", ".json"):
         name = name.removesuffix(ending)
