@@ -105,7 +105,7 @@ def _read(path: str, with_reference: bool, on_reject: OnReject, reading: Reading
             labels[kept.id] = replace(label, sample_id=kept.id)
     for name, several in votes.items():
         labels[name] = replace(majority_label(several), sample_id=name)
-    split = {name: labels.pop(name).votes for name in votes if _is_split(labels[name])}
+    split = {name: labels.pop(name).votes for name in votes if labels[name].votes and labels[name].winner is None}
     groups = groups_of(samples)
     for name in [name for name, sample in samples.items() if not sample.answers]:
         del samples[name]
@@ -165,10 +165,6 @@ def _mean_scores(labels: Sequence[Label]) -> tuple[float, ...] | None:
     if len(scores) < len(labels) or len({len(each) for each in scores}) > 1:
         return None
     return tuple(round(fmean(column), 9) for column in zip(*scores, strict=True))
-
-
-def _is_split(label: Label) -> bool:
-    return bool(label.votes) and label.winner is None
 
 
 def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError | LabelCodeError:

@@ -152,7 +152,7 @@ def _texts(path: str, counts: Overlap) -> Iterator[tuple[str, str, tuple[str, ..
             usable = True
             yield sample.id, sample.question, sample.answers
     except InputError:
-        if not _has_questions(path):
+        if not any(isinstance(row, Row) and _questions(row) for row in read_rows(path)):
             raise
     if usable:
         return
@@ -170,10 +170,6 @@ def _texts(path: str, counts: Overlap) -> Iterator[tuple[str, str, tuple[str, ..
 
 def _reject(counts: Overlap) -> None:
     counts.rejected += 1
-
-
-def _has_questions(path: str) -> bool:
-    return any(isinstance(row, Row) and _questions(row) for row in read_rows(path))
 
 
 def _questions(row: Row) -> list[str]:
