@@ -74,5 +74,5 @@ def test_every_figure_has_n_a_command_a_date_and_a_machine():
 
 @pytest.mark.parametrize("page", [README, ROOT / "docs/replacing-gpt4/index.md"], ids=lambda page: page.parent.name)
 def test_the_number_of_dialects_is_the_catalogs(page):
-    [stated] = re.findall(r"(\d+) kinds of", page.read_text(encoding="utf-8"))
+    [stated] = re.findall(r"(\d+) (?:kinds of|judge prompts)", page.read_text(encoding="utf-8"))
     assert int(stated) == len(DIALECTS)
