@@ -16,10 +16,9 @@ from judgelm.dialects.contract import (
     JudgeResult,
     JudgeTask,
     Render,
+    ReplyText,
     TaskKind,
-    ambiguity_note,
     last_text,
-    sample_of,
     task_from_split,
     template_dialect,
 )
@@ -48,12 +47,12 @@ def _blocks(start: str, end: str, names: Sequence[str]) -> Blocks:
     return tuple((start.format(name), end.format(name)) for name in names)
 
 
-def _system(request: ChatRequest) -> str:
-    return request.messages[0].text
-
-
 def _offers(instruction: str, *labels: str) -> bool:
     return all(label in instruction for label in labels)
+
+
+def _system_offers(labels: Sequence[str], request: ChatRequest) -> bool:
+    return _offers(request.messages[0].text, *labels)
 
 
 # Vicuna's review and its variants: `vicuna-review` is FastChat's first GPT-4 review (for general, coding and
@@ -85,15 +84,14 @@ def _recognise_judgelm(name: str, request: ChatRequest) -> JudgeTask | None:
     split = None if texts is None else _split_review(_JUDGELM, texts[0])
     if split is None or not _wants_score_line(request, split):
         return None
-    shown = split.values
-    question, block, reference = shown["question"].partition(_REFERENCE_HEADING)
+    question, block, reference = split.values["question"].partition(_REFERENCE_HEADING)
     if (name == "judgelm-reference") != bool(block):
         return None
-    unsure = ambiguity_note(split) or (
-        "the question or the reference contains the heading of a reference" if _REFERENCE_HEADING in reference else ""
-    )
-    sample = sample_of(question, (shown["first"], shown["second"]), reference if block else None)
-    return JudgeTask(dialect=name, kind="pair", sample=sample, doubt=unsure)
+    shown = {"question": question} | ({"reference": reference} if block else {})
+    task = task_from_split(name, "pair", replace(split, values={**split.values, **shown}))
+    if _REFERENCE_HEADING in reference and not task.doubt:
+        return replace(task, doubt="the question or the reference contains the heading of a reference")
+    return task
 
 
 def _scored(ties: bool, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
@@ -105,12 +103,9 @@ def _scored(ties: bool, task: JudgeTask, request: ChatRequest, result: JudgeResu
 def _fair_scores(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """The client's parser rejects a line end after the last score."""
     first, second = consistent_scores(task, result)
-    return words_and_verdict(
-        request,
-        f"{winner_sentence(task, result)} {safe_reason(result.reason)}".strip(),
-        f"Score of the Assistant 1: {first}\nScore of the Assistant 2: {second}",
-        "Evaluation evidence: {words}\n{verdict}",
-    )
+    words = f"{winner_sentence(task, result)} {safe_reason(result.reason)}".strip()
+    scores = f"Score of the Assistant 1: {first}\nScore of the Assistant 2: {second}"
+    return words_and_verdict(request, words, scores, "Evaluation evidence: {words}\n{verdict}")
 
 
 _REVIEWS = (
@@ -240,24 +235,12 @@ def _mt_bench_dialects(referenced: bool) -> tuple[Dialect, ...]:
     math = "-math" if referenced else ""
     slots: tuple[str, ...] = ("reference",) if referenced else ()
     pair, single = each_reply(_label), each_reply(_rating)
+    offers_pair, offers_grade = partial(_system_offers, _PAIR_LABELS), partial(_system_offers, (_GRADE_LABEL,))
     return (
         _turn_dialect(f"fastchat-pair{math}", _PAIR, referenced=referenced, labels=_PAIR_LABELS, render=pair),
-        _dialogues_dialect(
-            f"fastchat-pair{math}-mt",
-            *slots,
-            "first",
-            "second",
-            accepts=lambda request: _offers(_system(request), *_PAIR_LABELS),
-            render=pair,
-        ),
+        _dialogues_dialect(f"fastchat-pair{math}-mt", *slots, "first", "second", accepts=offers_pair, render=pair),
         _turn_dialect(f"fastchat-single{math}", _SINGLE, referenced=referenced, labels=(_GRADE_LABEL,), render=single),
-        _dialogues_dialect(
-            f"fastchat-single{math}-mt",
-            *slots,
-            "first",
-            accepts=lambda request: _offers(_system(request), _GRADE_LABEL),
-            render=single,
-        ),
+        _dialogues_dialect(f"fastchat-single{math}-mt", *slots, "first", accepts=offers_grade, render=single),
     )
 
 
@@ -283,10 +266,8 @@ def _recognise_arena(request: ChatRequest) -> JudgeTask | None:
 
 
 def _arena_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    label = f"[[{_arena_label(task, result)}]]"
-    return words_and_verdict(
-        request, scores_and_reason(result, None), label, "{words}\n\nMy final verdict is: {verdict}"
-    )
+    words, label = scores_and_reason(result, None), f"[[{_arena_label(task, result)}]]"
+    return words_and_verdict(request, words, label, "{words}\n\nMy final verdict is: {verdict}")
 
 
 def _arena_label(task: JudgeTask, result: JudgeResult) -> str:
@@ -344,34 +325,34 @@ _FOUR = Pattern(
 
 
 def _winners_offered(request: ChatRequest) -> str:
-    return "".join(letter for letter in _LETTERS if f'"[[{letter}]]"' in _system(request))
+    return "".join(letter for letter in _LETTERS if f'"[[{letter}]]"' in request.messages[0].text)
+
+
+def _offers_two(request: ChatRequest) -> bool:
+    return _winners_offered(request) == "AB"
 
 
 def _recognise_four(request: ChatRequest) -> JudgeTask | None:
     text = _INSTRUCTED(request)
     split = latest_split(_FOUR, text) if text is not None and _winners_offered(request) == _LETTERS else None
-    if split is None:
-        return None
-    answers = [split.values[f"answer_{letter.lower()}"] for letter in _LETTERS]
-    sample = sample_of(split.values["question"], answers)
-    return JudgeTask(dialect="rewardbench-four", kind="choice", sample=sample, doubt=ambiguity_note(split))
+    return None if split is None else task_from_split("rewardbench-four", "choice", split, answers=_FOUR.slots[1:])
 
 
 def _after_heading(heading: str, *wanted: str) -> Callable[[ChatRequest], str | None]:
     def text(request: ChatRequest) -> str | None:
-        texts = request.only("user")
-        description, marker, rest = texts[0].partition(heading) if texts is not None else ("", "", "")
+        description, marker, rest = (request.only("user") or ("",))[0].partition(heading)
         return rest if marker and _offers(description, *wanted) else None
 
     return text
 
 
-def _last_line(verdict: Callable[[JudgeTask, JudgeResult], str]) -> Render:
-    return each_reply(lambda task, request, result: reason_and_verdict(request, result, verdict(task, result)))
+def _last_line(verdict: Callable[[JudgeTask, JudgeResult], str]) -> ReplyText:
+    return lambda task, request, result: reason_and_verdict(request, result, verdict(task, result))
 
 
 _letter = winner_name("A", "B")
 _letter_last = _last_line(lambda task, result: f"[[{'A' if winner_of_two(task, result) == 1 else 'B'}]]")
+_pair_reply = each_reply(_letter_last)
 _rated_text = _after_heading("\n\n[Query]\n", "### Task Description\n", "on a scale of 1 to 10")
 
 
@@ -392,15 +373,10 @@ _JUDGE_MODELS = (
         "rewardbench-offsetbias",
         "\n\n# Instruction:\n",
         "Do NOT output any other words.\nHere are some rules of the evaluation:\n",
-        each_reply(winner_name("Output (a)", "Output (b)")),
+        winner_name("Output (a)", "Output (b)"),
     ),
-    ("rewardbench-con-j", "。以下是问题和候选回答的内容：\n    \n问题：", '"更好的回答"', each_reply(_con_j_text)),
-    (
-        "rewardbench-atla",
-        "\n\nHere is the data.\n\nInstruction:\n```\n",
-        "**Result:** <A or B>",
-        each_reply(_atla_text),
-    ),
+    ("rewardbench-con-j", "。以下是问题和候选回答的内容：\n    \n问题：", '"更好的回答"', _con_j_text),
+    ("rewardbench-atla", "\n\nHere is the data.\n\nInstruction:\n```\n", "**Result:** <A or B>", _atla_text),
     ("rewardbench-rise", "\n问题：", "下面我会给出一个问题和两个回答", _letter_last),
 )
 """Heading above the texts, required instructions, and replies."""
@@ -411,32 +387,26 @@ _REWARDBENCH = (
         "pair",
         text=_INSTRUCTED,
         split=latest_split,
-        accepts=lambda request, split: _winners_offered(request) == "AB",
-        render=_letter_last,
+        accepts=lambda request, split: _offers_two(request),
+        render=_pair_reply,
     ),
-    _dialogues_dialect(
-        "rewardbench-pair-multi-turn",
-        "first",
-        "second",
-        accepts=lambda request: _winners_offered(request) == "AB",
-        render=_letter_last,
-    ),
+    _dialogues_dialect("rewardbench-pair-multi-turn", "first", "second", accepts=_offers_two, render=_pair_reply),
     Dialect(
         name="rewardbench-four",
         recognise=_recognise_four,
         templates=(_FOUR,),
-        render=_last_line(lambda task, result: f"[[{_LETTERS[best_answer(task, result)]}]]"),
+        render=each_reply(_last_line(lambda task, result: f"[[{_LETTERS[best_answer(task, result)]}]]")),
     ),
     template_dialect(
         "rewardbench-ratings",
         "grade",
         scale=_SCALE,
         text=lambda request: None if (text := _rated_text(request)) is None else text.rstrip("\n"),
-        render=_last_line(lambda task, result: grade_text(result, _SCALE, whole=True)),
+        render=each_reply(_last_line(lambda task, result: grade_text(result, _SCALE, whole=True))),
     ),
     *(
-        template_dialect(name, "pair", text=_after_heading(heading, wanted), render=render)
-        for name, heading, wanted, render in _JUDGE_MODELS
+        template_dialect(name, "pair", text=_after_heading(heading, wanted), render=each_reply(text))
+        for name, heading, wanted, text in _JUDGE_MODELS
     ),
 )
 

@@ -1,36 +1,22 @@
 """All dialects, and the search for the dialect of a request."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from judgelm.dialects import (
-    benchmarks,
-    deepeval,
-    inspect_ai,
-    instruction_following,
-    judge_models,
-    openevals,
-    promptfoo,
-    ragas,
-)
+from judgelm.dialects import benchmarks, deepeval, instruction_following, judge_models, openevals, promptfoo, ragas
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeTask, Message
 from judgelm.dialects.prompt_file import read_prompts
 from judgelm.dialects.splits import Pattern
 
 _STRIPPED = "\ufeff \t\n"
 
+_MODULES = (benchmarks, deepeval, promptfoo, ragas, openevals, instruction_following, judge_models)
 DIALECTS: tuple[Dialect, ...] = (
-    *benchmarks.DIALECTS,
-    *deepeval.DIALECTS,
-    *promptfoo.DIALECTS,
-    *ragas.DIALECTS,
-    *openevals.DIALECTS,
-    *inspect_ai.DIALECTS,
-    *instruction_following.DIALECTS,
-    *judge_models.DIALECTS,
+    *(dialect for module in _MODULES for dialect in module.DIALECTS),
     *read_prompts(Path(__file__).with_name("langchain.yaml")),
 )
 """All built-in dialects, in any order."""
@@ -137,23 +123,19 @@ class _Comparison(NamedTuple):
 
 def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
     """Describe the nearest known prompt and the first difference; empty if none is near."""
-    places = dict.fromkeys((len(request.messages) - 1, 0))
-    texts = {
-        place: request.messages[place].text[:_MAX_COMPARED] for place in places if 0 <= place < len(request.messages)
-    }
+    texts = [message.text[:_MAX_COMPARED] for message in request.messages]
     compared = [
-        _Comparison(_score(template, text), dialect, template, place)
+        _Comparison(_score(template, texts[place]), dialect, template, place)
         for dialect in dialects
         for template in dialect.templates
-        for place, text in texts.items()
+        for place in dict.fromkeys((len(texts) - 1, 0) if texts else ())
     ]
     best = max(compared, key=lambda comparison: comparison.score, default=None)
     if best is None or best.score <= 0:
         return ""
-    is_cut = len(request.messages[best.message].text) > _MAX_COMPARED
-    where = (
-        "the text is too long to locate the difference" if is_cut else _difference(best, texts[best.message], request)
-    )
+    where = "the text is too long to locate the difference"
+    if len(request.messages[best.message].text) <= _MAX_COMPARED:
+        where = _difference(best, texts[best.message], request)
     return f"the nearest known prompt is {best.dialect.name}: {where}"
 
 
@@ -187,19 +169,12 @@ def _difference(best: _Comparison, text: str, request: ChatRequest) -> str:
 
 
 def _mismatch(text: str, anchor: str, begin: int) -> str:
-    length = _longest_prefix(text, anchor, begin)
+    # how many characters of the anchor's start the text has
+    length = bisect_left(range(1, len(anchor)), True, key=lambda size: text.find(anchor[:size], begin) < 0)
     position = text.find(anchor[:length], begin) + length
     if length < min(_MIN_PREFIX, len(anchor)):
         return f"lacks {_quoted(anchor)} after character {begin}, where it has {_quoted(text[begin:])}"
     return f"has {_quoted(text[position:])} at character {position} instead of {_quoted(anchor[length:])}"
-
-
-def _longest_prefix(text: str, anchor: str, begin: int) -> int:
-    low, high = 0, len(anchor) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if text.find(anchor[:middle], begin) >= 0 else (low, middle - 1)
-    return low
 
 
 def _quoted(text: str) -> str:

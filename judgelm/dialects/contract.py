@@ -135,6 +135,8 @@ class Reply:
 
 
 Render = Callable[[JudgeTask, ChatRequest, JudgeResult], Reply]
+ReplyText = Callable[[JudgeTask, ChatRequest, JudgeResult], str]
+"""Writes the text of one reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,20 +202,19 @@ def task_from_split(
     *,
     scale: tuple[float, float] | None = None,
     facts: Mapping[str, Any] | None = None,
+    answers: Sequence[str] = ("first", "second"),
     **metadata: object,
 ) -> JudgeTask:
-    """Return the task of a split with slots `question`, `first`, `second`, `reference`, `criterion` or `input`."""
+    """Return the task of a split with slots `question`, `first`, `second`, `reference`, `criterion` or `input`.
+
+    `answers` are the slots of the answers, of which the split may lack some.
+    """
     values = split.values
-    answers = [values[slot] for slot in ("first", "second") if slot in values]
     texts: dict[str, object] = {name: values[name] for name in ("criterion", "input") if name in values}
-    return JudgeTask(
-        dialect=dialect,
-        kind=kind,
-        sample=sample_of(values.get("question", ""), answers, values.get("reference"), **(texts | metadata)),
-        scale=scale,
-        facts=facts or {},
-        doubt=ambiguity_note(split),
-    )
+    shown = [values[slot] for slot in answers if slot in values]
+    sample = sample_of(values.get("question", ""), shown, values.get("reference"), **(texts | metadata))
+    doubt = ambiguity_note(split)
+    return JudgeTask(dialect=dialect, kind=kind, sample=sample, scale=scale, facts=facts or {}, doubt=doubt)
 
 
 def template_dialect(

@@ -106,15 +106,10 @@ def _sample_in_fields(text: str, names: Sequence[str], steps: str) -> tuple[Samp
     split = pattern.split(text.rstrip("\n") + "\n\n")  # the template decides how many blank lines follow
     if split is None:
         return None, ""
-    contexts = [split.values[_slot(name)] for name in _CONTEXTS if name in names]
-    sample = sample_of(
-        split.values.get(_slot("Input"), ""),
-        (split.values[_slot(_OUTPUT)],),
-        split.values.get(_slot("Expected Output")),
-        criterion=steps.strip(),
-        context="\n\n".join(contexts) or None,
-    )
-    return sample, ambiguity_note(split)
+    question, reference = split.values.get(_slot("Input"), ""), split.values.get(_slot("Expected Output"))
+    context = "\n\n".join(split.values[_slot(name)] for name in _CONTEXTS if name in names) or None
+    answers = (split.values[_slot(_OUTPUT)],)
+    return sample_of(question, answers, reference, criterion=steps.strip(), context=context), ambiguity_note(split)
 
 
 def _slot(name: str) -> str:

@@ -8,9 +8,10 @@ Evaluating Instruction Following, princeton-nlp/LLMBar.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 from judgelm.dialects.contract import (
@@ -20,6 +21,7 @@ from judgelm.dialects.contract import (
     JudgeTask,
     Render,
     Reply,
+    ReplyText,
     TaskKind,
     Tool,
     ambiguity_note,
@@ -51,12 +53,10 @@ _MODELS = {1: "model_1", 2: "model_2"}
 
 
 def _asks_to_explain(template: Pattern, text: str) -> Mapping[str, bool]:
-    return {
-        "explanation": "explanation" in text[text.rfind(template.anchors[-1]) + len(template.anchors[-1]) :].lower()
-    }
+    return {"explanation": "explanation" in text.rpartition(template.anchors[-1])[2].lower()}
 
 
-def _call_or_text(text: Callable[[JudgeTask, ChatRequest, JudgeResult], str]) -> Render:
+def _call_or_text(text: ReplyText) -> Render:
     """If the client offers a function, it only reads JSON."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
@@ -121,12 +121,9 @@ def _before_token(task: JudgeTask, request: ChatRequest, result: JudgeResult, na
     return f"{words}\n" if words else ""
 
 
+_RANKING_TEMPLATES = (TEMPLATES["alpaca-eval-ranking"], TEMPLATES["alpaca-eval-aviary"])
 _RANKINGS: tuple[tuple[str, tuple[Pattern, ...], Render], ...] = (
-    (
-        "alpaca-eval-ranking",
-        (TEMPLATES["alpaca-eval-ranking"], TEMPLATES["alpaca-eval-aviary"]),
-        _call_or_text(_literal),
-    ),
+    ("alpaca-eval-ranking", _RANKING_TEMPLATES, _call_or_text(_literal)),
     ("alpaca-eval-function", (), _call_or_text(_arguments_text)),
     ("alpaca-eval-identifier", (), partial(_render_token, _IDENTIFIERS)),
 )
@@ -159,13 +156,9 @@ def _recognise_batch(request: ChatRequest) -> JudgeTask | None:
     values = split.values
     samples = tuple(sample_of(values[f"q{index}"], (values[f"a{index}"], values[f"b{index}"])) for index in indices)
     turns = tuple({"question": sample.question, "answers": sample.answers, "reference": None} for sample in samples)
-    return JudgeTask(
-        dialect="alpaca-eval-batch",
-        kind="pair",
-        sample=sample_of(samples[0].question, samples[0].answers, batch=turns if len(turns) > 1 else None),
-        facts={"batch": samples},
-        doubt=ambiguity_note(split),
-    )
+    first_sample = sample_of(samples[0].question, samples[0].answers, batch=turns if len(turns) > 1 else None)
+    facts, doubt = {"batch": samples}, ambiguity_note(split)
+    return JudgeTask(dialect="alpaca-eval-batch", kind="pair", sample=first_sample, facts=facts, doubt=doubt)
 
 
 def _render_batch(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
@@ -186,11 +179,9 @@ _ARGUMENT = "best_output"
 
 
 def _real_task(request: ChatRequest) -> str | None:
-    text = user_text(request)
-    if text is None or not text.startswith(_OPENING):
-        return None
+    text = user_text(request) or ""
     _, announced, body = text.partition(_TASK)
-    return body if announced else None
+    return body if announced and text.startswith(_OPENING) else None
 
 
 def _render_choice(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
@@ -243,26 +234,25 @@ _FIXED = {
 }
 
 
-def _recognise_llmbar(
-    name: str,
-    kind: TaskKind,
-    forms: Mapping[str, Mapping[str, bool]],
-    scale: tuple[float, float] | None,
-    request: ChatRequest,
-) -> JudgeTask | None:
-    if request.roles not in (("system", "user"), ("system", "user", "assistant", "user")):
-        return None
-    before, heading, text = request.messages[-1].text.partition(_START)
-    if not heading or (before and not before.endswith("\n\n")):
-        return None
-    answers = _ANSWERS if kind == "pair" else _ANSWER
-    for end, facts in forms.items():
-        for section in _SECTIONS:
+def _llmbar_dialect(kind: TaskKind, answers: str, *ends: str, render: Render) -> Dialect:
+    name, scale = ("llmbar-choice", None) if kind == "pair" else ("llmbar-rating", _LLMBAR_SCALE)
+
+    def recognise(request: ChatRequest) -> JudgeTask | None:
+        if request.roles not in (("system", "user"), ("system", "user", "assistant", "user")):
+            return None
+        before, heading, text = request.messages[-1].text.partition(_START)
+        if not heading or (before and not before.endswith("\n\n")):
+            return None
+        for end, section in product(ends, _SECTIONS):
             split = Pattern(answers + section + end).split(text)
             if split is not None:
                 values = {slot: value for slot, value in split.values.items() if value != _FIXED.get(slot)}
+                facts = {"explanation": end == _DECISION}
                 return task_from_split(name, kind, replace(split, values=values), scale=scale, facts=facts)
-    return None
+        return None
+
+    templates = tuple(Pattern(_START + answers + end) for end in ends)
+    return Dialect(name=name, recognise=recognise, render=render, templates=templates)
 
 
 def _recognise_preparation(request: ChatRequest) -> JudgeTask | None:
@@ -279,6 +269,10 @@ def _recognise_preparation(request: ChatRequest) -> JudgeTask | None:
         reply = _FIXED["criterion"]
     sample = sample_of(question, ())
     return JudgeTask(dialect="llmbar-preparation", kind="prepare", sample=sample, facts={"reply": reply})
+
+
+def _llmbar_rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    return grade_text(result, _LLMBAR_SCALE, whole=True)
 
 
 def _llmbar_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
@@ -311,24 +305,8 @@ DIALECTS: tuple[Dialect, ...] = (
         facts=lambda template, text: {"explanation": template is _LETTER_EXPLAINED},
         render=partial(_render_token, {1: "A", 2: "B"}),
     ),
-    Dialect(
-        name="llmbar-choice",
-        recognise=partial(
-            _recognise_llmbar,
-            "llmbar-choice",
-            "pair",
-            {_DECISION: {"explanation": True}, _BARE: {"explanation": False}},
-            None,
-        ),
-        render=each_reply(_llmbar_text),
-        templates=tuple(Pattern(_START + _ANSWERS + end) for end in (_BARE, _DECISION)),
-    ),
-    Dialect(
-        name="llmbar-rating",
-        recognise=partial(_recognise_llmbar, "llmbar-rating", "grade", {_SCORE: {}}, _LLMBAR_SCALE),
-        render=each_reply(lambda task, request, result: grade_text(result, _LLMBAR_SCALE, whole=True)),
-        templates=(Pattern(_START + _ANSWER + _SCORE),),
-    ),
+    _llmbar_dialect("pair", _ANSWERS, _BARE, _DECISION, render=each_reply(_llmbar_text)),
+    _llmbar_dialect("grade", _ANSWER, _SCORE, render=each_reply(_llmbar_rating)),
     Dialect(
         name="llmbar-preparation",
         recognise=_recognise_preparation,

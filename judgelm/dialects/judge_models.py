@@ -1,4 +1,4 @@
-"""Prompts of judge models and graders: Auto-J, PandaLM, Prometheus, Flow-Judge, G-Eval and SimpleQA."""
+"""Prompts of judge models and graders: Auto-J, PandaLM, Prometheus, Flow-Judge, G-Eval, SimpleQA and inspect_ai."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,6 +22,7 @@ from judgelm.dialects.contract import (
 )
 from judgelm.dialects.replies import (
     each_reply,
+    explanation,
     format_number,
     grade_text,
     is_fulfilled,
@@ -30,7 +31,7 @@ from judgelm.dialects.replies import (
     winner_name,
     winner_of_two,
 )
-from judgelm.dialects.splits import TEMPLATES, Pattern, TemplateSplit
+from judgelm.dialects.splits import TEMPLATES, TemplateSplit
 from judgelm.records import Sample
 
 # Auto-J (Li et al. 2023, Generative Judge for Evaluating Alignment; GAIR-NLP/auto-j), bare or in Llama 2's brackets.
@@ -77,26 +78,24 @@ _PROMETHEUS_TASK = "###Task Description:\n"
 _PROMETHEUS_MARK = "[RESULT]"
 _PROMETHEUS_REFERENCE = "a reference answer"  # in the task's description if there is one
 _PROMETHEUS_SCALE = (1.0, 5.0)
-_GRADED, _COMPARED = "\n\n###The instruction to evaluate:\n", "\n\n###Instruction:\n"
 
 
-_GRADE_TEMPLATES = (TEMPLATES["prometheus-absolute-reference"], TEMPLATES["prometheus-absolute"])
-_PAIR_TEMPLATES = (TEMPLATES["prometheus-relative-reference"], TEMPLATES["prometheus-relative"])
+def _prometheus_dialect(name: str, kind: TaskKind, heading: str) -> Dialect:
+    by_reference, plain = templates = (TEMPLATES[f"{name}-reference"], TEMPLATES[name])
 
+    def recognise(request: ChatRequest) -> JudgeTask | None:
+        description, marker, rest = (user_text(request) or "").partition(heading)
+        is_known = description.lstrip("\n").startswith(_PROMETHEUS_TASK) and _PROMETHEUS_MARK in description
+        if not marker or not is_known:
+            return None
+        rest = rest.rstrip(" \n")
+        split = (by_reference.split(rest) if _PROMETHEUS_REFERENCE in description else None) or plain.split(rest)
+        if split is None:
+            return None
+        scale = _PROMETHEUS_SCALE if kind == "grade" else None
+        return task_from_split(name, kind, split, scale=scale, criterion=split.values["criterion"].strip("\n"))
 
-def _recognise_prometheus(
-    name: str, kind: TaskKind, heading: str, templates: tuple[Pattern, Pattern], request: ChatRequest
-) -> JudgeTask | None:
-    description, marker, rest = (user_text(request) or "").partition(heading)
-    if not marker or not description.lstrip("\n").startswith(_PROMETHEUS_TASK) or _PROMETHEUS_MARK not in description:
-        return None
-    by_reference, plain = templates
-    rest = rest.rstrip(" \n")
-    split = (by_reference.split(rest) if _PROMETHEUS_REFERENCE in description else None) or plain.split(rest)
-    if split is None:
-        return None
-    scale = _PROMETHEUS_SCALE if kind == "grade" else None
-    return task_from_split(name, kind, split, scale=scale, criterion=split.values["criterion"].strip("\n"))
+    return Dialect(name=name, recognise=recognise, render=each_reply(_prometheus_text), templates=templates)
 
 
 def _prometheus_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
@@ -130,14 +129,10 @@ def _recognise_flowjudge(request: ChatRequest) -> JudgeTask | None:
     if split is None or len(levels) < 2:
         return None
     scale = (min(levels), max(levels))
+    kind: TaskKind = "label" if scale == (0.0, 1.0) else "grade"
     sample, unclear = _flowjudge_sample(split.values)
-    return JudgeTask(
-        dialect="flowjudge",
-        kind="label" if scale == (0.0, 1.0) else "grade",
-        sample=sample,
-        scale=scale,
-        doubt=AMBIGUOUS if unclear or split.ambiguous else "",
-    )
+    doubt = AMBIGUOUS if unclear or split.ambiguous else ""
+    return JudgeTask(dialect="flowjudge", kind=kind, sample=sample, scale=scale, doubt=doubt)
 
 
 def _flowjudge_sample(values: Mapping[str, str]) -> tuple[Sample, bool]:
@@ -241,9 +236,26 @@ def _geval_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> s
     return grade_text(result, task.scale)
 
 
+# inspect_ai's model-graded scorers, with a criterion (`model_graded_qa`) or a reference answer (`model_graded_fact`).
+# Users write the instructions after the data. Replies are `C` or `I`, never `P` (partly correct). Source: requests and
+# replies captured from inspect_ai 0.3.
+def _inspect_text(task: JudgeTask, result: JudgeResult) -> str:
+    return f"{explanation(result)}\n\nGRADE: {'C' if is_fulfilled(result) else 'I'}"
+
+
 # SimpleQA's grader: `A` (correct) or `B` (incorrect). Users choose the worked examples. The probability that an answer
 # is correct does not separate wrong from not attempted, so `C` is never returned.
 DIALECTS: tuple[Dialect, ...] = (
+    *(
+        template_dialect(
+            name,
+            "label",
+            text=last_text("user", strip=lambda text: text.lstrip("\n")),
+            accepts=lambda request, split: "GRADE: " in split.values["instructions"],
+            render=same_reply(_inspect_text),
+        )
+        for name in ("inspect-model-graded-qa", "inspect-model-graded-fact")
+    ),
     template_dialect(
         "autoj-pair",
         "pair",
@@ -265,18 +277,8 @@ DIALECTS: tuple[Dialect, ...] = (
         text=_pandalm_prompt,
         render=each_reply(_pandalm_text),
     ),
-    Dialect(
-        name="prometheus-absolute",
-        recognise=partial(_recognise_prometheus, "prometheus-absolute", "grade", _GRADED, _GRADE_TEMPLATES),
-        render=each_reply(_prometheus_text),
-        templates=_GRADE_TEMPLATES,
-    ),
-    Dialect(
-        name="prometheus-relative",
-        recognise=partial(_recognise_prometheus, "prometheus-relative", "pair", _COMPARED, _PAIR_TEMPLATES),
-        render=each_reply(_prometheus_text),
-        templates=_PAIR_TEMPLATES,
-    ),
+    _prometheus_dialect("prometheus-absolute", "grade", "\n\n###The instruction to evaluate:\n"),
+    _prometheus_dialect("prometheus-relative", "pair", "\n\n###Instruction:\n"),
     Dialect(
         name="flowjudge", recognise=_recognise_flowjudge, render=each_reply(_flowjudge_text), templates=(_FLOWJUDGE,)
     ),

@@ -108,12 +108,8 @@ class LearnedPrompts:
     def __call__(self, request: ChatRequest) -> None:
         """Record a request."""
         messages = tuple(PromptMessage(role=message.role, text=message.text) for message in request.messages)
-        key = digest(repr(messages))
-        if (
-            key in self._known
-            or len(self._known) >= MAX_LEARNED
-            or sum(len(m.text) for m in messages) > _MAX_CHARACTERS
-        ):
+        key, size = digest(repr(messages)), sum(len(message.text) for message in messages)
+        if key in self._known or len(self._known) >= MAX_LEARNED or size > _MAX_CHARACTERS:
             return
         self._known.add(key)
         row = {"messages": [{"role": message.role, "text": message.text} for message in messages]}

@@ -6,22 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from judgelm.dialects.contract import (
-    AMBIGUOUS,
-    ChatRequest,
-    Dialect,
-    JudgeResult,
-    JudgeTask,
-    Reply,
-    sample_of,
-    user_text,
-)
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply, task_from_split, user_text
 from judgelm.dialects.replies import (
     expected_grade,
     explanation,
     format_number,
     is_fulfilled,
-    json_text,
     rescale,
     results_per_reply,
 )
@@ -52,26 +42,18 @@ def _recognise_openevals(request: ChatRequest) -> JudgeTask | None:
         return None
     text = request.messages[-1].text
     split = next((split for tags in _TAGS if (split := _split_tags(text, *tags)) is not None), None)
-    if split is None:
-        return None
-    values, doubt = split
-    return _scored_task("openevals", schema, values, doubt)
+    return None if split is None else _scored_task("openevals", schema, split)
 
 
-def _scored_task(dialect: str, schema: Mapping[str, Any], values: Mapping[str, str], doubt: str) -> JudgeTask:
-    score = schema["properties"]["score"]
-    criterion = values["before"].strip()
-    sample = sample_of(values["question"], (values["answer"],), values.get("reference"), criterion=criterion)
-    choices = tuple(float(choice) for choice in score.get("enum", ()))
-    facts = {
-        "choices": choices,
-        "reasoning": "reasoning" in schema["properties"],
-        "fault": criterion.startswith(_FAULTS),
-    }
-    if score["type"] == "boolean":
-        return JudgeTask(dialect=dialect, kind="label", sample=sample, facts=facts, doubt=doubt)
+def _scored_task(dialect: str, schema: Mapping[str, Any], split: TemplateSplit) -> JudgeTask:
+    fields = schema["properties"]
+    choices = tuple(float(choice) for choice in fields["score"].get("enum", ()))
+    fault = split.values["criterion"].startswith(_FAULTS)
+    facts = {"choices": choices, "reasoning": "reasoning" in fields, "fault": fault}
+    if fields["score"]["type"] == "boolean":
+        return task_from_split(dialect, "label", split, facts=facts)
     scale = (min(choices), max(choices)) if choices else (0.0, 1.0)
-    return JudgeTask(dialect=dialect, kind="grade", sample=sample, scale=scale, facts=facts, doubt=doubt)
+    return task_from_split(dialect, "grade", split, scale=scale, facts=facts)
 
 
 def _score_schema(request: ChatRequest) -> Mapping[str, Any] | None:
@@ -91,12 +73,12 @@ def _score_schema(request: ChatRequest) -> Mapping[str, Any] | None:
     return schema if score.get("type") == "boolean" or (score.get("type") == "number" and numbers) else None
 
 
-def _split_tags(text: str, question: str, answer: str) -> tuple[Mapping[str, str], str] | None:
+def _split_tags(text: str, question: str, answer: str) -> TemplateSplit | None:
     start, end = f"<{question}>\n", f"\n</{answer}>"
     before, opened, rest = text.partition(start)
     body = opened + rest
     last, last_reference = body.rfind(end), body.rfind(_REFERENCE_END)
-    template = f"<{question}>\n{{question}}\n</{question}>\n\n<{answer}>\n{{answer}}\n</{answer}>"
+    template = f"<{question}>\n{{question}}\n</{question}>\n\n<{answer}>\n{{first}}\n</{answer}>"
     split: TemplateSplit | None = None
     if last_reference > last:
         whole = Pattern(template + "\n\n{lead}:\n\n<reference_outputs>\n{reference}\n</reference_outputs>")
@@ -106,7 +88,7 @@ def _split_tags(text: str, question: str, answer: str) -> tuple[Mapping[str, str
     if split is None:
         return None
     several = split.ambiguous or body.count(start) > 1 or (last_reference < last and body.count(end) > 1)
-    return {**split.values, "before": before}, AMBIGUOUS if several else ""
+    return TemplateSplit(values={**split.values, "criterion": before.strip()}, ambiguous=several)
 
 
 def _render_openevals(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
@@ -119,12 +101,12 @@ def _render_openevals(task: JudgeTask, request: ChatRequest, result: JudgeResult
 def _openevals_text(task: JudgeTask, result: JudgeResult) -> str:
     score = _openevals_score(task, result)
     if not task.facts["reasoning"]:
-        return json_text({"score": score})
+        return json.dumps({"score": score})
     if task.facts["fault"] and result.correct is not None:
         result = replace(result, correct=1 - result.correct)  # the probability that the criterion is met
     # the schema requires this sentence at the end of the reasoning
     reasoning = f"{explanation(result)} Thus, the score should be: {json.dumps(score)}."
-    return json_text({"reasoning": reasoning, "score": score})
+    return json.dumps({"reasoning": reasoning, "score": score}, ensure_ascii=False)
 
 
 def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
@@ -147,9 +129,9 @@ _REFERENCE_TRAJECTORY, _TRAJECTORY = "<reference_trajectory>\n", "<trajectory>\n
 _TRAJECTORY_END = "\n</trajectory>"
 _FIRST_USER = re.compile(r"(?:<system>\n.*?\n</system>\n\n)?<user>\n(.*?)\n</user>", re.DOTALL)
 _BOTH = Pattern(
-    _REFERENCE_TRAJECTORY + "{reference}\n</reference_trajectory>{lead}" + _TRAJECTORY + "{answer}" + _TRAJECTORY_END
+    _REFERENCE_TRAJECTORY + "{reference}\n</reference_trajectory>{lead}" + _TRAJECTORY + "{first}" + _TRAJECTORY_END
 )
-_ALONE = Pattern(_TRAJECTORY + "{answer}" + _TRAJECTORY_END)
+_ALONE = Pattern(_TRAJECTORY + "{first}" + _TRAJECTORY_END)
 
 
 def _recognise_agentevals(request: ChatRequest) -> JudgeTask | None:
@@ -164,9 +146,9 @@ def _recognise_agentevals(request: ChatRequest) -> JudgeTask | None:
     split = starts[start].split(text[start:end])
     if split is None or _REFERENCE_TRAJECTORY in text[end:]:
         return None
-    first = _FIRST_USER.match(split.values["answer"])
-    values = {**split.values, "before": text[:start], "question": first[1] if first else ""}
-    return _scored_task("agentevals", schema, values, AMBIGUOUS if split.ambiguous else "")
+    user = _FIRST_USER.match(split.values["first"])
+    texts = {"criterion": text[:start].strip(), "question": user[1] if user else ""}
+    return _scored_task("agentevals", schema, replace(split, values={**split.values, **texts}))
 
 
 DIALECTS: tuple[Dialect, ...] = (

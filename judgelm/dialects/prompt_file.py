@@ -23,7 +23,7 @@ A file has one prompt or a list. Slots are `question`, `answer` or `answer_1`, `
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import astuple, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,8 @@ class ReplyForm:
         }  # fmt: skip
         given = [kind for kind, value in kinds.items() if value is not None]
         if len(given) != 1:
-            raise ConfigError(
-                f"reply: has {' and '.join(given) or 'no verdict'}; give exactly one of {', '.join(kinds)}"
-            )
+            finding = " and ".join(given) or "no verdict"
+            raise ConfigError(f"reply: has {finding}; give exactly one of {', '.join(kinds)}")
         return given[0]
 
 
@@ -194,11 +193,9 @@ def _pattern(text: str) -> Pattern:
     for slot, anchor in zip(pattern.slots, pattern.anchors[1:], strict=True):
         seen[slot] = seen.get(slot, 0) + 1
         parts += [f"{{{slot if seen[slot] == 1 else f'{slot}__{seen[slot]}'}}}", literal(anchor)]
-    if touching := [
-        names for names, anchor in zip(pairwise(pattern.slots), pattern.anchors[1:], strict=False) if not anchor
-    ]:
-        first, second = touching[0]
-        raise ConfigError(f"{{{first}}} and {{{second}}} touch; put a fixed text between them")
+    for (first, second), anchor in zip(pairwise(pattern.slots), pattern.anchors[1:], strict=False):
+        if not anchor:
+            raise ConfigError(f"{{{first}}} and {{{second}}} touch; put a fixed text between them")
     return Pattern("".join(parts))
 
 
@@ -238,18 +235,12 @@ def _check_reply(reply: ReplyForm) -> None:
     text = reply.text
     if (text is not None and text.count("{verdict}") != 1) or (reply.json and fields.count("verdict") != 1):
         raise ConfigError("reply: must contain {verdict} exactly once")
-    words = [word for words in (reply.pair, reply.label) if words is not None for word in _words(words)]
-    words += reply.choice or ()
+    named = reply.pair or reply.label
+    words = [word for word in (astuple(named) if named else reply.choice or ()) if word is not None]
     if len(set(words)) < len(words) or not all(words):
         raise ConfigError(f"reply: verdict words must differ and must not be empty, got {', '.join(map(repr, words))}")
     if reply.grade is not None and not reply.grade[0] < reply.grade[1]:
         raise ConfigError(f"reply.grade: {list(reply.grade)}; expected the lowest and the highest grade")
-
-
-def _words(words: PairWords | LabelWords) -> list[str]:
-    if isinstance(words, LabelWords):
-        return [words.fulfilled, words.failed]
-    return [words.first, words.second, *([] if words.tie is None else [words.tie])]
 
 
 def _task(custom: CustomPrompt, kind: TaskKind, values: Mapping[str, str], doubt: str) -> JudgeTask:
@@ -260,9 +251,8 @@ def _task(custom: CustomPrompt, kind: TaskKind, values: Mapping[str, str], doubt
         for slot, text in values.items()
         if slot not in main_slots and slot == _plain(slot) and not slot.startswith("ignored")
     }
-    sample = sample_of(
-        values.get("question", ""), [values[slot] for slot in answers], values.get("reference"), **metadata
-    )
+    shown = [values[slot] for slot in answers]
+    sample = sample_of(values.get("question", ""), shown, values.get("reference"), **metadata)
     return JudgeTask(dialect=custom.name, kind=kind, sample=sample, scale=custom.reply.grade, doubt=doubt)
 
 

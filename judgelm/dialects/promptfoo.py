@@ -9,9 +9,8 @@ from judgelm.dialects.contract import (
     Dialect,
     JudgeResult,
     JudgeTask,
-    ambiguity_note,
     last_text,
-    sample_of,
+    task_from_split,
     template_dialect,
 )
 from judgelm.dialects.replies import (
@@ -20,7 +19,6 @@ from judgelm.dialects.replies import (
     explanation,
     grade_text,
     is_fulfilled,
-    json_text,
     same_reply,
     winner_of_two,
 )
@@ -44,9 +42,7 @@ _MAX_TEXTS = 64
 
 
 def _recognise_best(request: ChatRequest) -> JudgeTask | None:
-    text = _bare_system(request)
-    if text is None:
-        return None
+    text = _bare_system(request) or ""
     most = 0
     while most <= _MAX_TEXTS and f'<Text index="{most}">\n' in text:
         most += 1
@@ -54,13 +50,8 @@ def _recognise_best(request: ChatRequest) -> JudgeTask | None:
         return None
     for count in range(most, 1, -1):
         if (split := _best_template(count).split(text)) is not None:
-            answers = tuple(split.values[f"text_{index}"] for index in range(count))
-            return JudgeTask(
-                dialect="promptfoo-select-best",
-                kind="pair" if count == 2 else "choice",
-                sample=sample_of("", answers, criterion=split.values["criterion"]),
-                doubt=ambiguity_note(split),
-            )
+            slots = [f"text_{index}" for index in range(count)]
+            return task_from_split("promptfoo-select-best", "pair" if count == 2 else "choice", split, answers=slots)
     return None
 
 
@@ -73,7 +64,7 @@ def _rubric_text(task: JudgeTask, result: JudgeResult) -> str:
     """`score` is the probability that the rubric is met; `pass` decides unless the user sets a threshold."""
     passes = is_fulfilled(result)
     score = round(result.correct, 4) if result.correct is not None else float(passes)
-    return json_text({"reason": explanation(result), "pass": passes, "score": score})
+    return json.dumps({"reason": explanation(result), "pass": passes, "score": score}, ensure_ascii=False)
 
 
 def _closed_qa_text(task: JudgeTask, result: JudgeResult) -> str:
@@ -83,7 +74,8 @@ def _closed_qa_text(task: JudgeTask, result: JudgeResult) -> str:
 
 def _factuality_text(task: JudgeTask, result: JudgeResult) -> str:
     """Only `C` (same details) or `D` (disagreement): the probability of a correct answer cannot show more."""
-    return json_text({"category": "C" if is_fulfilled(result) else "D", "reason": explanation(result)})
+    category = "C" if is_fulfilled(result) else "D"
+    return json.dumps({"category": category, "reason": explanation(result)}, ensure_ascii=False)
 
 
 def _promptfoo_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:

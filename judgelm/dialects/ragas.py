@@ -7,15 +7,7 @@ from functools import partial
 from typing import Any
 
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, sample_of
-from judgelm.dialects.replies import (
-    each_reply,
-    expected_grade,
-    explanation,
-    is_fulfilled,
-    json_text,
-    rescale,
-    same_reply,
-)
+from judgelm.dialects.replies import each_reply, expected_grade, explanation, is_fulfilled, rescale, same_reply
 from judgelm.dialects.splits import Pattern
 
 # ragas: three metrics with built-in prompts, with texts in a JSON object after the instruction; the reply schema tells
@@ -99,16 +91,15 @@ def _levels(instruction: str, own: object) -> tuple[float, float]:
 
 
 def _aspect_text(task: JudgeTask, result: JudgeResult) -> str:
-    return json_text({"reason": explanation(result), "verdict": 1 if is_fulfilled(result) else 0})
+    return json.dumps({"reason": explanation(result), "verdict": int(is_fulfilled(result))}, ensure_ascii=False)
 
 
 def _ragas_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """The client rejects grades that are not whole numbers."""
     assert task.scale is not None
     words = "feedback" if task.dialect == "ragas-rubrics" else "reason"
-    return json_text(
-        {words: explanation(result), "score": int(rescale(expected_grade(result), task.scale, whole=True))}
-    )
+    score = int(rescale(expected_grade(result), task.scale, whole=True))
+    return json.dumps({words: explanation(result), "score": score}, ensure_ascii=False)
 
 
 def _recognise_discrete(request: ChatRequest) -> JudgeTask | None:
@@ -152,7 +143,8 @@ def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None
 
 
 def _discrete_text(task: JudgeTask, result: JudgeResult) -> str:
-    return json_text({"reason": explanation(result), "value": task.facts["good" if is_fulfilled(result) else "bad"]})
+    value = task.facts["good" if is_fulfilled(result) else "bad"]
+    return json.dumps({"reason": explanation(result), "value": value}, ensure_ascii=False)
 
 
 DIALECTS: tuple[Dialect, ...] = (

@@ -1,20 +1,28 @@
-"""Building blocks of replies: verdicts, explanations, probabilities and JSON."""
+"""Building blocks of replies: verdicts, explanations and probabilities."""
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Render, Reply, TokenLogprobs, digest
+from judgelm.dialects.contract import (
+    ChatRequest,
+    JudgeResult,
+    JudgeTask,
+    Render,
+    Reply,
+    ReplyText,
+    TokenLogprobs,
+    digest,
+)
 from judgelm.records import Winner
 
 _LOWEST, _HIGHEST = 1.0, 10.0  # the judge's own scale
 _MARGIN = 0.1  # between scores that would contradict the winner
 
 
-def each_reply(text: Callable[[JudgeTask, ChatRequest, JudgeResult], str]) -> Render:
+def each_reply(text: ReplyText) -> Render:
     """Return a `Dialect.render` that writes each reply from its result."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
@@ -75,7 +83,7 @@ def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
     return 1 if first <= second else 2
 
 
-def winner_name(first: str, second: str) -> Callable[[JudgeTask, ChatRequest, JudgeResult], str]:
+def winner_name(first: str, second: str) -> ReplyText:
     """Return a function for the name of the better answer."""
     return lambda task, request, result: first if winner_of_two(task, result) == 1 else second
 
@@ -119,18 +127,12 @@ def is_fulfilled(result: JudgeResult) -> bool:
 
 
 _MAX_REASON = 600  # characters
-
 _MARKUP = re.compile(r"[\[\](){}<>`*#|\\\"$^~_]")
 _PHRASES = re.compile(
     r"(?i)\b(?:final\s+(?:decision|verdict|answer|judge?ment|score)|grade|rating|score|result|verdict)\s*(?:is\b|=|:)"
 )
 _NUMBERS = re.compile(r"\d+(?:[.,/]\d+)*")
 _SPACES = re.compile(r"\s+")
-
-
-def json_text(row: Mapping[str, object]) -> str:
-    """Return JSON with unescaped non-ASCII characters."""
-    return json.dumps(row, ensure_ascii=False)
 
 
 def format_number(value: float, digits: int = 2) -> str:

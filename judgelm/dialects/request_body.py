@@ -164,16 +164,14 @@ def _validated(model: type[Body], body: Mapping[str, Any]) -> Body:
         return model.model_validate(body)
     except ValidationError as error:
         finding = error.errors(include_url=False)[0]
-        described = {
-            name: field.description or ""
-            for part in (model, MessageBody, ResponseFormat)
-            for name, field in part.model_fields.items()
-        }
+        fields = {**model.model_fields, **MessageBody.model_fields, **ResponseFormat.model_fields}
         loc = finding["loc"] if finding["loc"][0] == "messages" else finding["loc"][:1]
-        place = [part for part in loc if isinstance(part, int) or part in described][:3]
+        place = [part for part in loc if isinstance(part, int) or part in fields][:3]
         if place[-1] == "role":
             place.pop()
-        expected = described[str(place[-1])] if isinstance(place[-1], str) else "an object with role and content"
+        expected = (
+            fields[str(place[-1])].description if isinstance(place[-1], str) else "an object with role and content"
+        )
         got = "" if place[0] in _NOT_SHOWN else f", got {finding['input']!r:.100}"
         where = ", ".join(str(part) if isinstance(part, int) else f'"{part}"' for part in place)
         raise InputError(f"{where}: expected {expected}{got}") from error

@@ -83,16 +83,11 @@ def literal(text: str) -> str:
     return re.sub(r"\{[a-z_0-9]+\}", r"{\g<0>}", text)
 
 
-def _templates() -> dict[str, Pattern]:
-    file = read_yaml(Path(__file__).with_name("templates.yaml"))
-    return {
-        name: Pattern(text, anywhere=section == "anywhere")
-        for section, texts in file.items()
-        for name, text in texts.items()
-    }
-
-
-TEMPLATES: dict[str, Pattern] = _templates()
+TEMPLATES: dict[str, Pattern] = {
+    name: Pattern(text, anywhere=section == "anywhere")
+    for section, texts in read_yaml(Path(__file__).with_name("templates.yaml")).items()
+    for name, text in texts.items()
+}
 """Templates of all clients by name."""
 
 
@@ -210,28 +205,24 @@ class _Search:
         return self.positions[anchor]
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    begin: int
-    end: int
-    opens: bool
+Mark = re.Match[str]
+"""Start or end of a block; a start has group 1."""
 
 
-def _marks(text: str, start: str, end: str) -> list[_Mark]:
-    matches = re.finditer(f"{re.escape(start)}|{re.escape(end)}", text)
-    return [_Mark(match.start(), match.end(), match[0] == start) for match in islice(matches, _MAX_MARKS)]
+def _marks(text: str, start: str, end: str) -> list[Mark]:
+    return list(islice(re.finditer(f"({re.escape(start)})|{re.escape(end)}", text), _MAX_MARKS))
 
 
-def _unmatched(way: Way, marks: Sequence[Sequence[_Mark]]) -> int:
+def _unmatched(way: Way, marks: Sequence[Sequence[Mark]]) -> int:
     return sum(_unmatched_in(begin, end, kind) for begin, end in way for kind in marks)
 
 
-def _unmatched_in(begin: int, end: int, marks: Sequence[_Mark]) -> int:
+def _unmatched_in(begin: int, end: int, marks: Sequence[Mark]) -> int:
     open_blocks = unmatched = 0
-    for mark in marks[bisect_left(marks, begin, key=lambda mark: mark.begin) :]:
-        if mark.end > end:
+    for mark in marks[bisect_left(marks, begin, key=re.Match.start) :]:
+        if mark.end() > end:
             break
-        if mark.opens:
+        if mark[1] is not None:
             open_blocks += 1
         elif open_blocks:
             open_blocks -= 1

@@ -13,7 +13,6 @@ from judgelm.dialects import (
     benchmarks,
     catalog,
     deepeval,
-    inspect_ai,
     instruction_following,
     judge_models,
     openevals,
@@ -30,7 +29,7 @@ TIMES = 8  # four times the text; quadratic time would be sixteen times as long
 NOISE_S = 0.05
 
 
-FAMILIES = (benchmarks, deepeval, inspect_ai, instruction_following, judge_models, openevals, promptfoo, ragas)
+FAMILIES = (benchmarks, deepeval, instruction_following, judge_models, openevals, promptfoo, ragas)
 BLOCKS = tuple(
     (f"[The Start of Assistant {name}'s Answer]", f"[The End of Assistant {name}'s Answer]") for name in "12AB"
 )
