@@ -22,6 +22,7 @@ from judgelm.serving.web.markup import alert, sentences
 from judgelm.serving.web.runs import OpenRun, open_run, read_winners, verdict_name
 
 _NONE = "none"
+_Name = str | None  # of a run, or the path of an uploaded file
 _MAX_CHOICES = 100
 _KEYS = (
     "Keys: 1 first better, 2 second better, 0 tie, u no label, j next, k back, / search. "
@@ -93,12 +94,8 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
     with gr.Accordion("Files", open=not runs, elem_id="browse-files"):
         with gr.Row(visible=bool(runs)):
             run_name = gr.Dropdown(names, value=runs[0].name if runs else None, label="Run", elem_id="browse-run-name")
-            other_run = gr.Dropdown(
-                [("no other judge", _NONE), *names],
-                value=runs[1].name if len(runs) > 1 else _NONE,
-                label="Compare with",
-                elem_id="browse-other-name",
-            )
+            others, second = [("no other judge", _NONE), *names], runs[1].name if len(runs) > 1 else _NONE
+            other_run = gr.Dropdown(others, value=second, label="Compare with", elem_id="browse-other-name")
         with gr.Row():
             run_file = gr.File(label="Run file", height=150, elem_id="browse-run-file")
             texts = gr.File(label="Judged file", height=150, elem_id="browse-texts-file")
@@ -113,14 +110,7 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
     problem = html("browse-open-problem")  # outside the accordion, which may be closed
 
     def opening(
-        name: str | None,
-        other_name: str,
-        run: str | None,
-        texts: str | None,
-        other: str | None,
-        labels: str | None,
-        columns: str,
-        sheet: str,
+        name: _Name, other_name: str, run: _Name, texts: _Name, other: _Name, labels: _Name, columns: str, sheet: str
     ) -> BrowseState:
         reading, labels_reading = _readings(columns, sheet, texts, labels)
         if run is None and name is None:
@@ -136,7 +126,7 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
     return opening, [run_name, other_run, run_file, texts, other, labels, column_names, sheet_name], button, problem
 
 
-def _readings(columns: str, sheet: str, texts: str | None, labels: str | None) -> tuple[Reading, Reading]:
+def _readings(columns: str, sheet: str, texts: _Name, labels: _Name) -> tuple[Reading, Reading]:
     """If both files are given, each uses the given columns that it has."""
     parts = (part.strip(" '") for part in re.split(r",|--column\s", columns))
     given = Reading(columns=parse_columns([part for part in parts if part]), sheet=sheet.strip() or None)

@@ -94,13 +94,9 @@ def _earlier_turns(turns: list[object]) -> str:
         if not isinstance(turn, dict):
             continue
         blocks.append(text_block(str(turn.get("question", "")), title=f"Turn {index}: the user"))
-        answers = turn.get("answers")
-        blocks.append(
-            side_by_side(
-                text_block(str(answer), title=f"Turn {index}: assistant {position}")
-                for position, answer in enumerate(answers if isinstance(answers, list) else [], 1)
-            )
-        )
+        answers = enumerate(given if isinstance(given := turn.get("answers"), list) else [], 1)
+        shown = (text_block(str(answer), title=f"Turn {index}: assistant {place}") for place, answer in answers)
+        blocks.append(side_by_side(shown))
     return "".join(blocks)
 
 
@@ -110,8 +106,5 @@ def _other_panel(browsing: BrowseState, key: str, theirs: Judgment | None) -> st
         return panel(sentences(["No judgment of this item."]), title=browsing.other.name)
     word = {"same": "The same verdict.", "different": "A different verdict."}.get(browsing.comparison(key) or "", "")
     reason = "" if theirs.reason is None else text_block(theirs.reason, title="Its reason")
-    return panel(
-        sentences([verdict_sentence(theirs), word, *verdict_details(theirs), *doubts(theirs)]),
-        reason,
-        title=browsing.other.name,
-    )
+    lines = [verdict_sentence(theirs), word, *verdict_details(theirs), *doubts(theirs)]
+    return panel(sentences(lines), reason, title=browsing.other.name)

@@ -140,18 +140,12 @@ def _sample(
     metadata: dict[str, Any] | None = None,
     images: tuple[str, ...] = (),
 ) -> Sample:
-    _refuse_blank({"the question": question})
-    _refuse_blank(
-        {f"answer {index}" if len(answers) > 1 else "the answer": text for index, text in enumerate(answers, 1)}
-    )
+    named = {f"answer {index}" if len(answers) > 1 else "the answer": text for index, text in enumerate(answers, 1)}
+    _refuse_blank({"the question": question, **named})
     return Sample(
-        id=SAMPLE_ID,
-        question=question,
-        answers=tuple(answers),
-        reference=reference if reference.strip() else None,
-        images=images,
-        metadata=metadata or {},
-    )
+        id=SAMPLE_ID, question=question, answers=tuple(answers), reference=reference if reference.strip() else None,
+        images=images, metadata=metadata or {},
+    )  # fmt: skip
 
 
 def _refuse_blank(texts: dict[str, str]) -> None:
@@ -200,17 +194,12 @@ def reason_info(judge: Judge) -> str:
     return "Written after the scores; it does not affect them."
 
 
+_PLAIN: dict[str, Any] = {"js_on_load": None, "apply_default_css": False, "padding": False, "elem_classes": "jl-place"}
+
+
 def html(elem_id: str, *, value: str = "", visible: bool = True) -> gr.HTML:
     """Return an element for HTML from `markup`."""
-    return gr.HTML(
-        value,
-        elem_id=elem_id,
-        js_on_load=None,
-        apply_default_css=False,
-        padding=False,
-        visible=visible,
-        elem_classes="jl-place",
-    )
+    return gr.HTML(value, elem_id=elem_id, visible=visible, **_PLAIN)
 
 
 def judge_controls(
@@ -250,13 +239,9 @@ def _talk_controls(worker: EngineWorker, name: str, state: gr.State) -> list[Any
     """The state has no `change` event: Gradio would hash it at every event."""
     with gr.Column(visible=False, elem_id=f"{name}-talk") as group:
         log = html(f"{name}-log")
-        question = gr.Textbox(
-            label="Ask the judge about its judgment",
-            lines=1,
-            max_lines=6,
-            elem_id=f"{name}-question",
-            info="The judge sees its prompt and its reply. Press Enter to send.",
-        )
+        label = "Ask the judge about its judgment"
+        info = "The judge sees its prompt and its reply. Press Enter to send."
+        question = gr.Textbox(label=label, lines=1, max_lines=6, elem_id=f"{name}-question", info=info)
         with gr.Row(elem_classes="jl-buttons"):
             ask = gr.Button("Ask", elem_id=f"{name}-ask", scale=0, min_width=120)
 

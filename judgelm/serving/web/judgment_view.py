@@ -9,16 +9,7 @@ from collections.abc import Iterator, Sequence
 from judgelm.errors import ConfigError
 from judgelm.judges.resolve import JudgeFormat
 from judgelm.parsing.scores import MIN_ASSIGNED, score_lines
-from judgelm.records import (
-    GradeDistribution,
-    GradeVerdict,
-    Judgment,
-    LabelVerdict,
-    PairVerdict,
-    RankingVerdict,
-    Shown,
-    Unparsed,
-)
+from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Unparsed
 from judgelm.reports.pairs import score_text
 from judgelm.reports.wording import FAILURE_NAMES
 from judgelm.serving.engine_worker import PartialReply
@@ -37,11 +28,8 @@ def judgment_panel(judgment: Judgment, judge: JudgeFormat) -> str:
         drawn = probability_bar(judgment.probability)
     if isinstance(judgment.verdict, RankingVerdict) and judgment.scores is not None:
         drawn = score_bars(judgment.scores, judge.scale)
-    return (
-        panel(verdict(verdict_sentence(judgment), *verdict_details(judgment)), drawn, doubts_html(judgment))
-        + side_by_side(panels)
-        + input_notes(judgment)
-    )
+    result = panel(verdict(verdict_sentence(judgment), *verdict_details(judgment)), drawn, doubts_html(judgment))
+    return result + side_by_side(panels) + input_notes(judgment)
 
 
 def verdict_sentence(judgment: Judgment) -> str:
@@ -95,11 +83,8 @@ def text_failure(failure: Unparsed) -> str:
 def live_reasons(replies: Sequence[PartialReply]) -> str:
     """Return the reasons that are being written; empty during scoring."""
     reasons = [reply for reply in replies if reply.reason]
-    if not reasons:
-        return ""
-    return side_by_side(
-        partial_text(reply.text.lstrip(), title=f"The reason, continuing “{reply.line}”") for reply in reasons
-    )
+    titled = [partial_text(reply.text.lstrip(), title=f"The reason, continuing “{reply.line}”") for reply in reasons]
+    return side_by_side(titled) if titled else ""
 
 
 def input_notes(judgment: Judgment) -> str:
@@ -152,13 +137,14 @@ def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
     except ConfigError as error:
         return notice(str(error))
     low_coverage = notice(_LOW_COVERAGE) if 1 - drawn.unassigned < MIN_ASSIGNED else ""
-    if isinstance(drawn, GradeDistribution):
-        summary = "" if math.isnan(drawn.expected) else f"Expected score {drawn.expected:.2f}"
-        chart = grade_bars(drawn, values)
-    else:
-        first = drawn.first_better if shown.order == (0, 1) else 1 - drawn.first_better
+    summary = chart = ""
+    if (grades := shown.grades) is not None:
+        summary = "" if math.isnan(grades.expected) else f"Expected score {grades.expected:.2f}"
+        chart = grade_bars(grades, values)
+    elif (pair := shown.distribution) is not None:
+        first = pair.first_better if shown.order == (0, 1) else 1 - pair.first_better
         summary = "" if math.isnan(first) else f"P(first better) {first:.2f} in this order"
-        chart = heat_map(drawn, shown.order, values)
+        chart = heat_map(pair, shown.order, values)
     return sentences([summary, _rest(drawn.unassigned, drawn.approximation)]) + low_coverage + chart
 
 
@@ -192,8 +178,7 @@ def doubts(judgment: Judgment) -> list[str]:
     if judgment.verdict is None:
         return []
     pair = isinstance(judgment.verdict, PairVerdict)
-    close = _of_probability(judgment) if pair else ()
-    return [*_of_orders(judgment, pair=pair), *_of_cuts(judgment), *close]
+    return [*_of_orders(judgment, pair=pair), *_of_cuts(judgment), *(_of_probability(judgment) if pair else ())]
 
 
 def doubts_html(judgment: Judgment) -> str:

@@ -150,10 +150,8 @@ def _single_tab(judge: Judge, worker: EngineWorker) -> None:
 def _several_tab(judge: Judge, worker: EngineWorker) -> None:
     [question] = _text_fields("several", _QUESTION)
     with gr.Row(elem_classes="jl-answers"):
-        positions = range(1, _MAX_ANSWERS + 1)
-        answers = _text_fields(
-            "several", *(_Field(f"answer-{position}", f"Answer {position}", 4) for position in positions)
-        )
+        numbers = range(1, _MAX_ANSWERS + 1)
+        answers = _text_fields("several", *(_Field(f"answer-{number}", f"Answer {number}", 4) for number in numbers))
     _filled_in([question, *answers], _SEVERAL_EXAMPLE)
     for field in answers[_ANSWERS_AT_FIRST:]:
         field.visible = False
@@ -161,12 +159,9 @@ def _several_tab(judge: Judge, worker: EngineWorker) -> None:
     [reference] = _text_fields("several", _REFERENCE)
     with gr.Row():
         rotate = gr.Checkbox(
-            value=False,
-            label="Each answer once in each position",
-            info="Uses one prompt per answer and ranks by mean scores.",
-            visible=not judge.template.reads_alone,
-            elem_id="several-places",
-        )
+            value=False, label="Each answer once in each position", visible=not judge.template.reads_alone,
+            info="Uses one prompt per answer and ranks by mean scores.", elem_id="several-places",
+        )  # fmt: skip
         explain = _reason_box(judge, "several")
     fields = [question, reference, rotate, explain, *answers]
     judge_controls(judge, worker, "several", fields, partial(several_input, judge))
@@ -210,21 +205,11 @@ def _image_tab(judge: Judge, worker: EngineWorker) -> None:
     sees = judge.engine.supports_images
     html("image-help", value="" if sees else notice(*_NO_IMAGES), visible=not sees)
     image = gr.Image(
-        _two_squares() if sees else None,
-        label="Image",
-        type="filepath",
-        sources=["upload", "clipboard"],
-        visible=sees,
-        height=280,
-        buttons=[],
-        elem_id="image-file",
-    )
-    texts = _text_fields(
-        "image",
-        _QUESTION,
-        _Field("answer", "Answer", 4),
-        _Field("reference", "Reference answer", 3, "Gets the full score."),
-    )
+        _two_squares() if sees else None, label="Image", type="filepath", sources=["upload", "clipboard"],
+        visible=sees, height=280, buttons=[], elem_id="image-file",
+    )  # fmt: skip
+    reference = _Field("reference", "Reference answer", 3, "Gets the full score.")
+    texts = _text_fields("image", _QUESTION, _Field("answer", "Answer", 4), reference)
     if sees:
         _filled_in(texts, _IMAGE_EXAMPLE)
     fields = [*texts, image, _reason_box(judge, "image")]

@@ -1,7 +1,7 @@
 """Run files to browse: judgments joined with the judged texts and the user's labels."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,14 +37,12 @@ class OpenRun:
     @property
     def verdicts(self) -> list[str]:
         """The most frequent first."""
-        counted = Counter(verdict_word(judgment) for judgment in self.judgments.values())
-        return [word for word, _ in counted.most_common()]
+        return _by_frequency(verdict_word(judgment) for judgment in self.judgments.values())
 
     @property
     def categories(self) -> list[str]:
         """The most frequent first."""
-        counted = Counter(sample.category for sample in self.samples.values() if sample.category)
-        return [name for name, _ in counted.most_common()]
+        return _by_frequency(sample.category for sample in self.samples.values() if sample.category)
 
     @property
     def questions(self) -> dict[str, str]:
@@ -55,8 +53,11 @@ class OpenRun:
     def failures(self) -> list[str]:
         """Codes, the most frequent first."""
         failures = (judgment.failure for judgment in self.judgments.values())
-        counted = Counter(failure.code for failure in failures if failure is not None)
-        return [code for code, _ in counted.most_common()]
+        return _by_frequency(failure.code for failure in failures if failure is not None)
+
+
+def _by_frequency(words: Iterable[str]) -> list[str]:
+    return [word for word, _ in Counter(words).most_common()]
 
 
 def open_run(
@@ -88,13 +89,8 @@ def open_run(
     samples = {} if texts is None else _samples(texts, judgments, notes, reading)
     if not samples:
         notes.append("The texts are missing because a run file only has ids. Add the judged file.")
-    return OpenRun(
-        name=name or path.name,
-        judgments=judgments,
-        samples=samples,
-        notes=tuple(notes),
-        label_file=label_file_of_upload(path) if uploaded else label_file_of(path),
-    )
+    labels = label_file_of_upload(path) if uploaded else label_file_of(path)
+    return OpenRun(name=name or path.name, judgments=judgments, samples=samples, notes=tuple(notes), label_file=labels)
 
 
 def open_runs(paths: Sequence[Path], texts: Path | None = None, reading: Reading = AS_WRITTEN) -> list[OpenRun]:
@@ -117,9 +113,8 @@ def _samples(
     samples = {sample.id: sample for sample in stream if sample.id in judgments}
     if not samples:
         example = next(iter(judgments))
-        raise InputError(
-            f"{Path(path).name}: no id is in the run file (an id there: {example!r}); give the judged file"
-        )
+        finding = f"no id is in the run file (an id there: {example!r})"
+        raise InputError(f"{Path(path).name}: {finding}; give the judged file")
     samples, texts = match_samples(judgments, samples, name=Path(path).name)
     notes += texts.notes()
     if rejected:

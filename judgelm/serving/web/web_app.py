@@ -4,6 +4,7 @@ import hmac
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 import uvicorn
@@ -25,6 +26,8 @@ _POLICY = (
 """Gradio's page needs inline scripts and evaluates its templates. `markup` escapes all texts on it."""
 
 _HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
+_UNWANTED = ("run_history", "show_error", "ssr_mode", "enable_monitoring", "pwa", "mcp_server")
+_OFF: dict[str, Any] = dict.fromkeys(_UNWANTED, False)
 _LOGIN_HELP = "Enter any user name and the password of `judgelm web`."
 
 
@@ -56,18 +59,13 @@ def web_app(page: gr.Blocks, *, password: str | None = None, hosts: KnownHosts |
         page,
         path="/",
         footer_links=[],
-        run_history=False,
         auth=None if password is None else (lambda user, text: hmac.compare_digest(text.encode(), password.encode())),
         auth_message=_LOGIN_HELP,
-        show_error=False,
         max_file_size=_MAX_UPLOAD,
-        ssr_mode=False,
-        enable_monitoring=False,
-        pwa=False,
-        mcp_server=False,
         theme=_theme(),
         css_paths=[_HERE / "style.css"],
         head=f"<script>{(_HERE / 'keys.js').read_text(encoding='utf-8')}</script>",
+        **_OFF,
     )
     return mounted
 
