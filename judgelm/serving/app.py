@@ -55,14 +55,9 @@ def create_app(
     judges = ServedJudges(handler, settings, adapters)
     traffic = Traffic()
     app = FastAPI(
-        title="judgelm",
-        version=VERSION,
-        description=_ABOUT,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
+        title="judgelm", version=VERSION, description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
         responses=ERRORS,
-    )
+    )  # fmt: skip
     app.state.traffic = traffic
     app.state.judges = judges
     completions = CompletionHandler(judges, settings)
@@ -73,13 +68,9 @@ def create_app(
     app.include_router(adapter_routes(judges, settings))
     _add_operations(app, handler, metrics)
     _add_errors(app, handler)
+    keys, hosts = ApiKeys(settings.api_keys), KnownHosts(settings.host, settings.allowed_hosts)
     app.add_middleware(
-        RequestMiddleware,
-        keys=ApiKeys(settings.api_keys),
-        hosts=KnownHosts(settings.host, settings.allowed_hosts),
-        metrics=metrics,
-        traffic=traffic,
-        request_log=request_log,
+        RequestMiddleware, keys=keys, hosts=hosts, metrics=metrics, traffic=traffic, request_log=request_log
     )
     return app
 
@@ -100,14 +91,11 @@ def _add_operations(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> No
     async def prometheus() -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    plain_text = {"description": "The counters.", "content": {"text/plain": {"schema": {"type": "string"}}}}
     app.get("/livez", summary="Liveness; also 200 during shutdown", responses=replies("Status"))(live)
     for path in ("/readyz", "/healthz", "/health"):
         app.get(path, summary="Readiness for requests", responses=replies("Status"))(ready)
-    app.get(
-        "/metrics",
-        summary="Counters in Prometheus' text format",
-        responses={200: {"description": "The counters.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
-    )(prometheus)
+    app.get("/metrics", summary="Counters in Prometheus' text format", responses={200: plain_text})(prometheus)
 
 
 def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:

@@ -259,9 +259,8 @@ def _new_batch(body: Mapping[str, Any], store: _Store) -> tuple[Row, _File]:
         isinstance(value, str) and len(name) <= _MAX_METADATA_KEY and len(value) <= _MAX_METADATA_VALUE
         for name, value in metadata.items()
     ):
-        raise InputError(
-            f'"metadata": expected at most {_MAX_METADATA} strings of at most {_MAX_METADATA_VALUE} characters'
-        )
+        limits = f"at most {_MAX_METADATA} strings of at most {_MAX_METADATA_VALUE} characters"
+        raise InputError(f'"metadata": expected {limits}')
     now = int(time.time())
     batch: Row = {
         "id": f"batch_{secrets.token_hex(12)}", "object": "batch", "endpoint": endpoint, "errors": None,

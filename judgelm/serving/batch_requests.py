@@ -14,14 +14,7 @@ from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, from_judgelm_error, strict_json
 from judgelm.serving.openai_format import Envelope, completion_body
 from judgelm.serving.openai_routes import CHAT, PLAIN, Reader, Writer, model_name
-from judgelm.serving.responses_and_messages import (
-    MESSAGES,
-    RESPONSES,
-    message_row,
-    read_message,
-    read_response,
-    response_row,
-)
+from judgelm.serving.responses_and_messages import OTHER_APIS
 
 MAX_CONCURRENT = 64
 """Maximum requests of one key in the engine's queue."""
@@ -39,8 +32,7 @@ def _completion_row(plain: bool, response: ChatResponse, body: Mapping[str, Any]
 ROUTES: dict[str, tuple[Reader, Writer]] = {
     CHAT: (read_chat, partial(_completion_row, False)),
     PLAIN: (read_completion, partial(_completion_row, True)),
-    RESPONSES: (read_response, response_row),
-    MESSAGES: (read_message, message_row),
+    **OTHER_APIS,
 }
 """Reader of the request and writer of the reply for each route."""
 
@@ -111,10 +103,8 @@ async def _result(row: Row, find: Find) -> Row:
         name, handler = find(model_name(body, None))
         response = await _retry_while_busy(lambda: handler.respond(read(body)))
         status, answer = 200, write(response, body, str(body.get("model") or name))
-    except HttpError as error:
-        status, answer = error.status, json.loads(error.body())
-    except JudgelmError as error:
-        http = from_judgelm_error(error, retry_after_s=1)
+    except (HttpError, JudgelmError) as error:
+        http = error if isinstance(error, HttpError) else from_judgelm_error(error, retry_after_s=1)
         status, answer = http.status, json.loads(http.body())
     name = secrets.token_hex(12)
     reply = {"status_code": status, "request_id": f"req_{name}", "body": answer}

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterator
 from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
@@ -224,13 +225,11 @@ class EngineWorker:
 
 
 def _settle(future: Future[Any], outcome: _Outcome) -> None:
-    try:
+    with suppress(InvalidStateError):
         if outcome.error is not None:
             future.set_exception(outcome.error)
         else:
             future.set_result(outcome.result)
-    except InvalidStateError:
-        pass
 
 
 _UPDATE_INTERVAL_S = 0.05
@@ -259,7 +258,9 @@ async def stream_flow(
     latest: dict[str, PartialReply] = {}
 
     def update(request: Request, text: str) -> None:
-        latest[request.key] = _partial_reply(request, text)
+        line = separate(request.prompt.prefill, bare=False).reply
+        reason = not request.sampling.stop and bool(line)  # score lines have a stop text
+        latest[request.key] = PartialReply(line.strip() if reason else "", text, reason)
 
     waiting = asyncio.wrap_future(worker.submit(begin, key=key, listener=update))
     sent: tuple[PartialReply, ...] = ()
@@ -273,10 +274,3 @@ async def stream_flow(
         yield Finished(waiting.result())
     finally:
         waiting.cancel()
-
-
-def _partial_reply(request: Request, text: str) -> PartialReply:
-    """Score lines have a stop text; reasons continue a score line."""
-    line = separate(request.prompt.prefill, bare=False).reply
-    reason = not request.sampling.stop and bool(line)
-    return PartialReply(line.strip() if reason else "", text, reason)

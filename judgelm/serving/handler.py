@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from judgelm.dialects.catalog import DIALECTS, nearest_prompt, normalised, recognise, wants_a_verdict
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
@@ -21,7 +21,7 @@ from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow, with_adapter
 from judgelm.modes.mode import BatchMode
-from judgelm.records import Judgment, Sample
+from judgelm.records import Judgment
 from judgelm.serving.chat import ask, chat_response, model_request, stable_text
 from judgelm.serving.chat_response import ChatResponse, UnjudgedError, UnrecognisedError
 from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
@@ -59,10 +59,7 @@ class HandlerOptions:
 _DEFAULTS = HandlerOptions()
 
 
-class _Recognised(NamedTuple):
-    dialect: Dialect
-    task: JudgeTask
-    mode_tasks: tuple[ModeTask, ...]
+_Recognised = tuple[Dialect, JudgeTask, tuple[ModeTask, ...]]
 
 
 class JudgeHandler:
@@ -79,7 +76,9 @@ class JudgeHandler:
         self.options = options
         self.adapter = judge.engine.adapter if isinstance(judge.engine, AdapterView) else None
         self.in_flight = 0
-        self._mode: Callable[[str, str], BatchMode] = lru_cache(_CACHED_MODES)(self._new_mode)
+        self._mode: Callable[[str, str], BatchMode] = lru_cache(_CACHED_MODES)(
+            lambda name, options: self.judge.mode(name, **json.loads(options))
+        )
 
     async def respond(self, request: ChatRequest) -> ChatResponse:
         """Answer a request. Cancelling drops the work.
@@ -146,7 +145,7 @@ class JudgeHandler:
             return None
         dialect, task = recognised
         reasons = self.options.reasons and has_room_for_reason(dialect, task, request)
-        return _Recognised(dialect, task, mode_tasks(task, both_orders=self.options.both_orders, reasons=reasons))
+        return dialect, task, mode_tasks(task, both_orders=self.options.both_orders, reasons=reasons)
 
     async def _judged_response(self, recognised: _Recognised, request: ChatRequest) -> ChatResponse:
         dialect, task, tasks = recognised
@@ -161,21 +160,25 @@ class JudgeHandler:
                 raise UnjudgedError(judgment.failure)
         scale = self.judge.format.scale
         results = [judge_result(task, judgment, scale=scale, draws=request.n) for judgment in judgments]
-        result = _combined(results)
+        scores = tuple(score for each in results for score in each.scores)
+        result = results[0] if len(results) == 1 else JudgeResult(scores=scores, batch=tuple(results))
+        thoughts = [shown.thinking for judgment in judgments for shown in judgment.shown if shown.thinking is not None]
         return ChatResponse(
             reply=in_format(dialect.render(task, request, result), task, request, next(iter(results), result)),
             dialect=dialect.name,
             prompt_tokens=sum(judgment.prompt_tokens for judgment in judgments),
             completion_tokens=sum(judgment.completion_tokens for judgment in judgments),
             notes=tuple(dict.fromkeys(note for result in results for note in result.notes)),
-            thinking=_thinking(judgments),
+            thinking=("\n\n".join(thoughts),) if thoughts else (),
         )
 
     async def _run_tasks(self, tasks: Sequence[ModeTask]) -> list[Judgment]:
         flows: list[tuple[Callable[[], RequestFlow[Judgment]], Hashable]] = []
         for task in tasks:
             mode = self._mode(task.mode, json.dumps(task.options, sort_keys=True))
-            sample = _shareable(checked_sample(task.sample, mode), mode)
+            sample = checked_sample(task.sample, mode)
+            if mode.ignores_id and getattr(mode, "temperature", None) == 0:
+                sample = replace(sample, id="-")  # the id has no effect, and equal samples are judged once
             flows.append((partial(mode, sample), self._key(mode, sample)))
         judgments = await self._run_all(flows)
         return [replace(judgment, sample_id=task.sample.id) for judgment, task in zip(judgments, tasks, strict=True)]
@@ -207,23 +210,3 @@ class JudgeHandler:
         """Equal keys mean equal results."""
         parts_repr = repr((self.adapter, *parts)).encode(errors="surrogatepass")
         return hashlib.blake2b(parts_repr, digest_size=16).hexdigest()
-
-    def _new_mode(self, name: str, options: str) -> BatchMode:
-        return self.judge.mode(name, **json.loads(options))
-
-
-def _shareable(sample: Sample, mode: BatchMode) -> Sample:
-    """Drop an id without effect, so that equal samples are judged once."""
-    greedy = mode.ignores_id and getattr(mode, "temperature", None) == 0
-    return replace(sample, id="-") if greedy else sample
-
-
-def _thinking(judgments: Sequence[Judgment]) -> tuple[str, ...]:
-    thoughts = [shown.thinking for judgment in judgments for shown in judgment.shown if shown.thinking is not None]
-    return ("\n\n".join(thoughts),) if thoughts else ()
-
-
-def _combined(results: Sequence[JudgeResult]) -> JudgeResult:
-    if len(results) == 1:
-        return results[0]
-    return JudgeResult(scores=tuple(score for each in results for score in each.scores), batch=tuple(results))

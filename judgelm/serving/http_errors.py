@@ -62,8 +62,13 @@ def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
     match error:
         case UnrecognisedError():
             return HttpError(400, "unrecognised_prompt", str(error))
+        case UnjudgedError() if error.failure.code == "too_long":
+            return HttpError(400, "context_length_exceeded", str(error), param="messages")
+        case UnjudgedError() if error.failure.code == "engine":
+            log.error("the engine failed on a request: %s", error.failure.why or error.failure.text)
+            return HttpError(502, "engine_failed", "the judge's engine failed on this request; see the server log")
         case UnjudgedError():
-            return _of_unjudged(error)
+            return HttpError(422, "judge_failed", str(error))
         case BusyError():
             return HttpError(429, "server_busy", str(error), headers={"Retry-After": str(retry_after_s)})
         case ShutdownError():
@@ -80,21 +85,11 @@ def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
     return HttpError(500, "internal_error", "internal error; see the server log")
 
 
-def _of_unjudged(error: UnjudgedError) -> HttpError:
-    if error.failure.code == "too_long":
-        return HttpError(400, "context_length_exceeded", str(error), param="messages")
-    if error.failure.code == "engine":
-        log.error("the engine failed on a request: %s", error.failure.why or error.failure.text)
-        return HttpError(502, "engine_failed", "the judge's engine failed on this request; see the server log")
-    return HttpError(422, "judge_failed", str(error))
-
-
 def from_routing_error(status: int, path: str, headers: Mapping[str, str] | None) -> HttpError:
     """Return the HTTP error for an unknown path or method."""
     finding = "route not found" if status == 404 else "method not allowed"
-    return HttpError(
-        status, _CODES.get(status, "invalid_request"), f"{path[:200]}: {finding}; see /openapi.json", headers=headers
-    )
+    code, message = _CODES.get(status, "invalid_request"), f"{path[:200]}: {finding}; see /openapi.json"
+    return HttpError(status, code, message, headers=headers)
 
 
 Result = TypeVar("Result")
@@ -162,9 +157,8 @@ async def wait_for_answer(work: Awaitable[Result], request: Request, settings: S
     working = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(request.receive())
     try:
-        await asyncio.wait(
-            (working, disconnect), timeout=settings.request_timeout_s, return_when=asyncio.FIRST_COMPLETED
-        )
+        first = asyncio.FIRST_COMPLETED
+        await asyncio.wait((working, disconnect), timeout=settings.request_timeout_s, return_when=first)
         if working.done():
             return working.result()
         if disconnect.done():

@@ -10,10 +10,8 @@ from starlette.responses import Response
 
 from judgelm.engines.base import HoldsAdapters
 from judgelm.errors import ConfigError, EngineError, InputError, ModelError, ShutdownError
-from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow
 from judgelm.serving.access import EVERYONE
-from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, json_response, read_json
 from judgelm.serving.schemas import replies, request_body
@@ -42,11 +40,6 @@ class ServedJudges:
         self._serves_base = self._is_single or base.judge.format.source != "default"
         self._loading: set[tuple[str, str]] = set()
 
-    @property
-    def worker(self) -> EngineWorker:
-        """Of the shared engine."""
-        return self.base.worker
-
     def listed(self, owner: str = EVERYONE) -> tuple[str, ...]:
         """Return the names at `/v1/models` for a client; the first is the default."""
         return (*self._base_names(), *self._shared, *self._loaded.get(owner, ()))
@@ -71,13 +64,8 @@ class ServedJudges:
         _, handler = self.find(name, owner)
         judge = handler.judge
         form = judge.format
-        card: dict[str, Any] = {
-            "template": form.template,
-            "reading": judge.template.reading,
-            "scale": list(form.scale),
-            "step": form.step,
-            "mode": "reasoned" if judge.reasons_first else "pair",
-        }
+        card: dict[str, Any] = {"template": form.template, "reading": judge.template.reading, "scale": list(form.scale)}
+        card |= {"step": form.step, "mode": "reasoned" if judge.reasons_first else "pair"}
         return card | {"base": self._settings.model} if handler is not self.base else card
 
     async def load(self, name: str, path: str, owner: str = EVERYONE) -> None:
@@ -91,7 +79,7 @@ class ServedJudges:
         self._loading.add((owner, name))
         try:
             judge = await asyncio.to_thread(self.base.judge.with_adapter, str(folder))
-            handler = JudgeHandler(judge, self.worker, self.base.options)
+            handler = JudgeHandler(judge, self.base.worker, self.base.options)
             engine = cast(HoldsAdapters, self.base.judge.engine)
             await self._in_engine_thread(lambda: engine.load_adapter(str(handler.adapter)))
         except ShutdownError:
@@ -158,12 +146,12 @@ class ServedJudges:
             return work()
             yield []  # a flow without requests
 
-        return await asyncio.wrap_future(self.worker.submit(flow))
+        return await asyncio.wrap_future(self.base.worker.submit(flow))
 
 
 def adapter_handlers(base: JudgeHandler, adapters: Mapping[str, str]) -> dict[str, JudgeHandler]:
     """Return handlers of adapters (folders or hub ids by name) that share the base's engine."""
-    judges: dict[str, Judge] = {name: base.judge.with_adapter(adapter) for name, adapter in adapters.items()}
+    judges = {name: base.judge.with_adapter(adapter) for name, adapter in adapters.items()}
     return {name: JudgeHandler(judge, base.worker, base.options) for name, judge in judges.items()}
 
 
@@ -203,18 +191,11 @@ def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
         await judges.unload(name, request.state.owner)
         return json_response({"id": name, "object": "model", "loaded": False})
 
-    router.post(
-        "/v1/load_lora_adapter",
-        summary="Load a LoRA adapter from the server's folder as a judge",
-        responses=replies("Loaded"),
-        openapi_extra=request_body("LoadBody"),
-    )(load)
-    router.post(
-        "/v1/unload_lora_adapter",
-        summary="Unload a LoRA adapter after its requests in flight",
-        responses=replies("Loaded"),
-        openapi_extra=request_body("UnloadBody"),
-    )(unload)
+    for path, endpoint, summary, body in (
+        ("/v1/load_lora_adapter", load, "Load a LoRA adapter from the server's folder as a judge", "LoadBody"),
+        ("/v1/unload_lora_adapter", unload, "Unload a LoRA adapter after its requests in flight", "UnloadBody"),
+    ):
+        router.post(path, summary=summary, responses=replies("Loaded"), openapi_extra=request_body(body))(endpoint)
     return router
 
 

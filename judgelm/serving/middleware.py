@@ -139,15 +139,8 @@ class _Exchange:
         state = scope["state"]
         prompt_tokens, completion_tokens = state.get("tokens", (None, 0))
         return RequestRecord(
-            id=self._id,
-            method=scope["method"],
-            route=getattr(scope.get("route"), "path_format", "other"),
-            status=self.status,
-            judge=state.get("judge", ""),
-            dialect=state.get("dialect", ""),
-            error=state.get("error", ""),
-            duration_s=duration_s,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
-            failures=state.get("failures", ()),
-        )
+            id=self._id, method=scope["method"], route=getattr(scope.get("route"), "path_format", "other"),
+            status=self.status, judge=state.get("judge", ""), dialect=state.get("dialect", ""),
+            error=state.get("error", ""), duration_s=duration_s, prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens, failures=state.get("failures", ()),
+        )  # fmt: skip

@@ -50,10 +50,8 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
         request.state.judge = name
         tasks, has_several = read_tasks(body)
         judgments = await wait_for_answer(_judge_all(handler, tasks), request, settings)
-        request.state.tokens = (
-            sum(judgment.prompt_tokens for judgment in judgments),
-            sum(judgment.completion_tokens for judgment in judgments),
-        )
+        prompt_tokens = sum(judgment.prompt_tokens for judgment in judgments)
+        request.state.tokens = (prompt_tokens, sum(judgment.completion_tokens for judgment in judgments))
         request.state.failures = tuple(each.failure.code for each in judgments if each.failure is not None)
         rows = [judgment_row(judgment) for judgment in judgments]
         return json_response({"judgments": rows} if has_several else rows[0])
@@ -69,12 +67,8 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
         return json_response({"rewards": rewards, "scores": shares, "extra_logs": {}})
 
     router.post("/get_reward", summary="Reward responses in the format of OpenRLHF's remote reward models")(reward)
-    router.post(
-        "/v1/judge",
-        summary="Judge one sample or several",
-        responses=replies("Judgment", "Judgments", description="As in a run file."),
-        openapi_extra=request_body("JudgeBody"),
-    )(judge)
+    responses, body = replies("Judgment", "Judgments", description="As in a run file."), request_body("JudgeBody")
+    router.post("/v1/judge", summary="Judge one sample or several", responses=responses, openapi_extra=body)(judge)
     return router
 
 

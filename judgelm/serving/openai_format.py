@@ -33,14 +33,9 @@ class Envelope:
 
     def around(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         """Return a reply or a chunk with these choices."""
-        return {
-            "id": f"{'cmpl' if self.plain else 'chatcmpl'}-{self.id}",
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "system_fingerprint": self.fingerprint,
-            "choices": choices,
-        }
+        name = f"{'cmpl' if self.plain else 'chatcmpl'}-{self.id}"
+        row: dict[str, Any] = {"id": name, "object": kind, "created": self.created, "model": self.model}
+        return row | {"system_fingerprint": self.fingerprint, "choices": choices}
 
 
 class StreamEncoder:
@@ -123,14 +118,10 @@ def completion_body(response: ChatResponse, envelope: Envelope) -> bytes:
         kind, contents = "text_completion", [{"text": text} for text in response.reply.texts]
     else:
         kind, contents = "chat.completion", [{"message": message} for message in _messages(response, envelope)]
-    choices = [
-        _choice(
-            index,
-            {**content, "logprobs": _logprobs(_tokens(response, index), envelope)},
-            _finish(index, response, envelope),
-        )
-        for index, content in enumerate(contents)
-    ]
+    choices = []
+    for index, content in enumerate(contents):
+        content["logprobs"] = _logprobs(_tokens(response, index), envelope)
+        choices.append(_choice(index, content, _finish(index, response, envelope)))
     return json.dumps(envelope.around(kind, choices) | {"usage": usage(response)}).encode()
 
 

@@ -171,7 +171,7 @@ class CompletionHandler:
         if isinstance(error, UnjudgedError):
             state.failures = (error.failure.code,)
         if isinstance(error, JudgelmError):
-            http_error = from_judgelm_error(error, self._judges.worker.retry_after_s())
+            http_error = from_judgelm_error(error, self._judges.base.worker.retry_after_s())
         else:
             http_error = timeout_error(self._settings)
         state.error = http_error.code

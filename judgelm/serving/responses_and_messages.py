@@ -20,10 +20,8 @@ from judgelm.errors import InputError
 from judgelm.serving.chat_response import ChatResponse
 from judgelm.serving.http_errors import HttpError
 from judgelm.serving.openai_format import chat_logprobs
-from judgelm.serving.openai_routes import CompletionHandler
+from judgelm.serving.openai_routes import CompletionHandler, Reader, Writer
 
-RESPONSES = "/v1/responses"
-MESSAGES = "/v1/messages"
 _TEXTS = ("text", "input_text", "output_text")
 _TEXT_TYPES = f"a text or a list of parts of type {', '.join(_TEXTS)}"
 Row = dict[str, Any]
@@ -39,8 +37,8 @@ def other_routes(completions: CompletionHandler) -> APIRouter:
     async def messages(request: Request) -> Response:
         return await completions.answer(request, read_message, message_row)
 
-    router.post(RESPONSES, summary="Judge a prompt of the Responses API")(responses)
-    router.post(MESSAGES, summary="Judge a prompt of Anthropic's Messages API")(messages)
+    router.post("/v1/responses", summary="Judge a prompt of the Responses API")(responses)
+    router.post("/v1/messages", summary="Judge a prompt of Anthropic's Messages API")(messages)
     return router
 
 
@@ -134,31 +132,18 @@ def response_row(response: ChatResponse, body: Mapping[str, Any], model: str) ->
         item = {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed", "content": [text]}
     is_complete = _finish(response) != "length"
     read, written = response.prompt_tokens, response.completion_tokens
+    usage: Row = {"input_tokens": read, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": written}
+    usage |= {"output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": read + written}
     return {
-        "id": f"resp_{name}",
-        "object": "response",
-        "created_at": int(time.time()),
+        "id": f"resp_{name}", "object": "response", "created_at": int(time.time()),
         "status": "completed" if is_complete else "incomplete",
         "incomplete_details": None if is_complete else {"reason": "max_output_tokens"},
-        "error": None,
-        "model": model,
-        "output": [item],
-        "instructions": body.get("instructions"),
-        "metadata": body.get("metadata") or {},
-        "parallel_tool_calls": False,
-        "temperature": body.get("temperature"),
-        "top_p": body.get("top_p"),
+        "error": None, "model": model, "output": [item], "instructions": body.get("instructions"),
+        "metadata": body.get("metadata") or {}, "parallel_tool_calls": False,
+        "temperature": body.get("temperature"), "top_p": body.get("top_p"),
         "text": body.get("text") or {"format": {"type": "text"}},
-        "tools": body.get("tools") or [],
-        "tool_choice": body.get("tool_choice") or "auto",
-        "usage": {
-            "input_tokens": read,
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": written,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": read + written,
-        },
-    }
+        "tools": body.get("tools") or [], "tool_choice": body.get("tool_choice") or "auto", "usage": usage,
+    }  # fmt: skip
 
 
 def _finish(response: ChatResponse) -> str:
@@ -175,13 +160,15 @@ def message_row(response: ChatResponse, body: Mapping[str, Any], model: str) -> 
     else:
         part = {"type": "text", "text": reply.texts[0]}
         reason = "max_tokens" if _finish(response) == "length" else "end_turn"
+    usage = {"input_tokens": response.prompt_tokens, "output_tokens": response.completion_tokens}
     return {
-        "id": f"msg_{name}",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [part],
-        "stop_reason": reason,
-        "stop_sequence": None,
-        "usage": {"input_tokens": response.prompt_tokens, "output_tokens": response.completion_tokens},
-    }
+        "id": f"msg_{name}", "type": "message", "role": "assistant", "model": model, "content": [part],
+        "stop_reason": reason, "stop_sequence": None, "usage": usage,
+    }  # fmt: skip
+
+
+OTHER_APIS: dict[str, tuple[Reader, Writer]] = {
+    "/v1/responses": (read_response, response_row),
+    "/v1/messages": (read_message, message_row),
+}
+"""Reader of the request and writer of the reply for both routes."""

@@ -83,9 +83,8 @@ def check_exposure(
     if secret and allowed_hosts:
         raise ConfigError("--allowed-host is for servers without a key or password; omit it")
     if not (secret or no_auth or _is_local(host)):
-        raise ConfigError(
-            f"--host {host} is reachable from other machines: {way_out}, or allow everyone with --no-auth"
-        )
+        ways_out = f"{way_out}, or allow everyone with --no-auth"
+        raise ConfigError(f"--host {host} is reachable from other machines: {ways_out}")
 
 
 def _is_local(host: str) -> bool:
@@ -98,9 +97,8 @@ def _is_local(host: str) -> bool:
 def bind(host: str, port: int) -> socket.socket:
     """Bind a socket before the model is loaded, without listening. ConfigError: the address is not available."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
         bound = socket.socket(family, kind, protocol)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -113,15 +113,9 @@ def has_room_for_reason(dialect: Dialect, task: JudgeTask, request: ChatRequest)
         return False
     count = len(task.sample.answers)
     scores = tuple(float(5 + index) for index in range(min(count, 2))) + (5.0,) * (count - 2)
-    dummy = JudgeResult(
-        winner=2 if count == 2 else None,
-        scores=scores,
-        first_better=0.0 if count == 2 else None,
-        tie=0.0 if count == 2 else None,
-        grades=((5.0, 1.0),),
-        correct=1.0,
-        reason="zqz " * 2 * _MIN_WORDS,
-    )
+    reason = "zqz " * 2 * _MIN_WORDS
+    dummy = JudgeResult(scores=scores, grades=((5.0, 1.0),), correct=1.0, reason=reason)
+    dummy = replace(dummy, winner=2, first_better=0.0, tie=0.0) if count == 2 else dummy
     reply = dialect.render(task, replace(request, n=1, logprobs=False), dummy)
     return "".join((*reply.texts, reply.arguments)).count("zqz") >= _MIN_WORDS
 
@@ -140,26 +134,17 @@ def _mode_task(task: JudgeTask, sample: Sample, reasons: Mapping[str, Any], *, b
 
 def _judge_sample(sample: Sample) -> Sample:
     question = headed_question(sample)
+    given = sample.metadata.get("turns", ())
+    assert isinstance(given, tuple | list), "dialects store turns as a sequence"
     turns = [
         {"question": turn["question"], "answers": list(turn["answers"]), "reference": turn.get("reference")}
-        for turn in _turns(sample)
+        for turn in given
     ]
     if turns:
         turns[-1]["question"] = question
     texts = [question, *sample.answers, str(sample.reference), str(turns)]
-    return Sample(
-        id=digest("\0".join(texts))[:16],
-        question=question,
-        answers=sample.answers,
-        reference=sample.reference,
-        metadata={"turns": turns} if turns else {},
-    )
-
-
-def _turns(sample: Sample) -> tuple[Mapping[str, Any], ...]:
-    turns = sample.metadata.get("turns", ())
-    assert isinstance(turns, tuple | list), "dialects store turns as a sequence"
-    return tuple(turns)
+    metadata = {"turns": turns} if turns else {}
+    return replace(sample, id=digest("\0".join(texts))[:16], question=question, metadata=metadata)
 
 
 def _heading(name: str) -> str:
