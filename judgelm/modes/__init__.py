@@ -48,7 +48,7 @@ if not TYPE_CHECKING:
 
 
 def mode_type(name: str) -> "type[BatchMode]":
-    """Import and return the mode of that name."""
+    """Import a mode."""
     if name not in MODES:
         raise not_found("mode", name, MODES)
     module, _, kind = MODES[name].partition(":")
@@ -56,14 +56,14 @@ def mode_type(name: str) -> "type[BatchMode]":
 
 
 def shown_fields() -> frozenset[str]:
-    """Return the metadata fields that any mode shows in its prompts."""
+    """Metadata fields that any mode shows."""
     from judgelm.modes.released import ReleasedMode
 
     return frozenset().union(ReleasedMode.shown_fields, *(mode_type(name).shown_fields for name in MODES))
 
 
 def protocol_of(name: str) -> str:
-    """Return how a mode reaches a pair's verdict, for reports; empty if unknown."""
+    """How a mode reaches a pair's verdict; empty if unknown."""
     return mode_type(name).protocol if name in MODES else ""
 
 

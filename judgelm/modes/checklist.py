@@ -17,13 +17,13 @@ from pydantic import ConfigDict
 
 from judgelm.bounds import read_text
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.completions import with_usage
+from judgelm.modes.completions import judged, with_usage
 from judgelm.modes.flow import Flow, RequestFlow, interleave
 from judgelm.modes.mode import BatchMode
 from judgelm.modes.multi import ranking
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.readings import read_words
-from judgelm.records import GradeVerdict, Judgment, PairVerdict, RankingVerdict, Sample, Shown, Verdict, winner_of
+from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample, Shown, Verdict, winner_of
 from judgelm.yaml_files import MAX_YAML_BYTES, parse_yaml
 
 CRITERIA_FIELD = "criteria"
@@ -157,14 +157,8 @@ class Checklist(BatchMode):
         failures = (replace(shown.failure, why=f"{shown.part}: {shown.failure.why}") for shown in read if shown.failure)
         failure = next(failures, None)
         shares = None if failure else tuple(self._shares(criteria, read))
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if shares is None else self._verdict(shares),
-            shown=tuple(read),
-            scores=shares,
-            failure=failure,
-        )
+        verdict = None if shares is None else self._verdict(shares)
+        return judged(self, sample, read, verdict, scores=shares, failure=failure)
 
     def _ask(self, sample: Sample, index: int, criterion: Criterion) -> RequestFlow[Shown]:
         reading = Pairwise(template=self.template, criterion=criterion.text, scale=self.scale, reference=self.reference)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 from judgelm.modes.flow import Flow, Round, map_rounds
 from judgelm.modes.mode import BatchMode
@@ -21,6 +21,8 @@ from judgelm.records import (
     Shown,
     Span,
     Unparsed,
+    Verdict,
+    Winner,
 )
 
 P = ParamSpec("P")
@@ -38,7 +40,7 @@ def failure_of(completion: Completion) -> Unparsed | None:
 
 
 def cut_off(completion: Completion, max_tokens: int, text: str = "") -> Unparsed | None:
-    """Return the failure of a reply that reached its token limit; None if it ended before."""
+    """None if the reply ended before its token limit."""
     if completion.finish_reasons[0] != "length":
         return None
     return Unparsed("truncated", text, f"no end within {max_tokens} tokens or the window")
@@ -60,13 +62,7 @@ def read_reply(
 ) -> Shown:
     """Parse the one reply of a completion as scores or a label.
 
-    Args:
-        completion: of one prompt.
-        parse: the parser.
-        max_tokens: token limit of the reply.
-        order: of the answers in the prompt.
-        referenced: True if the prompt contains a reference.
-        needs_end: whether a reply that was cut off is a failure even if it begins with a verdict.
+    `needs_end`: a reply that was cut off is a failure even if it begins with a verdict.
     """
     text = completion.texts[0] if completion.texts else ""
     failure = failure_of(completion) or (cut_off(completion, max_tokens, text) if needs_end else None)
@@ -84,42 +80,42 @@ def read_reply(
 
 
 def grades_of(scores: Sequence[float], completion: Completion) -> GradeDistribution | None:
-    """Return the distribution over the candidates' scores; None without candidates or probabilities."""
+    """None without candidates or probabilities."""
     if not scores or completion.candidate_logprobs is None:
         return None
     return grade_distribution(scores, completion.candidate_logprobs, completion.approximation)
 
 
 def first_failure(shown: Sequence[Shown]) -> Unparsed | None:
-    """Return the first failure of these prompts; None if none failed."""
+    """None if none failed."""
     return next((reply.failure for reply in shown if reply.failure is not None), None)
 
 
+def judged(mode: BatchMode, sample: Sample, shown: Sequence[Shown], verdict: Verdict | None, **others: Any) -> Judgment:
+    """Return the judgment of a sample; `others` are further fields of `Judgment`."""
+    return Judgment(sample_id=sample.id, mode=mode.name, verdict=verdict, shown=tuple(shown), **others)
+
+
 def graded(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
-    """Return the judgment of one answer by its score."""
-    return Judgment(
-        sample_id=sample.id,
-        mode=mode.name,
-        verdict=None if shown.scores is None else GradeVerdict(score=shown.scores[0]),
-        shown=(shown,),
-        scores=shown.scores,
-        failure=shown.failure,
-    )
+    """Judge one answer by its score."""
+    verdict = None if shown.scores is None else GradeVerdict(score=shown.scores[0])
+    return judged(mode, sample, (shown,), verdict, scores=shown.scores, failure=shown.failure)
 
 
 def labelled(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
-    """Return the judgment of one answer by its label."""
-    return Judgment(
-        sample_id=sample.id,
-        mode=mode.name,
-        verdict=None if shown.label is None else LabelVerdict(label=shown.label),
-        shown=(shown,),
-        failure=shown.failure if shown.label is None else None,
-    )
+    """Judge one answer by its label."""
+    if shown.label is None:
+        return judged(mode, sample, (shown,), None, failure=shown.failure)
+    return judged(mode, sample, (shown,), LabelVerdict(label=shown.label))
+
+
+def agree(winners: Sequence[Winner]) -> bool | None:
+    """Whether two orders name the same winner; None without both."""
+    return winners[0] == winners[1] if len(winners) == 2 else None
 
 
 def in_sample_order(shown: Shown) -> tuple[float, float] | None:
-    """Return the scores of a pair in sample order; None if there are none."""
+    """None without scores."""
     return None if shown.scores is None else pair_in_sample_order(shown.order, shown.scores)
 
 

@@ -106,12 +106,12 @@ class Conversation(Pairwise):
         )
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has one or two dialogues."""
+        """Require one or two dialogues."""
         BatchMode.check(self, sample)
         dialogue_of(sample)
 
     def views(self, sample: Sample) -> list[DialogueView]:
-        """Return the judged parts of the dialogue, each with its own prompts."""
+        """The judged parts, each with its own prompts."""
         turns = dialogue_of(sample, referenced=self.reference != "ignore")
         if self.turns == "whole":
             return [whole_view(turns)]
@@ -119,7 +119,7 @@ class Conversation(Pairwise):
         return [turn_view(turns, count) for count in range(first, len(turns) + 1)]
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """Return the prompt of this `Shown.part`; of the first part if it is empty."""
+        """`part` is a `Shown.part`; empty is the first."""
         views = self.views(sample)
         return self._prompt(next((view for view in views if view.part == part), views[0]), order)
 

@@ -31,7 +31,7 @@ def map_rounds(flow: RequestFlow[Result], ask: Callable[[list[Request]], Round])
 
 
 def with_adapter(begin: Callable[[], RequestFlow[Result]], adapter: str) -> RequestFlow[Result]:
-    """Begin a flow whose requests use this LoRA adapter (a folder or hub id)."""
+    """All requests use this LoRA adapter (folder or hub id)."""
 
     def ask(requests: list[Request]) -> Round:
         return (yield [replace(request, adapter=adapter) for request in requests])
@@ -58,7 +58,7 @@ def interleave(flows: Sequence[RequestFlow[Result]]) -> RequestFlow[list[Result]
 
 
 def requests_of(prompts: Sequence[Prompt], sampling: Sampling, candidates: tuple[str, ...] = ()) -> list[Request]:
-    """Return one request per prompt, with the prompt's index as its key."""
+    """Keys are the prompts' indices."""
     return [
         Request(key=str(index), prompt=prompt, sampling=sampling, candidates=candidates)
         for index, prompt in enumerate(prompts)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.modes.completions import cut_off, failure_of, read_reply, thinking_of, with_usage
+from judgelm.modes.completions import cut_off, failure_of, judged, read_reply, thinking_of, with_usage
 from judgelm.modes.flow import Flow, RequestFlow
 from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
 from judgelm.modes.qa import QA_ANSWERING, context_of
@@ -22,7 +22,6 @@ from judgelm.prompts.self_reference import question_of, solving_prompt
 from judgelm.records import (
     Completion,
     FinishReason,
-    Judgment,
     PairVerdict,
     Prompt,
     Request,
@@ -195,14 +194,8 @@ class TeacherMode(BatchMode):
         [completion] = yield [self.request(sample)]
         shown = self._read(completion)
         scores = None if shown.scores is None else (shown.scores[0], shown.scores[1])
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if scores is None else PairVerdict(winner=winner_of(scores)),
-            shown=(shown,),
-            scores=scores,
-            failure=shown.failure,
-        )
+        verdict = None if scores is None else PairVerdict(winner=winner_of(scores))
+        return judged(self, sample, (shown,), verdict, scores=scores, failure=shown.failure)
 
     def request(self, sample: Sample) -> Request:
         """Return the request to the teacher."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from judgelm.modes.completions import first_failure, read_reply
+from judgelm.modes.completions import agree, first_failure, judged, read_reply
 from judgelm.modes.flow import Flow, RequestFlow, requests_of
 from judgelm.modes.mode import BatchMode, pair_orders, sampling_for
 from judgelm.parsing.scores import MIN_ASSIGNED
@@ -22,17 +22,11 @@ def _winner(label: str, order: tuple[int, ...]) -> Winner:
 
 
 def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_one_order: bool) -> Judgment:
-    """Return the judgment of a pair by the label of each order; if the orders disagree, it is a tie."""
+    """If the labels of both orders disagree, it is a tie."""
     winners = [_winner(reply.label, reply.order) for reply in shown if reply.label is not None]
     failure = None if winners and accept_one_order else first_failure(shown)
-    return Judgment(
-        sample_id=sample.id,
-        mode=mode.name,
-        verdict=None if failure else PairVerdict(winner=winners[0] if len(set(winners)) == 1 else "tie"),
-        shown=tuple(shown),
-        consistent=winners[0] == winners[1] if len(winners) == 2 else None,
-        failure=failure,
-    )
+    verdict = None if failure else PairVerdict(winner=winners[0] if len(set(winners)) == 1 else "tie")
+    return judged(mode, sample, shown, verdict, consistent=agree(winners), failure=failure)
 
 
 class LabelPairMode(BatchMode):
@@ -57,7 +51,7 @@ def compare_by_label(
     stop: tuple[str, ...] = (),
     referenced: bool,
 ) -> Flow:
-    """Ask for the label of each order, conclude, and request label probabilities if the mode has `distribution`."""
+    """Ask in each order; also request label probabilities if the mode has `distribution`."""
     room = mode.max_tokens
     replies = yield requests_of(prompts, sampling_for(mode, sample.id, room, stop=stop))
     shown = [

@@ -92,7 +92,7 @@ class BatchMode:
         raise NotImplementedError
 
     def check(self, sample: Sample) -> None:
-        """Check that the mode can judge a sample; batch runs reject the row otherwise.
+        """Batch runs reject rows that fail.
 
         Raises:
             InputError: wrong number of answers, or something that the mode needs is missing.
@@ -105,12 +105,12 @@ class BatchMode:
 
     @classmethod
     def can_vote(cls, fixed: Mapping[str, Any]) -> bool:
-        """Return True if sampling several replies is useful; `fixed` are the fields that the card sets."""
+        """True if sampling several replies is useful; `fixed` are the fields that the card sets."""
         return cls.reasons_first
 
     @classmethod
     def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
-        """Return True if the mode, with these options, shows the judge its own answers."""
+        """True if the mode, with these options, shows the judge its own answers."""
         return False
 
 
@@ -125,7 +125,7 @@ MAX_OPTIONS: dict[str, float] = {
 
 
 def check_finite(mode: object, names: Iterable[str]) -> None:
-    """Check that numeric options are in the range that any mode can use."""
+    """Numeric options have a range that any mode can use."""
     for name in names:
         value, maximum = getattr(mode, name), MAX_OPTIONS.get(name, MAX_TOKENS)
         minimum = -maximum if name == "seed" else 0
@@ -149,7 +149,7 @@ def check_threshold(options: object, *names: str) -> None:
 
 
 def unreferenced(sample: Sample) -> InputError:
-    """Return the error of a sample without exactly one answer and a reference."""
+    """The sample needs exactly one answer and a reference."""
     found = f"{len(sample.answers)} and {'none' if sample.reference is None else 'one'}"
     return InputError(f"sample {sample.id}: expected one answer and a reference, got {found}; give each row both")
 
@@ -169,7 +169,7 @@ class SamplingOptions(Protocol):
 def sampling_for(
     options: SamplingOptions, sample_id: str, max_tokens: int, *, stop: tuple[str, ...] = (), reserve: int | None = None
 ) -> Sampling:
-    """Return a request's sampling parameters; above temperature 0 the seed depends on the run's and `sample_id`."""
+    """Above temperature 0, the seed depends on the run's and `sample_id`."""
     if options.temperature == 0:
         return _greedy(max_tokens, stop, reserve)
     digest = hashlib.blake2b(f"{options.seed}:{sample_id}".encode(errors="surrogatepass"), digest_size=4).digest()
@@ -183,5 +183,5 @@ def _greedy(max_tokens: int, stop: tuple[str, ...], reserve: int | None) -> Samp
 
 
 def pair_orders(both_orders: bool) -> tuple[tuple[int, int], ...]:
-    """Return the orders in which a pair is shown, as indices into the sample's answers."""
+    """As indices into the sample's answers."""
     return ((0, 1), (1, 0)) if both_orders else ((0, 1),)

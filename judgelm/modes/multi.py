@@ -13,7 +13,7 @@ from itertools import permutations as all_orders
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
-from judgelm.modes.completions import first_failure, read_reply, with_usage
+from judgelm.modes.completions import first_failure, judged, read_reply, with_usage
 from judgelm.modes.flow import Flow, requests_of
 from judgelm.modes.mode import check_above_zero, sampling_for
 from judgelm.modes.readings import ReadingMode, answer_scores, check_reading, explain_word, read_words, reading_of
@@ -96,7 +96,7 @@ class Multi(ReadingMode):
         return (yield from explain(judgment, to_explain(judgment, self.reasons), prompts, sampling))
 
     def orders(self, sample_id: str, count: int) -> list[tuple[int, ...]]:
-        """Return the orders in which this number of answers is shown, the given order first."""
+        """The given order comes first."""
         given = tuple(range(count))
         if self.drawing == "cyclic":
             return [given[start:] + given[:start] for start in range(min(self.permutations, count))]
@@ -118,15 +118,10 @@ class Multi(ReadingMode):
         strengths = None if failure else readout.strengths
         read = [(reply.order, reply.scores) for reply in shown if reply.scores is not None and len(reply.order) > 1]
         rankings = {ranking(_in_sample_order(order, scores)) for order, scores in read}
-        judgment = Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if strengths is None else RankingVerdict(order=ranking(strengths)),
-            shown=shown,
-            scores=None if failure else answer_scores(self, readout),
-            consistent=len(rankings) == 1 if read and not failure else None,
-            failure=failure,
-        )
+        verdict = None if strengths is None else RankingVerdict(order=ranking(strengths))
+        scores = None if failure else answer_scores(self, readout)
+        consistent = len(rankings) == 1 if read and not failure else None
+        judgment = judged(self, sample, shown, verdict, scores=scores, consistent=consistent, failure=failure)
         return (yield from explain_word(self, judgment, readout.prompts))
 
     def _kept_enough(self, shown: Shown) -> Shown:
@@ -144,15 +139,9 @@ class Multi(ReadingMode):
         failure = None if read and self.accept_missing else first_failure(shown)
         means = None if failure else tuple(math.fsum(column) / len(read) for column in zip(*read, strict=True))
         rankings = {ranking(scores) for scores in read}
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if means is None else RankingVerdict(order=ranking(means)),
-            shown=tuple(shown),
-            scores=means,
-            consistent=len(rankings) == 1 if len(read) == len(shown) > 1 else None,
-            failure=failure,
-        )
+        verdict = None if means is None else RankingVerdict(order=ranking(means))
+        consistent = len(rankings) == 1 if len(read) == len(shown) > 1 else None
+        return judged(self, sample, shown, verdict, scores=means, consistent=consistent, failure=failure)
 
 
 def ranking(scores: Sequence[float]) -> tuple[tuple[int, ...], ...]:

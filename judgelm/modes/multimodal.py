@@ -150,7 +150,7 @@ class Multimodal(BatchMode):
         return self.prompt.sha
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has one answer, a reference and, if required, images."""
+        """Require one answer, a reference and, with `use`, images."""
         if len(sample.answers) != 1 or sample.reference is None or not read_gold(sample.reference):
             raise unreferenced(sample)
         if self.images == "use" and not sample.images:

@@ -10,9 +10,11 @@ from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import (
+    agree,
     failure_of,
     first_failure,
     in_sample_order,
+    judged,
     pair_in_sample_order,
     read_reply,
     with_usage,
@@ -130,7 +132,7 @@ class Pairwise(ReadingMode):
         return pair_orders(self.both_orders)
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """Return the judge's prompt; `part` is only used by modes with several parts."""
+        """`part` is only used by modes with several parts."""
         return self.reading_prompt(sample, order)
 
     def reading_prompt(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
@@ -140,7 +142,7 @@ class Pairwise(ReadingMode):
         return template.render(sample, order, reference, scale=self.scale, criterion=self.criterion)
 
     def ask(self, sample: Sample, prompts: Sequence[Prompt]) -> Flow:
-        """Judge with given prompts, one per order, each asking for a score line of two."""
+        """One prompt per order, each asking for a score line of two."""
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         lines = score_lines(self.scale, self.step) if self.distribution or self.retry_unparseable else None
         candidates = lines.texts if lines is not None and self.distribution else ()
@@ -188,16 +190,9 @@ class Pairwise(ReadingMode):
             ]
         scores = None if failure else mean_scores(read)
         winners = [winner_of(pair) for reply in shown if (pair := in_sample_order(reply)) is not None]
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if scores is None else PairVerdict(winner=self._winner(scores, winners, probability)),
-            shown=tuple(shown),
-            scores=scores,
-            consistent=winners[0] == winners[1] if len(winners) == 2 else None,
-            probability=None if failure else probability,
-            failure=failure,
-        )
+        verdict = None if scores is None else PairVerdict(winner=self._winner(scores, winners, probability))
+        likely, same = None if failure else probability, agree(winners)
+        return judged(self, sample, shown, verdict, scores=scores, consistent=same, probability=likely, failure=failure)
 
     def _probability(self, shown: Sequence[Shown]) -> float | None:
         known = [
@@ -283,7 +278,7 @@ class Reasoned(LabelPairMode):
 
 
 def reasoned_template(template_id: str) -> Template:
-    """Return the template of that id; it must reason first."""
+    """The template must reason first."""
     template = get_template(template_id)
     if not template.reasons_first:
         raise ConfigError(f"template {template_id} begins with a score line; use one such as reasoned-chat")

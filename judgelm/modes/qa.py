@@ -13,23 +13,14 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.completions import failure_of, labelled, read_reply, with_usage
+from judgelm.modes.completions import failure_of, judged, labelled, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.labels import ask_probabilities
 from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for, unreferenced
 from judgelm.parsing.short_answers import QaRules, exact_match, golds_of
 from judgelm.parsing.verdicts import QaLabelRule, label_by, read_label
 from judgelm.prompts.catalog import PromptText, read_texts, sha_of
-from judgelm.records import (
-    Completion,
-    Judgment,
-    LabelVerdict,
-    Request,
-    Sample,
-    Shown,
-    SpanKind,
-    Unparsed,
-)
+from judgelm.records import Completion, LabelVerdict, Request, Sample, Shown, SpanKind, Unparsed
 
 QaWording = Literal["paper", "reworded", "released"]
 Shots = Literal[0, 2, 6]
@@ -78,7 +69,7 @@ QA_ANSWERING = _template("qa-answering", **_TEXTS["answering"], after="\n* Answe
 
 @cache
 def qa_template(shots: Shots, with_context: bool, wording: QaWording = "paper") -> QaTemplate:
-    """Return the judge's prompt in one of its variants.
+    """The judge's prompt.
 
     Source: QA-Judge, Table 9 and section 6.3; Alab-NII/llm-judge-extract-qa at 65ba47b,
     `prompts/judge_prompt_template.py` (`released`).
@@ -166,7 +157,7 @@ class QaCorrectness(BatchMode):
         return self.prompt.sha
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has one answer, a reference and, if it is shown, a context."""
+        """Require one answer, a reference and, if it is shown, a context."""
         if len(sample.answers) != 1 or not golds_of(sample):
             raise unreferenced(sample)
         if self.with_context:
@@ -178,9 +169,9 @@ class QaCorrectness(BatchMode):
         self.check(sample)
         golds = golds_of(sample)
         if not self.judge_all and exact_match(sample.answers[0], golds[: None if self.validated else 1], self.exact):
-            return self._without_asking(sample, "correct", "exact_match")
+            return judged(self, sample, (), LabelVerdict(label="correct"), decided_by="exact_match")
         if not sample.answers[0].strip():
-            return self._without_asking(sample, "incorrect", "blank_answer")
+            return judged(self, sample, (), LabelVerdict(label="incorrect"), decided_by="blank_answer")
         values = {"question": sample.question, "gold": sample.reference or "", "predicted": sample.answers[0]}
         if self.with_context:
             values["context"] = context_of(sample)
@@ -192,10 +183,6 @@ class QaCorrectness(BatchMode):
         if self.distribution:
             [probability] = yield from ask_probabilities([shown], [prompt], _LABELS, read_label, max_tokens=room)
         return replace(labelled(self, sample, shown), probability=probability, decided_by="judge")
-
-    def _without_asking(self, sample: Sample, label: str, by: str) -> Judgment:
-        verdict = LabelVerdict(label=label)
-        return Judgment(sample_id=sample.id, mode=self.name, verdict=verdict, shown=(), decided_by=by)
 
     def _read(self, completion: Completion) -> Shown:
         parse = partial(label_by, self.labels)

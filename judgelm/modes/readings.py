@@ -16,7 +16,7 @@ from itertools import chain, combinations
 from typing import NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.modes.completions import failure_of, first_failure, in_sample_order
+from judgelm.modes.completions import agree, failure_of, first_failure, in_sample_order, judged
 from judgelm.modes.flow import Flow, RequestFlow, requests_of
 from judgelm.modes.mode import BatchMode, sampling_for
 from judgelm.modes.reasons import Reasons, explain, to_explain
@@ -30,17 +30,7 @@ from judgelm.parsing.scores import (
 )
 from judgelm.prompts.catalog import Template, criterion_template, get_template, letters
 from judgelm.prompts.conversation import follow_up_prompt, reward_prompt
-from judgelm.records import (
-    Completion,
-    Judgment,
-    PairVerdict,
-    Prompt,
-    Sample,
-    Sampling,
-    Shown,
-    Unparsed,
-    winner_of,
-)
+from judgelm.records import Completion, Judgment, PairVerdict, Prompt, Sample, Sampling, Shown, Unparsed, winner_of
 
 _FLOOR = math.log(1e-9)
 """Log-probability of a word that the engine does not list, because endpoints list only the likeliest tokens."""
@@ -119,7 +109,7 @@ def reading_of(mode: BatchMode) -> Template:
 
 
 def check_reading(mode: ReadingMode) -> str:
-    """Check a mode's options against its reading, and return the id of the template to use."""
+    """Check the options; return the id of the template to use."""
     template = reading_of(mode)
     if template.of_trajectories:
         raise ConfigError(f"template {template.id} is for trajectories of agents; use --mode trajectory without it")
@@ -194,7 +184,7 @@ def _rewarded(index: int, completion: Completion) -> Shown:
 
 
 def words_of(template: Template, answers: int, *, scale: tuple[float, float], step: float = 1) -> Words:
-    """Return the words of a template for this number of answers, each with and without a leading space."""
+    """Each word with and without a leading space."""
     low, high = scale
     if template.reading == "letters":
         forms: Mapping[str, tuple[str, ...]] = {letter: (letter,) for letter in letters(answers)}
@@ -279,7 +269,7 @@ def _shares(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | None:
-    """Return each answer's score on the judge's scale; for letters, from the answers' shares of preference."""
+    """For letters, from the answers' shares of preference."""
     if readout.strengths is None:
         return None
     if reading_of(mode).reads_alone:
@@ -311,18 +301,11 @@ def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt
 
 
 def conclude_pair(mode: ReadingMode, sample: Sample, readout: Readout) -> Judgment:
-    """Return the judgment of two answers; `consistent` if the letters of both orders name the same answer."""
+    """`consistent` if the letters of both orders name the same answer."""
     strengths = readout.strengths
     probability = None if strengths is None else first_better(mode, strengths)
     orders = [shown for shown in readout.shown if len(shown.order) == 2]
     winners = [winner_of(scores) for shown in orders if (scores := in_sample_order(shown)) is not None]
-    return Judgment(
-        sample_id=sample.id,
-        mode=mode.name,
-        verdict=None if probability is None else PairVerdict(winner=winner_by(probability, mode.tie_threshold)),
-        shown=readout.shown,
-        scores=answer_scores(mode, readout),
-        consistent=winners[0] == winners[1] if len(winners) == 2 else None,
-        probability=probability,
-        failure=readout.failure,
-    )
+    verdict = None if probability is None else PairVerdict(winner=winner_by(probability, mode.tie_threshold))
+    judgment = judged(mode, sample, readout.shown, verdict, probability=probability, failure=readout.failure)
+    return replace(judgment, scores=answer_scores(mode, readout), consistent=agree(winners))

@@ -18,7 +18,7 @@ Explained = Literal["none", "all"]
 
 
 def to_explain(judgment: Judgment, reasons: Reasons, close_threshold: float = 0) -> list[int]:
-    """Return the indices of the prompts to explain: the first parseable one, or with `flips` both orders."""
+    """Indices of prompts: the first parseable one, or with `flips` both orders."""
     if judgment.verdict is None:
         return []
     if reasons == "flips":

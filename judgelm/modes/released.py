@@ -213,7 +213,7 @@ class ReleasedPrompt:
         return sha_of([sha_of(prompt | {"wrapper": [self.before, self.after]}), repr(self.reply)])
 
     def takes(self, *slots: str) -> bool:
-        """Return True if it has any of these slots."""
+        """True if it has any of these slots."""
         return any(f"{{{slot}}}" in text for text in self.texts.values() for slot in slots)
 
     @cached_property
@@ -290,7 +290,7 @@ class ReleasedMode(BatchMode):
 
     @classmethod
     def can_vote(cls, fixed: Mapping[str, Any]) -> bool:
-        """Return True unless the judge writes its verdict first."""
+        """True unless the judge writes its verdict first."""
         return not fixed["prompt"].stop
 
     @property
@@ -324,7 +324,7 @@ class ReleasedMode(BatchMode):
         return replace(judgment, scores=mean_scores(read) if read and judgment.verdict is not None else None)
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has as many answers as the judge takes, and a reference if it needs one."""
+        """Require as many answers as the judge takes, and a reference if needed."""
         BatchMode.check(self, sample)
         if sample.reference is None and self.reference == "use":
             raise InputError(f"sample {sample.id}: {self.template} needs a reference; give each row one")

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
-from judgelm.modes.completions import graded, with_usage
+from judgelm.modes.completions import graded, judged, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.mode import BatchMode, check_threshold
 from judgelm.modes.multi import ranking
 from judgelm.modes.readings import ReadingMode, check_reading, conclude_pair, read_rewards, reading_of
 from judgelm.prompts.conversation import dialogue_of
-from judgelm.records import Judgment, RankingVerdict, Sample
+from judgelm.records import RankingVerdict, Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Reward(ReadingMode):
         check_threshold(self, "tie_threshold")
 
     def check(self, sample: Sample) -> None:
-        """Check that the sample's turns are a dialogue."""
+        """Turns must be a dialogue."""
         BatchMode.check(self, sample)
         dialogue_of(sample, referenced=False)
 
@@ -50,11 +50,5 @@ class Reward(ReadingMode):
             return graded(self, sample, readout.shown[0])
         if len(sample.answers) == 2:
             return conclude_pair(self, sample, readout)
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if readout.strengths is None else RankingVerdict(order=ranking(readout.strengths)),
-            shown=readout.shown,
-            scores=readout.strengths,
-            failure=readout.failure,
-        )
+        verdict = None if readout.strengths is None else RankingVerdict(order=ranking(readout.strengths))
+        return judged(self, sample, readout.shown, verdict, scores=readout.strengths, failure=readout.failure)

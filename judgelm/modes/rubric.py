@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict
 
 from judgelm.errors import ConfigError, not_found
-from judgelm.modes.completions import read_reply, with_usage
+from judgelm.modes.completions import judged, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.labels import ask_missing_labels
 from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
@@ -92,7 +92,7 @@ class Scale:
 
 
 def scale_of(name: str, dimension: Dimension) -> Scale:
-    """Return a user's dimension with a prompt in the paper's form; the words around the user's are ours."""
+    """A prompt in the paper's form; the words around the user's are ours."""
     ordered = sorted(
         dimension.levels.items(),
         key=lambda item: (item[1].score is None, (item[1].score or 0) * (-1 if dimension.best_first else 1)),
@@ -198,10 +198,8 @@ class Rubric(BatchMode):
         sampling = sampling_for(self, sample.id, self.max_tokens)
         values = {"question": sample.question, "answer_1": sample.answers[0]}
         prompts = [scale.text.render(values, chat=self.chat) for scale in scales]
-        completions = yield [
-            Request(key=scale.name, prompt=prompt, sampling=sampling)
-            for scale, prompt in zip(scales, prompts, strict=True)
-        ]
+        asked = zip(scales, prompts, strict=True)
+        completions = yield [Request(key=scale.name, prompt=prompt, sampling=sampling) for scale, prompt in asked]
         shown = []
         for scale, completion in zip(scales, completions, strict=True):
             parse = partial(parse_level, levels=list(scale.levels))
@@ -214,11 +212,8 @@ class Rubric(BatchMode):
         return self._conclude(sample, scales, shown)
 
     def _conclude(self, sample: Sample, scales: Sequence[Scale], shown: Sequence[Shown]) -> Judgment:
-        shares = [
-            reply.scores[0] / scale.maximum
-            for scale, reply in zip(scales, shown, strict=True)
-            if reply.scores is not None
-        ]
+        maxima = [scale.maximum for scale in scales]
+        shares = [reply.scores[0] / most for most, reply in zip(maxima, shown, strict=True) if reply.scores is not None]
         failures = [(reply.part, reply.failure) for reply in shown if reply.failure is not None]
         failure = None
         if failures and not (shares and self.accept_missing):
@@ -227,14 +222,8 @@ class Rubric(BatchMode):
         elif not shares:
             failure = Unparsed("out_of_range", "", "no dimension has a level with a score")
         grade = None if failure else (math.fsum(shares) / len(shares),)
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if grade is None else GradeVerdict(score=grade[0]),
-            shown=tuple(shown),
-            scores=grade,
-            failure=failure,
-        )
+        verdict = None if grade is None else GradeVerdict(score=grade[0])
+        return judged(self, sample, shown, verdict, scores=grade, failure=failure)
 
 
 def _scored(scale: Scale, shown: Shown) -> Shown:

@@ -99,7 +99,7 @@ class Solver:
 
 
 def stops(*, chat: bool) -> tuple[str, ...]:
-    """Return stop strings of a reply that reasons first: base models would begin another question."""
+    """Base models would begin another question."""
     return () if chat else _NEXT_QUESTION
 
 
@@ -269,7 +269,7 @@ class SelectiveSelfReference(LabelPairMode):
         self._solver().request(sample)
 
     def reference_of(self, solved: Sequence[SelfAnswer]) -> str | None:
-        """Return the majority answer if it is to be shown."""
+        """The majority answer, if it is shown."""
         if self.when == "never" or not solved:
             return None
         common = majority([solve.answer for solve in solved])

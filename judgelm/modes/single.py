@@ -87,7 +87,7 @@ class Single(ReadingMode):
         return hashlib.sha256(" ".join(shas.values()).encode()).hexdigest()
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has one answer and what it is graded against."""
+        """Require one answer, and what it is graded against."""
         BatchMode.check(self, sample)
         anchor = sample.metadata.get(_ANCHOR)
         template = reading_of(self)

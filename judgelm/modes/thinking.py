@@ -25,7 +25,7 @@ class _Step(NamedTuple):
 
 
 def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestFlow[Result]:
-    """Return the flow with thinking separated from the replies that it is sent."""
+    """Separate the thinking from the replies that the flow is sent."""
     if thinking.mode == "on":
         blocks: _Blocks = {}
         return map_rounds(flow, lambda requests: interleave([_answered(each, thinking, blocks) for each in requests]))
@@ -37,7 +37,7 @@ def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestF
 
 
 def separated(completion: Completion, thinking: Thinking) -> Completion:
-    """Return the completion with its thinking separated; finish reason `thinking` if nothing else was written."""
+    """Finish reason `thinking` if nothing else was written."""
     replies = [separate(text, bare=not thinking.resumes) for text in completion.texts]
     if not any(reply.block for reply in replies) and "thinking" not in completion.finish_reasons:
         return completion  # nearly always
@@ -99,7 +99,7 @@ def _answered(request: Request, thinking: Thinking, blocks: _Blocks) -> RequestF
 
 
 def _left(text: str, received: Completion, thinking: Thinking) -> int:
-    """Return the tokens left for thinking if a quoted closing tag interrupted it; otherwise 0."""
+    """Tokens left for thinking after a quoted closing tag; otherwise 0."""
     interrupted = received.finish_reasons[0] == "stop" and text.endswith(CLOSE)
     return max(0, thinking.max_tokens - received.completion_tokens) if interrupted else 0
 

@@ -98,7 +98,7 @@ class Trajectory(ReadingMode):
         return sha_of([get_template(self.template).sha, self.statements, steps])
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has trajectories that this mode can judge."""
+        """Check the trajectories."""
         where, count = f"sample {sample.id}", len(sample.answers)
         BatchMode.check(self, sample)
         for number, answer in enumerate(sample.answers, 1):
