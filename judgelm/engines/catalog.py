@@ -36,7 +36,7 @@ def check_engine(name: str) -> None:
 
 
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-    """Resolve `dtype: auto`, so that all workers load the same model. Also return a note, often empty."""
+    """Resolve `dtype: auto` once for all workers. The note is often empty."""
     missing = ""
     if name == "auto":
         name, reason = choose_engine()
@@ -66,7 +66,7 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
 
 
 def choose_engine() -> tuple[str, str]:
-    """Return the engine of `auto` on this machine, and the reason."""
+    """Return the engine of `auto`, and the reason."""
     devices = visible_gpus()
     if importlib.util.find_spec("vllm") is None:
         finding = f"torch sees {devices} CUDA device(s), but vllm is not installed; run: {install_hint('vllm')}"

@@ -34,6 +34,5 @@ def require_version(distribution: str) -> None:
     for requirement in map(Requirement, declared):
         lowest = [part for part in requirement.specifier if part.operator == ">="]
         if requirement.name == distribution and not all(part.contains(installed, prereleases=True) for part in lowest):
-            raise ConfigError(
-                f"{distribution} {installed} is too old; run: pip install '{distribution}{requirement.specifier}'"
-            )
+            way_out = f"run: pip install '{distribution}{requirement.specifier}'"
+            raise ConfigError(f"{distribution} {installed} is too old; {way_out}")

@@ -162,10 +162,8 @@ def measure_products(config: Any) -> dict[str, float]:
     width = min(high, max(low, int(getattr(text, "hidden_size", None) or high)))
     inner = min(high, max(low, int(getattr(text, "intermediate_size", None) or 4 * width)))
     rows, weight = torch.randn(_ROWS, width), torch.randn(inner, width)
-    pairs = {
-        name: (rows.to(dtype), weight.to(dtype))
-        for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16), ("float16", torch.float16))
-    }
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    pairs = {name: (rows.to(dtype), weight.to(dtype)) for name, dtype in dtypes.items()}
     precise = time.get_clock_info("thread_time").resolution < 1e-5  # on Windows it ticks 64 times per second
     clock = time.thread_time if precise else time.perf_counter
     best = dict.fromkeys(pairs, float("inf"))

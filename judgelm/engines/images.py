@@ -126,9 +126,8 @@ class Vision:
     def _process(self, image: str) -> ProcessedImage:
         picture = read_image(image)
         try:
-            alone = self._processor(
-                images=[picture], text=[self.placeholder], return_tensors="pt", add_special_tokens=False
-            )
+            marks = [self.placeholder]
+            alone = self._processor(images=[picture], text=marks, return_tensors="pt", add_special_tokens=False)
         except (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError) as error:  # such as a pixel by 1000
             size = f"{picture.width} x {picture.height} pixels"
             raise ImageError(f"the model's processor rejects an image of {size}: {first_line(error)}") from error

@@ -160,15 +160,17 @@ def _json_of(source: str, name: str, revision: str | None) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _source_options(options: EngineOptions) -> dict[str, Any]:
+    return {"revision": options.revision, "trust_remote_code": options.trust_remote_code}
+
+
 def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> Any:
     """Load the adapter's fast tokenizer, else the model's."""
     source = adapter if adapter and has_tokenizer(adapter) else base
     if Path(source).is_dir() and not has_tokenizer(source):
         raise ModelError(f"{source}: no tokenizer in this folder; copy tokenizer.json from the base model")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            source, revision=options.revision, trust_remote_code=options.trust_remote_code
-        )
+        tokenizer = AutoTokenizer.from_pretrained(source, **_source_options(options))
     except Exception as error:  # the tokenizers library raises Exception itself
         raise ModelError(f"{source}: cannot load the tokenizer: {tokenizer_finding(source, error)}") from error
     if not tokenizer.is_fast:
@@ -187,9 +189,7 @@ def check_vocabulary(source: str, tokenizer: Any, model: Any) -> None:
 def load_config(base: str, options: EngineOptions) -> Any:
     """Load the model's config."""
     try:
-        config = AutoConfig.from_pretrained(
-            base, revision=options.revision, trust_remote_code=options.trust_remote_code
-        )
+        config = AutoConfig.from_pretrained(base, **_source_options(options))
     except LOAD_ERRORS as error:
         raise ModelError(f"{base}: cannot read the model's config: {first_line(error)}") from error
     check_config(base, config)
@@ -283,9 +283,8 @@ def _folder_sha(source: str) -> str | None:
         return None
     digest, pickled = hashlib.sha256(), pickled_files(folder)
     for path in sorted(folder.iterdir()):
-        if path.suffix not in {".json", ".safetensors", ".model", ".jinja"} and path not in pickled:
-            continue
-        if path.name == "trainer_state.json":
+        hashed = path.suffix in {".json", ".safetensors", ".model", ".jinja"} or path in pickled
+        if not hashed or path.name == "trainer_state.json":
             continue
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())
@@ -305,9 +304,8 @@ def adapter_truncator(truncator: Truncator, base: str, adapter: str) -> Truncato
     tokenizer: Any = truncator.tokenizer
     if has_tokenizer(adapter):
         if (own := load_tokenizer(base, adapter, EngineOptions(model=base))).get_vocab() != tokenizer.get_vocab():
-            raise ModelError(
-                f"{adapter}: its vocabulary differs from its base's, so they cannot share an engine; serve it alone"
-            )
+            finding = "its vocabulary differs from its base's, so they cannot share an engine"
+            raise ModelError(f"{adapter}: {finding}; serve it alone")
         tokenizer = own
     card = find_card(adapter)
     window = truncator.window if card is None or card.window is None else min(card.window, truncator.window)

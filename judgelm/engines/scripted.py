@@ -46,7 +46,7 @@ class ScriptedEngine:
     def __init__(self, script: Script, *, max_in_flight: int = 256, thinking: Thinking = NOT_ASKED) -> None:
         self.thinking = thinking
         self._script = script
-        self._max_in_flight = max_in_flight
+        self.max_in_flight = max_in_flight
         self.waiting: deque[Request] = deque()
 
     @classmethod
@@ -62,11 +62,6 @@ class ScriptedEngine:
         if not isinstance(script, dict) or not all(isinstance(reply, str) for reply in script.values()):
             raise ModelError(f"{path}: a script is a JSON object that maps prompts to replies, both strings")
         return cls(script, thinking=thinking)
-
-    @property
-    def max_in_flight(self) -> int:
-        """See `Engine`."""
-        return self._max_in_flight
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Submit requests."""

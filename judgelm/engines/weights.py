@@ -136,13 +136,8 @@ def _download(adapter: str) -> Path | None:
 
 def pickled_files(folder: Path) -> list[Path]:
     """Return a folder's pickled weights, unless it has safetensors."""
-    return [
-        path
-        for safe, pickled in _KINDS
-        if not any(folder.glob(safe))
-        for path in sorted(folder.glob(pickled))
-        if path.is_file()
-    ]
+    kinds = [pickled for safe, pickled in _KINDS if not any(folder.glob(safe))]
+    return [path for pickled in kinds for path in sorted(folder.glob(pickled)) if path.is_file()]
 
 
 def check_pickled(source: str, revision: str | None = None) -> None:

@@ -51,12 +51,12 @@ class GgufRecord(BaseModel, frozen=True, extra="forbid"):
 
 
 def gguf_checkpoint(model: str, revision: str | None = None) -> str:
-    """Return the checkpoint folder of a GGUF file. Converts the file if needed."""
+    """The checkpoint's folder. Converts the file if needed."""
     return str(checkpoint_of(find_file(model, revision)))
 
 
 def checkpoint_of(file: Path, progress: Progress = lambda share: None) -> Path:
-    """Return the checkpoint folder of a local GGUF file. Processes share one conversion."""
+    """Processes share one conversion."""
     try:
         sha256 = _sha256_of(file)
         folder = gguf_folder(sha256)

@@ -21,13 +21,7 @@ from gguf.quants import dequantize
 from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
-from transformers.modeling_gguf_pytorch_utils import (
-    TENSOR_PROCESSORS,
-    Gemma2TensorProcessor,
-    LlamaTensorProcessor,
-    TensorProcessor,
-    get_gguf_hf_weights_map,
-)
+from transformers import modeling_gguf_pytorch_utils as conversion
 
 from judgelm.engines.gguf.header import GgufFile, GgufTensor
 from judgelm.engines.weights import all_parameters, first_not_finite
@@ -40,7 +34,8 @@ SHARD_BYTES = 1 << 30
 _SLICE_WEIGHTS = 1 << 18
 """Per thread, to stay in the CPU cache."""
 _WAY_OUT = "use the model's safetensors, or a llama.cpp server with --engine openai"
-_TENSOR_BY_TENSOR = frozenset({TensorProcessor, LlamaTensorProcessor, Gemma2TensorProcessor})
+_PLAIN = conversion.TensorProcessor
+_TENSOR_BY_TENSOR = frozenset({_PLAIN, conversion.LlamaTensorProcessor, conversion.Gemma2TensorProcessor})
 _VOCABULARY = frozenset({"tokenizer.ggml.tokens", "tokenizer.ggml.merges"})
 _CONVERSION_ERRORS = (
     OSError, ValueError, KeyError, IndexError, RuntimeError, NotImplementedError, AttributeError, TypeError,
@@ -54,7 +49,7 @@ class _NotFiniteError(Exception):
 def write_weights(file: GgufFile, target: Path, dtype: str, progress: Progress) -> str:
     """Write weights and configuration into an empty folder. Return the dtype: float32 if a weight exceeds float16."""
     _check_rope(file)
-    by_tensor = TENSOR_PROCESSORS.get(file.architecture, TensorProcessor) in _TENSOR_BY_TENSOR
+    by_tensor = conversion.TENSOR_PROCESSORS.get(file.architecture, _PLAIN) in _TENSOR_BY_TENSOR
     write = _write_by_tensor if by_tensor else _write_by_transformers
     try:
         write(file, target, getattr(torch, dtype), progress)
@@ -70,7 +65,7 @@ def write_weights(file: GgufFile, target: Path, dtype: str, progress: Progress) 
 def _write_by_tensor(file: GgufFile, target: Path, dtype: torch.dtype, progress: Progress) -> None:
     model, processor, names = _outline_of(file, target, dtype)
     tensors = {names[tensor.name]: tensor for tensor in file.tensors if tensor.name in names}
-    wanted = {name: weight for name, weight in model.named_parameters()}
+    wanted = dict(model.named_parameters())
     _check_names(file, model.config, [name for name in wanted if name not in tensors])
     for name, weight in wanted.items():
         if tuple(weight.shape) != tensors[name].shape:
@@ -107,7 +102,7 @@ def _outline_of(file: GgufFile, target: Path, dtype: torch.dtype) -> tuple[Any, 
             config.vocab_size = int(file.metadata.get(_vocab_key(file), file.metadata["tokenizer.ggml.tokens"]))
         with torch.device("meta"):
             model = kind.from_config(config, dtype=dtype)
-        change: Any = TENSOR_PROCESSORS.get(file.architecture, TensorProcessor)  # untyped
+        change: Any = conversion.TENSOR_PROCESSORS.get(file.architecture, _PLAIN)  # untyped
         processor = change(config=config.to_dict())
         return model, processor, _names_in(model, processor)
     except _CONVERSION_ERRORS as error:
@@ -119,10 +114,10 @@ def _outline_of(file: GgufFile, target: Path, dtype: torch.dtype) -> tuple[Any, 
 def _names_in(model: Any, processor: Any) -> dict[str, str]:
     """Map weight names. transformers' table for each submodule takes 5 seconds for 24 layers and is rarely needed."""
     whole = SimpleNamespace(config=model.config, state_dict=model.state_dict, named_children=list)
-    names: dict[str, str] = get_gguf_hf_weights_map(whole, processor)
+    names: dict[str, str] = conversion.get_gguf_hf_weights_map(whole, processor)
     if all(name in names.values() for name, _ in model.named_parameters()):
         return names
-    return dict(get_gguf_hf_weights_map(model, processor))
+    return dict(conversion.get_gguf_hf_weights_map(model, processor))
 
 
 def _write_outline(file: GgufFile, path: Path) -> None:

@@ -24,16 +24,11 @@ class BilledTokens:
     completion_tokens: int = 0
 
     def __add__(self, other: "BilledTokens") -> "BilledTokens":
-        return BilledTokens(
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-        )
+        prompt, completion = self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens
+        return BilledTokens(prompt_tokens=prompt, completion_tokens=completion)
 
     def __sub__(self, other: "BilledTokens") -> "BilledTokens":
-        return BilledTokens(
-            prompt_tokens=self.prompt_tokens - other.prompt_tokens,
-            completion_tokens=self.completion_tokens - other.completion_tokens,
-        )
+        return self + BilledTokens(prompt_tokens=-other.prompt_tokens, completion_tokens=-other.completion_tokens)
 
 
 class OverBudgetError(Exception):

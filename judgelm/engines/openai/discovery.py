@@ -31,10 +31,8 @@ async def discover_servers(
     pool: EndpointPool, model: str, options: EndpointOptions, hello: list[int] | None
 ) -> ServerCapabilities:
     """Return what all reachable servers support."""
-    discoveries = (
-        discover_server(endpoint, model, own, hello)
-        for endpoint, own in zip(pool.endpoints, options.servers, strict=True)
-    )
+    servers = zip(pool.endpoints, options.servers, strict=True)
+    discoveries = (discover_server(endpoint, model, own, hello) for endpoint, own in servers)
     results = await asyncio.gather(*discoveries, return_exceptions=True)
     for index, result in enumerate(results):
         if isinstance(result, EngineError):
@@ -124,12 +122,8 @@ async def _supports_grammar(endpoint: Endpoint, model: str, api: Api) -> bool:
 
 
 def _smallest(model: str, api: Api, content: object) -> dict[str, Any]:
-    return {
-        "model": model,
-        "prompt" if api == "completions" else "messages": content,
-        "max_tokens": 1,
-        "temperature": 0.0,
-    }
+    prompt = "prompt" if api == "completions" else "messages"
+    return {"model": model, prompt: content, "max_tokens": 1, "temperature": 0.0}
 
 
 def _unusable(refused: RefusedError, models: Mapping[str, Any], model: str, options: EndpointOptions) -> ModelError:

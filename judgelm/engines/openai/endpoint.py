@@ -18,15 +18,7 @@ from judgelm.engines.openai.cost import BilledTokens, CostEntry, CostTracker
 from judgelm.engines.openai.options import Api, EndpointOptions
 from judgelm.engines.openai.rate_limits import AdaptiveLimiter, shown_duration, shown_time, stated_pause_s
 from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
-from judgelm.engines.openai.responses import (
-    BadReplyError,
-    Replies,
-    error_message,
-    read_choices,
-    read_json,
-    read_usage,
-    reported_error,
-)
+from judgelm.engines.openai.responses import BadReplyError, Replies, read_choices, read_json, read_usage, reported_error
 from judgelm.errors import ConfigError, EngineError
 
 _LOG = logging.getLogger("judgelm.openai")
@@ -82,13 +74,7 @@ class Endpoint:
         return self._options.address
 
     async def complete(self, api: Api, body: dict[str, Any], *, retries: int | None = None) -> Replies:
-        """Send one request, with retries.
-
-        Raises:
-            RefusedError: the server rejects the request.
-            RetriesExhaustedError: it failed too often.
-            EngineError: the endpoint does not answer.
-        """
+        """Send one request; raises RefusedError, RetriesExhaustedError, or EngineError without an answer."""
         max_failures = self._options.retries if retries is None else retries
         began, tries, failures = time.monotonic(), 0, 0
         unsupported = self.unsupported_params
@@ -202,7 +188,7 @@ class Endpoint:
             pause_s = stated_pause_s(error.response.headers, error.response.text, limited=limited)
             details = {"code": str(error.code or ""), "param": str(error.param or "")}
             # its text may repeat the key
-            raise self._classify(error.status_code, error_message(error), pause_s=pause_s, **details) from None
+            raise self._classify(error.status_code, _message(error), pause_s=pause_s, **details) from None
 
     def _classify(
         self, status: int, message: str, *, code: str = "", param: str = "", pause_s: float | None = None
@@ -216,6 +202,15 @@ class Endpoint:
             unbilled = status not in _GATEWAY_ERRORS
             return TransientError(kind, f"HTTP {status}: {message}", pause_s, unbilled=unbilled)
         return refused
+
+
+def _message(error: openai.APIStatusError) -> str:
+    """Return the message from an OpenAI, FastAPI or plain body."""
+    body: Any = error.body
+    if isinstance(body, dict):
+        message = body.get("message") or body.get("detail") or body.get("error") or body
+        return message if isinstance(message, str) else json.dumps(message)
+    return str(body or error.response.text or error.message)
 
 
 def _client(options: EndpointOptions) -> openai.AsyncOpenAI:

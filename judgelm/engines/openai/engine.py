@@ -33,6 +33,8 @@ _IN_REASONING = (
     "the whole reply is in reasoning_content: the server's reasoning parser (vLLM: --reasoning-parser) does not fit "
     "the model; if the model does not think, pass --thinking off"
 )
+_OVERLONG = "pass --engine-arg tokenizer=... (the model's tokenizer) to truncate long answers"
+_SMALLER_WINDOW = "the server's window is smaller than the model's: pass it as --max-model-len"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ROLE_HEAD = re.compile(
     r"\s*(?:<\|start_header_id\|>assistant<\|end_header_id\|>|<\|im_start\|>assistant\b|<start_of_turn>model\b"
@@ -52,6 +54,7 @@ class OpenAIEngine:
             tokenizer = load_tokenizer(own.tokenizer, None, options)
         hello = None if tokenizer is None else list(tokenizer(HELLO)["input_ids"])
         self._model = options.model
+        self.supports_images = own.api != "completions"  # they can be sent; the model may ignore them
         pool = self._pool = EndpointPool(own, min(own.concurrency, options.max_num_seqs))
         loop = LoopThread("openai-engine")
         try:
@@ -73,11 +76,6 @@ class OpenAIEngine:
         self._results: queue.SimpleQueue[tuple[int, Completion | BaseException]] = queue.SimpleQueue()
         self._error: BaseException | None = None
         self._left_tokens: Counter[str] = Counter()
-
-    @property
-    def supports_images(self) -> bool:
-        """True if images can be sent; the model may ignore them."""
-        return self._options.api != "completions"
 
     @property
     def max_in_flight(self) -> int:
@@ -194,7 +192,8 @@ class OpenAIEngine:
             return await self._completion(request, rendered)
         except RefusedError as refused:
             if refused.too_long:
-                return _failed(request, rendered, f"{refused}; {self._too_long_hint()}", "too_long")
+                way_out = _OVERLONG if self._truncator is None else _SMALLER_WINDOW
+                return _failed(request, rendered, f"{refused}; {way_out}", "too_long")
             if refused.status in (401, 403):
                 raise EngineError(self._options.rejected_key(refused.status)) from None
             if refused.fatal:
@@ -237,9 +236,8 @@ class OpenAIEngine:
 
     def _check(self, request: Request) -> None:
         if request.sampling.grammar is not None and not self.supports_grammar:
-            raise EngineError(
-                f"{self._options.address} does not support grammars (a vLLM server does); leave the grammar out"
-            )
+            finding = "does not support grammars (a vLLM server does)"
+            raise EngineError(f"{self._options.address} {finding}; leave the grammar out")
         if request.adapter is not None:
             raise EngineError("the openai engine has no adapters; serve the adapter as a model and pass it as --model")
         if not self.supports_images:
@@ -248,11 +246,6 @@ class OpenAIEngine:
         if request.prompt.chat and self._options.api == "completions" and not renders_chat:
             way_out = "pass --engine-arg tokenizer=... or --engine-arg api=auto"
             raise EngineError(f"chat prompts on /completions need the model's chat template: {way_out}")
-
-    def _too_long_hint(self) -> str:
-        if self._truncator is None:
-            return "pass --engine-arg tokenizer=... (the model's tokenizer) to truncate long answers"
-        return "the server's window is smaller than the model's: pass it as --max-model-len"
 
 
 def _failed(request: Request, rendered: RenderedPrompt, why: str, reason: FinishReason = "error") -> Completion:

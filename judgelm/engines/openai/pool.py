@@ -67,14 +67,13 @@ class EndpointPool:
     def stats(self) -> dict[str, Any]:
         """Requests, retries, concurrency and cost."""
         retries: Counter[ErrorKind] = sum((endpoint.retries for endpoint in self.endpoints), Counter())
-        rerouted = {"moved_to_another_server": self._rerouted} if len(self._members) > 1 else {}
         return {
             "requests": sum(endpoint.requests for endpoint in self.endpoints),
             "retries": dict(retries),
             "concurrency": sum(endpoint.limiter.limit for endpoint in self.endpoints),
             "not_taken_by_server": sorted(self.unsupported_params),
             **({"notes": [FOLDED_SYSTEM]} if SYSTEM_MESSAGE in self.unsupported_params else {}),
-            **rerouted,
+            **({"moved_to_another_server": self._rerouted} if len(self._members) > 1 else {}),
             **self.cost.stats(),
         }
 

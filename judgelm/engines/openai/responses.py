@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import openai
 from pydantic import BaseModel, Field, ValidationError
 
 from judgelm.engines.openai.cost import BilledTokens
@@ -232,12 +231,3 @@ def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> To
     if not all(value < 0.01 for _, value in listed):  # also refuses a NaN
         raise BadReplyError(f"logprobs: {token!r} has invalid log-probabilities: {listed[:3]}")
     return TokenStep(token=token, tops=tuple((piece, math.exp(value)) for piece, value in listed))
-
-
-def error_message(error: openai.APIStatusError) -> str:
-    """Return the message from an OpenAI, FastAPI or plain body."""
-    body: Any = error.body
-    if isinstance(body, dict):
-        message = body.get("message") or body.get("detail") or body.get("error") or body
-        return message if isinstance(message, str) else json.dumps(message)
-    return str(body or error.response.text or error.message)

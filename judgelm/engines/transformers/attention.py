@@ -80,17 +80,9 @@ class Segment(Protocol):
         ...
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
-        """Compute the attention of the new tokens.
+        """Return shape (1, tokens, heads, head size).
 
-        Args:
-            layer: index of the attention layer.
-            query: shape (1, heads, tokens, head size).
-            key: shape (1, kv heads, tokens, head size).
-            value: same shape as `key`.
-            options: of the layer.
-
-        Returns:
-            Shape (1, tokens, heads, head size).
+        `query` has shape (1, heads, tokens, head size), `key` and `value` (1, kv heads, tokens, head size).
         """
         ...
 
@@ -265,15 +257,9 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, op
     """Use an additive mask, or attend causally."""
     if options.softcap is not None and mask is not None:
         return _capped(query, keys, values, mask, options).transpose(1, 2)
-    return F.scaled_dot_product_attention(
-        query,
-        keys,
-        values,
-        attn_mask=mask,
-        is_causal=mask is None and query.shape[2] > 1,
-        scale=options.scaling,
-        enable_gqa=query.shape[1] != keys.shape[1],
-    ).transpose(1, 2)
+    arguments = {"is_causal": mask is None and query.shape[2] > 1, "enable_gqa": query.shape[1] != keys.shape[1]}
+    output = F.scaled_dot_product_attention(query, keys, values, mask, scale=options.scaling, **arguments)
+    return output.transpose(1, 2)
 
 
 def _capped(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, options: AttentionOptions) -> Tensor:

@@ -53,6 +53,7 @@ class TransformersEngine:
         self._has_worked = False  # if the first pass fails, the engine cannot run this model
         self.thinking = loaded.thinking
         self._adapters = LoraAdapters(loaded)
+        self.supports_images = loaded.vision is not None
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
         self._candidates = CandidateTokenizer(loaded.tokenizer)
         self._head = install_head(loaded.model)
@@ -71,11 +72,6 @@ class TransformersEngine:
         for adapter in options.adapters:
             engine.load_adapter(adapter)
         return engine
-
-    @property
-    def supports_images(self) -> bool:
-        """See `Engine`."""
-        return self._loaded.vision is not None
 
     @property
     def max_in_flight(self) -> int:
@@ -248,18 +244,14 @@ class TransformersEngine:
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
         """Run a pass; logits of shape (places, vocabulary)."""
-        ids = torch.tensor([row.ids], device=self._device) if embeddings is None else None
-        positions = torch.tensor([row.positions], device=self._device)
         places = torch.tensor(row.logit_places, device=self._device)
-        output = self._loaded.model(
-            input_ids=ids,
-            inputs_embeds=embeddings,
-            position_ids=positions,
-            use_cache=False,
-            logits_to_keep=places,
-            segments=row.segments,
-        )
+        ids = torch.tensor([row.ids], device=self._device) if embeddings is None else None
+        output = self._run_model(row, input_ids=ids, inputs_embeds=embeddings, logits_to_keep=places)
         return cast(torch.Tensor, output.logits[0])
+
+    def _run_model(self, row: PackedRow, **inputs: Any) -> Any:
+        positions = torch.tensor([row.positions], device=self._device)
+        return self._loaded.model(position_ids=positions, use_cache=False, segments=row.segments, **inputs)
 
     def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor, greedy: list[int]) -> list[RunningSequence]:
         for new in fresh:
@@ -354,12 +346,7 @@ class RewardEngine(TransformersEngine):
 
         hook = self._score.register_forward_pre_hook(compute)  # a sharded weight is gathered there
         try:
-            self._loaded.model(
-                input_ids=torch.tensor([row.ids], device=self._device),
-                position_ids=torch.tensor([row.positions], device=self._device),
-                use_cache=False,
-                segments=row.segments,
-            )
+            self._run_model(row, input_ids=torch.tensor([row.ids], device=self._device))
         finally:
             hook.remove()
         return rewards[0]

@@ -12,10 +12,7 @@ from judgelm.engines.memory import available_bytes
 class KVCache:
     """Keys and values of one prompt, per layer. Tokens of a failed pass do not count.
 
-    Args:
-        expected: initial capacity in tokens.
-        prefix: cache of a prompt with the same first tokens.
-        shared: number of shared tokens.
+    `expected` is the initial capacity; `prefix` has the same first `shared` tokens.
     """
 
     __slots__ = ("_layers", "_prefix", "expected", "length")

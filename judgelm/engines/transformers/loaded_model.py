@@ -13,29 +13,14 @@ from transformers import (
     AutoModelForSequenceClassification,
     BitsAndBytesConfig,
 )
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
-)
+from transformers.models.auto import modeling_auto
 
+from judgelm.engines import model_files
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
 from judgelm.engines.gguf.checkpoint import gguf_note, gguf_record
 from judgelm.engines.images import Vision
-from judgelm.engines.model_files import (
-    LOAD_ERRORS,
-    check_config,
-    check_vocabulary,
-    eos_ids,
-    has_reward_head,
-    identity_of,
-    load_config,
-    load_tokenizer,
-    nan_in,
-    split_adapter,
-    window_of,
-    without_progress_bars,
-)
+from judgelm.engines.model_files import LOAD_ERRORS, split_adapter
 from judgelm.engines.preprocess import thinking_policy
 from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.layers import pack
@@ -47,8 +32,8 @@ from judgelm.parsing.thinking import NOT_ASKED, Thinking
 _DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
 _VISION_ATTENTION = {"": ATTENTION_NAME, "text_config": ATTENTION_NAME, "vision_config": "sdpa"}
-_IMAGE_MODELS = frozenset(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
-_TEXT_MODELS = frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+_IMAGE_MODELS = frozenset(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
+_TEXT_MODELS = frozenset(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 IMAGE_TOKEN_MODELS = frozenset({"llava", "vipllava", "mistral3", "internvl", "idefics3", "smolvlm"})
 """Models that only insert image features at image tokens, so they can run packed."""
 _ROWS_AND_COLUMNS = "positions that count an image's rows and columns"
@@ -75,18 +60,18 @@ class LoadedModel:
     thinking: Thinking = NOT_ASKED
 
 
-@without_progress_bars()
+@model_files.without_progress_bars()
 def load(options: EngineOptions) -> LoadedModel:
     """Load model, tokenizer and adapter."""
     base, adapter = split_adapter(options)
-    tokenizer = load_tokenizer(base, adapter, options)
+    tokenizer = model_files.load_tokenizer(base, adapter, options)
     device = device_of(options.device)
-    rewards = has_reward_head(options)
+    rewards = model_files.has_reward_head(options)
     if rewards and options.quantization is not None:
         raise ConfigError(f"{options.model}: reward models cannot be quantised; leave --quantization out")
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
-    config = load_config(base, options)
+    config = model_files.load_config(base, options)
     vision = not rewards and _runs_vision(base, str(config.model_type))
     kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
     kind = AutoModelForSequenceClassification if rewards else kind
@@ -97,20 +82,20 @@ def load(options: EngineOptions) -> LoadedModel:
         model = attach_adapter(model, adapter)
         if options.quantization is None:  # merging saves time per token
             model = model.merge_and_unload()
-    check_vocabulary(adapter or base, tokenizer, model)
+    model_files.check_vocabulary(adapter or base, tokenizer, model)
     model.eval()
     if not runs_packed(model):
         kind = getattr(model.config.get_text_config(), "model_type", "these")
         raise ModelError(f"{base}: the transformers engine does not support {kind} models; use --engine vllm")
     pack(model.base_model if rewards else model)  # without the reward head
-    window = window_of(model.config, tokenizer, options)
+    window = model_files.window_of(model.config, tokenizer, options)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         window=window,
-        eos_ids=eos_ids(getattr(model, "generation_config", None), tokenizer),
+        eos_ids=model_files.eos_ids(getattr(model, "generation_config", None), tokenizer),
         quantization=options.quantization,
-        identity=identity_of(base, adapter, options),
+        identity=model_files.identity_of(base, adapter, options),
         vision=Vision.load(base, options) if vision else None,
         notes=tuple(note for note in (gguf_note(base), choice.note) if note),
         thinking=thinking_policy(options, window=window, resumes=True),
@@ -148,9 +133,8 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
     quantization = _quantization(options.quantization)
     if (stored := getattr(config, "quantization_config", None)) is not None:  # its scales would be ignored
         method = stored.get("quant_method", "unknown")
-        way_out = (
-            "pass the unquantised model and --quantization 4bit" if method == "bitsandbytes" else "use --engine vllm"
-        )
+        own = method == "bitsandbytes"
+        way_out = "pass the unquantised model and --quantization 4bit" if own else "use --engine vllm"
         raise ModelError(f"{source}: the transformers engine does not load quantised weights ({method}); {way_out}")
     try:
         with safe_unpickling(source, options.revision):
@@ -174,7 +158,7 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
     if missing := sorted(set(info["missing_keys"]) - ({"score.weight"} if adapts else set())):  # the adapter has that
         some = ", ".join(missing[:3])
         raise ModelError(f"{source}: {len(missing)} weights are missing ({some}, ...); copy the folder again")
-    check_config(source, model.config)
+    model_files.check_config(source, model.config)
     model = model if quantization else model.to(device)
     if gguf_record(source) is None and (name := first_not_finite(model.named_parameters())):  # else checked once
         raise ModelError(f"{source}: {name} contains NaN or infinity; use another copy, or an earlier checkpoint")
@@ -225,7 +209,7 @@ def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
             peft_model = PeftModel.from_pretrained(model, adapter, is_trainable=trainable)
     except (*LOAD_ERRORS, UserWarning) as error:
         raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)[:300]}") from error
-    if (place := nan_in(peft_model.peft_config["default"].to_dict().items())) is not None:
+    if (place := model_files.nan_in(peft_model.peft_config["default"].to_dict().items())) is not None:
         raise ModelError(f"{adapter}: adapter_config.json: {place} is NaN; restore the adapter's folder")
     return peft_model
 
@@ -238,9 +222,8 @@ def fit_vocabulary(model: Any, adapter: str) -> None:
         return
     rows = max(others.values())
     heads = {id(layer): name for name, layer in model.named_modules()}
-    own = {
-        heads[id(layer)].rpartition(".")[2] for layer in (model.get_input_embeddings(), model.get_output_embeddings())
-    }
+    ends = (model.get_input_embeddings(), model.get_output_embeddings())
+    own = {heads[id(layer)].rpartition(".")[2] for layer in ends}
     missing = own - vocabulary.saved if rows > base else set()
     if missing or len(set(vocabulary.rows.values())) > 1:
         sizes = ", ".join(f"{layer} {count:,}" for layer, count in sorted(vocabulary.rows.items()))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -74,37 +74,26 @@ class QueuedRequest:
 
     def finish(self, sequence: "RunningSequence") -> Completion | None:
         """Add a finished reply. Return the completion after the last one."""
-        self._finished[sequence.index] = FinishedSequence(
-            sequence.text, sequence.finish_reason or "error", len(sequence.ids)
-        )
+        reason = sequence.finish_reason or "error"
+        self._finished[sequence.index] = FinishedSequence(sequence.text, reason, len(sequence.ids))
         n = self.request.sampling.n
         if len(self._finished) < n:
             return None
         replies = [self._finished[index] for index in range(n)]
         if any(reply.finish_reason == "error" for reply in replies):
             return self.failed(NOT_DRAWN)
-        return Completion(
-            key=self.request.key,
-            texts=tuple(self.tokenized.opening + reply.text for reply in replies),
-            finish_reasons=tuple(reply.finish_reason for reply in replies),
-            candidate_logprobs=self.candidate_logprobs,
-            prompt_tokens=len(self.tokenized.ids),
-            completion_tokens=sum(reply.tokens for reply in replies),
-            truncations=self.tokenized.truncations,
-            sanitized=self.tokenized.sanitized,
-        )
+        texts = tuple(self.tokenized.opening + reply.text for reply in replies)
+        reasons, tokens = tuple(reply.finish_reason for reply in replies), sum(reply.tokens for reply in replies)
+        return self._completion(texts, reasons, candidate_logprobs=self.candidate_logprobs, completion_tokens=tokens)
 
     def rewarded(self, reward: float) -> Completion:
         """Make the completion of a reward."""
-        return Completion(
-            key=self.request.key,
-            texts=("",),
-            finish_reasons=("stop",),
-            reward=reward,
-            prompt_tokens=len(self.ids),
-            truncations=self.tokenized.truncations,
-            sanitized=self.tokenized.sanitized,
-        )
+        return self._completion(("",), ("stop",), reward=reward)
+
+    def _completion(self, texts: tuple[str, ...], reasons: tuple[FinishReason, ...], **others: Any) -> Completion:
+        prompt = self.tokenized
+        others |= {"prompt_tokens": len(prompt.ids), "truncations": prompt.truncations, "sanitized": prompt.sanitized}
+        return Completion(key=self.request.key, texts=texts, finish_reasons=reasons, **others)
 
     def failed(self, message: str) -> Completion:
         """Make a failed completion."""
@@ -123,9 +112,8 @@ class RunningSequence:
         self.text = ""
         self.finish_reason: FinishReason | None = None
         sampling = parent.request.sampling
-        self.generator = torch.Generator() if sampling.temperature > 0 else None
-        if self.generator is not None:
-            self.generator.manual_seed(sampling.seed + index)
+        sampled = sampling.temperature > 0
+        self.generator = torch.Generator().manual_seed(sampling.seed + index) if sampled else None
 
     @property
     def read_tokens(self) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import vllm
-from transformers import GenerationConfig
 from vllm import EngineArgs
 from vllm.config import VllmConfig
 from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
@@ -21,15 +20,9 @@ from judgelm.engines.weights import check_pickled, pickled_files
 from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.jsonl import parse_json
 
-_OWN_OPTIONS = {
-    "model": "--model",
-    "tokenizer": "--model",
-    "revision": "--revision",
-    "dtype": "--dtype",
-    "trust_remote_code": "--trust-remote-code",
-    "max_model_len": "--max-model-len",
-    "max_num_seqs": "--max-num-seqs",
-    "max_num_batched_tokens": "--max-num-batched-tokens",
+_OWN_NAMES = ("revision", "dtype", "trust_remote_code", "max_model_len", "max_num_seqs", "max_num_batched_tokens")
+_OWN_OPTIONS = {"model": "--model", "tokenizer": "--model"} | {
+    name: f"--{name.replace('_', '-')}" for name in _OWN_NAMES
 }
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _CPU_KEY_VALUE_BYTES = 4 << 30
@@ -125,14 +118,6 @@ def batch_note(config: VllmConfig, options: EngineOptions) -> str:
     return f"vLLM: up to {tokens:,} prompt tokens per step on {device}; change it with --max-num-batched-tokens"
 
 
-def generation_config(base: str, options: EngineOptions) -> Any:
-    """Load the model's generation config; None without one."""
-    try:
-        return GenerationConfig.from_pretrained(base, revision=options.revision or "main")
-    except OSError:
-        return None
-
-
 def device_count(arguments: EngineArgs) -> int:
     """Number of devices that the arguments request."""
     return int(arguments.tensor_parallel_size * arguments.pipeline_parallel_size * arguments.data_parallel_size)
@@ -169,11 +154,6 @@ def _check_names(options: EngineOptions) -> None:
     if options.device not in ("auto", current_platform.device_type):
         way_out = "select GPUs with CUDA_VISIBLE_DEVICES and --engine-arg tensor_parallel_size=N"
         raise ConfigError(f"--device {options.device}: this vLLM runs on {current_platform.device_type}; {way_out}")
-
-
-def has_vision(base: str, options: EngineOptions) -> bool:
-    """True if the config has a vision part."""
-    return getattr(load_config(base, options), "vision_config", None) is not None
 
 
 def _check_heads(base: str, config: Any) -> None:

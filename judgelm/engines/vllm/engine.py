@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import transformers
 import vllm
+from transformers import GenerationConfig
 from vllm import PoolingParams, RequestOutput, SamplingParams
 from vllm.exceptions import VLLMValidationError
 from vllm.inputs import TokensPrompt
@@ -28,15 +29,7 @@ from judgelm.engines.images import Vision
 from judgelm.engines.model_files import eos_ids, identity_of, load_config, load_tokenizer, split_adapter
 from judgelm.engines.preprocess import check_head, decode_reply, prepare_request, refuse_images, thinking_policy
 from judgelm.engines.vllm.adapters import VllmAdapters
-from judgelm.engines.vllm.arguments import (
-    batch_note,
-    choose_dtype,
-    device_count,
-    engine_args,
-    generation_config,
-    has_vision,
-    resolved_args,
-)
+from judgelm.engines.vllm.arguments import batch_note, choose_dtype, device_count, engine_args, resolved_args
 from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, PromptRefusedError, VllmSampling
 from judgelm.errors import ConfigError, EngineError, ModelError, first_line
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
@@ -81,6 +74,13 @@ def tokens_prompt(
     )
 
 
+def _generation_config(base: str, options: EngineOptions) -> Any:
+    try:
+        return GenerationConfig.from_pretrained(base, revision=options.revision or "main")
+    except OSError:
+        return None
+
+
 def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> SamplingParams:
     """Build the parameters for a reply."""
     n = sampling.n if sampling.temperature > 0 else 1  # vLLM rejects several greedy replies, which are equal
@@ -122,8 +122,11 @@ class VllmEngine:
         choice = choose_dtype(base, options)
         arguments = self._arguments = engine_args(base, adapter, self._tokenizer, options, dtype=choice.dtype)
         self._identity = identity_of(base, adapter, options)
-        self._eos_ids = eos_ids(generation_config(base, options), self._tokenizer)
-        self._vision = Vision.load(base, options) if has_vision(base, options) else None
+        self._eos_ids = eos_ids(_generation_config(base, options), self._tokenizer)
+        has_vision = getattr(load_config(base, options), "vision_config", None) is not None
+        self._vision = Vision.load(base, options) if has_vision else None
+        self.supports_images = has_vision
+        self.max_in_flight = 2 * int(arguments.max_num_seqs or 1)  # enough to keep requests queued
         window = int(arguments.max_model_len or 0)
         self.thinking = thinking_policy(options, window=window or None, resumes=True)
         self._truncator = Truncator(self._tokenizer, window, self._vision, self.thinking.mode)
@@ -159,16 +162,6 @@ class VllmEngine:
             engine.close()
             raise ModelError(str(error)) from error
         return engine
-
-    @property
-    def supports_images(self) -> bool:
-        """See `Engine`."""
-        return self._vision is not None
-
-    @property
-    def max_in_flight(self) -> int:
-        """Enough to keep requests queued."""
-        return 2 * int(self._arguments.max_num_seqs or 1)
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Tokenise requests and pass them to vLLM, ordered by their tokens."""
