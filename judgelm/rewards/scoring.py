@@ -81,9 +81,8 @@ class AnswerRewards:
     def _mode(self, judge: Judge) -> BatchMode:
         if self.method == "checklist":
             return judge.mode("checklist", criteria=self._options.criteria, hard=self._options.hard)
-        name, options = (
-            ("single", {}) if self.method == "score" else ("pair", {"both_orders": self._options.both_orders})
-        )
+        in_orders = {"both_orders": self._options.both_orders}
+        name, options = ("single", {}) if self.method == "score" else ("pair", in_orders)
         try:
             return judge.mode(name, distribution=True, **options)
         except ConfigError:  # prompts of other released judges have no probabilities

@@ -15,7 +15,7 @@ from judgelm.training.rows.builder import RowOptions
 
 
 def argument(description: str, **default: Any) -> Any:
-    """Return a dataclass field whose description appears in `--help`."""
+    """A dataclass field with its text in `--help`."""
     return field(metadata={"help": description}, **default)
 
 
@@ -79,7 +79,7 @@ class JudgeArguments:
 
 
 def accumulation_steps(global_batch: int | None, *, per_device: int, accumulation: int, processes: int) -> int:
-    """Return the gradient accumulation steps, computed from `global_batch` if `accumulation` is 1."""
+    """Return `accumulation`, or compute it from `global_batch` if it is 1."""
     one_pass = per_device * processes
     if global_batch is None or global_batch == one_pass * accumulation:
         return accumulation
@@ -165,11 +165,10 @@ def check_parallelism(args: Any) -> None:
     own, load = args.parallelism_config or {}, args.model_init_kwargs
     own = own if isinstance(own, Mapping) else vars(own)
     deepspeed = args.deepspeed_plugin.deepspeed_config if args.deepspeed_plugin is not None else {}
-    found: dict[str, Any] = {
-        f"parallelism_config: {name}": own.get(name)
-        or (launched and os.environ.get(f"PARALLELISM_CONFIG_{name.upper()}"))
-        for name in ("tp_size", "cp_size", "sp_size")
-    }
+    found: dict[str, Any] = {}
+    for name in ("tp_size", "cp_size", "sp_size"):
+        variable = launched and os.environ.get(f"PARALLELISM_CONFIG_{name.upper()}")
+        found[f"parallelism_config: {name}"] = own.get(name) or variable
     found["deepspeed_config: autotp_size"] = deepspeed.get("tensor_parallel", {}).get("autotp_size")
     found["deepspeed_config: sequence_parallel_size"] = deepspeed.get("sequence_parallel_size")
     for name in ("tp_plan", "tp_size", "device_mesh", "distributed_config") if isinstance(load, Mapping) else ():
@@ -180,7 +179,7 @@ def check_parallelism(args: Any) -> None:
 
 
 def check_fixed(judge: JudgeArguments, values: Mapping[str, Any], reason: str) -> None:
-    """Reject options of `values` that are set to another value, because the recipe does not have them."""
+    """Reject other values than these, because the recipe has no such options."""
     for name, only in values.items():
         if (value := getattr(judge, name)) != only:
             raise ConfigError(f"{name} is {value!r}, but {reason}; leave {name} out")
@@ -212,32 +211,24 @@ def _check_loss(judge: JudgeArguments, args: Any) -> None:
 
 
 def row_options(judge: JudgeArguments, args: Any) -> RowOptions:
-    """Return the row options; `args.max_length` is the window."""
-    return RowOptions(
-        template=judge.template,
-        window=args.max_length,
-        scale=(judge.scale[0], judge.scale[1]),
-        swap_prob=judge.swap_prob,
-        reference_drop_prob=judge.reference_drop_prob,
-        reason_prob=judge.reason_prob,
-        loss_on_prompt=judge.loss_on == "all",
-        seed=args.seed,
-    )
+    """`args.max_length` is the window."""
+    scale, on_prompt = (judge.scale[0], judge.scale[1]), judge.loss_on == "all"
+    same = {name: getattr(judge, name) for name in ("template", "swap_prob", "reference_drop_prob", "reason_prob")}
+    return RowOptions(window=args.max_length, scale=scale, loss_on_prompt=on_prompt, seed=args.seed, **same)
 
 
 SAVE_DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 
 def save_dtype_of(requested: str, args: Any) -> torch.dtype | None:
-    """Return the dtype of the saved judge's weights; None keeps the dtype of training."""
+    """None keeps the dtype of training."""
     if requested not in SAVE_DTYPES:
         raise not_found("save_dtype", requested, SAVE_DTYPES)
     if requested == "auto":
         return torch.bfloat16 if args.bf16 else None
     if requested == "float32" and args.deepspeed_plugin is not None and (args.bf16 or args.fp16):
-        raise ConfigError(
-            "save_dtype is float32, but DeepSpeed gathers 16-bit weights; use its zero_to_fp32.py instead"
-        )
+        way_out = "use its zero_to_fp32.py instead"
+        raise ConfigError(f"save_dtype is float32, but DeepSpeed gathers 16-bit weights; {way_out}")
     dtype: torch.dtype = getattr(torch, requested)
     return dtype
 

@@ -5,12 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
-from transformers.utils import (  # type: ignore[attr-defined]  # re-exported implicitly
-    is_flash_attn_2_available,
-    is_flash_attn_3_available,
-    is_flash_attn_4_available,
-    is_kernels_available,
-)
+from transformers.utils import import_utils
 
 from judgelm.errors import ConfigError
 from judgelm.training.arguments import base_name
@@ -18,7 +13,7 @@ from judgelm.training.arguments import base_name
 _MAX_HEAD_WIDTH = 256
 
 
-_FLASH = {2: is_flash_attn_2_available, 3: is_flash_attn_3_available, 4: is_flash_attn_4_available}
+_FLASH = {version: getattr(import_utils, f"is_flash_attn_{version}_available") for version in (2, 3, 4)}
 
 
 _BUILT_FOR = {8: (2,), 9: (3, 2)}
@@ -47,14 +42,14 @@ def choose_attention(base: Any, args: Any) -> Attention:
     generation = torch.cuda.get_device_capability(args.device)[0] if args.device.type == "cuda" else None
     installed = [version for version, is_available in _FLASH.items() if generation is not None and is_available()]
     if (requested := requested_attention(base, args)) is not None:
-        return named_attention(requested, installed, kernels=is_kernels_available())
+        return named_attention(requested, installed, kernels=import_utils.is_kernels_available())
     half = args.bf16 or args.fp16 or str(base.dtype).removeprefix("torch.") in ("bfloat16", "float16")
     supported = bool(installed) and supports_flash_attention(base_name(base), revision=base.model_revision)
     return best_attention(generation, installed, half=half, supported=supported)
 
 
 def best_attention(generation: int | None, installed: Collection[int], *, half: bool, supported: bool) -> Attention:
-    """Return FlashAttention if GPU, package, model and 16-bit precision support it, otherwise sdpa."""
+    """Return FlashAttention if everything supports it, otherwise sdpa."""
     versions = [each for each in _BUILT_FOR.get(generation or 0, _BUILT_FOR_LATER) if each in installed]
     reasons = {
         "not on a CUDA GPU": generation is None,
@@ -70,21 +65,20 @@ def best_attention(generation: int | None, installed: Collection[int], *, half: 
 
 
 def named_attention(requested: str, installed: Collection[int], *, kernels: bool) -> Attention:
-    """Return the attention that the config names, with a note if transformers downloads it."""
+    """Add a note if transformers downloads the requested attention."""
     version, note = requested.removeprefix("flash_attention_"), ""
     if "/" in requested:
         note = ", a kernel from the hub"
     elif version.isdecimal() and int(version) not in installed:
         if not kernels:
-            raise ConfigError(
-                f"attn_implementation {requested} is not available here; install flash-attn, or leave it out"
-            )
+            way_out = "install flash-attn, or leave it out"
+            raise ConfigError(f"attn_implementation {requested} is not available here; {way_out}")
         note = "; its package is not installed, so transformers loads the kernel from the hub"
     return Attention(requested, f"{requested}, as requested{note}")
 
 
 def supports_flash_attention(name: str, **options: Any) -> bool:
-    """Return whether a model can be loaded with FlashAttention; False for models with custom code."""
+    """False for models with custom code."""
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, **options)
     except (OSError, ValueError):  # custom code, or no config, which loading the model reports

@@ -17,12 +17,11 @@ from judgelm.training.attention import Attention, requested_attention
 
 
 def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
-    """Load the base model's tokenizer; add a padding token if it has none."""
+    """Add a padding token if the tokenizer has none."""
     source = base_name(model)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            source, revision=model.model_revision, trust_remote_code=trust_remote_code
-        )
+        options = {"revision": model.model_revision, "trust_remote_code": trust_remote_code}
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
     except Exception as error:  # the tokenizers library raises bare Exception
         raise ModelError(f"{source}: cannot load the tokenizer: {tokenizer_finding(source, error)}") from error
     if not tokenizer.is_fast or tokenizer.eos_token_id is None:
@@ -33,7 +32,7 @@ def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
 
 
 def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = None, *, rewards: bool = False) -> Any:
-    """Load the model to train as TRL 1.16 does, but without running code from pickled weights.
+    """Load as TRL 1.16 does, but without running code from pickled weights.
 
     `args.model_init_kwargs` take precedence over `base`. With `rewards` the model gets a head with one output.
     """
@@ -62,7 +61,7 @@ def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = 
 
 
 def check_adapter(judge: JudgeArguments, base: ModelConfig) -> None:
-    """Check that the adapter to train further fits the template and the base."""
+    """Check that the adapter fits the template and the base."""
     if judge.adapter is None:
         return
     if not base.use_peft:
@@ -76,7 +75,7 @@ def check_adapter(judge: JudgeArguments, base: ModelConfig) -> None:
 
 
 def with_adapter(model: Any, base: ModelConfig, judge: JudgeArguments) -> tuple[Any, Any]:
-    """Return the model to train, and the LoRA configuration that the trainer applies to it."""
+    """Also return the LoRA configuration that the trainer applies."""
     if judge.adapter is None:
         return model, get_peft_config(base)
     return attach_adapter(model, judge.adapter, trainable=True), None

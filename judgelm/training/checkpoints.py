@@ -26,12 +26,7 @@ from judgelm.package import VERSION
 STATE_NAME = "judgelm_state.json"
 
 
-VERSIONS = {
-    "judgelm": VERSION,
-    "torch": torch.__version__,
-    "transformers": transformers.__version__,
-    "trl": trl.__version__,
-}
+VERSIONS = {"judgelm": VERSION} | {library.__name__: library.__version__ for library in (torch, transformers, trl)}
 
 
 _NAME = re.compile(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)")
@@ -82,7 +77,7 @@ class CheckpointCallback(TrainerCallback):
 
 
 def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
-    """Write the marker of a checkpoint whose other files are on disk."""
+    """Write the marker; all other files are on disk."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(STATE_NAME)]
     names = [str(path.relative_to(folder)) for path in paths]
     state = {
@@ -109,7 +104,7 @@ def read_state(checkpoint: Path) -> CheckpointState | None:
 
 
 def flaw_of(checkpoint: Path) -> str:
-    """Return why a checkpoint is incomplete, by file sizes."""
+    """Say why a checkpoint is incomplete, by file sizes."""
     state = read_state(checkpoint)
     if state is None:
         return f"{STATE_NAME}, which is written last, is missing"
@@ -123,7 +118,7 @@ def flaw_of(checkpoint: Path) -> str:
 
 
 def damage_of(checkpoint: Path) -> str:
-    """Return the first file of a complete checkpoint whose hash has changed."""
+    """Return the first file whose hash has changed."""
     state = read_state(checkpoint)
     stated = state.sha256 if state else {}
     for name, sha256 in _sha256_of(checkpoint, stated).items():

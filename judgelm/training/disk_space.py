@@ -47,7 +47,7 @@ def check_disk_space(trainer: Any, limit: int | None) -> None:
 
 
 def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
-    """Return a checkpoint's bytes: weights with small files, and optimizer states."""
+    """Weights with small files, and optimizer states."""
     args = trainer.args
     halved = args.deepspeed_plugin is not None and (args.bf16 or args.fp16)  # DeepSpeed casts the model
     # also the trainer's files; its log grows by about 150 bytes per entry
@@ -71,7 +71,7 @@ def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
 
 
 def max_checkpoints(trainer: Any, limit: int | None) -> int:
-    """Return the maximum number of checkpoints on disk, including one about to be removed."""
+    """Includes one about to be removed."""
     args, steps = trainer.args, last_step(trainer)
     if args.save_strategy == SaveStrategy.NO:
         return 0
@@ -90,9 +90,8 @@ def disk_full_as_error(folder: str | Path) -> Iterator[None]:
     except (OSError, RuntimeError, SafetensorError) as error:
         if getattr(error, "errno", None) not in _DISK_FULL and not _DISK_FULL_MESSAGE.search(str(error)):
             raise
-        raise RunError(
-            f"{folder}: no space left on the disk; free some, then the same command {resume_hint(Path(folder))}"
-        ) from error
+        way_out = f"free some, then the same command {resume_hint(Path(folder))}"
+        raise RunError(f"{folder}: no space left on the disk; {way_out}") from error
 
 
 def _bytes_in(folder: Path) -> int:

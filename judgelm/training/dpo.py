@@ -45,7 +45,7 @@ class PreferenceTrainer(JudgeMixin, DPOTrainer):
 
 
 def check_dpo_arguments(judge: DPOArguments, dpo: DPOConfig) -> None:
-    """Reject fine-tuning options that DPO does not have."""
+    """Reject options that DPO lacks."""
     check_fixed(judge, PLAIN_LOSS, "DPO compares whole judgments")
     if judge.adapter is not None:
         raise ConfigError("adapter is set, but DPO tunes a whole judge; merge the adapter first: train/merge_lora.py")
@@ -67,7 +67,7 @@ def load_reference_model(base: ModelConfig, args: DPOConfig, attention: Attentio
 
 
 def dpo_facts(run: TrainingRun) -> dict[str, Any]:
-    """Return the recipe's facts for the card."""
+    """Facts for the card."""
     judge, dpo = run.judge, run.args
     return {
         "method": "dpo",

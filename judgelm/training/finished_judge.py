@@ -19,6 +19,9 @@ from judgelm.training.rows.builder import RowCounts
 from judgelm.training.rows.dataset import ROWS_FOLDER, file_sha
 from judgelm.training.validation import step_of_weights
 
+_RECORDED = ("swap_prob", "reference_drop_prob", "reason_prob", "loss_on", "score_weight", "loss_average")
+"""Arguments that the card records by their names."""
+
 
 def save_judge(
     trainer: Any,
@@ -47,6 +50,7 @@ def save_judge(
         facts = {**(facts or {}), "began_from": began_from}
     earlier = read_hashes(judge.adapter or base.model_name_or_path or "") if tuned_from is not None else None
     questions = hashes_of_files(judge.train_data) | (earlier or set())
+    asked = {"file": QUESTIONS_NAME, "count": len(questions)}
     card = Card(
         base=_name_gguf_base(Path(folder), gguf) if gguf and adapts else None,
         template=template.id,
@@ -57,12 +61,7 @@ def save_judge(
         prompt_format="chat" if template.chat else "text",
         reference=_reference(rows.counts, tuned_from),
         window=rows.window,
-        training={
-            **_facts(trainer, judge, base),
-            "questions": {"file": QUESTIONS_NAME, "count": len(questions)},
-            **(facts or {}),
-            **metrics,
-        },
+        training=_facts(trainer, judge, base) | {"questions": asked} | dict(facts or {}) | metrics,
     )
     write_card(folder, card)
     write_model_card(folder, card)
@@ -101,12 +100,7 @@ def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, 
         "rows_with_reason": counts.with_reason,
         "rows_left_out": dict(counts.left_out),
         "rows_swapped": counts.swapped,
-        "swap_prob": judge.swap_prob,
-        "reference_drop_prob": judge.reference_drop_prob,
-        "reason_prob": judge.reason_prob,
-        "loss_on": judge.loss_on,
-        "score_weight": judge.score_weight,
-        "loss_average": judge.loss_average,
+        **{name: getattr(judge, name) for name in _RECORDED},
         "steps": steps,
         # fewer than configured if training stopped early
         "epochs": rows.schedule.epochs_of(rows.per_epoch) * steps / state.max_steps,

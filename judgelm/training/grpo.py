@@ -72,11 +72,9 @@ def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
     for attempt in attempts:
         groups[attempt.pair, attempt.order].append(attempt.right)
     shares = {key: sum(rights) / len(rights) for key, rights in groups.items()}
-    rewards = []
-    for attempt in attempts:
-        share = shares.get((attempt.pair, 1 - attempt.order))
-        rewards.append(None if share is None else share if attempt.right else 0.0)
-    return rewards
+    others = [shares.get((attempt.pair, 1 - attempt.order)) for attempt in attempts]
+    rewarded = zip(attempts, others, strict=True)
+    return [None if share is None else share if attempt.right else 0.0 for attempt, share in rewarded]
 
 
 def length_penalty(tokens: int, *, soft: int, limit: int) -> float:
@@ -173,7 +171,7 @@ class VerdictTrainer(JudgeMixin, _RewardedVerdicts):
 
 
 def prompts_of_a_generation(args: Any) -> int:
-    """Return the prompts of one generation batch over all processes."""
+    """Over all processes."""
     return int(args.generation_batch_size) // int(args.num_generations)
 
 
@@ -200,7 +198,7 @@ def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
 
 
 def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
-    """Check the recipe's own arguments, and the installed vLLM."""
+    """Also check the installed vLLM."""
     reasoned_template(judge.template)
     if args.use_vllm and (fault := vllm_fault(installed_vllm())) is not None:
         raise ConfigError(f"use_vllm is set, but {fault}")
@@ -237,7 +235,7 @@ def _check_batch(args: Any) -> None:
 
 
 def grpo_facts(run: TrainingRun) -> dict[str, Any]:
-    """Return the recipe's facts for the card."""
+    """Facts for the card."""
     judge, args = run.judge, run.args
     names = ("num_generations", "max_completion_length", "temperature", "beta", "scale_rewards", "loss_type")
     return {
@@ -273,18 +271,16 @@ class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # unty
 
 
 def installed_vllm() -> str | None:
-    """Return the version of the installed vLLM, including its CPU build."""
+    """The version, also of the CPU build."""
     distributions = packages_distributions().get("vllm", [])
     return version(distributions[0]) if distributions else None
 
 
 def vllm_fault(installed: str | None) -> str | None:
-    """Return why TRL, which only warns, cannot generate with this vLLM version."""
+    """Say why TRL, which only warns, cannot use this version."""
     [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
     if installed is not None and supported.contains(installed, prereleases=True):
         return None
     state = "is not installed" if installed is None else f"{installed} is installed"
-    return (
-        f"vllm {state}, but TRL {version('trl')} needs {supported}; run pip install 'vllm{supported}', or set use_vllm "
-        "to false"
-    )
+    needed = f"TRL {version('trl')} needs {supported}"
+    return f"vllm {state}, but {needed}; run pip install 'vllm{supported}', or set use_vllm to false"

@@ -64,7 +64,7 @@ class PreemptionCallback(TrainerCallback):
             control.should_evaluate = False
 
     def summary(self, trainer: Any) -> str:
-        """Return the judge's folder, or the step at which a signal stopped the training."""
+        """The judge's folder, or the step of the interruption."""
         folder, state = trainer.args.output_dir, trainer.state
         if self.stopped_by is None:
             return f"judge in {folder}"

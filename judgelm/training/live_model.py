@@ -44,13 +44,8 @@ class LiveModel:
         with torch.inference_mode(False), torch.no_grad():
             while self._any_passes(False):
                 zero = torch.zeros((1, 1), dtype=torch.long, device=self.device)
-                self._forward(
-                    input_ids=zero,
-                    position_ids=zero,
-                    use_cache=False,
-                    logits_to_keep=zero[0],
-                    segments=[PromptSegment(KVCache(), 1)],
-                )
+                inputs = {"input_ids": zero, "position_ids": zero, "logits_to_keep": zero[0]}
+                self._forward(**inputs, use_cache=False, segments=[PromptSegment(KVCache(), 1)])
 
     def _any_passes(self, own: bool) -> bool:
         passing = torch.tensor([int(own)], device=self.device)

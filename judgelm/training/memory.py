@@ -106,7 +106,7 @@ class GpuMemory(NamedTuple):
 
 
 def read_setup(path: Path, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], TrainingSetup]:
-    """Return a training YAML's fields after `changes`, and those that affect memory."""
+    """Return a YAML's fields after `changes`, and what affects memory."""
     values = read_yaml(path) or {}
     if not isinstance(values, dict):
         raise InputError(f"{path}: expected a mapping, as in configs/train/demo.yaml")
@@ -225,21 +225,19 @@ SHAPES = {  # Touvron et al., 2023, Table 2; the MLP's width from the released c
 
 
 def sizes_of(values: Mapping[str, Any], shape: str = "") -> ModelSizes:
-    """Return the base model's sizes; `shape` in `SHAPES` replaces its config."""
+    """`shape` in `SHAPES` replaces the base's config."""
     config = _config(values, shape).get_text_config()
     build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
     with torch.device("meta"):
         model = build(config)
     head = model.get_output_embeddings()
-    linear = {
-        name: part for name, part in model.named_modules() if isinstance(part, torch.nn.Linear) and part is not head
-    }
+    linear = [part for part in model.modules() if isinstance(part, torch.nn.Linear) and part is not head]
     blocks = max((part for part in model.modules() if isinstance(part, torch.nn.ModuleList)), key=_parameters)
     heads = config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
     sizes = ModelSizes(
         total=_parameters(model),
-        linear=sum(layer.weight.numel() for layer in linear.values()),
+        linear=sum(layer.weight.numel() for layer in linear),
         largest_module=max(sum(p.numel() for p in part.parameters(recurse=False)) for part in model.modules()),
         block=_parameters(blocks[0]),
         layers=config.num_hidden_layers,

@@ -29,18 +29,17 @@ def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
 
 
 def packing_obstacle(model: Any, args: Any, *, trees: bool = False) -> str:
-    """Return why judgelm's packed attention cannot train a model; empty if it can."""
+    """Empty if judgelm's packed attention can train the model."""
     config, attention = model.config, model.config._attn_implementation
     text, kind = config.get_text_config(), config.model_type
     dropout = [name for name, rate in text.to_dict().items() if "att" in name and "drop" in name and rate]
+    both_ways = getattr(text, "use_bidirectional_attention", not getattr(text, "is_causal", 1))
     reasons = {
         f"its attention is {attention}, not sdpa": attention not in ("sdpa", ATTENTION_NAME),
         f"{kind} models are not text-only": text is not config,
         f"the attention of {kind} layers cannot be replaced": not runs_packed(model),
         f"{kind} layers use attention sinks": any(name.endswith("sinks") for name, _ in model.named_parameters()),
-        f"{kind} attention is not causal": getattr(
-            text, "use_bidirectional_attention", not getattr(text, "is_causal", 1)
-        ),
+        f"{kind} attention is not causal": both_ways,
         f"it uses attention dropout ({', '.join(dropout)})": dropout,
         "score lines do not support a sliding window": trees and getattr(text, "sliding_window", None) is not None,
         "torch_compile would recompile for each number of tokens": args.torch_compile,

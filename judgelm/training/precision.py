@@ -42,7 +42,7 @@ class Precision:
 
 
 def settle_precision(judge: Any, args: Any, model: ModelConfig) -> tuple[str, ...]:
-    """Set the formats that the config leaves open in `args` and `model`; return notes for the user."""
+    """Set what the config leaves open; return notes for the user."""
     if args.device.type != "cpu":
         return ()
     settled = broadcast_from_rank0(lambda: _settled(judge, args, model))
@@ -62,9 +62,8 @@ def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
         dtype = recorded.get("dtype", dtype) if dtype == "auto" else dtype
         is_open = False
     try:
-        config = AutoConfig.from_pretrained(
-            base_name(model), revision=model.model_revision, trust_remote_code=args.trust_remote_code
-        )
+        options = {"revision": model.model_revision, "trust_remote_code": args.trust_remote_code}
+        config = AutoConfig.from_pretrained(base_name(model), **options)
     except (OSError, ValueError, KeyError):
         return Precision(bf16=bf16, dtype=dtype)  # loading the model reports it
     notes = []

@@ -56,9 +56,8 @@ class PreferenceArguments(JudgeArguments):
             self.template = self.reading if self.reading not in (None, "score-line") else JudgeArguments.template
         template = get_template(self.template)
         if self.reading not in (None, template.reading):
-            raise ConfigError(
-                f"template {template.id} has reading {template.reading}, not {self.reading}; leave one out"
-            )
+            found = f"reading {template.reading}, not {self.reading}"
+            raise ConfigError(f"template {template.id} has {found}; leave one out")
         self.reading = template.reading
 
 
@@ -111,18 +110,15 @@ class DistributionTrainer(JudgeMixin, _PairTrainer):
     """The trainer on P(first better)."""
 
 
-def objective_of(
-    judge: PreferenceArguments, tokenizer: Any, padding_free: bool
-) -> "ScoreLineObjective | WordObjective":
+def objective_of(judge: PreferenceArguments, tokenizer: Any, padding_free: bool) -> ScoreLineObjective | WordObjective:
     """Return the collator and loss of the judge's reading."""
     scale = (judge.scale[0], judge.scale[1])
     template = get_template(judge.template)
     if not template.reads_words:
         trees = ScoreLineTrees(tokenizer, judge.template, scale)
         return ScoreLineObjective(trees, judge.consistency_weight, judge.score_line_weight, padding_free)
-    weights = WordWeights(
-        consistency=judge.consistency_weight, word=judge.word_weight, pointwise=judge.pointwise_weight
-    )
+    word, pointwise = judge.word_weight, judge.pointwise_weight
+    weights = WordWeights(consistency=judge.consistency_weight, word=word, pointwise=pointwise)
     return WordObjective(word_tokens(tokenizer, template, scale), weights, padding_free)
 
 
@@ -136,7 +132,7 @@ _WEIGHTS = {
 
 
 def check_preference_arguments(judge: PreferenceArguments) -> None:
-    """Reject options that the loss of this reading does not have, and negative weights."""
+    """Reject options that this reading lacks, and negative weights."""
     template = get_template(judge.template)
     if template.reads_alone and not judge.both_orders:
         raise ConfigError(f"both_orders: reading {template.reading} shows one answer per prompt; leave it out")
@@ -163,7 +159,7 @@ def preference_attention(judge: PreferenceArguments, base: Any, args: Any) -> At
 
 
 def preference_facts(run: TrainingRun) -> dict[str, Any]:
-    """Return the recipe's facts for the card."""
+    """Facts for the card."""
     template = get_template(run.judge.template)
     names = (*(() if template.reads_alone else ("both_orders",)), *_WEIGHTS[template.reading])
     return {"method": "preference"} | {name: getattr(run.judge, name) for name in names}

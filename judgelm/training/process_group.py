@@ -24,12 +24,11 @@ _POLL_S = 1.0
 
 
 def connect_processes(args: Any, log: Callable[[str], object]) -> None:
-    """Check that all started processes train together, and connect them; `log` gets a line for each stale lock."""
+    """Check that all started processes train together; `log` gets each stale lock."""
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != args.world_size:
-        raise ConfigError(
-            f"{started} processes were started, but the trainer sees {args.world_size}; set use_cpu: true"
-        )
+        found = f"the trainer sees {args.world_size}"
+        raise ConfigError(f"{started} processes were started, but {found}; set use_cpu: true")
     if args.deepspeed_plugin is not None:
         remove_stale_locks(log)
     if args.device.type == "cpu" and started > 1 and args.deepspeed_plugin is not None:
@@ -105,7 +104,7 @@ T = TypeVar("T")
 
 
 def broadcast_from_rank0(function: Callable[[], T]) -> T:
-    """Call a function on the first process; return its result, or raise its error, on every process."""
+    """Return, or raise, the first process's result on every process."""
     outcome: list[Any] = [None, None]
     if PartialState().is_main_process:
         try:

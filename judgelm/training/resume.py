@@ -66,7 +66,7 @@ def find_start(judge: Any, args: Any, base: Any, rows: EpochRows) -> StartingPoi
 
 
 def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str, Any]:
-    """Return the settings that decide what a run learns, as JSON values."""
+    """What decides what a run learns, as JSON values."""
     schedule, sharding = rows.schedule, sharding_of(args)
     stated = asdict(judge) | asdict(base)
     settings = {
@@ -89,7 +89,7 @@ def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str,
 
 
 def sharding_of(args: Any) -> str | None:
-    """Return how processes shard the optimizer; None if each has all of it."""
+    """None if each process has the whole optimizer."""
     if args.deepspeed_plugin is not None:
         return f"zero{args.deepspeed_plugin.zero_stage}"
     fsdp = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
@@ -121,7 +121,7 @@ def last_step(trainer: Any) -> int:
 
 
 def choose_start(folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> StartingPoint:
-    """Choose the starting point; remove incomplete and damaged checkpoints, or all with `overwrite`."""
+    """Choose the start; remove incomplete and damaged checkpoints, or all with `overwrite`."""
     if overwrite:
         _clear(folder, str(settings["model_name_or_path"]))
         return StartingPoint()
@@ -156,11 +156,8 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
         changes = ", ".join(f"{name} was {state.settings.get(name)!r}, is {settings.get(name)!r}" for name in changed)
         reason = " (each process saved its shard of the optimizer)" if "processes" in changed else ""
         raise RunError(f"{checkpoint}: belongs to another run: {changes}{reason}; change it back, or {_ANOTHER_FOLDER}")
-    old = ", ".join(
-        f"{name} {version} (now {VERSIONS.get(name)})"
-        for name, version in state.versions.items()
-        if version != VERSIONS.get(name)
-    )
+    others = {name: version for name, version in state.versions.items() if version != VERSIONS.get(name)}
+    old = ", ".join(f"{name} {version} (now {VERSIONS.get(name)})" for name, version in others.items())
     older = f"; written with {old}, so losses may differ" if old else ""
     return StartingPoint(checkpoint=str(checkpoint), notes=(f"resumes from {checkpoint}{older}",))
 

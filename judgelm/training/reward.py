@@ -61,5 +61,5 @@ def load_reward_model(run: TrainingRun) -> tuple[Any, Any]:
 
 
 def reward_facts(run: TrainingRun) -> dict[str, Any]:
-    """Return the recipe's facts for the card."""
+    """Facts for the card."""
     return {"method": "reward", "margin_weight": run.judge.margin_weight}

@@ -40,20 +40,19 @@ class TrainingRun:
         self._callbacks = callbacks
 
     def check(self) -> None:
-        """Check that the arguments fit together before anything is loaded."""
+        """Check the arguments before anything is loaded."""
         check_arguments(self.judge, self.args)
         check_adapter(self.judge, self.base)
 
     def build_rows(self, builder: type[RowBuilder], *, extra_files: Sequence[str] = (), **options: Any) -> EpochRows:
-        """Build the rows of training and evaluations; `options` are the builder's own."""
+        """`options` are the builder's own."""
         judge, args, base = self.judge, self.args, self.base
         self.tokenizer = load_tokenizer(base, trust_remote_code=args.trust_remote_code)
         check_pickled(base_name(base), base.model_revision)
         self.notes = settle_precision(judge, args, base)
-        row_settings = builder.options_type(**asdict(row_options(judge, args)), **options)
-        self.rows, self.evaluation = build_rows(
-            self.tokenizer, builder, row_settings, judge, args, extra_files=extra_files
-        )
+        settings = builder.options_type(**asdict(row_options(judge, args)), **options)
+        built = build_rows(self.tokenizer, builder, settings, judge, args, extra_files=extra_files)
+        self.rows, self.evaluation = built
         return self.rows
 
     def find_start(self) -> None:
@@ -63,7 +62,7 @@ class TrainingRun:
         self.args.resume_from_checkpoint = self.start.checkpoint
 
     def load_model(self, attention: Attention | None = None, *, rewards: bool = False) -> tuple[Any, Any]:
-        """Return the model to train, and the LoRA configuration that the trainer applies to it."""
+        """Load the base; see `with_adapter`."""
         self.attention = attention or choose_attention(self.base, self.args)
         model = load_base_model(self.base, self.args, self.attention, rewards=rewards)
         return with_adapter(model, self.base, self.judge)
@@ -107,7 +106,7 @@ _CONFIG_HELP = "--config FILE reads the same options from a YAML file; options o
 
 
 def parse_arguments(*types: Any) -> tuple[Any, ...]:
-    """Parse a recipe's arguments from `--config FILE` and flags into one object per dataclass.
+    """Parse `--config FILE` and flags into one object per dataclass.
 
     GGUF bases and judges' names are resolved. A hub token moves to the environment, because checkpoints contain the
     arguments.

@@ -45,7 +45,7 @@ class ScoreLineTrees:
         self._tree = lru_cache(_TREES)(self._build)
 
     def tree(self, targets: Sequence[tuple[float, float]]) -> TreeTensors:
-        """Return the tree of all score lines and of target pairs.
+        """All score lines and target pairs.
 
         Returns:
             `tokens`, `depths`, shape (nodes,): the inner nodes.
@@ -67,14 +67,11 @@ class ScoreLineTrees:
         longer = self._candidates.tree(self._prompt, lines.texts).longer
         steps = list(dict.fromkeys(step for path in tree.paths for step in path))
         index_of = {step: index for index, step in enumerate(steps)}
-        visible = torch.zeros((len(tree.tokens), len(tree.tokens)), dtype=torch.bool)
-        for node in range(len(tree.tokens)):
-            visible[node, tree.ancestors(node)] = True
         first = torch.tensor([1.0 if s1 > s2 else 0.5 if s1 == s2 else 0.0 for s1, s2 in lines.pairs])
         return {
             "tokens": torch.tensor(tree.tokens),
             "depths": torch.tensor(tree.depths),
-            "visible": visible,
+            "visible": torch.from_numpy(tree.visible),
             "rows": torch.tensor([node - ROOT for node, _ in steps]),
             "columns": torch.tensor([token for _, token in steps]),
             "paths": _padded([[index_of[step] for step in path] for path in tree.paths], len(steps)),
@@ -84,7 +81,7 @@ class ScoreLineTrees:
 
 
 def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
-    """Return inputs for one forward pass over left-padded prompts, each followed by the tree.
+    """Left-padded prompts, each followed by the tree.
 
     `attention_mask` has shape (prompts, 1, tokens, tokens).
     """
@@ -102,7 +99,7 @@ def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str,
 
 
 def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
-    """Return inputs for one forward pass over all prompts, concatenated, then the tree of each.
+    """All prompts, concatenated, then the tree of each.
 
     `scored` has the columns of each prompt's end and nodes.
     """
@@ -128,7 +125,7 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def path_logprobs(logits: Tensor, tree: TreeTensors) -> Tensor:
-    """Return the log-probability that a reply begins with each line and each distinct target."""
+    """Log-probability that a reply begins with each line and each distinct target."""
     logits = logits.float()
     steps = logits[:, tree["rows"], tree["columns"]] - logits.logsumexp(-1)[:, tree["rows"]]
     return torch.nn.functional.pad(steps, (0, 1))[:, tree["paths"]].sum(-1)
@@ -145,7 +142,7 @@ def line_logprobs(paths: Tensor, tree: TreeTensors) -> Tensor:
 
 
 def preference_logprobs(lines: Tensor, tree: TreeTensors) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the logs of P(first better), P(second better) and P(score line)."""
+    """Logs of P(first better), P(second better) and P(score line)."""
     first, second, assigned = (lines[:, None] + tree["better"]).logsumexp(-1).unbind(1)
     return first - assigned, second - assigned, assigned
 

@@ -112,7 +112,7 @@ class ScoreLineCollator:
 
 
 def score_line_tokens(target: Sequence[int], tokenizer: Any) -> int:
-    """Return the number of tokens of a target's score line, including its newline."""
+    """Includes the newline."""
     ends = range(1, len(target) + 1)
     return next((end for end in ends if "\n" in tokenizer.decode(target[:end], skip_special_tokens=False)), len(target))
 

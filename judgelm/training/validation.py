@@ -84,7 +84,7 @@ def trained_prompt_kinds(counts: RowCounts) -> tuple[PromptKind, ...]:
 
 
 def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int, seed: int) -> ValidationPairs:
-    """Draw up to `count` labelled pairs from the files by seed and ID, in file order."""
+    """Draw up to `count` pairs by seed and ID, in file order."""
     available = 0
 
     def candidates() -> Iterator[tuple[float, int, str, LabelledPair]]:
@@ -108,9 +108,8 @@ def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int,
                 reference = pair.sample.reference if kind == "with_reference" else None
                 samples.append(replace(pair.sample, id=key, reference=reference))
                 labels[key], kind_of[key] = label, kind
-    return ValidationPairs(
-        samples=tuple(samples), labels=labels, kind_of=kind_of, pairs=len(drawn), available=available
-    )
+    drawn_from = {"pairs": len(drawn), "available": available}
+    return ValidationPairs(samples=tuple(samples), labels=labels, kind_of=kind_of, **drawn_from)
 
 
 def validation_metrics(
@@ -203,7 +202,7 @@ class ValidationJudge:
         } | {f"{prefix}_judging_runtime": time.monotonic() - began}
 
     def card_facts(self, trainer: Any) -> dict[str, Any]:
-        """Return metrics of the final weights, judging again if needed; call it on every process."""
+        """Judge the final weights again if needed; call it on every process."""
         state, step = trainer.state, step_of_weights(trainer)
         chosen_by = trainer.args.metric_for_best_model if _has_best(trainer) else None
         if self._step != step or step != state.global_step:
@@ -241,21 +240,20 @@ class ValidationJudge:
         options = EngineOptions(model=model.config.model_type, max_model_len=self._window)
         with unwrapped(model, forward, device=trainer.accelerator.device, in_step=spread) as live:
             rewards = getattr(self._mode, "template", "") == "reward"
-            engine = (RewardEngine if rewards else TransformersEngine)(
-                LoadedModel(
-                    model=live,
-                    tokenizer=tokenizer,
-                    window=window_of(model.config, tokenizer, options),
-                    eos_ids=eos_ids(getattr(model, "generation_config", None), tokenizer),
-                    quantization=None,
-                    identity={},
-                )
+            loaded = LoadedModel(
+                model=live,
+                tokenizer=tokenizer,
+                window=window_of(model.config, tokenizer, options),
+                eos_ids=eos_ids(getattr(model, "generation_config", None), tokenizer),
+                quantization=None,
+                identity={},
             )
+            engine = (RewardEngine if rewards else TransformersEngine)(loaded)
             return list(judge(samples, self._mode, engine))
 
 
 def step_of_weights(trainer: Any) -> int:
-    """Return the optimizer steps of the final weights, which may be the best checkpoint's."""
+    """The final weights may be the best checkpoint's."""
     return int(trainer.state.best_global_step if _has_best(trainer) else trainer.state.global_step)
 
 
@@ -264,7 +262,7 @@ def _has_best(trainer: Any) -> bool:
 
 
 def load_validation(arguments: JudgeArguments, args: TrainingArguments, rows: EpochRows) -> ValidationJudge | None:
-    """Load the evaluation's pairs, with the prompt kinds of the rows."""
+    """Pairs have the prompt kinds of the rows."""
     if arguments.eval_pairs < 0:
         raise ConfigError(f"eval_pairs is {arguments.eval_pairs}; expected 0 or more")
     validation = None
@@ -304,9 +302,8 @@ def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation
     if args.load_best_model_at_end and args.save_strategy == SaveStrategy.NO:
         raise ConfigError("load_best_model_at_end needs checkpoints; set save_strategy like eval_strategy")
     name = metric.removeprefix("eval_")
-    available = list(
-        next((names for argument, names in _LOSS_METRICS.items() if hasattr(args, argument)), _SFT_METRICS)
-    )
+    own = (names for argument, names in _LOSS_METRICS.items() if hasattr(args, argument))
+    available = list(next(own, _SFT_METRICS))
     if validation:
         kinds = validation.pairs.kinds if len(validation.pairs.kinds) > 1 else ()
         by_mean = () if validation.reads_words else ("agreement_by_mean",)

@@ -49,7 +49,7 @@ class WordTokens:
 
 
 def word_tokens(tokenizer: Any, template: Template, scale: tuple[float, float]) -> WordTokens:
-    """Return the spellings that are one token after the prompt."""
+    """Spellings that are one token after the prompt."""
     sample = Sample(id="", question="", answers=("", ""))
     prompt = template.render(sample, (0,) if template.reads_alone else (0, 1), None, scale=scale)
     words = words_of(template, len(sample.answers), scale=scale)
@@ -102,7 +102,7 @@ class WordObjective:
 
 
 def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """Return inputs for one forward pass over padded prompts."""
+    """Inputs for one forward pass."""
     lengths = torch.tensor([len(prompt) for prompt in prompts])
     longest = int(lengths.max())
     ids = torch.zeros((len(prompts), longest), dtype=torch.long)
@@ -113,7 +113,7 @@ def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
 
 
 def concatenated(prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return inputs for one forward pass over concatenated prompts, shape (1, tokens)."""
+    """Inputs for one forward pass, shape (1, tokens)."""
     batch = DataCollatorForLanguageModeling(0, padding_free=True)([{"input_ids": prompt} for prompt in prompts])
     return {name: value for name, value in batch.items() if name not in ("labels", "seq_idx")}
 

@@ -128,7 +128,7 @@ class RowBuilder:
         """Yield items; each becomes at most one row per epoch."""
 
     def build(self, item: Any, epoch: int = 0) -> Any | None:
-        """Return an item's row in one epoch (from 0), or count why it is left out."""
+        """Return a row, or count why it is left out; epochs begin at 0."""
         row = self._row(item, epoch)
         if isinstance(row, str):
             self.counts.left_out[row] += 1
@@ -141,10 +141,10 @@ class RowBuilder:
 
     @abstractmethod
     def check(self, paths: Sequence[str]) -> None:
-        """Raise InputError if the `counts` of one epoch show no usable rows."""
+        """Raise InputError without usable rows."""
 
     def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[Any]:
-        """Yield the rows of labelled files in one epoch (from 0)."""
+        """Yield the rows of one epoch (from 0)."""
         for item in self.items(paths):
             if (row := self.build(item, epoch)) is not None:
                 yield row

@@ -50,14 +50,14 @@ class Schedule:
         return self.epochs if self.steps is None else self.steps * self.batch / rows_per_epoch
 
     def whole_epochs(self, rows_per_epoch: int | None) -> int:
-        """Return the epochs to build; 1 if that depends on the still unknown rows per epoch."""
+        """1 if that depends on the still unknown rows per epoch."""
         if self.steps is not None and rows_per_epoch is None:
             return 1
         return int(np.ceil(self.epochs_of(rows_per_epoch or 0)))
 
 
 def schedule_of(args: Any) -> Schedule:
-    """Return the schedule of a trainer's arguments."""
+    """Read a trainer's arguments."""
     return Schedule(
         epochs=args.num_train_epochs,
         steps=args.max_steps if args.max_steps > 0 else None,
@@ -68,7 +68,7 @@ def schedule_of(args: Any) -> Schedule:
 
 
 def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], schedule: Schedule) -> NDArray[np.int64]:
-    """Return the indices of all epochs' rows in training order; epochs of `sizes` rows are not mixed."""
+    """Return row indices; epochs of `sizes` rows are not mixed."""
     order = []
     begin = 0
     for epoch, size in enumerate(sizes):
@@ -113,7 +113,7 @@ def build_rows(
     *,
     extra_files: Sequence[str] = (),
 ) -> tuple[EpochRows, EpochRows | None]:
-    """Build the rows to train on, and to evaluate on if there are evaluation files."""
+    """Build rows for training, and for evaluation if there are files."""
     schedule = schedule_of(args)
     state = PartialState()
 
@@ -137,7 +137,7 @@ def build_epochs(
     *,
     workers: int | None = None,
 ) -> EpochRows:
-    """Build the rows of all epochs, or load those of an earlier run with the same settings and files.
+    """Build the rows, or load those of an earlier run with the same settings.
 
     One process of a machine must call it first.
     """
@@ -215,7 +215,7 @@ def _fingerprint(tokenizer: Any, options: RowOptions, paths: Sequence[str], sche
 
 
 def file_sha(path: str) -> str:
-    """Return a file's SHA-256 in hexadecimal; empty if it cannot be read."""
+    """SHA-256, hex; empty if the file cannot be read."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
     return ""

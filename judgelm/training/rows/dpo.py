@@ -61,14 +61,13 @@ class JudgeReply:
 
 
 def read_replies(path: str, *, template: str, scale: tuple[float, float]) -> dict[str, tuple[JudgeReply, ...]]:
-    """Read a run's replies by sample ID; the last judgment of a sample counts."""
+    """By sample ID; the last judgment of a sample counts."""
     reference = _shows_references(path, template, scale)
-    return {
-        judgment.sample_id: tuple(
-            JudgeReply(shown=shown, reference=reference, hashes=judgment.hashes) for shown in judgment.shown
-        )
-        for judgment in iter_judgments(path)
-    }
+    replies: dict[str, tuple[JudgeReply, ...]] = {}
+    for judgment in iter_judgments(path):
+        new = (JudgeReply(shown=shown, reference=reference, hashes=judgment.hashes) for shown in judgment.shown)
+        replies[judgment.sample_id] = tuple(new)
+    return replies
 
 
 def _shows_references(path: str, template: str, scale: tuple[float, float]) -> bool:
@@ -93,8 +92,8 @@ def _fingerprint(path: str) -> dict[str, Any]:
         mode, template = fingerprint["mode"], fingerprint["template"]
         mode["scale"], mode["reference"], template["id"], template["sha"], fingerprint["input"]
     except OSError as error:
-        message = f"{path}: cannot read {manifest.name} ({error.strerror}); keep the files of a run together"
-        raise InputError(message) from error
+        finding = f"cannot read {manifest.name} ({error.strerror})"
+        raise InputError(f"{path}: {finding}; keep the files of a run together") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{manifest}: not a manifest of judgelm-batch ({error!r})") from error
     return dict(fingerprint)
@@ -155,13 +154,12 @@ class PreferenceRowBuilder(RowBuilder):
             self.counts.left_out["judgment of no labelled pair"] += len(unjoined)
 
     def check(self, paths: Sequence[str]) -> None:
-        """Check that there is a pair of judgments."""
+        """There must be a pair."""
         if not self.counts.made:
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items()) or "no rows"
             labelled = ", ".join(self._labelled(paths))
-            raise InputError(
-                f"{labelled}: no usable pair of judgments ({reasons}); judge these pairs with judgelm-batch"
-            )
+            way_out = "judge these pairs with judgelm-batch"
+            raise InputError(f"{labelled}: no usable pair of judgments ({reasons}); {way_out}")
 
     def _labelled(self, paths: Sequence[str]) -> list[str]:
         return [path for path in paths if path not in self.options.judgments]
@@ -228,11 +226,8 @@ class PreferenceRowBuilder(RowBuilder):
         return max(abs(score - other) for score, other in zip(scores, taught, strict=True)) < self.options.min_distance
 
     def _swap(self, pair: JudgmentPair, epoch: int) -> JudgmentPair:
-        drawn = (
-            uniform_hash(self.options.seed, pair.chosen.sample.id, "swap while training", epoch)
-            < self.options.swap_prob
-        )
-        if not drawn:
+        sample_id = pair.chosen.sample.id
+        if uniform_hash(self.options.seed, sample_id, "swap while training", epoch) >= self.options.swap_prob:
             return pair
         sides = (pair.chosen, pair.rejected)
         labels = [label for side in sides for label in (side.plain, side.referenced) if label is not None]

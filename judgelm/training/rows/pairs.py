@@ -84,10 +84,8 @@ class PairRowBuilder(SFTRowBuilder):
 
     def _right(self, label: Label) -> tuple[float, float]:
         low, high = self.options.scale
-        first, second = (
-            (score - low) / (high - low) if low <= score <= high else math.nan
-            for score in label.scores or (math.nan, math.nan)
-        )
+        scores = label.scores or (math.nan, math.nan)
+        first, second = ((score - low) / (high - low) if low <= score <= high else math.nan for score in scores)
         return first, second
 
     def _scored(self, label: Label | None) -> Label | None:
@@ -183,9 +181,8 @@ class JudgingPromptBuilder(SFTRowBuilder):
             return failure_name(unfit.code)
         first, second = (prompt for prompt in prompts if not isinstance(prompt, Unparsed))
         self._count(item.sample, item.source, reference, first, with_reason=True)  # the judge writes one
-        return JudgingPrompts(
-            sample_id=item.sample.id, prompt=first.text, swapped=second.text, winner=int(label.winner)
-        )
+        winner = int(label.winner)
+        return JudgingPrompts(sample_id=item.sample.id, prompt=first.text, swapped=second.text, winner=winner)
 
     def _prompt_text(self, sample: Sample, reference: str | None) -> TokenizedPrompt | Unparsed:
         return self._truncator.truncate(self._prompt(sample, reference), self.options.reply_tokens)

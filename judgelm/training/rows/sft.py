@@ -55,7 +55,7 @@ class SFTRowBuilder(RowBuilder):
         return None if label is None else replace(label, scores=training_scores(label, self.options.scale))
 
     def check(self, paths: Sequence[str]) -> None:
-        """Check that each file has a usable row."""
+        """Each file needs a usable row."""
         for path in paths:
             if not self.counts.files[path]:
                 reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
