@@ -50,7 +50,7 @@ def fill(
     prefill: str = "",
     compares: int = 1,
 ) -> Prompt:
-    """Return a prompt with its slots filled.
+    """Fill the slots of a prompt.
 
     `messages` are (role, text with slots such as `{question}`). The slots' spans have no role, and `sanitizer` is for
     their untrusted text. `chat` means that the tokenizer's chat template wraps the messages.
@@ -106,7 +106,7 @@ class PromptText:
         return tuple(slot for slot in self.kinds if f"{{{slot}}}" in self.text)
 
     def render(self, values: Mapping[str, str], *, chat: bool) -> Prompt:
-        """Return the prompt with these untrusted values in its slots."""
+        """Fill the slots with untrusted values."""
         messages: list[tuple[Role | None, str]] = [(None, f"{self.before}{self.text}{self.after}")]
         if chat:
             messages = [] if self.system is None else [("system", self.system)]
@@ -309,7 +309,7 @@ def _template(template_id: str, text: Mapping[str, Any]) -> Template:
 
 
 def letters(answers: int) -> str:
-    """Return the letters for this number of answers."""
+    """One letter per answer."""
     if answers > (most := len(ascii_uppercase)):
         raise ConfigError(f"{answers} answers: reading letters takes at most {most}; use --reading yes-no")
     return ascii_uppercase[:answers]
@@ -399,13 +399,9 @@ def grading_family(scale: tuple[float, float]) -> PromptFamily:
     """Return the prompts of a plain grade on this scale: a chat message (`chat`) and plain text (`plain`)."""
     low, high = (f"{score:g}" for score in scale)
     text, delimiters = _expanded(_GRADE["text"], _WORDS | {"low": low, "high": high}), tuple(_GRADE["delimiters"])
-    return PromptFamily(
-        id="judgelm-grade",
-        texts={
-            "chat": PromptText(text=text, kinds=ONE_ANSWER, delimiters=delimiters),
-            "plain": PromptText(text=f"{text}\n\n### Response:\n", kinds=ONE_ANSWER, delimiters=delimiters),
-        },
-    )
+    forms = {"chat": text, "plain": f"{text}\n\n### Response:\n"}
+    prompts = {name: PromptText(text=form, kinds=ONE_ANSWER, delimiters=delimiters) for name, form in forms.items()}
+    return PromptFamily(id="judgelm-grade", texts=prompts)
 
 
 def grading_prompt(sample: Sample, scale: tuple[float, float], *, chat: bool) -> Prompt:

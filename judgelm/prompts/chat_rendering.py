@@ -62,7 +62,7 @@ def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: objec
 
 @lru_cache(maxsize=64)
 def _has_power(template: str) -> bool:
-    """Return True if an expression has a `**` that is not of keyword arguments."""
+    """True if an expression has a `**` that is not of keyword arguments."""
     before = ""
     for _, kind, value in Environment().lex(template):
         if kind == "operator" and value == "**" and before not in ("(", ","):

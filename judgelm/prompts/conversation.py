@@ -82,12 +82,12 @@ def dialogue_of(sample: Sample, *, referenced: bool = True) -> tuple[DialogueTur
 
 
 def turn_view(turns: Sequence[DialogueTurn], turn: int) -> DialogueView:
-    """Return the view of this turn (from 1) with those before it."""
+    """`turn` begins at 1."""
     return DialogueView(part=f"turn {turn}", turns=tuple(turns[:turn]))
 
 
 def whole_view(turns: Sequence[DialogueTurn]) -> DialogueView:
-    """Return the view of all turns, to be judged together."""
+    """All turns are judged together."""
     return DialogueView(part=WHOLE, turns=tuple(turns), whole=True)
 
 
@@ -112,15 +112,11 @@ def flat_samples(view: DialogueView, sample_id: str) -> list[Sample]:
     if view.whole or not earlier:
         flat = flat_sample(view, sample_id)
         return [replace(flat, answers=(answer,)) for answer in flat.answers]
-    return [
-        Sample(
-            id=sample_id,
-            question=f"{_transcript(earlier, index)}\n\nUser: {last.question}",
-            answers=(answer,),
-            reference=last.reference,
-        )
-        for index, answer in enumerate(last.answers)
-    ]
+    samples = []
+    for index, answer in enumerate(last.answers):
+        question = f"{_transcript(earlier, index)}\n\nUser: {last.question}"
+        samples.append(Sample(id=sample_id, question=question, answers=(answer,), reference=last.reference))
+    return samples
 
 
 def _transcript(turns: Sequence[DialogueTurn], assistant: int) -> str:
@@ -199,11 +195,8 @@ def _grading_layout(scale: tuple[float, float], *, chat: bool) -> Layout:
     role: Role | None = "user" if chat else None
     referenced = given.text.replace("{question}\n\n", "{question}\n\n[Reference Answer]\n{reference}\n\n")
     referenced = referenced.replace("Please rate", "Based on the reference answer, please rate")
-    return Layout(
-        plain=((role, given.text),),
-        with_reference=((role, referenced),),
-        delimiters=(*given.delimiters, "[Reference Answer]"),
-    )
+    delimiters = (*given.delimiters, "[Reference Answer]")
+    return Layout(plain=((role, given.text),), with_reference=((role, referenced),), delimiters=delimiters)
 
 
 def _turns(sample: Sample, given: object) -> Iterator[DialogueTurn]:
@@ -252,7 +245,7 @@ _PLAIN = {
 
 
 def plain_turns(template: Template) -> PlainTurns:
-    """Return the form of turns of a plain template."""
+    """For plain templates only."""
     if template.id not in _PLAIN:
         there_are = ", ".join(_PLAIN)
         raise ConfigError(f"template {template.id} has no follow-up turns; use {there_are} or a chat template")
@@ -260,7 +253,7 @@ def plain_turns(template: Template) -> PlainTurns:
 
 
 def stops(template: Template) -> tuple[str, ...]:
-    """Return stop strings for replies to follow-up questions, before the judge writes a question itself."""
+    """Stop before the judge writes a question itself."""
     return () if template.chat else (f"\n{plain_turns(template).before.strip()}",)
 
 

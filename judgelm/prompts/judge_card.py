@@ -114,12 +114,12 @@ _FILE = TypeAdapter(Card)
 
 
 def is_gguf(model: str) -> bool:
-    """Return True if a model's name means a GGUF file, here or on the hub."""
+    """True if a model's name means a GGUF file, here or on the hub."""
     return model.lower().endswith(".gguf") and not Path(model).is_dir()
 
 
 def find_card(model: str, revision: str | None = None) -> Card | None:
-    """Return the card of a model folder or hub id; None for GGUF files and models without a card.
+    """None for GGUF files and models without a card.
 
     Raises:
         CardError: the file is not a valid card.
@@ -177,7 +177,7 @@ def _go_offline_without_hub() -> None:
 
 @cache
 def _answers(endpoint: str) -> bool:
-    """Return False if no connection is possible; an HTTP error is an answer."""
+    """False if no connection is possible; an HTTP error is an answer."""
     try:
         urlopen(Request(endpoint, method="HEAD"), timeout=_HUB_TIMEOUT_S).close()
     except URLError as error:
@@ -204,7 +204,7 @@ def locate_weights(model: str) -> tuple[str, Card | None]:
 
 
 def weights_of(model: str) -> str:
-    """Return the model that a folder's card names, otherwise the model itself."""
+    """The model of a folder's card, otherwise the model itself."""
     return locate_weights(model)[0]
 
 

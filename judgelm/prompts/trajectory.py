@@ -69,7 +69,7 @@ def _number(text: str) -> float:
 
 
 def read_trajectory(text: str) -> tuple[Step, ...]:
-    """Return the steps of an answer that is a trajectory.
+    """Steps of an answer.
 
     Raises:
         InputError: the text is not a JSON list of messages.
@@ -82,7 +82,7 @@ def read_trajectory(text: str) -> tuple[Step, ...]:
 
 
 def read_steps(messages: object) -> tuple[Step, ...]:
-    """Return the steps of a list of messages.
+    """Steps of messages.
 
     Raises:
         InputError: it is not such a list, or a message has an unsupported role, call or content.
@@ -202,7 +202,7 @@ def reference_spans(text: str, task: str) -> list[Span]:
 
 
 def reference_steps(text: str | None) -> tuple[Step, ...] | None:
-    """Return the steps of a reference that is a trajectory; None for other references."""
+    """None for references that are no trajectory."""
     if text is None or not text.lstrip().startswith("["):
         return None
     try:

@@ -36,15 +36,8 @@ class Tokenizer(Protocol):
     eos_token_id: int
     chat_template: str | None
 
-    def __call__(
-        self,
-        text: str | list[str],
-        *,
-        add_special_tokens: bool,
-        return_offsets_mapping: bool = False,
-        verbose: bool = True,
-    ) -> Mapping[str, Any]:
-        """Return token ids and, on request, each token's (start, end) in the text; lists of them for several texts."""
+    def __call__(self, text: str | list[str], *, add_special_tokens: bool, **options: Any) -> Mapping[str, Any]:
+        """Return token ids and, with `return_offsets_mapping`, each token's (start, end); lists for several texts."""
 
     def get_added_vocab(self) -> dict[str, int]:
         """Return tokens added to the vocabulary."""
@@ -174,7 +167,7 @@ class Truncator:
         return Truncation(answer=answer, tokens_before=before, tokens_after=after, steps=steps)
 
     def ids(self, text: str) -> list[int]:
-        """Return the token ids of a text alone, without special tokens."""
+        """Token ids without special tokens."""
         return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def sanitize(self, text: str, *, chat: bool = False) -> tuple[str, int]:
@@ -290,7 +283,7 @@ class Truncator:
 
 
 def _appended_tokens(tokenizer: Tokenizer) -> int:
-    """Return the number of tokens that the tokenizer appends to a text, such as an end-of-sequence token."""
+    """Tokens appended to a text, such as an end-of-sequence token."""
     bare, whole = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
     starts = [start for start in range(len(whole) - len(bare) + 1) if whole[start : start + len(bare)] == bare]
     return len(whole) - starts[0] - len(bare) if starts else 0
@@ -315,7 +308,7 @@ def _text_of_answer(spans: tuple[Span, ...], answer: int) -> str:
 
 
 def sanitized_spans(spans: tuple[Span, ...], clean: Callable[[str], tuple[str, int]]) -> tuple[tuple[Span, ...], int]:
-    """Return the spans with their untrusted text sanitized, and the number of sanitized markers."""
+    """Also return the number of sanitized markers."""
     texts = [(span.text, 0) if span.kind in ("template", "image") else clean(span.text) for span in spans]
     changed = (replace(span, text=text) if count else span for span, (text, count) in zip(spans, texts, strict=True))
     return tuple(changed), sum(count for _, count in texts)
