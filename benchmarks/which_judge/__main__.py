@@ -47,19 +47,19 @@ Row = dict[str, str]
 
 
 NOTES = """\
-- **RewardBench, JudgeBench, LLMBar, PandaLM**: percent. Figures of released judges are published ones, by the
-  protocol of the source; they were not reproduced here. Figures in bold are our own, over the pairs with a winner
-  ([Judges](judges.md#the-default-judge)). Compare figures within a column with care: JudgeBench's published figures
-  count a pair as wrong if its two orders disagree.
-- **GB**: weights in bfloat16 (for the judges that judgelm installs, on disk) and in 4 bits. Add a fifth for
+- **RewardBench, JudgeBench, LLMBar, PandaLM**: percent. For released judges, the figures are published results under
+  the source's protocol and were not reproduced here. Figures in bold are our own results on pairs with a winner
+  ([Judges](judges.md#the-default-judge)). Compare figures within a column with care. For example, the published
+  JudgeBench figures count a pair as wrong if its two orders disagree.
+- **GB**: size of the weights in bfloat16 (on disk, for the judges that judgelm installs) and in 4 bits. Add 20 % for
   activations. `judgelm judges --vram 24` lists the judges that fit.
-- **CPU, RTX 4090, H100**: pairs per hour in one order. CPU: measured on PandaLM's pairs, two shared cores of a Xeon
-  with AMX. GPUs: computed for pairs of {tokens} tokens at the share of peak that a 7B with random weights reached on
-  one H200 ({share} of 989 TFLOP/s, 46.4 pairs/s), for an RTX 4090 (165 TFLOP/s) and an H100. An A100 (312 TFLOP/s)
-  judges {a100} times as many pairs as an H100. `fits`: the judge writes its reason first, which takes longer and was
-  not measured. `4 bits`: bfloat16 does not fit.
-- **10,000 pairs**: on an H100 for ${hour} per hour (list prices of 2026: $2.49 to $3.99). GPT-4.1 costs ${call:.0f}
-  for the same pairs with a reply of {reply} tokens, at $2 and $8 per million tokens (list price, April 2026)."""
+- **CPU, RTX 4090, H100**: pairs per hour in one order. CPU figures were measured on PandaLM pairs, with two shared cores
+  of a Xeon with AMX. GPU figures are computed for pairs of {tokens} tokens on an RTX 4090 (165 TFLOP/s) and an H100. They
+  assume the share of peak performance that a 7B model with random weights reached on one H200 ({share} of 989 TFLOP/s,
+  46.4 pairs/s). An A100 (312 TFLOP/s) judges {a100} times as many pairs as an H100. `fits` means that the judge writes
+  its reason first, which takes longer and was not measured. `4 bits` means that the bfloat16 weights do not fit.
+- **10,000 pairs**: cost on an H100 at ${hour} per hour (list prices in 2026: $2.49 to $3.99). GPT-4.1 costs ${call:.0f} for the
+  same pairs with {reply}-token replies, at $2 and $8 per million tokens (list price, April 2026)."""
 
 
 def published() -> dict[tuple[str, str], Mapping[str, Any]]:
