@@ -53,13 +53,14 @@ NOTES = """\
   JudgeBench figures count a pair as wrong if its two orders disagree.
 - **GB**: size of the weights in bfloat16 (on disk, for the judges that judgelm installs) and in 4 bits. Add 20 % for
   activations. `judgelm judges --vram 24` lists the judges that fit.
-- **CPU, RTX 4090, H100**: pairs per hour in one order. CPU figures were measured on PandaLM pairs, with two shared cores
-  of a Xeon with AMX. GPU figures are computed for pairs of {tokens} tokens on an RTX 4090 (165 TFLOP/s) and an H100. They
-  assume the share of peak performance that a 7B model with random weights reached on one H200 ({share} of 989 TFLOP/s,
-  46.4 pairs/s). An A100 (312 TFLOP/s) judges {a100} times as many pairs as an H100. `fits` means that the judge writes
-  its reason first, which takes longer and was not measured. `4 bits` means that the bfloat16 weights do not fit.
-- **10,000 pairs**: cost on an H100 at ${hour} per hour (list prices in 2026: $2.49 to $3.99). GPT-4.1 costs ${call:.0f} for the
-  same pairs with {reply}-token replies, at $2 and $8 per million tokens (list price, April 2026)."""
+- **CPU, RTX 4090, H100**: pairs per hour in one order. CPU figures were measured on PandaLM pairs, with two shared
+  cores of a Xeon with AMX. GPU figures are computed for pairs of {tokens} tokens on an RTX 4090 (165 TFLOP/s) and an
+  H100. They assume the share of peak performance that a 7B model with random weights reached on one H200 ({share} of
+  989 TFLOP/s, 46.4 pairs/s). An A100 (312 TFLOP/s) judges {a100} times as many pairs as an H100. `fits` means that the
+  judge writes its reason first, which takes longer and was not measured. `4 bits` means that the bfloat16 weights do
+  not fit.
+- **10,000 pairs**: cost on an H100 at ${hour} per hour (list prices in 2026: $2.49 to $3.99). GPT-4.1 costs ${call:.0f}
+  for the same pairs with {reply}-token replies, at $2 and $8 per million tokens (list price, April 2026)."""
 
 
 def published() -> dict[tuple[str, str], Mapping[str, Any]]:
