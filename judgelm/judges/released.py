@@ -300,7 +300,7 @@ class ReleasedJudge:
     def mode(self, name: str, options: Mapping[str, Any]) -> BatchMode:
         """Return the judge's version of a mode."""
         if name not in self.tasks:
-            raise ConfigError(f"{self.name} has no mode {name}; available: {', '.join(self.modes)}, or --ignore-card")
+            raise ConfigError(f"{self.name} has no mode {name}; use {', '.join(self.modes)}, or pass --ignore-card")
         task = self.tasks[name]
         chosen = {"chat": task.chat, "max_tokens": task.max_tokens} | dict(options)
         return build_mode(ReleasedMode, name, chosen, {"prompt": self.prompt(name)})
@@ -369,7 +369,7 @@ def _with_words(prompt_id: str, task: ReleasedTask) -> ReleasedPrompt:
     digest = hashlib.sha256(prompt_bytes(prompt, chat=task.chat)).hexdigest()
     if digest != task.prompt_sha256:
         differ = f"the prompt from {location} has sha256 {digest[:12]}"
-        raise CardError(f"{prompt_id}: {differ}; its authors' has {task.prompt_sha256[:12]}; reinstall judgelm")
+        raise CardError(f"{prompt_id}: {differ}; expected {task.prompt_sha256[:12]}; reinstall judgelm")
     return prompt
 
 

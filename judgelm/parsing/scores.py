@@ -84,7 +84,7 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
         >>> parse_pair("8 6\nThe first answer is more precise.")
         Scores(values=(8.0, 6.0))
         >>> parse_pair("8/6").why
-        'two numbers, but how they are joined can be read in more than one way'
+        'two numbers, but it is ambiguous how they are joined'
 
     Source: JudgeLM, section 3.2 and Figure 3.
     """
@@ -168,7 +168,7 @@ def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scor
     if max(counts) > 1:
         return Unparsed("off_grammar", text, "the reply states two different scores for one answer")
     if min(counts) == 0:
-        return Unparsed("off_grammar", text, "the reply states no score for each of the two answers")
+        return Unparsed("off_grammar", text, "the reply does not state a score for each answer")
     (first,), (second,) = (scores.values() for scores in stated.values())
     return _in_scale((first[0], second[0]), (first[1], second[1]), scale, text)
 
@@ -233,7 +233,7 @@ def _in_scale(
 ) -> Scores | Unparsed:
     low, high = scale
     if any(below is not None and float(below) != high for below in denominators):
-        return Unparsed("off_grammar", text, f"a score is out of something other than {high:g}")
+        return Unparsed("off_grammar", text, f"the denominator of a score is not {high:g}")
     values = tuple(map(float, numbers))
     if not all(low <= value <= high for value in values):
         written = " ".join(f"{value:g}" for value in values)
@@ -246,10 +246,10 @@ def _why_off_grammar(line: str, count: int = 2) -> str:
         return "the reply is empty"
     numbers = len(_ANY_NUMBER.findall(line))
     if numbers != count:
-        return f"the first line holds {numbers} numbers, not {count}"
+        return f"the first line has {numbers} numbers, not {count}"
     if count == 1:
         return "one number, but the first line has other text"
-    return f"{'two' if count == 2 else count} numbers, but how they are joined can be read in more than one way"
+    return f"{'two' if count == 2 else count} numbers, but it is ambiguous how they are joined"
 
 
 def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:
@@ -311,8 +311,8 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
         raise ConfigError(f"scale {low:g} to {high:g} in steps of {step:g}: the step must be a positive number")
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     if not 2 <= last - first + 1 <= MAX_VALUES:
-        found = f"scale {low:g} to {high:g} in steps of {step:g} holds {max(0, last - first + 1)} scores"
-        raise ConfigError(f"{found}; a distribution or a retry needs 2 to {MAX_VALUES}; correct the judge.json")
+        found = f"scale {low:g} to {high:g} in steps of {step:g} has {max(0, last - first + 1)} scores"
+        raise ConfigError(f"{found}; a distribution or a retry needs 2 to {MAX_VALUES}; fix the judge.json")
     numbers = [f"{multiple * step:g}" for multiple in range(first, last + 1)]
     values = tuple(float(text) for text in numbers)
     return ScoreLines(

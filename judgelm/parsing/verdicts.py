@@ -119,7 +119,7 @@ def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = 
     unmarked = unmarked_verdicts(text, known)
     unknown = sorted({word.text.lower() for word in last if word.text.lower() not in known})
     if unknown and not any(statement.final and statement.start > last[-1].start for statement in unmarked):
-        return Unparsed("off_grammar", text, f"the verdict {unknown[0]!r} is none of {', '.join(known)}")
+        return Unparsed("off_grammar", text, f"the verdict {unknown[0]!r} is not one of {', '.join(known)}")
     marked = [_stated(word, known) for words in bracketed for word in words if word.text.lower() in known]
     return settled(text, marked + unmarked, "it does not end in a verdict")
 

@@ -142,7 +142,7 @@ def _check_rule(panel: Panel, kind: type[Verdict] | None, by_sample: Mapping[str
     for judgments in by_sample.values():
         for name, judgment in judgments.items():
             if judgment.verdict is not None and judgment.scores is None:
-                raise ConfigError(f"rule mean: {name} gives no scores; use --rule vote")
+                raise ConfigError(f"rule mean: {name} has no scores; use --rule vote")
 
 
 def _joined(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment], counts: PanelStats) -> Judgment:

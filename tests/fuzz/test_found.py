@@ -32,7 +32,7 @@ def test_an_answers_number_of_thousands_of_digits_is_no_name():
 
 @pytest.mark.parametrize("line", ["7.5\u200b8 6", "8**8 6", "8.**8 6", "1_\ufeff_0 8", "8\u200b\u200b8 6", "7*.5 6"])
 def test_what_stands_within_a_number_makes_no_other_number_of_it(line):
-    assert parse_pair(line) == Unparsed("off_grammar", line, "the first line holds 3 numbers, not 2")
+    assert parse_pair(line) == Unparsed("off_grammar", line, "the first line has 3 numbers, not 2")
 
 
 def test_a_solution_that_announces_its_answer_for_ever_is_read_in_no_time():

@@ -59,7 +59,7 @@ def test_what_a_mode_cannot_have_is_named(name, options, message):
     "card", [{"step": 0}, {"step": 0.01, "distribution": True}, {"scale": (0, 1000), "retry_unparseable": True}]
 )
 def test_a_card_of_too_many_scores_is_refused(card):
-    with pytest.raises(ConfigError, match=r"must be above 0|holds \d+ scores"):
+    with pytest.raises(ConfigError, match=r"must be above 0|has \d+ scores"):
         Pairwise(**card)
 
 

@@ -320,7 +320,7 @@ def test_only_the_failed_order_is_tried_again_and_stays_in_its_place():
     [
         (broken("error", "server gone"), "engine, server gone"),
         (reply("8", finish="length"), "truncated, no end within"),
-        (reply("dunno"), "off_grammar, the first line holds 0 numbers"),
+        (reply("dunno"), "off_grammar, the first line has 0 numbers"),
     ],
 )
 def test_when_the_retry_fails_too_the_first_failure_stands_and_says_so(retry, words):

@@ -84,20 +84,20 @@ MORE = "more text follows"
     [
         ("", "empty"),
         ("  \n \n", "empty"),
-        ("8", "the first line holds 1 numbers, not 2"),
-        ("8 6 5", "the first line holds 3 numbers, not 2"),
-        ("8,5 6,5", "the first line holds 4 numbers, not 2"),
+        ("8", "the first line has 1 numbers, not 2"),
+        ("8 6 5", "the first line has 3 numbers, not 2"),
+        ("8,5 6,5", "the first line has 4 numbers, not 2"),
         ("8/6", JOINED),
         ("8-6", JOINED),
         ("8:6", JOINED),
-        ("86", "the first line holds 1 numbers, not 2"),
-        ("Both are good", "the first line holds 0 numbers, not 2"),
-        ("8 6 because 3 points were missed", "the first line holds 3 numbers, not 2"),
-        ("8 out of 10, 6 out of 10", "the first line holds 4 numbers, not 2"),
-        ("8/5 6/5", "a score is out of something other than 10"),
+        ("86", "the first line has 1 numbers, not 2"),
+        ("Both are good", "the first line has 0 numbers, not 2"),
+        ("8 6 because 3 points were missed", "the first line has 3 numbers, not 2"),
+        ("8 out of 10, 6 out of 10", "the first line has 4 numbers, not 2"),
+        ("8/5 6/5", "the denominator of a score is not 10"),
         ("Assistant 18 Assistant 26", JOINED),
-        ("1*0 6", "the first line holds 3 numbers, not 2"),
-        ("1_0 6", "the first line holds 3 numbers, not 2"),
+        ("1*0 6", "the first line has 3 numbers, not 2"),
+        ("1_0 6", "the first line has 3 numbers, not 2"),
         ("~~8~~ ~~6~~", JOINED),
         ("X8 6", JOINED),
         ("Assistant 1: 8 Assistant 1: 6", APART),
@@ -115,10 +115,10 @@ def test_ambiguous_lines_are_refused_with_the_reason(text, why):
 @pytest.mark.parametrize(
     ("text", "count", "why"),
     [
-        ("8 6", 3, "the first line holds 2 numbers, not 3"),
+        ("8 6", 3, "the first line has 2 numbers, not 3"),
         ("8,5 6", 3, JOINED),  # 8.5 and 6, or three scores
         ("8/6/5", 3, JOINED),
-        ("8/10 6 5", 3, "the first line holds 4 numbers, not 3"),
+        ("8/10 6 5", 3, "the first line has 4 numbers, not 3"),
         ("8/5 6/5 5/5", 3, "something other than 10"),
         ("Assistant 1: 8, Assistant 2: 6", 3, APART),
         ("Assistant 1: 8, Assistant 1: 7, Assistant 2: 6", 3, APART),
@@ -127,9 +127,9 @@ def test_ambiguous_lines_are_refused_with_the_reason(text, why):
         ("Assistant 1: 8, Assistant 2: 6, Assistant 3: 5 X", 3, MORE),
         ("I think 8 6 5", 3, JOINED),
         ("", 3, "empty"),
-        ("10 7", 1, "the first line holds 2 numbers, not 1"),
+        ("10 7", 1, "the first line has 2 numbers, not 1"),
         ("7 out of ten", 1, "other text"),
-        ("seven", 1, "the first line holds 0 numbers, not 1"),
+        ("seven", 1, "the first line has 0 numbers, not 1"),
         ("7/5", 1, "something other than 10"),
     ],
 )
@@ -257,7 +257,7 @@ WHY = "The first answer is right, since 3 x 5 = 15 and (2, 4) lies on the line.\
 
 TWO = "two different scores"
 
-NONE = "no score for each"
+NONE = "not state a score for each"
 
 
 @pytest.mark.parametrize(
@@ -380,10 +380,10 @@ def test_every_line_reads_as_its_scores(scale, step):
         ((1, 10), 0, "must be a positive number"),
         ((1, 10), -1, "must be a positive number"),
         ((1, 10), math.nan, "must be a positive number"),
-        ((1, 10), 0.05, "holds 181 scores"),
-        ((0, 100), 1, "holds 101 scores"),
-        ((1, 10), 20, "holds 0 scores"),
-        ((1, 1.5), 1, "holds 1 scores"),
+        ((1, 10), 0.05, "has 181 scores"),
+        ((0, 100), 1, "has 101 scores"),
+        ((1, 10), 20, "has 0 scores"),
+        ((1, 1.5), 1, "has 1 scores"),
         ((1, 10), math.inf, "must be a positive number"),
         ((-math.inf, math.inf), 1, "must be a positive number"),
     ],
