@@ -156,7 +156,7 @@ def test_words_without_a_licence_are_not_downloaded_but_brought(tmp_path):
         bring_words(judge.files, tmp_path)
     bring(tmp_path, judge)
     assert judge.prompt("pair").answers == 2
-    with pytest.raises(CardError, match="not 000000000000"):
+    with pytest.raises(CardError, match="expected 000000000000"):
         made_up(prompt_sha256="0" * 64).prompt("pair")
 
 
