@@ -144,7 +144,7 @@ def test_ids_that_a_file_lacks_are_counted(cli, run_of_four, monkeypatch, join):
     files = joined_files(run_of_four, (JUDGED[0], *OTHERS))
     code, out, err = cli(*(word.format(**files) for word in JOINS[join]))
     words = " ".join(f"{out} {err}".split())
-    assert (code, any(count in words for count in ("1 of the 4 ids", "3 of 4 judgments"))) == (0, True), words
+    assert (code, any(count in words for count in ("1 of the input's 4 ids", "3 of 4 judgments"))) == (0, True), words
 
 
 def test_references_without_matching_ids_fail_at_the_end_of_a_pipe(cli, run_of_four):

@@ -137,7 +137,7 @@ def test_the_users_file_is_used_if_it_is_the_one_and_stays(card, gguf, judge_cac
 def test_a_hub_that_cannot_be_reached_leaves_the_other_ways(card, judge_cache, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ModelError, match=r"tiny\.gguf: hub download failed: .*; other ways: .* --source index"):
+    with pytest.raises(ModelError, match=r"tiny\.gguf: hub download failed: .*; alternatives: .* --source index"):
         install_base(card, "hub")
 
 

@@ -58,7 +58,7 @@ def test_the_default_of_this_machine(little_memory):
 
 def test_a_judge_without_an_adapter_is_its_base(judge_cache, tiny_model):
     card = judge_card("qwen-0.5b")
-    with pytest.raises(ModelError, match=r"no Qwen2.* in .*; run: judgelm judges install qwen-0.5b"):
+    with pytest.raises(ModelError, match=r"Qwen2.* is not in .*; run: judgelm judges install qwen-0.5b"):
         installed_judge(card)
     base = cached_base(judge_cache, tiny_model, card)
     judge = named_judge("qwen-0.5b")

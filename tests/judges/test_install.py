@@ -146,11 +146,14 @@ def project(fields):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        (link_card, r"has no judge\.json"),
+        (link_card, r"lacks judge\.json"),
         (lambda source: (source / "pyproject.toml").write_text("[project\n"), r"pyproject\.toml: cannot read"),
-        (project("name = 'x'"), "'x' instead of judgelm-small-judge"),
+        (project("name = 'x'"), "expected judgelm-small-judge, got 'x'"),
         (project("name = 'judgelm.small_judge'\nversion = '../1'"), r"'\.\./1' is not a version"),
-        (lambda source: (source / MODULE / WEIGHTS).write_bytes(bytes(13_000_000)), "13,000,000 bytes; at most"),
+        (
+            lambda source: (source / MODULE / WEIGHTS).write_bytes(bytes(13_000_000)),
+            "13,000,000 bytes; expected at most",
+        ),
     ],
 )
 def test_a_folder_that_holds_no_adapter_is_refused(source, judge_cache, change, finding):

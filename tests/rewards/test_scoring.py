@@ -149,7 +149,7 @@ def test_the_mode_is_the_judges_own():
         assert AnswerRewards(judge).queue.mode == Reasoned(
             template="reasoned-compact", both_orders=True, distribution=True
         )
-        with pytest.raises(ConfigError, match="mode single expects scores"):
+        with pytest.raises(ConfigError, match="mode single needs scores"):
             AnswerRewards(judge, "score")
     with Judge("8 6", engine="scripted") as judge:
         assert isinstance(AnswerRewards(judge).queue.mode, Pairwise)

@@ -67,7 +67,7 @@ def test_prices_come_in_twos():
     assert prices_of({}) is None
     assert prices_of({"price_in": 0, "price_out": 1.5}) == Prices(prompt=0, reply=1.5)
     for given in ({"price_in": 1}, {"price_in": "1", "price_out": 2}, {"price_in": -1, "price_out": 2}):
-        with pytest.raises(ConfigError, match="go together"):
+        with pytest.raises(ConfigError, match="set both price_in and price_out"):
             prices_of(given)
 
 

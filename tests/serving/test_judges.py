@@ -160,7 +160,7 @@ def test_adapters_need_a_card_and_a_server_that_allows_loading(tiny_judge, adapt
     load = {"lora_name": "x", "lora_path": "bare"}
     with serving(tiny_judge, adapters, (), adapters_folder=adapters) as client:
         reply = client.post("/v1/load_lora_adapter", json=load)
-        assert (reply.status_code, "no judge.json" in error_of(reply)["message"]) == (400, True)
+        assert (reply.status_code, "judge.json not found" in error_of(reply)["message"]) == (400, True)
     with serving(tiny_judge, adapters, ()) as client:  # loading is off unless a folder is named
         assert client.post("/v1/load_lora_adapter", json=load).status_code == 403
 
@@ -169,7 +169,7 @@ def test_a_judge_shares_its_engine_with_adapters_alone(tiny_judge, adapters, tin
     with pytest.raises(ConfigError, match="does not support adapters"):
         Judge("8 6", engine="scripted", adapters=(str(adapters / "kind"),))
     with Judge(str(tiny_judge), dtype="float32") as judge:
-        with pytest.raises(ModelError, match=r"no judge\.json"):
+        with pytest.raises(ModelError, match=r"judge\.json not found"):
             judge.with_adapter(str(tiny_adapters[0]))
         shutil.copytree(adapters / "kind", tmp_path / "thinks")
         write_card(tmp_path / "thinks", Card(template=TEMPLATE, template_sha=CARD.template_sha, thinking="on"))
