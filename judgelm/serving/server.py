@@ -1,7 +1,11 @@
 """Uvicorn server of the app, with graceful shutdown and a time limit for request headers."""
 
 import asyncio
+import errno
 import logging
+import math
+import os
+import resource
 import socket
 import time
 from collections.abc import Callable
@@ -19,9 +23,33 @@ from judgelm.serving.middleware import Traffic
 log = logging.getLogger("judgelm.serving")
 
 _FLUSH_S = 5
+_LIMIT_LOG_INTERVAL_S = 60
 
 
-class Server(uvicorn.Server):
+class WatchedServer(uvicorn.Server):
+    """Logs when the limit of open files is reached; uvicorn drops new connections silently."""
+
+    _logged_at = -math.inf
+
+    async def on_tick(self, counter: int) -> bool:
+        """Check the limit; uvicorn calls this ten times a second."""
+        try:
+            os.close(os.dup(2))
+        except OSError as error:
+            if (
+                error.errno in (errno.EMFILE, errno.ENFILE)
+                and time.monotonic() - self._logged_at > _LIMIT_LOG_INTERVAL_S
+            ):
+                self._logged_at = time.monotonic()
+                limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+                log.error(
+                    "at the limit of %d open files (%s): %d open connections, new ones fail; raise it with `ulimit -n`",
+                    limit, error.strerror, len(self.server_state.connections),
+                )  # fmt: skip
+        return await super().on_tick(counter)
+
+
+class Server(WatchedServer):
     """A server that finishes requests in flight on SIGTERM or SIGINT; a second signal stops it immediately.
 
     Args:

@@ -1,6 +1,8 @@
 """Limits of requests in size and time, and requests whose clients have disconnected."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 
@@ -331,3 +333,40 @@ def test_forms_beyond_the_limits_are_refused(server, fields, headers, status, co
     body = purpose + fields + OPENING + b"{}\r\n--b--\r\n"
     reply = server.post("/v1/files", body, **{"Content-Type": FORM} | headers)
     assert (reply.status_code, error_of(reply)["code"]) == (status, code)
+
+
+LIMITED = """
+import asyncio, resource, socket, sys
+from judgelm.serving.server import WatchedServer, uvicorn_config
+
+async def app(scope, receive, send):
+    pass
+
+server = WatchedServer(uvicorn_config(app))
+
+async def main():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        sockets = []
+        try:
+            while True:
+                sockets.append(socket.socket())
+        except OSError:
+            pass
+        await asyncio.sleep(0.5)
+        for each in sockets:
+            each.close()
+        server.should_exit = True
+        await serving
+
+asyncio.run(main())
+"""
+
+
+def test_a_server_at_its_limit_of_open_files_logs_it_once_with_the_way_out():
+    process = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=60, check=True)
+    [line] = [line for line in process.stderr.splitlines() if "at the limit of 64 open files" in line]
+    assert "ulimit -n" in line

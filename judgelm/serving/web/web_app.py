@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import uvicorn
 from fastapi import FastAPI, Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 from starlette.responses import PlainTextResponse
 
 from judgelm.serving.access import KnownHosts
-from judgelm.serving.server import uvicorn_config
+from judgelm.serving.server import WatchedServer, uvicorn_config
 
 _GRACE_S = 2
 _MAX_UPLOAD = "2gb"
@@ -86,4 +85,4 @@ def serve_page(app: FastAPI, bound: socket.socket) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     config = uvicorn_config(app, lifespan="auto", flush_s=_GRACE_S)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again after a clean shutdown
-        uvicorn.Server(config).run(sockets=[bound])
+        WatchedServer(config).run(sockets=[bound])
