@@ -50,7 +50,7 @@ def read_workbook(
             filled = [_sheet_index(file, sheet, [each.title for each in formulas])]
         if len(filled) != 1:
             names = ", ".join(formulas[index].title for index in filled) or "none"
-            way_out = "choose one with --sheet NAME (in a build's configuration sheet), or save it as CSV"
+            way_out = "choose one with --sheet NAME (sheet in a build's configuration), or save it as CSV"
             raise InputError(f"{file}: expected one sheet with cells, got {names}; {way_out}")
         places: dict[int, int] = {}
         lines = _sheet_lines(file, values[filled[0]], formulas[filled[0]], places)

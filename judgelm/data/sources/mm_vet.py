@@ -128,7 +128,7 @@ def _capabilities(row: Row) -> tuple[str, ...]:
     value = row.data.get(name)
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not values or not all(isinstance(item, str) and item for item in values):
-        raise row.field_error(name, f'expected a list of texts such as ["ocr", "math"], got {describe(value)}')
+        raise row.field_error(name, f'expected a list of strings such as ["ocr", "math"], got {describe(value)}')
     return tuple(sorted(set(values)))
 
 

@@ -138,7 +138,7 @@ def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
     """Convert a row of RewardBench 2: all answers ordered by `answer_rank`, with score 1 if correct, else 0."""
     for name in ("chosen", "rejected"):
         if not isinstance(row.data[name], list):
-            raise row.field_error(name, "expected a list of texts; import rows with one text as rewardbench")
+            raise row.field_error(name, "expected a list of strings; import rows with one string as rewardbench")
     question, subset = (row.text(name, ", ".join(REWARDBENCH_NEEDS)) for name in ("prompt", "subset"))
     chosen, wrong = row.text_list("chosen"), row.text_list("rejected")
     if subset not in SECOND_SUBSETS:

@@ -24,7 +24,7 @@ def unknown_fields(row: Row, layouts: Sequence[Source], *, label_rows: bool) -> 
     such_as = " ".join(f"--column {shlex.quote(f'{name}={column}')}" for name, column in columns.items())
     return UnknownFieldsError(
         f"{row.file}:{row.line}: fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Name the columns "
-        f"with --column (in a build's configuration columns), such as {such_as or '--column question=prompt'}, or "
+        f"with --column (columns in a build's configuration), such as {such_as or '--column question=prompt'}, or "
         "call them question, answer_1, answer_2 (in a table by its first line); labels need an id with a winner or "
         f"score. {len(layouts)} other formats are known: docs/formats.md",
         columns,

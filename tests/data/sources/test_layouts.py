@@ -252,9 +252,9 @@ def test_one_file_of_outputs_and_none_at_all_are_refused(write):
             PLAIN | {"answer_1": "\ud800"},
             '"answer_1": contains half a surrogate pair, which UTF-8 cannot encode; remove it',
         ),
-        (PLAIN | {"answers": []}, '"answers": expected a list of texts, got 0'),
-        (PLAIN | {"answers": ["a", None]}, '"answers": expected a list of texts, got null in the list'),
-        (PLAIN | {"answer_models": ["m"]}, '"answer_models": expected 2 texts, got 1'),
+        (PLAIN | {"answers": []}, '"answers": expected a list of strings, got 0'),
+        (PLAIN | {"answers": ["a", None]}, '"answers": expected a list of strings, got null in the list'),
+        (PLAIN | {"answer_models": ["m"]}, '"answer_models": expected 2 strings, got 1'),
         (PLAIN | {"id": [1]}, '"id": expected text or a whole number as the id, got [1]'),
         (PLAIN | {"id": True}, '"id": expected text or a whole number as the id, got true'),
         (PLAIN | {"reference": 3}, '"reference": expected text, got the number 3; write it as "3"'),
@@ -328,7 +328,7 @@ def test_references_from_a_file_of_their_own(write):
         SampleStream([path], references=references, reference="ignore")
     row = {"id": 1, "reference": "r"}
     for rows, finding in (
-        ([{"id": 1, "text": "r"}], "a row of references needs"),
+        ([{"id": 1, "text": "r"}], "a reference row needs"),
         ([row, row], 'id "1" appeared before'),
     ):
         with pytest.raises(InputError, match=finding):

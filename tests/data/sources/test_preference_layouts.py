@@ -188,7 +188,7 @@ def test_mt_bench_votes_on_the_first_turn_are_named_by_question_models_judge_and
     [
         ({"conversation_b": None}, 'field "conversation_b": expected text, got null'),
         ({"winner": "neither"}, 'field "winner": expected 1=first, 2=second, a side such as model_a, or tie, got'),
-        ({"winner": "a", "model_b": "a"}, 'field "winner": "a" is a side and the other side\'s model'),
+        ({"winner": "a", "model_b": "a"}, 'field "winner": "a" names a side and the other side\'s model'),
         ({"score_a": 1, "score_b": 5, "winner": "A"}, "winner 1 contradicts the scores 1 and 5"),
         ({"evaluation_order": 2}, 'field "evaluation_order": vote 2 of a session'),
     ],

@@ -39,7 +39,7 @@ def test_rewardbench_as_parquet(tmp_path):
 def test_rewardbench_and_its_second_version_are_not_mixed_up(imported):
     with pytest.raises(InputError, match="import it as rewardbench-2"):
         imported("rewardbench", SECOND)
-    with pytest.raises(InputError, match="import rows with one text as rewardbench"):
+    with pytest.raises(InputError, match="import rows with one string as rewardbench"):
         imported("rewardbench-2", FIRST)
     with pytest.raises(InputError, match="not in RewardBench"):
         imported("rewardbench", FIRST | {"subset": "mine"})
