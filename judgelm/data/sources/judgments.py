@@ -166,7 +166,7 @@ def read_auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[Published
     swapped = [path for path in files if _EXCHANGED in Path(path).name]
     given = [path for path in files if path not in swapped]
     if len(given) != 1 or len(swapped) > 1:
-        counts = f"{len(given)} files in the given order and {len(swapped)} in the swapped one ({_EXCHANGED} in the name)"
+        counts = f"{len(given)} files in given order and {len(swapped)} in swapped order ({_EXCHANGED} in the name)"
         raise InputError(f"auto-j: {counts}; give one file in the given order and at most one in the swapped order")
     tables = [list(read_converted(path, lambda row: row, expected="output")) for path in [*given, *swapped]]
     shown = [[_auto_j_order(row, order) for row in rows] for rows, order in zip(tables, _ORDERS, strict=False)]

@@ -252,7 +252,7 @@ def test_a_bad_pair_of_responses_is_a_reject(labelled, fields, message):
 
 
 def test_rows_without_winner_are_samples_without_label(labelled):
-    with pytest.raises(InputError, match="none of 1 rows has a label"):
+    with pytest.raises(InputError, match="none of 1 rows has a usable label"):
         labelled(RESPONSES)
     [sample] = SampleStream(["pairs.jsonl"])
     assert (sample.id, sample.answers) == ("30192", ("a", "b"))
