@@ -87,7 +87,7 @@ def _outputs(row: Row) -> dict[str, str]:
         return {}
     for model, text in texts.items():
         if not isinstance(text, str):
-            raise row.error(f"the output of {model}: expected text, got {describe(text)}; leave the row out")
+            raise row.error(f"the output of {model}: expected text, got {describe(text)}; remove the row")
     return {model: str(text) for model, text in texts.items()}
 
 

@@ -37,7 +37,7 @@ def llmbar_entry(row: Row, row_number: int) -> Entry:
     subset = Path(row.file).resolve().parent.name
     label = llmbar_label(row, False)
     if label is None or label.winner == "tie":
-        raise row.error("expected the label 1 or 2; leave the row out")
+        raise row.error("expected the label 1 or 2; remove the row")
     return Entry(plain_row(replace(llmbar_sample(row), id=f"{subset}-{row_number}", category=subset), label))
 
 

@@ -164,7 +164,7 @@ def _golds(row: Row) -> list[Gold]:
         golds = [_gold(row, value) for value in [row.data.get("answer", row.data.get("gold_ans")), *more]]
     distinct = list(dict.fromkeys(gold for gold in golds if gold and gold[0].strip()))
     if not distinct:
-        raise row.error("no gold answer, so the question cannot be scored; leave the row out")
+        raise row.error("no gold answer, so the question cannot be scored; remove the row")
     return distinct
 
 
@@ -239,7 +239,7 @@ def evouna_entries(row: Row, row_number: int) -> list[Entry | Reject]:
     question = row.text("question", ", ".join(EVOUNA.needs))
     golds = [gold.strip() for gold in row.text("golden_answer", "golden_answer").split("/") if gold.strip()]
     if not golds:
-        raise row.field_error("golden_answer", "expected answers between slashes, got none; leave the row out")
+        raise row.field_error("golden_answer", "expected answers between slashes, got none; remove the row")
     data_set, entries = model_from_filename(row.file), list[Entry | Reject]()
     for model in MODELS:
         try:

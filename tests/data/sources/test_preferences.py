@@ -61,7 +61,7 @@ def test_only_ties_has_several_right_answers(imported):
     several = SECOND | {"chosen": ["a", "A"], "models": None}
     _, [row] = imported("rewardbench-2", several | {"subset": "Ties", "id": "tied:0"})
     assert sorted(row["scores"]) == [0, 0, 0, 1, 1]
-    with pytest.raises(InputError, match="expected 1 text outside of the subset Ties, got 2"):
+    with pytest.raises(InputError, match="expected 1 string outside the subset Ties, got 2"):
         imported("rewardbench-2", several)
 
 
