@@ -61,8 +61,8 @@ class BuildOptions:
         swap: `draw` swaps a pair with `swap_prob`, `both` writes both orders, `none` swaps nothing.
         swap_prob: probability that an epoch shows a pair with its answers swapped.
         ambiguous: if a reason does not clearly name the answers, `keep` the pair unswapped or `drop_reason`.
-        reference: `both` writes both judgments, and training draws one; `draw` draws prompt and target together here, with
-            `reference_drop_prob`; `ignore` drops references and the judgments made with them.
+        reference: `both` writes both judgments, and training draws one; `draw` draws prompt and target together here,
+            with `reference_drop_prob`; `ignore` drops references and the judgments made with them.
         reference_drop_prob: probability that a pair judged with a reference is shown without it.
         references: file that maps ids to references; drops judgments made with the replaced references.
         reason_prob: share of pairs that keep their reasons.

@@ -1,4 +1,4 @@
-"""Suggestions for files with unknown fields: the nearest layout and a guess at `--column`."""
+"""Suggestions for files with unknown fields: the nearest layout and guessed `--column` options."""
 
 import difflib
 import re
@@ -12,7 +12,7 @@ from judgelm.errors import UnknownFieldsError
 
 
 def unknown_fields(row: Row, layouts: Sequence[Source], *, label_rows: bool) -> UnknownFieldsError:
-    """Return the error for fields of no known layout."""
+    """Return the error for fields that match no known layout."""
     fields = list(row.data)
     nearest = max(layouts, key=lambda known: _likeness(known, fields))
     missing = [need for need in nearest.needs if need not in row.data]
@@ -45,7 +45,7 @@ _ANSWER_WORDS = (
 
 
 def guess_columns(fields: Sequence[str], *, labels: bool = False) -> dict[str, str]:
-    """Guess the columns of the plain layout in a header: name -> column. `labels`: a file of labels is expected."""
+    """Guess the plain layout's columns in a header: name -> column. `labels` expects a label file."""
     left = list(fields)
 
     def take(words: Sequence[str]) -> str | None:
