@@ -333,7 +333,7 @@ _UNKNOWN_SET = "not given"
 
 
 class JudgedRow(NamedTuple):
-    """A row to judge, and its truth row, if known."""
+    """A row to judge and, if known, its ground-truth row."""
 
     row: dict[str, object]
     truth: dict[str, object] | None

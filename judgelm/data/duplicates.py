@@ -37,7 +37,7 @@ _NOT_IN_NUMBERS = re.compile(r"[-.,:](?!\d)")
 
 
 def normalised(text: str) -> str:
-    """Return the words of a text, case-folded (NFC), without punctuation and separated by single spaces.
+    """Return a text's words, case-folded (NFC), without punctuation, separated by single spaces.
 
     Other symbols are kept, as are `-`, `.`, `,`, and `:` before a digit: 5 and -5 differ; `!x` and `x` do not.
     """

@@ -45,7 +45,7 @@ class AnswerGenerator:
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
-            raise ConfigError(f"generator name {self.name!r}: use letters, digits, dots and dashes; it names a file")
+            raise ConfigError(f"generator name {self.name!r}: use letters, digits, dots, and dashes; it names a file")
         if self.form not in get_args(Form):
             known = ", ".join(get_args(Form))
             raise ConfigError(f"generator {self.name}: unknown form {self.form!r}; available: {known}")

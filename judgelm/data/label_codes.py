@@ -62,7 +62,7 @@ def label_text(value: object) -> str:
 
 
 def is_missing(value: object) -> bool:
-    """Return True for null, NaN and blank text."""
+    """Return True for null, NaN, and blank strings."""
     return value is None or (isinstance(value, str) and not value.strip()) or value != value
 
 

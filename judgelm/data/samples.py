@@ -131,7 +131,7 @@ class SampleStream:
 
     Raises:
         InputError: a file cannot be read or is given twice, or its fields are not recognised.
-        ConfigError: there is no path, or `references` is given with `reference` `ignore`.
+        ConfigError: there is no path, or `references` is given but `reference` is `ignore`.
     """
 
     paths: Sequence[str] = field(kw_only=False)
@@ -348,7 +348,7 @@ class SampleStream:
 
 
 def no_common_id(path: str, read: int) -> InputError:
-    """Return the error for a file with none of the input's ids."""
+    """Return the error for a file that has none of the input's ids."""
     return InputError(f"{path}: has none of the input's {read:,} ids; give the matching file")
 
 

@@ -56,7 +56,7 @@ class Ambiguous:
 
 
 def swap_names(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -> SwappedText | Ambiguous:
-    """Swap the names in the text of a judgment for answers in another order.
+    """Swap the names in a judgment's text to match another order of the answers.
 
     Args:
         text: the reason, without its score line.

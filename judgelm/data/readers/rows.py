@@ -60,7 +60,7 @@ class Row:
         return Row(self.file, self.line, data)
 
     def text(self, name: str, needs: str) -> str:
-        """Return a text field, which may be empty."""
+        """Return a string field, which may be empty."""
         value = self.data.get(name)
         if isinstance(value, str) and (value.isascii() or encodable(value)):
             return value
@@ -83,21 +83,21 @@ class Row:
         return self.field_error(name, f"expected text, got {describe(value)}; write it as one string")
 
     def optional_text(self, name: str) -> str | None:
-        """Return a text field, or None if it is missing, null or NaN."""
+        """Return a string field, or None if it is missing, null, or NaN."""
         return None if self.data.get(name) is None else self.text(name, name)
 
     def texts(self, *names: str, needs: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return text fields."""
+        """Return string fields."""
         expected = ", ".join(needs or names)
         return tuple(self.text(name, expected) for name in names)
 
     def optional_texts(self, *names: str) -> tuple[str, ...]:
-        """Return text fields, or nothing if one is missing."""
+        """Return string fields, or an empty tuple if one is missing."""
         several = all(self.data.get(name) is not None for name in names)
         return tuple(self.text(name, name) for name in names) if several else ()
 
     def has(self, name: str) -> bool:
-        """Return True if the field is neither missing, null nor empty text."""
+        """Return True if the field is not missing, null, or an empty string."""
         return self.data.get(name) not in (None, "")
 
     def text_list(self, name: str, count: int | None = None) -> tuple[str, ...]:

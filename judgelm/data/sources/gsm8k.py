@@ -117,8 +117,8 @@ def _gsm_symbolic_set(path: str) -> str:
     if not variants and (_MAIN_FILE.search(name) or folder.lower() == "main"):
         return _GSM_SYMBOLIC
     named = " and ".join(sorted(variants)) or "none"
-    finding = f"the names of file and folder must contain symbolic, p1 or p2, got {named}"
-    raise InputError(f"{path}: {finding}; name it as published: GSM_symbolic.jsonl, GSM_p1.jsonl or GSM_p2.jsonl")
+    finding = f"the file and folder names must contain exactly one of symbolic, p1, and p2, got {named}"
+    raise InputError(f"{path}: {finding}; name it as published: GSM_symbolic.jsonl, GSM_p1.jsonl, or GSM_p2.jsonl")
 
 
 def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:

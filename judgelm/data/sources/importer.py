@@ -147,7 +147,7 @@ def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path,
     own = [out.parent / f"{stem}{part}" for part in _PARTS]
     check_no_input(own, files)
     if not overwrite and (there := [path for path in own if path.exists()]):
-        raise RunError(f"{there[0]}: exists already; add --overwrite to replace it, or choose another -o")
+        raise RunError(f"{there[0]}: already exists; add --overwrite to replace it, or choose another -o")
     return out.parent, stem
 
 

@@ -37,7 +37,7 @@ def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         question, outputs = _question(row).id, _outputs(row)
         for model in outputs or ("",):
             if (location := places.get((question, model))) is not None:
-                repeated = f"a second answer of {model} to" if model else "repeats"
+                repeated = f"a second answer from {model} to" if model else "repeats"
                 raise row.error(f"{repeated} question {question}; the first, in {location}, is used")
         places.update({(question, model): f"{row.file}:{row.line}" for model in outputs or ("",)})
         texts.update({(question, model): text for model, text in outputs.items()})

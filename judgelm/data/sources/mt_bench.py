@@ -53,7 +53,7 @@ def load_mt_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         _read(path, tables, on_reject)
     if not tables.questions or not tables.answers:
         lacking = "questions" if not tables.questions else "answers"
-        way_out = "give the votes with their conversations, or question.jsonl and a file of answers for each model"
+        way_out = "give the votes with their conversations, or question.jsonl and an answer file per model"
         raise InputError(f"mt-bench: no {lacking} in {', '.join(files)}; {way_out}")
     pairs = list(tables.votes) or [
         (question, *models, turn)
@@ -97,9 +97,9 @@ def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
         if row.data.get("reference") is not None:
             tables.references.setdefault(question, _texts(row, "reference", row.data["reference"]))
     elif "g1_winner" in row.data:
-        raise row.error("a judge's verdicts instead of people's votes; give this file to `judgelm eval` as labels")
+        raise row.error("a judge's verdicts instead of human votes; give this file to `judgelm eval` as labels")
     else:
-        raise row.error(f"not a question, answer or vote of MT-Bench; found the fields {', '.join(row.data)}")
+        raise row.error(f"not an MT-Bench question, answer, or vote; found the fields {', '.join(row.data)}")
 
 
 def _texts(row: Row, name: str, value: object) -> tuple[str, ...]:

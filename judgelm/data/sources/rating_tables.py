@@ -128,7 +128,7 @@ def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
     for name in ("item", "judge", "model"):
         text = _text(row.data.get(getattr(columns, name)))
         if not text:
-            return _reject(row, f'no "{getattr(columns, name)}"; each rating needs an item, judge and model')
+            return _reject(row, f'no "{getattr(columns, name)}"; each rating needs an item, judge, and model')
         values[name] = text
     if columns.score not in row.data:
         return _reject(row, f'no "{columns.score}"; write null for a missing score')

@@ -19,13 +19,13 @@ def unknown_fields(row: Row, layouts: Sequence[Source], *, label_rows: bool) -> 
     guesses = [f'"{near}" looks like "{need}"' for need in missing if (near := _near(need, fields))]
     hint = f"; {', '.join(guesses)}" if guesses else ""
     similar = len(missing) < len(nearest.needs) or hint
-    near = f" Nearest is {nearest.name}, without {', '.join(missing)}." if similar else ""
+    near = f" The nearest layout is {nearest.name}, without {', '.join(missing)}." if similar else ""
     columns = guess_columns(fields, labels=label_rows)
     such_as = " ".join(f"--column {shlex.quote(f'{name}={column}')}" for name, column in columns.items())
     return UnknownFieldsError(
         f"{row.file}:{row.line}: fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Name the columns "
         f"with --column (columns in a build's configuration), such as {such_as or '--column question=prompt'}, or "
-        "call them question, answer_1, answer_2 (in a table by its first line); labels need an id with a winner or "
+        "call them question, answer_1, answer_2 (in a table's first line); labels need an id with a winner or "
         f"score. {len(layouts)} other formats are known: docs/formats.md",
         columns,
     )

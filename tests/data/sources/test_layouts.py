@@ -294,7 +294,7 @@ def test_unknown_fields_name_what_was_found_and_what_is_needed(write):
     message = str(caught.value)
     assert message.startswith(
         'pairs.jsonl:1: fields not recognised: qestion, answer_1, answer_2; "qestion" looks like "question". '
-        "Nearest is plain, without question. Name the columns with --column"
+        "The nearest layout is plain, without question. Name the columns with --column"
     )
     assert message.endswith("formats are known: docs/formats.md")
 
