@@ -18,7 +18,7 @@ from judgelm.prompts.catalog import Template
 from judgelm.prompts.truncation import chat_messages
 
 MIN_ANSWERS, MAX_ANSWERS = 3, 4
-"""Number of answers in a row with several."""
+"""Numbers of answers in a row with several answers."""
 
 
 def single_row(pair: LabelledPair, *, seed: int) -> dict[str, Any] | None:

@@ -198,7 +198,7 @@ class _Lines:
 def skip_lines(stream: io.BufferedReader, blank: re.Pattern[bytes]) -> int:
     """Skip the bytes that match `blank`; return the number of line ends."""
     lines = 0
-    while end := blank.match(stream.peek(1)).end():  # type: ignore[union-attr]  # also matches nothing
+    while end := blank.match(stream.peek(1)).end():  # type: ignore[union-attr]  # matches an empty string too
         lines += stream.read(end).count(b"\n")
     return lines
 

@@ -101,7 +101,7 @@ class Row:
         return self.data.get(name) not in (None, "")
 
     def text_list(self, name: str, count: int | None = None) -> tuple[str, ...]:
-        """Return a list of `count` strings (by default one or more); a table cell has it as JSON."""
+        """Return a list of `count` strings (by default at least one), which may be JSON in a table cell."""
         value = list_value(self.data[name])
         expected = f"{count} strings" if count else "a list of strings"
         if not isinstance(value, list):
@@ -228,7 +228,7 @@ def _left_over_names(names: tuple[str, ...], pattern: str, count: int) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """An unusable row. `raw` is its text, or the start and the length above a million characters."""
+    """An unusable row. `raw` is its text or, above a million characters, its start and length."""
 
     file: str
     line: int

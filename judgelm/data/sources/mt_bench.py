@@ -2,7 +2,7 @@
 
 Rows with `turns` are questions. Rows with `choices` are answers, or references if the file or folder name says so. Rows
 with `winner`, `judge`, and `turn` are votes. Each question, pair of models, and turn makes a row. Judges named
-`expert...` vote; other votes go to `metadata["other_votes"]`. Without votes, rows for all pairs have no labels.
+`expert...` vote; other votes go to `metadata["other_votes"]`. Without votes, all pairs of models become unlabelled rows.
 """
 
 from collections import deque
@@ -122,7 +122,7 @@ def _take_vote(row: Row, question: str, tables: _Tables) -> None:
     if not isinstance(turn, int) or isinstance(turn, bool) or not 1 <= turn <= _TURNS:
         raise row.field_error("turn", f"expected 1 or 2, got {describe(turn)}")
     winner = winner_field(row)
-    # Order the models by name, since the humans saw either one first.
+    # Order the models by name, since annotators saw either one first.
     if first > second and winner != "tie":
         winner = 2 if winner == 1 else 1
     pair = (question, min(first, second), max(first, second), turn)

@@ -186,7 +186,7 @@ def _texts(row: Row, name: str) -> list[object] | None:
 
 def _interleaved(row: Row, name: str, prompts: list[object], replies: list[object]) -> tuple[Turn, ...]:
     if len(prompts) != len(replies):
-        finding = f"expected {len(prompts)} texts, one for each prompt, got {len(replies)}"
+        finding = f"expected {len(prompts)} strings, one for each prompt, got {len(replies)}"
         raise row.field_error(name, f"{finding}; remove the row")
     turns: list[Turn] = []
     for index, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):

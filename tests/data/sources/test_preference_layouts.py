@@ -231,7 +231,7 @@ def test_a_text_in_brackets_is_no_list_of_turns(pair):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"response_b": '["b", "c"]'}, 'field "response_b": expected 1 texts, one for each prompt, got 2'),
+        ({"response_b": '["b", "c"]'}, 'field "response_b": expected 1 strings, one for each prompt, got 2'),
         ({"response_b": "[null]"}, 'field "response_b[0]": expected text, got null'),
         ({"response_b": '["\\ud83d"]'}, 'field "response_b[0]": contains half a surrogate pair'),
         (
