@@ -111,7 +111,7 @@ def _build(
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """Yield a folder for the cache and remove those of killed builds (a running build locks `left_out.jsonl`)."""
+    """Yield a cache folder and remove those of killed builds (a running build locks `left_out.jsonl`)."""
     for left_behind in folder.glob(f"{_SCRATCH}*"):
         shutil.rmtree(left_behind)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:

@@ -1,8 +1,9 @@
 """MT-Bench: joined two-turn questions, model answers, reference answers, and human votes.
 
-Rows with `turns` are questions. Rows with `choices` are answers, or references if the file or folder name says so. Rows
-with `winner`, `judge`, and `turn` are votes. Each question, pair of models, and turn makes a row. Judges named
-`expert...` vote; other votes go to `metadata["other_votes"]`. Without votes, all pairs of models become unlabelled rows.
+Rows with `turns` are questions. Rows with `choices` are answers, or references if the file or folder name contains
+`reference`. Rows with `winner`, `judge`, and `turn` are votes. Each question, pair of models, and turn makes a row.
+Judges named `expert...` vote; other votes go to `metadata["other_votes"]`. Without votes, all pairs of models are
+unlabelled rows.
 """
 
 from collections import deque
