@@ -1,4 +1,4 @@
-"""Let a teacher judge pairs, and write its judgments as training rows: the command `judgelm data annotate`."""
+"""Write a teacher's judgments of pairs as training rows; same as `judgelm data annotate`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Collect answers of models, and draw pairs of them: the command `judgelm data answers` (`collect`, `pairs`)."""
+"""Collect model answers and draw pairs from them; same as `judgelm data answers` (`collect`, `pairs`)."""
 
 import sys
 

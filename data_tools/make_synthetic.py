@@ -1,4 +1,4 @@
-"""Write a synthetic data set: data to pre-train and fine-tune on, held-out pairs, and an untrained base model.
+"""Write a synthetic data set: pre-training and fine-tuning data, held-out pairs, and an untrained base model.
 
     python data_tools/make_synthetic.py --out runs/demo-train --seed 0
 

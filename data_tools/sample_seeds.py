@@ -1,4 +1,4 @@
-"""Draw seed questions with reference answers from the user's files, to a stated mix of sources.
+"""Draw seed questions with reference answers from your files, in a given mix of sources.
 
     python data_tools/sample_seeds.py --config configs/data/seeds.yaml -o runs/seeds.jsonl
 

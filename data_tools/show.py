@@ -1,4 +1,4 @@
-"""Show rows of a labelled file as the model sees them in training: the prompt, the tokens with loss, the cuts.
+"""Show rows of a labelled file as the model sees them in training: the prompt, the tokens with loss, and the cuts.
 
     python data_tools/show.py rows.jsonl --model BASE --row 3
 

@@ -1,4 +1,4 @@
-"""Rows for studies: spoiled answers, sampled questions, a judge's own references, contrastive pairs.
+"""Make rows for studies: spoiled answers, sampled questions, a judge's references, and contrastive pairs.
 
     python data_tools/study_rows.py attention rows.jsonl -o spoiled.jsonl --check reversed_words
 

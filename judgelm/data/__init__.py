@@ -1,1 +1,1 @@
-"""Data: readers of files, label codes, published sources, labelled sets and the data builder."""
+"""Data: file readers, label codes, published sources, labelled sets, and the data builder."""

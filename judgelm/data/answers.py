@@ -1,4 +1,4 @@
-"""Answers of models to questions, and the pairs and rows to judge that are made from them.
+"""Model answers to questions, and the pairs and rows to judge made from them.
 
 A row with one answer has the question's id in `metadata["source_id"]`. An answer is correct if its final answer equals
 the reference. Source: JudgeLM, section 3.1; Self-Reference, section 4; QA-Judge, section 4.2 (answer in tags).
@@ -49,13 +49,13 @@ def read_questions(
     columns: Mapping[str, str] | None = None,
     sheet: str | None = None,
 ) -> list[Sample]:
-    """Read questions as samples without answers, from JudgeLM, plain, AlpacaEval, MT-bench or Arena-Hard rows.
+    """Read questions as samples without answers, from JudgeLM, plain, AlpacaEval, MT-bench, or Arena-Hard rows.
 
-    A row of two answers asks which one is better: they become its `pair`, and the winner (A, B, or C for a tie) its
-    reference.
+    A row with two answers asks which is better. The answers become its `pair`, and the winner (A, B, or C for a tie)
+    its reference.
 
     Raises:
-        InputError: the file cannot be read, or has no question.
+        InputError: the file cannot be read or has no questions.
     """
     read = unique(_question, attrgetter("id"))
     rows = read_rows(path, columns=columns, sheet=sheet)
@@ -65,7 +65,7 @@ def read_questions(
 
 def _question(row: Row) -> Sample:
     name = _first_of(row, _QUESTION_TEXTS, "question")
-    for field_name in (name, "reference"):  # MT-bench and Arena-Hard have them for each turn
+    for field_name in (name, "reference"):  # MT-bench and Arena-Hard have one per turn
         if isinstance(turns := row.data.get(field_name), list) and turns:
             first = turns[0].get("content") if isinstance(turns[0], dict) else turns[0]
             row = row.with_data({**row.data, field_name: first})
@@ -91,7 +91,7 @@ def _first_of(row: Row, names: Sequence[str], otherwise: str) -> str:
 
 
 def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
-    """Return an answer as a row of its model's run file, in the fields of JudgeLM's answer files."""
+    """Return an answer as a row of its model's run file, with the fields of JudgeLM's answer files."""
     question, failure = answer.draw.question, answer.failure
     return {
         "id": answer.draw.id,
@@ -111,7 +111,7 @@ def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "questi
 
 
 class Candidate(NamedTuple):
-    """An answer that a pair may use."""
+    """An answer that may be used in a pair."""
 
     model: str
     decoding: str
@@ -119,7 +119,7 @@ class Candidate(NamedTuple):
 
 
 class CollectedAnswer(NamedTuple):
-    """A row of a file of answers. `text` is None for a failure, `final` if no final answer was extracted."""
+    """A row of an answer file. `text` is None if the model failed, `final` if no final answer was extracted."""
 
     model: str
     decoding: str
@@ -131,12 +131,12 @@ class CollectedAnswer(NamedTuple):
 
 
 def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
-    """Read files of answers by question; of rows with the same model and decoding the last counts.
+    """Read answer files by question; the last row with the same model and decoding is used.
 
     Also reads AlpacaEval outputs (without id) and the first turns of MT-bench and Arena-Hard answers.
 
     Raises:
-        InputError: a row is not an answer, or an instruction without id has two outputs of a model.
+        InputError: a row is not an answer, or an instruction without an id has two outputs from one model.
     """
     answers: dict[str, dict[tuple[str, str], CollectedAnswer]] = {}
     for path in paths:
@@ -194,11 +194,11 @@ def _with_first_answer(row: Row) -> Row:
 
 
 def read_model_answers(path: str) -> tuple[str, dict[str, CollectedAnswer]]:
-    """Return the model of a file of answers, and its answers by question id."""
+    """Return the model of an answer file and its answers by question id."""
     by_question = read_collected([path])
     models = sorted({answer.model for answers in by_question.values() for answer in answers})
     if len(models) > 1:
-        raise InputError(f"{path}: answers of several models ({', '.join(models)}); give one file per model")
+        raise InputError(f"{path}: answers from several models ({', '.join(models)}); give one file per model")
     for question, answers in by_question.items():
         if len(answers) > 1:
             ways = ", ".join(answer.decoding or "greedy" for answer in answers)
@@ -242,7 +242,7 @@ def _keys(answers: Mapping[str, CollectedAnswer]) -> str:
 
 
 class AnswerSet:
-    """The answers of several files by question."""
+    """The answers in several files, by question."""
 
     def __init__(self, paths: Sequence[str], *, drop_truncated: bool = False) -> None:
         """Read the files; `drop_truncated` skips answers cut off at the token limit."""
@@ -258,11 +258,11 @@ class AnswerSet:
 
     @property
     def left_out(self) -> int:
-        """Number of answers that no pair may use."""
+        """Number of answers that cannot be used in pairs."""
         return sum(len(answers) - len(self._usable(answers)) for answers in self._answers.values())
 
     def of(self, question: Sample, *, with_reference: bool = False) -> list[Candidate]:
-        """Return a question's answers, sorted; optionally with the reference as an answer."""
+        """Return a question's sorted answers, optionally with the reference as an answer."""
         candidates = self._usable(answers_to(question, self._answers) or ())
         if with_reference and question.reference is not None:
             candidates.append(Candidate(REFERENCE_MODEL, "", question.reference))
@@ -275,8 +275,8 @@ class PairSampler:
 
     Attributes:
         pairs: maximum per question.
-        seed: with the question's id, determines the pairs and the order of their answers.
-        same_model: pair two answers of one model.
+        seed: determines, with the question's id, the pairs and the order of their answers.
+        same_model: also pair two answers from one model.
     """
 
     pairs: int = 1
@@ -303,9 +303,9 @@ def pair_rows(
     with_reference: bool = False,
     counts: Counter[str],
 ) -> Iterator[dict[str, Any]]:
-    """Yield JudgeLM rows without scores: the first pair of every question, then the second, ...
+    """Yield JudgeLM rows without scores: the first pair of every question, then the second, and so on.
 
-    A run with more pairs per question only appends.
+    A run with more pairs per question only appends rows.
     """
     drawn = [draw(question.id, answers.of(question, with_reference=with_reference)) for question in questions]
     for pairs in drawn:
@@ -333,7 +333,7 @@ _UNKNOWN_SET = "not given"
 
 
 class JudgedRow(NamedTuple):
-    """A row to judge, and its truth row if known."""
+    """A row to judge and, if known, its ground-truth row."""
 
     row: dict[str, object]
     truth: dict[str, object] | None
@@ -372,7 +372,7 @@ def _truth(
         return None
     gold = canonical(question.reference, task)
     if gold is None:
-        raise InputError(f"question {question.id}: the reference is not an answer of task {task}; correct it")
+        raise InputError(f"question {question.id}: the reference is not a valid answer for task {task}; correct it")
     final = answer.final
     if answer.task != task:
         letters = question_of(question).letters

@@ -1,6 +1,6 @@
-"""Swap augmentation, reference support and reference drop: training rows made from clean pairs.
+"""Make training rows from clean pairs: swap augmentation, reference support, and reference drop.
 
-Every draw depends only on (seed, id, epoch). The id tells how a row was made: `17`, `17:swapped` (both orders written),
+Every draw depends only on (seed, id, epoch). The id shows how a row was made: `17`, `17:swapped` (both orders written),
 `17:e1` (second epoch).
 
 Source: JudgeLM, section 5, Figures 15 and 16.
@@ -23,14 +23,14 @@ _NUMBERED = re.compile(r"((?:answer|response|output|model|generator)_?)([12])(?=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwappedPair:
-    """A swapped pair (or the original if that was impossible), and its ambiguous reasons."""
+    """A swapped pair (or the original if swapping was impossible), and its ambiguous reasons."""
 
     pair: LabelledPair
     ambiguous: tuple[Ambiguous, ...] = ()
 
 
 def swap_answers(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> SwappedPair:
-    """Swap answers, models, scores, winner, votes, preference (p becomes 1 - p) and the names in both reasons.
+    """Swap answers, models, scores, winner, votes, preference (p becomes 1 - p), and the names in both reasons.
 
     Swapping twice returns the original pair, unless a reason was dropped.
     """
@@ -53,7 +53,7 @@ def should_swap(pair: LabelledPair, probability: float, *, seed: int, epoch: int
 
 
 def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> LabelledPair:
-    """Keep one of the two judgments of a pair with a reference; with `probability` the one without reference."""
+    """Keep one of a pair's two judgments: the one without reference with `probability`, else the other."""
     if pair.referenced is None:
         return pair.without_reference()
     if pair.plain is None or uniform_hash(seed, pair.sample.id, "reference", epoch) >= probability:

@@ -1,4 +1,4 @@
-"""Files of rows for `datasets`, as JSONL or Parquet; each file is written completely or not at all."""
+"""JSONL or Parquet row files for `datasets`; each file is written completely or not at all."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ FileFormat = Literal["jsonl", "parquet"]
 
 
 class DatasetFiles:
-    """Files of one folder, written under temporary names and renamed together at the end of the `with` block.
+    """Files in one folder, written under temporary names and renamed together at the end of the `with` block.
 
     No file may replace one of the `inputs`. `rows` counts the rows by file name.
     """
@@ -29,7 +29,7 @@ class DatasetFiles:
         self.rows: dict[str, int] = {}
 
     def write(self, name: str, row: Mapping[str, Any]) -> None:
-        """Append a row to a set. A suffix (`train-single`) selects other columns."""
+        """Append a row to a set. A suffix (`train-single`) selects different columns."""
         file = f"{name}.{self._kind}"
         if file not in self._writers:
             check_no_input([self._folder / file], self._inputs)
@@ -84,7 +84,7 @@ _FIELDS: dict[str, dict[str, str]] = {
     "multi": {**dict.fromkeys(("id", "question"), "text"), "answers": "texts", "scores": "scores", **_ANSWERS},
     "chat": {"prompt": "messages", "completion": "messages"},
 }
-"""Columns of the other sets, by the suffix of their name."""
+"""Columns of the other sets, by name suffix."""
 
 
 class _ParquetWriter:

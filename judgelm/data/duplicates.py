@@ -1,10 +1,10 @@
-"""Exact and near duplicates of rows, texts and questions.
+"""Exact and near duplicates of rows, texts, and questions.
 
-Texts are normalised first. *Exact* duplicates are then equal. *Near* duplicates have an estimated Jaccard similarity of
-their word n-grams (shingles) of at least a threshold. MinHash estimates it from 128 permutations; the standard error is
-sqrt(s * (1 - s) / 128), 0.027 at s = 0.9. A pair at the threshold is found with probability 0.95.
+Texts are normalised first. *Exact* duplicates are then equal. *Near* duplicates have word n-grams (shingles) with an
+estimated Jaccard similarity of at least a threshold. MinHash estimates the similarity s from 128 permutations, with a
+standard error of sqrt(s * (1 - s) / 128), or 0.027 at s = 0.9. A pair at the threshold is found with probability 0.95.
 
-To survive one replaced word, an answer (3-grams, 0.9) needs 59 words, a question (2-grams, 0.7) 13.
+To remain a duplicate with one word replaced, an answer (3-grams, 0.9) needs 59 words; a question (2-grams, 0.7), 13.
 
 Source: Broder, On the Resemblance and Containment of Documents (1997); Li, Koenig, b-Bit Minwise Hashing (2010).
 """
@@ -37,9 +37,9 @@ _NOT_IN_NUMBERS = re.compile(r"[-.,:](?!\d)")
 
 
 def normalised(text: str) -> str:
-    """Return the words of a text, case-folded (NFC), without punctuation and separated by single spaces.
+    """Return a text's words, case-folded (NFC), without punctuation, separated by single spaces.
 
-    Other symbols stay, and so do `-`, `.`, `,` and `:` before a digit: 5 and -5 differ, `!x` and `x` do not.
+    Other symbols are kept, as are `-`, `.`, `,`, and `:` before a digit: 5 and -5 differ; `!x` and `x` do not.
     """
     folded = unicodedata.normalize("NFC", text).casefold()
     return " ".join(_NOT_IN_NUMBERS.sub(" ", folded).translate(_PUNCTUATION).split()) or folded.strip()
@@ -47,7 +47,7 @@ def normalised(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """An earlier row that a row repeats; `similarity` is the lowest estimate among the texts, 1 if exact."""
+    """An earlier row that a row repeats; `similarity` is the lowest estimate among the texts, or 1 if exact."""
 
     kind: Literal["exact", "near"]
     of: str
@@ -60,10 +60,10 @@ class _Text(NamedTuple):
 
 
 class _Sketcher:
-    """Turns texts into digests and sketches. `width` is the number of a sketch's bytes per band."""
+    """Turns texts into digests and sketches. `width` is the number of sketch bytes per band."""
 
     def __init__(self, threshold: float, shingle: int, min_words: int) -> None:
-        from datasketch import MinHash  # it loads scipy, and batch runs and makers of rows import this module
+        from datasketch import MinHash  # it loads scipy, and batch runs import this module
 
         if not 0.7 <= threshold <= 1:
             raise ConfigError(f"threshold {threshold:g}: expected 0.7 to 1; 1 finds exact duplicates only")
@@ -71,7 +71,7 @@ class _Sketcher:
             raise ConfigError(f"shingle {shingle}, min_words {min_words}: expected 1 <= shingle <= min_words")
         self.threshold = threshold
         widest = PERMUTATIONS // BANDS
-        least_share = 1 - (1 - _FOUND_AT_THRESHOLD) ** (1 / BANDS)  # of a band's matches, for 0.95 over all bands
+        least_share = 1 - (1 - _FOUND_AT_THRESHOLD) ** (1 / BANDS)  # per band, for 0.95 over all bands
         self.width = widest if threshold == 1 else min(widest, int(math.log(least_share) / math.log(threshold)))
         self._shingle = shingle
         self._least_words = min_words
@@ -108,15 +108,15 @@ class Duplicates:
     """Finds rows of a stream that repeat an earlier row.
 
     Two rows are duplicates if their questions match and both answers match, in either order. A row is compared with at
-    most `BANDS` earlier rows, the first with each of its bands, so time per row is constant; some near duplicates among
-    thousands of similar rows are missed. Memory: about 2 KB per row.
+    most `BANDS` earlier rows: the first with each of its bands. The time per row is therefore constant, but some near
+    duplicates among thousands of similar rows are missed. Memory: about 2 KB per row.
     """
 
     def __init__(self, *, threshold: float = 0.9, shingle: int = 3, min_words: int = 10) -> None:
-        """Start with no rows.
+        """Create an empty index.
 
         Args:
-            threshold: similarity in [0.7, 1] that each of the three texts must reach; 1 finds exact duplicates only.
+            threshold: similarity in [0.7, 1] that each of the three texts must reach; 1 finds only exact duplicates.
             shingle: words per shingle.
             min_words: texts with fewer normalised words must be equal.
         """
@@ -127,7 +127,7 @@ class Duplicates:
         self._bands: dict[bytes, int] = {}
 
     def seen(self, row_id: str, question: str, answers: tuple[str, str]) -> Duplicate | None:
-        """Return the earlier row that this row repeats; remember a new row."""
+        """Return the earlier row that this row repeats, or store a new row."""
         texts = [self._sketcher.text(text) for text in (question, *answers)]
         key = xxh3_64_intdigest(texts[0].digest + b"".join(sorted(text.digest for text in texts[1:])))
         if (same := self._exact.get(key)) is not None:
@@ -151,7 +151,7 @@ class TextIndex:
     """Finds exact and near copies of a text among the added texts. Memory: about 0.8 KB per text."""
 
     def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:
-        """Start with no texts; see `Duplicates` for the arguments."""
+        """Create an empty index; for the arguments see `Duplicates`."""
         self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._names: list[str] = []
         self._sketches: list[bytes] = []
@@ -159,7 +159,7 @@ class TextIndex:
         self._bands: dict[bytes, list[int]] = {}
 
     def add(self, name: str, text: str) -> None:
-        """Add a text under a name; of equal texts the first name counts."""
+        """Add a text under a name; equal texts keep the first name."""
         digest, sketch = self._sketcher.text(text)
         if digest in self._exact:
             return
@@ -172,7 +172,7 @@ class TextIndex:
                 sharing.append(index)
 
     def find(self, text: str) -> Duplicate | None:
-        """Return the equal text, else the most similar one above the threshold, else None."""
+        """Return the equal text, or else the most similar text above the threshold."""
         digest, sketch = self._sketcher.text(text)
         if (same := self._exact.get(digest)) is not None:
             return Duplicate(kind="exact", of=self._names[same], similarity=1.0)
@@ -209,15 +209,15 @@ def _text_similarity(first: bytes, second: bytes) -> float:
 class QuestionGroups:
     """Groups of questions that are equal or near duplicates, directly or through other questions.
 
-    Add all questions, then ask for groups. Their order and frequency do not matter.
-    A chain of near questions is one group even if its ends differ. Memory: about 0.8 KB per distinct question.
+    Add all questions before asking for groups; order and frequency do not matter. A chain of near duplicates is one
+    group even if its ends differ. Memory: about 0.8 KB per distinct question.
 
-    If more than 64 questions share a band (a template filled in thousands of ways), only questions within 64 positions
-    of each other are compared; the rest are grouped through them.
+    If more than 64 questions share a band (such as a template filled in thousands of ways), only questions within 64
+    positions of each other are compared; the rest are grouped through them.
     """
 
     def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:
-        """Start with no questions; see `Duplicates` for the arguments."""
+        """Start without questions; for the arguments see `Duplicates`."""
         self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._sketches: dict[bytes, bytes] = {}
         self._keys: dict[bytes, bytes] | None = None

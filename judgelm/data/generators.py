@@ -1,4 +1,4 @@
-"""Generators: models that answer questions, with their decodings, from YAML or one option.
+"""Generators: models that answer questions, with their decoding settings, from YAML or one option.
 
 name: vicuna-7b              as an option: name=vicuna-7b,model=lmsys/vicuna-7b-v1.5,temperature=0.7,seed=1 model:
 lmsys/vicuna-7b-v1.5 decodings: [{}, {temperature: 0.7, seed: 1}] dtype: bfloat16              any field of
@@ -19,7 +19,7 @@ from judgelm.modes.generation import AnswerMode, Decoding, QuestionTask
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 Form = Literal["auto", "chat", "plain"]
-"""Prompt form of a question; `auto` is chat if the model's tokenizer has a chat template."""
+"""Prompt format of a question; `auto` means chat if the model's tokenizer has a chat template."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OWN, _DECODING = ("name", "engine", "form"), ("temperature", "seed")
@@ -28,12 +28,12 @@ _ASKING = ("system", "plain", "task", "tags", "max_tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerGenerator:
-    """A model that answers questions, with its prompt form and decodings.
+    """A model that answers questions, with its prompt format and decoding settings.
 
     Attributes:
-        name: value of `model` in answer rows, and name of the model's file.
-        decodings: each question is answered once with each.
-        asking: prompt options; its `chat` counts only if `form` is not `auto`.
+        name: `model` in answer rows, and name of the model's file.
+        decodings: decoding settings; each question is answered once with each.
+        asking: prompt options; `chat` is used only if `form` is not `auto`.
     """
 
     name: str
@@ -45,7 +45,7 @@ class AnswerGenerator:
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
-            raise ConfigError(f"generator name {self.name!r}: use letters, digits, dots and dashes; it names a file")
+            raise ConfigError(f"generator name {self.name!r}: use letters, digits, dots, and dashes; it names a file")
         if self.form not in get_args(Form):
             known = ", ".join(get_args(Form))
             raise ConfigError(f"generator {self.name}: unknown form {self.form!r}; available: {known}")
@@ -74,7 +74,7 @@ def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
 
 
 def read_generators(path: Path | None) -> list[AnswerGenerator]:
-    """Read the list `generators` of a YAML file; empty without a file."""
+    """Read the list `generators` from a YAML file; empty without a file."""
     if path is None:
         return []
     values = read_yaml(path)
@@ -105,7 +105,7 @@ def parse_generator(text: str) -> AnswerGenerator:
 
 
 def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenerator]:
-    """Merge entries of one name and their decodings, so that each model is loaded once."""
+    """Merge entries with the same name, so that each model is loaded once."""
     by_name: dict[str, AnswerGenerator] = {}
     for generator in generators:
         earlier = by_name.get(generator.name)

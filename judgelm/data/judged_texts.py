@@ -1,7 +1,7 @@
-"""Hashes of a sample's texts, and joins of judgments with rows by id that compare these hashes.
+"""Text hashes of samples, and joins of judgments with rows by id that compare these hashes.
 
 Samples are hashed as read. The hash of a text is the xxh3-64 of its UTF-8 bytes in 16 hex digits; several texts are
-hashed as a JSON list. Rows without texts and judgments without hashes join by id alone and are counted.
+hashed as a JSON list. Rows without texts and judgments without hashes are joined by id alone and counted.
 """
 
 import json
@@ -32,7 +32,7 @@ def text_hashes(sample: Sample) -> TextHashes:
     turns = metadata.get("turns")
     questions, answers = [sample.question], [[answer] for answer in sample.answers]
     if isinstance(turns, list) and len(turns) > 1:
-        with suppress(InputError):  # else the turns are no dialogue
+        with suppress(InputError):  # the turns are not a dialogue
             dialogue = dialogue_of(sample)
             questions = [turn.question for turn in dialogue]
             answers = [list(side) for side in zip(*(turn.answers for turn in dialogue), strict=True)]
@@ -54,9 +54,9 @@ def digest_of(hashes: TextHashes) -> int:
 
 
 def difference(judged: TextHashes, other: TextHashes) -> str:
-    """Name the part that differs from the judged texts; empty if they are equal.
+    """Return the name of the first part that differs from the judged texts, or an empty string.
 
-    Images are compared only if both have some; metadata shown in the prompt is not compared.
+    Images are compared only if both have some; metadata shown in the prompt is not.
     """
     if judged.question != other.question:
         return "the question"
@@ -146,9 +146,9 @@ class TextComparison:
             notes.append(f"{self.turned:,} of {total:,} rows list the answers in another order; judgelm reorders them.")
         if self.not_compared:
             missing = "the row or the run has no texts to compare"
-            notes.append(f"{self.not_compared:,} of {total:,} judgments join by id alone: {missing}.")
+            notes.append(f"{self.not_compared:,} of {total:,} judgments are joined by id alone because {missing}.")
         if self.without_row:
-            notes.append(f"{self.without_row:,} of {total + self.without_row:,} judgments have no row of their id.")
+            notes.append(f"{self.without_row:,} of {total + self.without_row:,} judgments have no row with their id.")
         return notes
 
 
@@ -158,7 +158,7 @@ def match_samples(
     """Return the samples with their answers in the judged order; `name` is their file in errors.
 
     Raises:
-        InputError: a judgment has other texts than the sample of its id, or no judgment has a sample.
+        InputError: a judgment's texts differ from those of the sample with its id, or no judgment has a sample.
     """
     orders, comparison = judged_orders(judgments, samples, name)
     return dict(samples) | {key: reordered_sample(samples[key], order) for key, order in orders.items()}, comparison

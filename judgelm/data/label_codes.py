@@ -1,8 +1,7 @@
 """Label codes: the meaning of the values in a file's label fields, checked over the whole file.
 
-Words such as `model_a` mean the same everywhere. Numbers do not: 0 is the first answer in one file, a tie in another,
-the second answer in a third. Without a code of the layout or the user, any number except 1 and 2 is an error for the
-file.
+Words such as `model_a` mean the same everywhere. Numbers do not: 0 may be the first answer, a tie, or the second
+answer. Unless the layout or the user states a code, any number except 1 and 2 is an error for the file.
 """
 
 import json
@@ -20,7 +19,7 @@ from judgelm.errors import ConfigError, LabelCodeError
 from judgelm.records import Winner
 
 Values = Mapping[str, Winner | None]
-"""Value of a label field, as `label_text` writes it -> winner; None means no label."""
+"""Label value, normalised by `label_text` -> winner; None means no label."""
 
 FROM_ONE: Values = {"1": 1, "2": 2}
 ZERO_IS_TIE: Values = {"0": "tie", "1": 1, "2": 2}
@@ -63,7 +62,7 @@ def label_text(value: object) -> str:
 
 
 def is_missing(value: object) -> bool:
-    """Return True for null, NaN and blank text."""
+    """Return True for null, NaN, and blank strings."""
     return value is None or (isinstance(value, str) and not value.strip()) or value != value
 
 
@@ -88,7 +87,7 @@ def check_side(row: Row, name: str, value: object, winner: Winner) -> None:
     """Reject a side's name that is also the name of the other side's model."""
     others = [row.data.get(side[1 if winner == 1 else 0]) for side in _SIDES]
     if isinstance(value, str) and winner != "tie" and value in others:
-        raise row.field_error(name, f"{describe(value)} is a side and the other side's model; write 1 or 2")
+        raise row.field_error(name, f"{describe(value)} names a side and the other side's model; write 1 or 2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +96,8 @@ class FieldCode:
 
     Attributes:
         fields: names; a final `*` stands for any number (`annotator1`).
-        values: meaning of numbers; None reads only 1 and 2.
-        if_alone: the field is a label only in rows without another one, and if its words name winners.
+        values: meaning of numbers; if None, only 1 and 2 are read.
+        if_alone: the field is a label only if the row has no other label and its words name winners.
     """
 
     fields: tuple[str, ...]
@@ -106,7 +105,7 @@ class FieldCode:
     if_alone: bool = False
 
     def names(self, row: Row) -> Iterator[str]:
-        """Yield the row's fields of this code."""
+        """Yield the row's fields that use this code."""
         for name in self.fields:
             if name.endswith("*"):
                 yield from (known for known in row.data if re.fullmatch(rf"{re.escape(name[:-1])}\d+", known))
@@ -143,12 +142,12 @@ def parse_label_code(text: str) -> Values:
 
 @dataclass(slots=True, kw_only=True)
 class LabelDecoder:
-    """Decodes the label fields of one file, and rejects the file if a value contradicts their code.
+    """Decodes the label fields of one file, and rejects the file if a value contradicts the code.
 
     Attributes:
-        codes: codes of the layout, replaced by the user's (`stated`).
+        codes: the layout's codes, or the user's (`stated`).
         soft: meaning of numbers in `preference`, if the layout states it.
-        counts: values so far by field.
+        counts: values counted so far, by field.
     """
 
     codes: Sequence[FieldCode]
@@ -166,7 +165,7 @@ class LabelDecoder:
 
         Raises:
             LabelCodeError: a number has no meaning in the code. Count the file's other rows, then raise `error`.
-            InputError: a word names no winner; other rows may be readable.
+            InputError: a word does not name a winner; other rows may be readable.
         """
         decoded: dict[str, object] = {}
         for name, value, code in self._labels(row):
@@ -254,14 +253,14 @@ class LabelDecoder:
             self._count("preference", label_text(row.data["preference"]))
 
     def unread_error(self, file: str) -> LabelCodeError | None:
-        """Return the error for a file without a readable label, with a guessed code."""
+        """Return the error for a file without a readable label; it suggests a guessed code."""
         if not self._unread:
             return None
         name, counts = next(iter(self._unread.items()))
         example = shlex.quote(example_code([text for text, _ in counts.most_common(_SHOWN_VALUES)]))
         return LabelCodeError(
             f'{file}: field "{name}" has the values {_counted(counts)}, which name no winner; state their meaning, '
-            f"such as --label-code {example} (in a build's configuration label_code); this example is a guess"
+            f"such as --label-code {example} (label_code in a build's configuration); this example is a guess"
         )
 
     def _count(self, name: str, text: str) -> None:
@@ -275,7 +274,7 @@ class LabelDecoder:
         location = "" if row is None else f"{row.file}:{row.line}: "
         return LabelCodeError(
             f'{location}field "{name}" has the values {_counted(self.counts[name])}, but {stated}. State the meaning '
-            f"of each value with --label-code (in a build's configuration label_code), such as {_KNOWN}"
+            f"of each value with --label-code (label_code in a build's configuration), such as {_KNOWN}"
         )
 
     def _code(self, name: str) -> str:
@@ -299,7 +298,7 @@ _SECOND_WORDS = frozenset({"b", "2", "second", "right", "rechts", "zweite", "two
 
 
 def example_code(values: Sequence[str]) -> str:
-    """Guess a code for the values, by their words, else in order."""
+    """Guess a code from the values' words, or else their order."""
     meanings: dict[str, str] = {}
     for value in values:
         words = set(re.findall(r"\w+", value.casefold()))

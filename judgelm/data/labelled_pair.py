@@ -1,6 +1,6 @@
 """Labelled pairs, their rows in JudgeLM's training format, and preferences as training targets.
 
-A preference is P(first answer is better) in [0, 1]: 1 for the first answer, 0 for the second, 0.5 for a tie.
+A preference is P(first answer is better) in [0, 1]: 1 for the first answer, 0 for the second, and 0.5 for a tie.
 """
 
 import hashlib
@@ -15,13 +15,13 @@ from judgelm.records import Label, Sample, Winner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledPair:
-    """A question, two answers, and the labels of a teacher or of people.
+    """A question, two answers, and the labels from a teacher or humans.
 
     Attributes:
         plain: judgment made without the reference.
         referenced: judgment made with it.
-        swapped: whether the answers are in another order than in the source.
-        epoch: pass over the data it was made for, from 0.
+        swapped: whether the source has the answers in the other order.
+        epoch: 0-based pass over the data.
     """
 
     sample: Sample
@@ -32,7 +32,7 @@ class LabelledPair:
     epoch: int = 0
 
     def with_id(self, pair_id: str) -> "LabelledPair":
-        """Return the pair under another id."""
+        """Return the pair with another id."""
         return replace(self, sample=replace(self.sample, id=pair_id))
 
     def without_reference(self) -> "LabelledPair":
@@ -41,7 +41,7 @@ class LabelledPair:
 
     @property
     def label(self) -> Label | None:
-        """The judgment without reference if there is one, else the judgment with it."""
+        """The judgment without reference, else the one with it."""
         return self.plain or self.referenced
 
     @property
@@ -60,7 +60,7 @@ def uniform_hash(seed: int, sample_id: str, purpose: str, epoch: int = 0) -> flo
 def judgelm_row(pair: LabelledPair) -> dict[str, Any]:
     """Return the pair as a JudgeLM training row, with null for missing fields.
 
-    Score lines are rebuilt from the scores. A judgment without scores has its `winner`, `votes` and `preference`.
+    Score lines are rebuilt from the scores. A judgment without scores becomes `winner`, `votes`, and `preference`.
     """
     sample = pair.sample
     winner_only = pair.plain is not None and pair.plain.scores is None
@@ -82,7 +82,7 @@ def judgelm_row(pair: LabelledPair) -> dict[str, Any]:
 
 
 def pair_fields(sample: Sample) -> dict[str, Any]:
-    """Return id, question, answers and models in JudgeLM's fields."""
+    """Return id, question, answers, and models in JudgeLM's fields."""
     models = sample.answer_models if len(sample.answer_models) == 2 else (None, None)
     return {
         "question_id": sample.id,
@@ -112,7 +112,7 @@ def _text(label: Label | None) -> str | None:
 
 
 def scores_of_winner(winner: Winner | None, scores: Sequence[float]) -> tuple[float, float]:
-    """Return the scores for a winner, given the scores of the winner, the loser, and both in a tie."""
+    """Return the scores for a winner, given those of a winner, a loser, and a tie."""
     win, lose, tie = scores
     assert winner is not None, "a pair's label names its winner"
     return {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[winner]
@@ -134,12 +134,12 @@ def rounded_preference(preference: float) -> float:
 
 
 def winner_by_preference(preference: float) -> Winner:
-    """Return the first answer above 0.5, the second below, a tie at exactly 0.5."""
+    """Return the first answer above 0.5, the second below, and a tie at exactly 0.5."""
     return "tie" if preference == 0.5 else 1 if preference > 0.5 else 2
 
 
 def preference_of(label: Label) -> float | None:
-    """Return the label's preference, else 1, 0 or 0.5 by its winner."""
+    """Return the label's preference, else 1, 0, or 0.5 for its winner."""
     if label.preference is not None or label.winner is None:
         return label.preference
     return _HARD[label.winner]
@@ -148,10 +148,10 @@ def preference_of(label: Label) -> float | None:
 def scores_by_preference(
     preference: float, scale: tuple[float, float] = (1, 10), step: float = 1
 ) -> tuple[float, float]:
-    """Return the score pair of a preference for score lines: 0 -> 3 9, 0.5 -> 6 6, 1 -> 9 3 on the scale 1 to 10.
+    """Return the scores for a preference p: 0 -> 3 9, 0.5 -> 6 6, 1 -> 9 3 on the scale 1 to 10.
 
-    The difference of the scores is proportional to |2 p - 1|, rounded to whole steps, around the middle of the scale;
-    at most two thirds of its width, and at least one step unless p = 0.5.
+    The score difference is proportional to |2 p - 1|, in whole steps around the middle of the scale. It is at most two
+    thirds of the scale's width, and at least one step unless p = 0.5.
     """
     low, high = scale
     steps = round((high - low) / step)
@@ -164,7 +164,7 @@ def scores_by_preference(
 
 
 def training_scores(label: Label, scale: tuple[float, float] = (1, 10), step: float = 1) -> tuple[float, ...] | None:
-    """Return the scores that a judge learns from a label: its own, else those of its preference."""
+    """Return the scores that a judge learns: the label's scores, else those for its preference."""
     if label.scores is not None or label.preference is None:
         return label.scores
     return scores_by_preference(label.preference, scale, step)

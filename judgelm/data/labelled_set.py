@@ -1,4 +1,4 @@
-"""Labelled files: labels, samples and groups. Rows with the same id are votes."""
+"""Labelled files: labels, samples, and groups. Rows with the same id are votes."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,11 +32,11 @@ class LabelledSet:
     """The labels of a file by sample id.
 
     Attributes:
-        samples: in file order; empty for a file of only labels.
+        samples: in file order; empty for a file with only labels.
         labels: with scores on the file's scale.
         groups: group name (`category`, `kind`, `vice`) -> id -> value.
         voted: ids with labels in several rows.
-        split: votes of ids without a majority; these have no label.
+        split: votes for ids without a majority, which have no label.
     """
 
     samples: Mapping[str, Sample]
@@ -75,12 +75,12 @@ def read_labels(
 def read_labelled_set(
     path: str, *, with_reference: bool = False, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
 ) -> LabelledSet:
-    """Read the samples of a file in any known format and their labels, or rows of an id and a label.
+    """Read labelled samples in any known format, or rows with an id and a label.
 
     `with_reference` reads the label made with a reference (`score_w_reference`, `text_w_reference`).
 
     Raises:
-        InputError: no row is usable, rows of one id have different texts, or a label contradicts the code.
+        InputError: no row is usable, rows with the same id have different texts, or a label contradicts the code.
     """
     return _read(path, with_reference, on_reject, reading)[0]
 
@@ -170,10 +170,10 @@ def _mean_scores(labels: Sequence[Label]) -> tuple[float, ...] | None:
 def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError | LabelCodeError:
     if error := stream.unread_label():
         return error
-    expected = "score_w_reference or text_w_reference" if with_reference else "a label"
+    expected = "score_w_reference or text_w_reference" if with_reference else "label"
     label_fields = stream.source.fields.get("label")
     read_as = f"with labels in {label_fields}" if label_fields else "which has no label field"
-    finding = f"none of {stream.read} rows has {expected} that is usable"
+    finding = f"none of {stream.read} rows has a usable {expected}"
     return InputError(f"{path}: {finding}; it was read as {stream.source.name}, {read_as}")
 
 
@@ -190,12 +190,12 @@ def read_labelled(
 
 
 def groups_of(samples: Mapping[str, Sample]) -> dict[str, dict[str, str]]:
-    """Return the groups of samples: category, and `kind` and `vices` of the metadata.
+    """Return the groups of samples: category, and `kind` and `vices` from the metadata.
 
     The vices of two answers form one group in either order, such as `blunt / wordy`.
     """
     groups: dict[str, dict[str, str]] = {}
-    known: dict[str, str] = {}  # a text for each value, not for each sample
+    known: dict[str, str] = {}  # one string per value, not per sample
     for key, sample in samples.items():
         kind, vices = sample.metadata.get("kind"), sample.metadata.get("vices")
         values = {"category": sample.category or None, "kind": None if kind is None else str(kind)}
@@ -208,7 +208,7 @@ def groups_of(samples: Mapping[str, Sample]) -> dict[str, dict[str, str]]:
 
 
 class Turned(Mapping[str, Sample]):
-    """Samples of which some are reordered on look-up; for `orders` see `judged_orders`."""
+    """Samples, some reordered on look-up; for `orders` see `judged_orders`."""
 
     def __init__(self, samples: Mapping[str, Sample], orders: Mapping[str, tuple[int, ...]]) -> None:
         self._samples, self._orders = samples, orders
@@ -258,7 +258,7 @@ def match_labels_of_runs(
 
 
 def hashes_in_row(row: Row) -> TextHashes | None:
-    """Hash the texts of a row of results; None if it has none."""
+    """Hash the texts of a result row; None if it has none."""
     with suppress(InputError):
         source = recognise(row, label_rows=True)
         sample = None if source.sample is None else source.sample(row)

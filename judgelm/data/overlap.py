@@ -1,8 +1,8 @@
 """Overlap of test files with training files.
 
-Each distinct test question counts once: **exact** (equal after normalisation), else **near** (similar word pairs, for
-10 words or more), else **passage** (a shared run of words, 13 by default; Brown et al. 2020, appendix C). Answers of 10
-words or more are compared by word triples and without passages.
+Each distinct test question counts once: as **exact** (equal after normalisation), else **near** (similar word pairs,
+from 10 words on), else **passage** (a shared run of words, 13 by default; Brown et al. 2020, appendix C). Answers with
+10 words or more are compared by word triples and without passages.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ _QUESTION_FIELDS = ("question", "prompt", "instruction", "turns", "text")
 class OverlapExample:
     """A test text and its counterpart: `of` is the id of the training row, or the shared passage.
 
-    `similarity` is 1 if exact, the estimate if near, None for a passage.
+    `similarity` is 1 if exact, the estimate if near, and None for a passage.
     """
 
     part: Literal["question", "answer"]
@@ -40,7 +40,7 @@ class OverlapExample:
 
 @dataclass(slots=True, kw_only=True)
 class Overlap:
-    """The overlap of one test file, in distinct questions and answers, and rows."""
+    """The overlap of one test file in distinct questions, distinct answers, and rows."""
 
     path: str
     rows: int = 0
@@ -59,10 +59,10 @@ class Overlap:
 
 
 class IndexedTexts:
-    """The questions and answers of a file, indexed for look-up.
+    """The indexed questions and answers of a file.
 
-    `threshold` is the similarity in [0.7, 1] from which texts are near copies, `words` the length of a shared passage;
-    0 disables passages.
+    `threshold` is the similarity in [0.7, 1] from which texts are near copies; `words` is the length of a shared
+    passage, where 0 disables passages.
     """
 
     def __init__(self, path: str, *, threshold: float = 0.7, words: int = 13) -> None:
@@ -79,7 +79,7 @@ class IndexedTexts:
                 self._answers.add(name, answer)
 
     def check(self, path: str, *, examples: int = 3) -> Overlap:
-        """Look up all texts of a test file, and keep some examples of each part and kind."""
+        """Look up all texts of a test file, keeping a few examples of each part and kind."""
         result = Overlap(path=path)
         known: dict[tuple[str, str], bool] = {}
         for _, question, answers in _texts(path, result):
@@ -98,7 +98,7 @@ class IndexedTexts:
         return result
 
     def find_question(self, question: str) -> OverlapExample | None:
-        """Return the indexed question that equals this one, is similar, or shares a passage; else None."""
+        """Return an indexed question that is equal, similar, or shares a passage; else None."""
         copy = _example("question", question, self._questions.find(question))
         if copy is not None:
             return copy

@@ -1,4 +1,4 @@
-"""Samples and labels as rows of the plain format."""
+"""Samples and labels as plain rows."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Samples for runs and training: rows are checked, ids are unique, references are resolved."""
+"""Samples for runs and training, with checked rows, unique ids, and resolved references."""
 
 import json
 import re
@@ -52,7 +52,7 @@ KNOWN_FIELDS = frozenset(
 """Fields of all layouts. Input columns may differ from them in case and surrounding spaces."""
 
 Repeats = Literal["reject", "skip", "votes"]
-"""Treatment of a row whose id appeared before: `reject` it, `skip` it (rows without id in formats of single votes), or
+"""Treatment of a row with a repeated id: `reject` it, `skip` it (rows without an id in single-vote formats), or
 yield it again as one of several `votes`.
 """
 
@@ -75,7 +75,7 @@ def count_range_text(answers: tuple[int, int | None]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The user's column names, label code and sheet for a file.
+    """The user's column names, label code, and sheet for a file.
 
     Attributes:
         columns: field -> column.
@@ -108,30 +108,30 @@ def parse_columns(options: Sequence[str]) -> dict[str, str]:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class SampleStream:
-    """Samples of inputs (or of two joined AlpacaEval output files), read once and lazily.
+    """Samples from inputs (or two joined AlpacaEval output files), read lazily and only once.
 
     The constructor recognises the format and reads up to the first good row; later files must have the same format. A
-    row with a repeated id is rejected unless `repeats` says otherwise. Rows without id are named by a hash of their
-    content, with the suffix `-2`, `-3`, ... for repeated content (except in layouts of single votes).
+    row with a repeated id is rejected unless `repeats` says otherwise. Rows without an id are named by a hash of their
+    content, with the suffix `-2`, `-3`, ... for repeated content (except in single-vote layouts).
 
     Args:
         paths: inputs, as for `read_rows`.
         on_reject: by default the first unusable row raises an error.
-        references: file of id -> reference; overrides references in the rows.
-        label_rows: accept rows that are only labels; their samples have no answers.
+        references: file that maps ids to references; overrides those in the rows.
+        label_rows: accept rows with only a label; their samples have no answers.
         answers: minimum and maximum number of answers (None: no maximum).
         check: raises an InputError for unusable samples.
-        once: the input is read only once, so that streams need no copy on disk.
+        once: the input is read only once, so streams need no copy on disk.
 
     Attributes:
         source: the recognised layout, with the fields found.
         read: rows so far, including rejects.
-        repeated: repeated pairs without id skipped so far.
+        repeated: repeated pairs without an id skipped so far.
         coerced: cells converted to text (PandaLM only).
 
     Raises:
         InputError: a file cannot be read or is given twice, or its fields are not recognised.
-        ConfigError: no path, or `references` with `reference` `ignore`.
+        ConfigError: there is no path, or `references` is given but `reference` is `ignore`.
     """
 
     paths: Sequence[str] = field(kw_only=False)
@@ -240,7 +240,7 @@ class SampleStream:
         except LabelCodeError:
             for other in self._rows:
                 if isinstance(other, Row):
-                    with suppress(InputError):  # of a task whose votes cannot be read
+                    with suppress(InputError):  # the task's votes cannot be read
                         self._decoder.count(self.source.votes(other))
             raise self._decoder.error() from None
         return [self._label(decoded, shown) for shown in with_reference]
@@ -251,7 +251,7 @@ class SampleStream:
         if not (self.reading.as_authors and reviewed):
             return self.source.label(row, with_reference)
         scores = parse_pair_original(str(text))
-        if isinstance(scores, Unparsed) or -1 in scores.values:  # which the authors' evaluation leaves out
+        if isinstance(scores, Unparsed) or -1 in scores.values:  # the authors' evaluation excludes these
             return None
         return Label(sample_id="", winner=winner_of((scores.values[0], scores.values[1])), scores=scores.values)
 
@@ -348,18 +348,18 @@ class SampleStream:
 
 
 def no_common_id(path: str, read: int) -> InputError:
-    """Return the error for a file with none of the input's ids."""
+    """Return the error for a file that has none of the input's ids."""
     return InputError(f"{path}: has none of the input's {read:,} ids; give the matching file")
 
 
 def read_references(path: str) -> dict[str, str]:
-    """Read rows of `question_id` (or `id`) and `reference`, a text or `{"text": ...}`."""
+    """Read rows with `question_id` (or `id`) and `reference` (a string or `{"text": ...}`)."""
     references: dict[str, str] = {}
 
     def read(row: Row) -> tuple[str, str | None]:
         name = row.id(("question_id", "id", "idx", "review_id"))
         if name is None or "reference" not in row.data:
-            raise row.error("a row of references needs question_id (or id) and reference")
+            raise row.error("a reference row needs question_id (or id) and reference")
         if name in references:
             raise row.error(f"id {json.dumps(name)} appeared before in this file; keep one reference per id")
         return name, row.reference()

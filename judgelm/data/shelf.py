@@ -10,11 +10,11 @@ _IN_MEMORY_BYTES = 32 << 20
 
 
 class Shelf(MutableMapping[str, Value]):
-    """Values by id in insertion order; up to 32 MiB stay in memory. Put changed values back."""
+    """Values by id in insertion order, with up to 32 MiB in memory. Store changed values again."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - it lives as long as the shelf
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - open as long as the shelf exists
         self._end = 0
 
     def __getitem__(self, key: str) -> Value:

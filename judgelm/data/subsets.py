@@ -1,7 +1,7 @@
-"""Seeded samples of a file's rows, drawn by a hash of id and seed, so that a larger sample contains the smaller one.
+"""Seeded samples of a file's rows, drawn by a hash of id and seed, so that larger samples contain smaller ones.
 
-Source: Self-Reference and SSR-Judge (100 questions per category of MMLU-Pro), QA-Judge, section 3 (about 1,000
-questions per data set).
+Source: Self-Reference and SSR-Judge (100 questions per MMLU-Pro category); QA-Judge, section 3 (about 1,000 questions
+per data set).
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _WHOLE_FILE = "the whole file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subset:
-    """The rows drawn, and by value of the field the number of rows drawn and in the file."""
+    """The drawn rows and, by field value, the number of rows drawn and in the file."""
 
     rows: tuple[Mapping[str, object], ...]
     counts: Mapping[str, tuple[int, int]]
@@ -28,7 +28,7 @@ class Subset:
 def draw_subset(
     path: str, *, field: str | None, size: int, seed: int = 0, on_reject: OnReject = raise_reject
 ) -> Subset:
-    """Draw at most `size` rows for each value of a field of the row or its `metadata`; None draws from the file."""
+    """Draw at most `size` rows per value of a row or `metadata` field; None draws from the whole file."""
     if size < 1:
         raise ConfigError(f"size {size}: must be 1 or more")
     read = unique(lambda row: (_id(row), row), lambda named: named[0])

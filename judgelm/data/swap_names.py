@@ -1,8 +1,8 @@
-"""Names of answers in the text of a judgment, swapped for answers shown in another order.
+"""Swap the answer names in a judgment's text when the answers are shown in another order.
 
 "Assistant 1 and 2 receive 8 and 6, respectively" becomes "Assistant 2 and 1 receive 8 and 6, respectively". A second
-swap restores the text. Quotations of an answer stay unchanged. If it is unclear whether a word names an answer, the
-whole text is `Ambiguous`. English only; score lines are not read; quotations need quotation marks.
+swap restores the text. Quotations of an answer are not changed. If it is unclear whether a word names an answer, the
+result is `Ambiguous`. Only English is supported, and quotations need quotation marks. Score lines are not read.
 
 Source: JudgeLM, section 5.1 and Figure 15 (swap augmentation), which replaces only two literals.
 """
@@ -36,12 +36,12 @@ _AROUND = 30
 _REACH = 64
 _MAX_JOIN = 12
 _MAX_SENTENCE = 500
-_MAX_NAME_WORDS = 3  # words of a quotation that may be a name alone
+_MAX_NAME_WORDS = 3  # a quotation of up to this many words may be just a name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwappedText:
-    """The text for the new order, and the number of names in it."""
+    """The text for the new order and the number of names in it."""
 
     text: str
     mentions: int
@@ -56,12 +56,12 @@ class Ambiguous:
 
 
 def swap_names(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -> SwappedText | Ambiguous:
-    """Swap the names in the text of a judgment for answers in another order.
+    """Swap the names in a judgment's text to match another order of the answers.
 
     Args:
         text: the reason, without its score line.
         order: `order[i]` is the old position, from 0, of the answer now at position i; `(1, 0)` swaps a pair.
-        answers: texts that may be quoted: answers, question and reference. Other quotations with a name are ambiguous.
+        answers: quotable strings: answers, question, and reference. Other quotations with a name are ambiguous.
 
     Raises:
         ValueError: `order` is not a permutation of two to nine positions.
@@ -94,12 +94,12 @@ _LETTERS = "ABCDEFGHI"
 _NTH = _words("1st 2nd 3rd 4th 5th 6th 7th 8th 9th")
 _PLACEMENTS = _words("above below left right previous preceding next last earlier later")
 
-# Nouns, by how likely they and a number name a judged answer.
+# Nouns, by how likely they name a judged answer when a number follows.
 _ASSISTANTS = _words("assistant chatbot bot")
 _ANSWERS = _words("answer response reply")
-# Questions may be about these too: they name an answer unless an answer contains the same words ("Model A").
+# Questions may also be about these. They name an answer unless an answer contains the same words ("Model A").
 _LIKELY = _words("ai agent candidate completion contestant llm model output solution submission")
-# With a number these are mostly part of an answer, but may also be another word for the answer.
+# With a number, these are usually part of an answer but may also be a synonym for it.
 _UNSURE = _words("choice code email essay option poem program review story summary system version")
 _UNSURE_ORDINAL = (*_LIKELY, *_UNSURE, "approach", "example", "explanation", "text", "translation")
 _NAMING = (*_ASSISTANTS, *_ANSWERS, *_LIKELY, *_UNSURE)
@@ -125,7 +125,7 @@ def _nouns(words: Iterable[str]) -> str:
     return rf"(?:{_any(word[:-1] + '(?:y|ie)' if word.endswith('y') else word for word in words)})"
 
 
-# Word -> its position, from 0, in the three cases that can be restored (`first`, `First`, `FIRST`).
+# Word -> its 0-based position, in the three spellings that can be restored (`first`, `First`, `FIRST`).
 _POSITIONS: dict[str, int] = {
     word: position
     for table in (ORDINALS, NUMERALS, _LETTERS, _NTH)
@@ -133,7 +133,7 @@ _POSITIONS: dict[str, int] = {
     for word in (low, low.lower(), low.capitalize(), low.upper())
 }
 
-# Numbers and letters; the name of the empty group at the end of the match is the form.
+# Numbers and letters. The empty named group at the end of the match gives the form.
 _NUMBERED = re.compile(
     r"""[0-9A-I](?:
         (?P<letter>(?<=[A-I])(?<!\w.)(?!\w))
@@ -161,7 +161,7 @@ _WORDS = _word_patterns()
 
 
 def _candidates(text: str) -> list[re.Match[str]]:
-    """Return all words that may name an answer; one pattern per word is several times faster than one for all."""
+    """Return all words that may name an answer. One pattern per word is several times faster than a joint one."""
     low = text.lower()
     matches = list(_NUMBERED.finditer(text))
     for word, pattern in _WORDS.items():
@@ -193,7 +193,7 @@ _LAST_LETTERS = re.compile(r"[A-Za-z]+$")
 
 
 class _NounBefore(NamedTuple):
-    """The noun before a number, singular and in lower case; `lead` is the word before it, `gap` the text after it."""
+    """The singular lower-case noun before a number; `lead` is the word before it, `gap` the text after it."""
 
     noun: str
     lead: str
@@ -217,7 +217,7 @@ def _noun_before(text: str, at: int) -> _NounBefore | None:
     return _NounBefore(noun, words[0].lower() if len(words) > 1 else "", gap, last[0].islower())
 
 
-# Between two names of one list: "Assistants 1, 2 and 3", "Assistant 1's and 2's".
+# Between two names in a list: "Assistants 1, 2 and 3", "Assistant 1's and 2's".
 _JOIN = re.compile(
     r"(?:['’]s?)?[*_)\]]*"
     r"(?:[ \t]*(?P<comma>,)[ \t]*|(?:[ \t]*,)?[ \t]++(?:and|or|nor|vs\.?|versus)[ \t]+|[ \t]*[&/<>][ \t]*)[*_(\[\#]*"
@@ -376,7 +376,7 @@ class _NameReader:
         return "plain" if self._before(_OWNED_BEFORE, match) else "unnamed_ordinal"
 
     def _side(self, match: re.Match[str]) -> _Reading:
-        """Read "former" and "latter", which refer to names before them that are swapped in place, so they stay.
+        """Read "former" and "latter". They stay because the names they refer to are swapped in place.
 
         Without two preceding names, "the latter answer" is the one shown last.
         """
@@ -437,11 +437,11 @@ _EDGE = " .,;:!?-…"
 
 
 def find_quotes(text: str) -> list[re.Match[str]]:
-    """Return all quotations in the order of the text; nested quotations belong to the outer one."""
+    """Return all quotations in order; nested quotations belong to the outer one."""
     if not _OPENING.search(text):
         return []
     closed = text.rfind("”") + 1
-    searched = text[:closed] + text[closed:].replace("“", "«")  # unclosed quotes would be searched to the end in vain
+    searched = text[:closed] + text[closed:].replace("“", "«")  # skip the futile search for the end of unclosed quotes
     return list(_QUOTED.finditer(searched))
 
 
@@ -449,7 +449,7 @@ def _plain_words(text: str) -> str:
     return " ".join(re.sub(r"[\"“”'‘’`>*]", "", text).lower().split())
 
 
-# The text that joins two scores.
+# Text between two scores.
 _SCORES_JOIN = re.compile(r"(?:/10)?[*_]*(?:\s*,\s*|[ \t]+(?:and|vs\.?|versus|to)[ \t]+|[ \t]*[&:-][ \t]*|[ \t]+)[*_]*")
 _SCALE_BEFORE = re.compile(r"\b(?:scale(?:\s+(?:of|from))?|from|between|range(?:\s+of)?)\s*\(?$", re.I)
 _SCORES_BEFORE = re.compile(

@@ -1,7 +1,7 @@
 """Hashes of a judge's training questions, so that an evaluation can detect them.
 
 `training_questions.sha` next to the judge's card has one line of 16 hex digits per distinct question: the xxh3-64 hash
-of its normalised text. Of a thousand questions any matches one of a million hashes by chance with probability 5e-11.
+of its normalised text. A chance match of any of a thousand questions with a million hashes has probability 5e-11.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -36,7 +36,7 @@ class SeenQuestions:
 
 
 def question_hash(question: str) -> str:
-    """Hash a question; case, punctuation and spaces do not count."""
+    """Hash a question, ignoring case, punctuation, and spaces."""
     return xxh3_64_hexdigest(normalised(question).encode(errors="surrogatepass"))
 
 
@@ -70,7 +70,7 @@ def write_hashes(folder: str | Path, hashes: set[str]) -> None:
 
 
 def read_hashes(folder: str | Path) -> set[str] | None:
-    """Read the hashes in a judge's folder; None without the file.
+    """Read the hashes in a judge's folder, or None if there is no file.
 
     Raises:
         InputError: the file is damaged.

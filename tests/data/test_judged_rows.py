@@ -67,7 +67,7 @@ def test_qa_rows_hold_the_answer_in_the_tags(write, questions):
 
 def test_a_reference_of_another_task_is_refused(write, questions):
     answers = read_collected([write(answer("2", "m", "4"))])
-    with pytest.raises(InputError, match="is not an answer of task number"):
+    with pytest.raises(InputError, match="is not a valid answer for task number"):
         list(judged_rows(questions, answers, "number", counts=Counter()))
 
 

@@ -137,7 +137,9 @@ def test_rows_without_texts_and_runs_without_hashes_are_counted():
     labels = {"1": Label(sample_id="1", winner=1), "2": Label(sample_id="2", winner=1)}
     found, texts = match_labels(run, LabelledSet(samples={"2": second}, labels=labels, groups={}), name="l")
     assert (found.labels, texts) == (labels, TextComparison(not_compared=2))
-    assert texts.notes() == ["2 of 2 judgments join by id alone: the row or the run has no texts to compare."]
+    assert texts.notes() == [
+        "2 of 2 judgments are joined by id alone because the row or the run has no texts to compare."
+    ]
 
 
 @pytest.mark.parametrize("other", [exchanged(PAIR), replace(PAIR, question="p")])

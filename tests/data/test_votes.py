@@ -104,5 +104,5 @@ def test_exchanged_rows_of_one_id_vote_for_the_same_answer(labelled):
 def test_a_file_of_samples_needs_no_label(write):
     path = write({"id": "q1", "question": "q", "answer_1": "a", "answer_2": "b"})
     assert read_labelled_set(path).labels == {}
-    with pytest.raises(InputError, match="none of 1 rows has a label"):
+    with pytest.raises(InputError, match="none of 1 rows has a usable label"):
         read_labels(path)

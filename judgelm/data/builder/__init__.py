@@ -1,1 +1,1 @@
-"""The data builder: labelled files in; clean, split and augmented training and validation sets out."""
+"""The data builder makes cleaned, split, and augmented training and validation sets from labelled files."""

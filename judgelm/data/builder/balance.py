@@ -1,11 +1,11 @@
-"""Sampling of pairs so that position, model or length do not predict the winner, separately in each set.
+"""Sample pairs so that position, model, or length does not predict the winner, separately in each set.
 
-- **models and length**: pairs of the same two models with the same longer answer and a length difference in the same
-  stratum form a group, in which both models win equally often: surplus pairs with the highest hashes are left out. With
+- **models and length**: a group has pairs of the same two models with the same longer answer and a length difference in
+  the same stratum. Both models win equally often in it, because surplus pairs with the highest hashes are removed. With
   only `length`, or if models are unknown, groups are strata.
-- **position**: in the order of hashes, the better answer is first and second alternately; other pairs are swapped.
+- **position**: in hash order, pairs are swapped so that the better answer is alternately first and second.
 
-Ties and pairs without a group stay.
+Ties and pairs without a group are kept.
 """
 
 from bisect import bisect_right
@@ -20,11 +20,11 @@ from judgelm.records import Winner
 Balance = Literal["position", "models", "length"]
 
 LENGTH_STRATA = (25, 75, 150, 300)
-"""Default bounds of the strata of length differences, in characters."""
+"""Default bounds of the length-difference strata, in characters."""
 
 
 class PairFacts(NamedTuple):
-    """The facts of a pair for sampling; `longer` is the length of the first answer minus that of the second."""
+    """Facts of a pair for sampling; `longer` is the first answer's length minus the second's."""
 
     id: str
     source: str
@@ -58,10 +58,10 @@ def over_balance(
     seed: int,
     longer_share: float = 0.5,
 ) -> set[int]:
-    """Return the indices of pairs to leave out so that models or lengths, or both, win equally often.
+    """Return the indices of pairs to remove so that models, lengths, or both win equally often.
 
-    `strata` are ascending bounds of the length differences. `longer_share` is the share of pairs in each stratum that
-    the longer answer wins, for `length` without `models`.
+    `strata` are ascending bounds of the length differences. For `length` without `models`, `longer_share` is the share
+    of pairs in each stratum won by the longer answer.
     """
     groups: dict[tuple[object, ...], dict[bool, list[tuple[int, PairFacts]]]] = {}
     for index, facts in pairs:
@@ -78,7 +78,7 @@ def over_balance(
 
 
 def to_swap(pairs: Sequence[tuple[int, PairFacts]], *, seed: int) -> set[int]:
-    """Return the indices of pairs to swap so that the better answer is first as often as second."""
+    """Return the indices of pairs to swap so that the better answer is equally often first and second."""
     decided = {index: facts for index, facts in pairs if facts.winner in (1, 2)}
     order = _drawn(list(decided.items()), seed, "position")
     return {index for rank, index in enumerate(order) if decided[index].winner != 1 + rank % 2}
@@ -106,13 +106,13 @@ def _drawn(pairs: Sequence[tuple[int, PairFacts]], seed: int, purpose: str) -> l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baselines:
-    """Agreement with the labels of rules that read no answer, on pairs that are not ties.
+    """Agreement of rules that read no answer with the labels, on pairs that are not ties.
 
     Attributes:
         stage: `before` or `after` sampling and swaps.
         first: share won by the first answer.
-        longer: by the longer answer; equal lengths count one half.
-        model: by the model with the higher win rate in the training pairs before sampling.
+        longer: share won by the longer answer; equal lengths count one half.
+        model: share won by the model with the higher win rate in the training pairs before sampling.
     """
 
     set: str
@@ -153,7 +153,7 @@ def _rate(facts: PairFacts, rates: dict[str, float]) -> float:
 
 
 def win_rates(pairs: Iterable[PairFacts]) -> dict[str, float]:
-    """Return the share of its decided pairs that each model wins."""
+    """Return each model's share of wins in its decided pairs."""
     wins: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     for facts in pairs:

@@ -9,7 +9,7 @@ from judgelm.data.labelled_pair import LabelledPair
 
 @dataclass(slots=True)
 class SetCounts:
-    """Counts of the pairs of one stage: scores by (position, score), models by the models at positions 1 and 2."""
+    """Pair counts of one stage: scores by (position, score), models by the models at positions 1 and 2."""
 
     pairs: int = 0
     winners: Counter[str] = field(default_factory=Counter)
@@ -43,7 +43,7 @@ class SetCounts:
 class BuildCounts:
     """Counts of a build, or of one worker's part.
 
-    `rejected`, `dropped` and `repaired` are by (source, reason); `before` has the clean pairs of all sets.
+    `rejected`, `dropped`, and `repaired` are by (source, reason); `before` counts the clean pairs of all sets.
     """
 
     read: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""The data set card and the manifest of a build."""
+"""The data set card and manifest of a build."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from judgelm.package import VERSION
 
 
 def dataset_card(options: BuildOptions, built: BuildResult) -> str:
-    """Return the card as Markdown: sources, processing and files."""
+    """Return the card as Markdown: sources, processing, and files."""
     configs, tags = _configs(built.files), ["judgelm", "llm-as-a-judge"]
     header = {"configs": configs, "tags": tags, "task_categories": ["text-generation"]}
     counts = built.counts
@@ -27,9 +27,9 @@ def dataset_card(options: BuildOptions, built: BuildResult) -> str:
 {yaml.safe_dump(header, sort_keys=False)}---
 # Pairwise judgments
 
-Rows in JudgeLM's schema: a question, two answers, and a teacher's scores and reasons without and with a reference
-answer, if there is one. Built with judgelm {VERSION}; `build.json` has all options and counts, `left_out.jsonl` lists
-the rows that were left out with the reason.
+Rows in JudgeLM's schema: a question, two answers, and a teacher's scores and reasons without and, if available, with a
+reference answer. Built with judgelm {VERSION}. `build.json` contains all options and counts; `left_out.jsonl` lists the
+omitted rows with the reason.
 
 | file | rows |
 |---|---|
@@ -43,7 +43,7 @@ the rows that were left out with the reason.
 - **References**: {_reference_words(options)} {_listed(counts.references) or "no pair has a reference"}.
 - **Winners** of clean pairs: {_listed(counts.before.winners)}; of training rows: {_listed(counts.train.winners)}.
 - **Held out**: {counts.validation.pairs:,} pairs for validation and {counts.test.pairs:,} for testing, not augmented.
-  Their questions and near copies of them are not in the training files.
+  The training files do not contain their questions or near copies.
 {_balance(options, built)}- **Licence**: the licence of the sources applies. State it here before you publish.
 """
 
@@ -58,8 +58,8 @@ def _balance(options: BuildOptions, built: BuildResult) -> str:
     )
     strata = ", ".join(map(str, options.length_strata))
     return f"""- **Balance** by {", ".join(options.balance)}, separately in each set (`judgelm.data.builder.balance`);
-  bounds of the length strata: {strata} characters. The table shows how often rules that read no answer agree with the
-  labels, without ties; win rates are from the training pairs before sampling:
+  length strata are bounded at {strata} characters. The table shows how often rules that read no answer agree with the
+  labels, excluding ties. Win rates are from the training pairs before sampling:
 
 | set | sampling and swaps | pairs | decided | first answer | longer answer | model with the higher win rate |
 |---|---|---|---|---|---|---|
@@ -73,7 +73,7 @@ def _percent(share: float | None) -> str:
 
 
 def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return one config per kind of rows: `datasets` requires the same columns within a config."""
+    """Return one config per kind of row: `datasets` requires the same columns within a config."""
     configs: dict[str, list[dict[str, str]]] = {"default": []}
     for name in files:
         side, _, part = name.partition(".")[0].partition("-")
@@ -83,7 +83,7 @@ def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def manifest(options: BuildOptions, built: BuildResult, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return all options and counts of the build, ready for JSON."""
+    """Return all options and counts of the build for JSON."""
     return {
         "judgelm": VERSION,
         "options": asdict(options),

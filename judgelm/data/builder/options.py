@@ -24,7 +24,7 @@ class InputOptions:
     """One labelled file.
 
     Attributes:
-        name: value of its rows' `source`; by default the file name without extensions.
+        name: `source` of its rows; by default the file name without extensions.
         winner_scores: scores of the winner, the loser, and both in a tie, for labels without scores.
         columns: field -> column, such as `{question: prompt}`.
         label_code: such as `0=first,1=tie,2=second`.
@@ -45,7 +45,7 @@ class InputOptions:
 
     @property
     def reading(self) -> Reading:
-        """The user's column names and label code."""
+        """The user's column names, label code, and sheet."""
         code = None if self.label_code is None else parse_label_code(self.label_code)
         return Reading(columns=self.columns, label_code=code, sheet=self.sheet)
 
@@ -55,40 +55,40 @@ class BuildOptions:
     """Options of a build. Probabilities not in the paper default to 0.5, as in the original script.
 
     Attributes:
-        inputs: the labelled files; a path is short for `{path: ...}`.
-        seed: with a row's id, determines every draw.
+        inputs: labelled files; a path is short for `{path: ...}`.
+        seed: determines every draw, together with a row's id.
         epochs: copies of each pair in the training set, each with its own draws.
-        swap: `draw` swaps a pair with `swap_prob`, `both` writes both orders, `none` neither.
+        swap: `draw` swaps a pair with `swap_prob`, `both` writes both orders, `none` swaps nothing.
         swap_prob: probability that an epoch shows a pair with its answers swapped.
-        ambiguous: for a swap whose reason does not clearly name the answers: `keep` the pair unswapped, or
-            `drop_reason`.
-        reference: `both` writes both judgments and training draws one; `draw` draws here, prompt and target together,
+        ambiguous: if a reason does not clearly name the answers, `keep` the pair unswapped or `drop_reason`.
+        reference: `both` writes both judgments, and training draws one; `draw` draws prompt and target together here,
             with `reference_drop_prob`; `ignore` drops references and the judgments made with them.
-        reference_drop_prob: probability that a pair judged with a reference is shown without.
-        references: file of id -> reference; replaces references and drops the judgments made with the old ones.
+        reference_drop_prob: probability that a pair judged with a reference is shown without it.
+        references: file that maps ids to references; drops judgments made with the replaced references.
         reason_prob: share of pairs that keep their reasons.
         scale: lowest and highest valid score.
         out_of_scale: `drop` a judgment outside the scale, or `clip` its scores.
         resample: winner (`1`, `2`, `tie`, before swaps) -> mean number of copies of its pairs, such as 2.0 or 0.5.
-        near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped; 1 drops only equal rows and
+        near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped. 1 drops only equal rows and
             needs a quarter of the memory (otherwise about 2 KB per row).
         validation: share of the questions (below 1) or number of questions; near copies stay together.
         test: the same for a test set.
-        balance: what must not predict the winner: `position`, `models`, `length`; see `judgelm.data.builder.balance`.
+        balance: properties that must not predict the winner (`position`, `models`, `length`); see `balance.py`.
         length_strata: ascending bounds of length differences in characters, for `balance`.
-        longer_share: share of training pairs that the longer answer wins, for `balance` by length and not by models.
-            Validation and test sets stay at one half.
-        exclude: files of test questions; pairs that ask them, a near copy, or share a passage of 13 words are dropped.
+        longer_share: share of training pairs won by the longer answer, for `balance` by length but not by models.
+            In validation and test sets it is one half.
+        exclude: files of test questions; pairs with an equal or similar question, or a shared 13-word passage, are
+            dropped.
         max_per_question: pairs kept per question, drawn by hash before balancing.
-        max_characters: of question and both answers.
+        max_characters: limit for the question and both answers together.
         tokenizer: folder or hub id, for `max_tokens`.
-        template: prompt template of the trainer, for `max_tokens`.
-        max_tokens: of prompt and reply.
-        subsets: sizes of nested training subsets, written in addition to the whole set.
-        abilities: further rows in separate files: `single` answers (Figure 5), `multi` (three or four answers, Figure
-            6; holds their texts in memory), `chat` (messages for other trainers).
+        template: the trainer's prompt template, for `max_tokens`.
+        max_tokens: limit for prompt and reply together.
+        subsets: sizes of nested training subsets to write in addition to the whole set.
+        abilities: extra rows in separate files: `single` answers (Figure 5), `multi` (three or four answers, Figure
+            6; keeps their texts in memory), and `chat` (messages for other trainers).
         max_reject_rate: share of unusable rows above which the command exits with code 2.
-        workers: number of processes, or `auto` for one per core, up to 16. The files do not depend on it.
+        workers: number of processes, or `auto` for one per core, up to 16; does not affect the files.
     """
 
     inputs: tuple[InputOptions, ...] = Field(min_length=1)
@@ -125,14 +125,14 @@ class BuildOptions:
 
     @property
     def files_read(self) -> tuple[str, ...]:
-        """The files that the build reads, and must not overwrite."""
+        """The files that the build reads and must not overwrite."""
         references = (self.references,) if self.references else ()
         return (*(source.path for source in self.inputs), *self.exclude, *references)
 
 
 _OPTIONS = TypeAdapter(BuildOptions)
 _MAX_WORKERS = 16
-"""A single process reads, which keeps about this many workers busy."""
+"""A single reading process keeps about this many workers busy."""
 
 
 def usable_workers(requested: int | str | None) -> int:
@@ -144,7 +144,7 @@ def usable_workers(requested: int | str | None) -> int:
 
 
 def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
-    """Build options from a YAML file or keywords; `location` is their origin, for errors.
+    """Build options from a YAML file or keywords; `location` is their origin in errors.
 
     Raises:
         ConfigError: an option is unknown, invalid, or conflicts.

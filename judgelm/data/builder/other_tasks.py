@@ -1,6 +1,6 @@
-"""Rows for other tasks derived from clean pairs: one answer, three or four answers, chat.
+"""Rows for other tasks, made from clean pairs: one answer, three or four answers, and chat.
 
-Training reads rows of one and of several answers along with the pairs; chat rows are for other trainers. Source:
+Training reads rows with one or several answers along with the pairs; chat rows are for other trainers. Source:
 JudgeLM, Figures 5 and 6.
 """
 
@@ -18,13 +18,13 @@ from judgelm.prompts.catalog import Template
 from judgelm.prompts.truncation import chat_messages
 
 MIN_ANSWERS, MAX_ANSWERS = 3, 4
-"""Answers in a row of several."""
+"""Numbers of answers in a row with several answers."""
 
 
 def single_row(pair: LabelledPair, *, seed: int) -> dict[str, Any] | None:
-    """Return one of the two answers with its score from the judgment with reference; None without such a judgment.
+    """Return one of the two answers with its score from the judgment with reference, or None without that judgment.
 
-    The reason is about both answers and is dropped.
+    The reason is about both answers, so it is dropped.
     """
     sample, label = pair.sample, pair.referenced
     if sample.reference is None or label is None or label.scores is None:
@@ -45,10 +45,10 @@ def single_row(pair: LabelledPair, *, seed: int) -> dict[str, Any] | None:
 def multi_rows(
     pairs: Iterable[LabelledPair], *, seed: int, scale: tuple[float, float] = (1, 10), step: float = 1
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows of three or four answers to one question, from pairs of one source judged without reference.
+    """Yield rows with three or four answers to one question, from pairs in one source judged without reference.
 
-    An answer's score is the mean of its scores on the nearest step of the scale, rounding half up. Each answer is in at
-    most one row; of five answers one is dropped.
+    An answer's score is the mean of its scores, rounded half up to the scale's nearest step. Each answer is in at most
+    one row; if there are five, one is dropped.
     """
     values = score_lines(scale, step).values
     groups: dict[tuple[str, str], list[LabelledPair]] = defaultdict(list)
@@ -64,7 +64,7 @@ def _rows_of(pairs: Sequence[LabelledPair], seed: int, values: tuple[float, ...]
     scores_of: dict[str, list[float]] = defaultdict(list)
     models: dict[str, str | None] = {}
     for pair in pairs:
-        assert pair.plain is not None, "the caller has left out those without"
+        assert pair.plain is not None, "the caller has removed pairs without it"
         for answer, score in zip(pair.sample.answers, pair.plain.scores or (), strict=True):
             scores_of[answer].append(score)
         for answer, model in zip(pair.sample.answers, pair.sample.answer_models or (None, None), strict=True):
@@ -101,8 +101,8 @@ def _mean_on(values: tuple[float, ...], scores: list[float]) -> float:
 def chat_rows(pair: LabelledPair, template: Template, scale: tuple[float, float] = (1, 10)) -> Iterator[dict[str, Any]]:
     """Yield the pair's judgments as `prompt` and `completion` messages, in TRL's conversational format.
 
-    `scale` gives the scores of a judgment with only a preference. Only the template's delimiters are sanitized, because
-    the special tokens of the trainer's tokenizer are not known here.
+    `scale` is for scoring judgments with only a preference. Only the template's delimiters are sanitized, because the
+    trainer's special tokens are not known here.
     """
     if not template.chat:
         raise ConfigError(f"template {template.id} is plain text; chat rows need a chat template such as judgelm-chat")

@@ -1,6 +1,6 @@
-"""The data builder: labelled files in; cleaned, split and augmented training and validation sets out.
+"""Build cleaned, split, and augmented training and validation sets from labelled files.
 
-The files do not depend on the number of workers: draws depend on ids, and chunks are written in order.
+The number of workers does not change the files: draws depend on ids, and chunks are written in order.
 """
 
 import shutil
@@ -42,7 +42,7 @@ _SIDES: tuple[Side, ...] = ("train", "validation", "test")
 class BuildResult:
     """The result of a build.
 
-    `files` are rows by file name, `baselines` of each set before and after sampling.
+    `files` counts rows by file name; `baselines` are for each set before and after sampling.
     """
 
     counts: BuildCounts
@@ -54,7 +54,7 @@ class BuildResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """Side (index into `_SIDES`, or `_LEFT_OUT`), rank among nested subsets and swap of each pair, shape (pairs,)."""
+    """Each pair's side (index into `_SIDES`, or `_LEFT_OUT`), nested-subset rank, and swap, of shape (pairs,)."""
 
     sides: NDArray[np.int8]
     ranks: NDArray[np.int64]
@@ -66,9 +66,9 @@ class _Plan:
 def build(
     options: BuildOptions, *, tokenizer: Any = None, progress: Callable[[str, int], None] = lambda stage, pairs: None
 ) -> BuildResult:
-    """Read, clean, split, augment and write.
+    """Read, clean, split, augment, and write.
 
-    `options.max_tokens` requires a fast tokenizer. `progress` receives the stage and the number of pairs done.
+    `options.max_tokens` requires a fast tokenizer. `progress` receives the stage and the number of finished pairs.
 
     Raises:
         InputError: an input cannot be read, or no pair is left.
@@ -98,7 +98,7 @@ def _build(
             if seen % CHUNK_PAIRS == 0:
                 progress("reading", seen)
         if not seen:
-            raise InputError(f"no pair can be trained on; {folder / 'left_out.jsonl'} says why, row by row")
+            raise InputError(f"no pair can be trained on; {folder / 'left_out.jsonl'} lists the reason for each row")
         plan = _plan(options, reader)
         counts = reader.counts
         with DatasetFiles(folder, options.format, inputs=options.files_read) as files:
@@ -111,7 +111,7 @@ def _build(
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """Yield a folder for the cache and remove those of killed builds (a running build locks `left_out.jsonl`)."""
+    """Yield a cache folder and remove those of killed builds (a running build locks `left_out.jsonl`)."""
     for left_behind in folder.glob(f"{_SCRATCH}*"):
         shutil.rmtree(left_behind)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:

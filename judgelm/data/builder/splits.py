@@ -1,7 +1,7 @@
-"""Splits of a data set into training, validation and test sets, and nested training subsets for scaling studies.
+"""Splits into training, validation, and test sets, and nested training subsets for scaling studies.
 
 A hash of the seed and the group key assigns each group of `QuestionGroups` to a side, so a question and its near copies
-stay together. It depends only on seed and questions.
+stay together. The split depends only on seed and questions.
 """
 
 from array import array
@@ -38,9 +38,9 @@ class QuestionSplit:
 def split_questions(groups: QuestionGroups, *, seed: int, validation: float = 0, test: float = 0) -> QuestionSplit:
     """Choose the validation and test questions.
 
-    An amount below 1 is a share: each group is drawn independently, with a standard deviation of sqrt(share * (1 -
-    share) / groups), and a question keeps its side when the data grows, unless its group joins another. An amount of 1
-    or more is an exact number of groups.
+    An amount below 1 is a share: each group is drawn independently, and the share has a standard deviation of
+    sqrt(share * (1 - share) / groups). A question keeps its side when the data grows, unless its group joins another.
+    An amount of 1 or more is an exact number of groups.
 
     Raises:
         ConfigError: an amount is invalid, or sets overlap or are empty.
@@ -82,7 +82,7 @@ def stratum(category: str | None, winner: Winner | None, models: Iterable[str]) 
 
 
 class SubsetSizes(NamedTuple):
-    """Sizes that the data has enough rows for, ascending, and sizes that are too large."""
+    """Ascending sizes for which there are enough rows, and sizes that are too large."""
 
     sizes: tuple[int, ...]
     too_large: tuple[int, ...]
@@ -100,9 +100,9 @@ def subset_sizes(rows: int, requested: Sequence[int]) -> SubsetSizes:
 
 
 def nested_order(rows: Iterable[tuple[str, SubsetStratum]], *, seed: int) -> NDArray[np.intp]:
-    """Return the rank of each row, shape (n,), in an order of which every prefix is a stratified subset.
+    """Return each row's rank, shape (n,), in an order where every prefix is a stratified subset.
 
-    Row i is in the subset of size k if its rank is below k. The order of rows does not matter. Memory: about 60 bytes
+    Row i is in the subset of size k if its rank is below k. The row order does not matter. Memory: about 60 bytes
     per row.
     """
     number_of: dict[SubsetStratum, int] = {}

@@ -1,1 +1,1 @@
-"""Readers of files: formats, rows with their fields, and rejects. Unusable files and rows raise InputError."""
+"""File readers: formats, rows with their fields, and rejects. Unusable files and rows raise InputError."""

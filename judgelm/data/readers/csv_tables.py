@@ -34,20 +34,20 @@ def read_table(
 ) -> Iterator[Row | Reject]:
     """Stream the rows of a CSV or TSV file below its header; unusable rows are rejected.
 
-    The header is the first line that is not empty, or the one of the first lines with the most known columns.
+    The header is the first non-empty line, or the line near the top with the most known columns.
 
     Args:
         stream: the file's bytes, or its lines.
         file: its name.
-        delimiter: by default the one in a first line `sep=;`, else the most frequent one of the header.
+        delimiter: by default taken from a first line such as `sep=;`, else the most frequent one in the header.
         known: columns that readers look for, in lower case.
-        is_sheet: rows may end before the header does, as in a workbook.
+        is_sheet: rows may be shorter than the header, as in a workbook.
     """
     return _below_survey_lines(_table_rows(stream, file, delimiter, known, is_sheet))
 
 
 def _below_survey_lines(rows: Iterator[Row | Reject]) -> Iterator[Row | Reject]:
-    """Skip Qualtrics' second and third header line: question texts and `{"ImportId": ...}`."""
+    """Skip Qualtrics' second and third header lines: question texts and `{"ImportId": ...}`."""
     begin = [row for row in (next(rows, None),) if row is not None]
     if begin and isinstance(begin[0], Row) and "ResponseId" in begin[0].data and (second := next(rows, None)):
         ids = second.data.values() if isinstance(second, Row) else ("",)
@@ -130,7 +130,7 @@ _UNQUOTED = re.compile(rb'(?:[^"\r\n]++|"[^"]*+")*+')
 
 
 class _Lines:
-    """Lines with Unix, Windows or old Mac line ends. Each is also appended to `taken`, which a new row clears."""
+    """Lines with Unix, Windows, or old Mac endings, also appended to `taken`, which a new row clears."""
 
     def __init__(self, source: io.BufferedReader | Iterator[bytes], file: str, taken: list[str]) -> None:
         self._stream = source if isinstance(source, io.BufferedReader) else None
@@ -196,19 +196,19 @@ class _Lines:
 
 
 def skip_lines(stream: io.BufferedReader, blank: re.Pattern[bytes]) -> int:
-    """Skip the next bytes that match `blank`; return the number of line ends."""
+    """Skip the bytes that match `blank`; return the number of line ends."""
     lines = 0
-    while end := blank.match(stream.peek(1)).end():  # type: ignore[union-attr]  # it matches nothing, too
+    while end := blank.match(stream.peek(1)).end():  # type: ignore[union-attr]  # matches an empty string too
         lines += stream.read(end).count(b"\n")
     return lines
 
 
 _HEADER_WITHIN = 12
-"""Number of lines in which the header is looked for."""
+"""Number of lines searched for the header."""
 
 
 def _from_header(first: str, lines: _Lines, delimiter: str | None, known: AbstractSet[str]) -> tuple[int, list[str]]:
-    """Return the number of lines above the header, and the lines read from it on.
+    """Return the number of lines above the header, and the lines read from there.
 
     A lower line is the header only if it has at least two known columns and more than the lines above.
     """
@@ -234,7 +234,7 @@ def _from_header(first: str, lines: _Lines, delimiter: str | None, known: Abstra
 
 
 def _most_frequent(header: str) -> str:
-    """Return the most frequent separator; spreadsheets write `;` if decimals have a comma."""
+    """Return the most frequent separator; spreadsheets write `;` where decimals have a comma."""
     return max(_DELIMITERS, key="".join(header.split('"')[::2]).count)
 
 
@@ -270,7 +270,7 @@ def _is_open(text: str) -> bool:
 
 
 def _swallowed(taken: list[str], dialect: Any, count: int) -> bool:
-    """Return True if a line within a multi-line row is a complete row, so an earlier quote is not closed."""
+    """Return True if a line within a multi-line row is a complete row, so that an earlier quote is unclosed."""
     inner = (line for line in taken[1:] if not _is_open(line))
     with suppress(csv.Error):
         return any(len(cells) == count for cells in csv.reader(inner, dialect))

@@ -34,10 +34,10 @@ _WORKBOOK_ERRORS = (BadZipFile, ParseError, zlib.error, EOFError, OSError, *_PYT
 def read_workbook(
     source: IO[bytes], file: str, known: AbstractSet[str], sheet: str | None = None
 ) -> Iterator[Row | Reject]:
-    """Stream the rows of one sheet of an Excel workbook like `read_table`; see there for `known`.
+    """Stream the rows of one sheet of an Excel workbook; for `known` see `read_table`.
 
-    The text of a merged cell is repeated in each of its rows that has other cells, in its first column. `sheet` is a
-    name, or a number from 1; None for the only sheet with cells.
+    A merged cell's text is repeated in its first column, in each of its rows with other cells. `sheet` is a name or a
+    1-based number; None means the only sheet with cells.
     """
     from openpyxl import load_workbook  # optional; the import takes 0.3 s
 
@@ -50,7 +50,7 @@ def read_workbook(
             filled = [_sheet_index(file, sheet, [each.title for each in formulas])]
         if len(filled) != 1:
             names = ", ".join(formulas[index].title for index in filled) or "none"
-            way_out = "choose one with --sheet NAME (in a build's configuration sheet), or save it as CSV"
+            way_out = "choose one with --sheet NAME (sheet in a build's configuration), or save it as CSV"
             raise InputError(f"{file}: expected one sheet with cells, got {names}; {way_out}")
         places: dict[int, int] = {}
         lines = _sheet_lines(file, values[filled[0]], formulas[filled[0]], places)
@@ -68,7 +68,7 @@ def _workbook_errors(file: str) -> Iterator[None]:
 
 
 def _check_parts(source: IO[bytes]) -> None:
-    """Reject XML that the parser would hold in memory: long stretches without the end of a row or text."""
+    """Reject XML that the parser would keep in memory: long stretches in which no row or text ends."""
     with ZipFile(source) as archive:
         for name in (name for name in archive.namelist() if name.endswith((".xml", ".rels"))):
             size, tail = 0, b""
@@ -78,8 +78,8 @@ def _check_parts(source: IO[bytes]) -> None:
                     end = max(map(text.rfind, _ROW_TAGS))
                     size = size + len(block) if end < 0 else len(text) - end
                     tail = block[-_TAG_BYTES:]
-                    if size > 2 * MAX_ROW_BYTES:  # a slightly too long row stays a reject
-                        raise ValueError(f"{name} has {megabytes(2 * MAX_ROW_BYTES)} without the end of a row")
+                    if size > 2 * MAX_ROW_BYTES:  # a slightly too long row is only rejected
+                        raise ValueError(f"{name} has an unterminated row after {megabytes(2 * MAX_ROW_BYTES)}")
 
 
 def _rows_of(sheet: Any) -> Iterator[Sequence[Any]]:
@@ -88,10 +88,10 @@ def _rows_of(sheet: Any) -> Iterator[Sequence[Any]]:
 
 
 def _sheet_lines(file: str, values: Any, formulas: Any, places: dict[int, int]) -> Iterator[bytes]:
-    """Yield a sheet's rows as CSV lines; `places` maps the number of a row's first line to the row's number."""
+    """Yield a sheet's rows as CSV lines; `places` maps a row's first line number to its row number."""
     merged, line = _MergedCells(values), 1
     if merged.count:
-        _warn_once(f"{file}: {merged.count:,} merged cells over several rows; their text is used in each row")
+        _warn_once(f"{file}: {merged.count:,} merged cells span several rows; their text is used in each row")
     for number, (stored, written) in enumerate(zip(_rows_of(values), _rows_of(formulas), strict=True), 1):
         if number > _SHEET_ROWS:
             raise ValueError(f"more than {_SHEET_ROWS:,} rows")
@@ -121,12 +121,12 @@ def _warn_once(message: str) -> None:
 
 
 class _MergedCells:
-    """The merged cells of a sheet; spreadsheets keep their text only in the first row.
+    """The merged cells of a sheet, whose text is stored only in the first row.
 
     openpyxl's read-only mode skips them, so they are parsed from the end of the sheet's XML.
 
     Attributes:
-        count: number of merged cells over several rows.
+        count: number of merged cells that span several rows.
     """
 
     def __init__(self, sheet: Any) -> None:

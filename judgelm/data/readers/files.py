@@ -1,6 +1,6 @@
-"""Rows of files: JSON lines, a JSON list, CSV, TSV, Parquet or Excel.
+"""Rows of files: JSON lines, a JSON list, CSV, TSV, Parquet, or Excel.
 
-An unusable row becomes a `Reject`. If reading cannot continue, an `InputError` follows the rows before that place.
+An unusable row becomes a `Reject`. If reading cannot continue, an `InputError` follows the rows before that point.
 """
 
 import io
@@ -46,14 +46,14 @@ def read_rows(
 ) -> Iterator[Row | Reject]:
     """Stream the rows of an input with bounded memory.
 
-    The format follows the extension; else Parquet has its magic bytes, a JSON list begins with `[`, and anything else
-    is JSON lines.
+    The extension determines the format. Otherwise, Parquet is recognised by its magic bytes and a JSON list by `[`;
+    anything else is JSON lines.
 
     Args:
         path: a file, a folder, a pattern such as `part-*.jsonl`, a named pipe, or `-` for standard input.
         columns: field -> column in the input.
-        known: fields that readers look for; columns may differ from them in case and surrounding spaces.
-        once: the input is read only once, so that a stream needs no copy on disk.
+        known: fields that readers look for; columns may differ in case and surrounding spaces.
+        once: the input is read only once, so a stream needs no copy on disk.
         sheet: name or number (from 1) of a workbook's sheet; None for the only one with cells.
 
     Raises:
@@ -88,7 +88,7 @@ def read_json(path: str) -> Any:
     """Read a whole file as one JSON value.
 
     Raises:
-        ValueError: it is too large, not one JSON value, or repeats a key.
+        ValueError: the file is too large, is not one JSON value, or repeats a key.
     """
     with open_input(path) as stream:
         content = stream.read(MAX_WHOLE_BYTES + 1)
@@ -193,7 +193,7 @@ class ColumnNames:
         self._names: dict[tuple[str, ...], dict[str, str] | str] = {}
 
     def renamed(self, rows: Iterable[Row | Reject]) -> Iterator[Row | Reject]:
-        """Yield the renamed rows; rows without an assigned column, or with a field twice, are rejected."""
+        """Yield the renamed rows; rows that lack an assigned column or have a field twice are rejected."""
         for row in rows:
             if isinstance(row, Reject):
                 yield row

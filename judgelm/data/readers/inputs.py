@@ -1,4 +1,4 @@
-"""Inputs as streams of bytes: a file, a folder, a pattern, a named pipe, or standard input.
+"""Inputs as byte streams: a file, a folder, a pattern, a named pipe, or standard input.
 
 gzip and zstd are recognised by their first bytes. A stream that a command reads twice is kept on disk.
 """
@@ -53,9 +53,9 @@ _HEAD = 512
 
 
 def input_files(path: str) -> list[str]:
-    """Return the files of one input: the file, the files of a folder, or those that a pattern matches.
+    """Return the files of one input: the file itself, the files in a folder, or the matches of a pattern.
 
-    A folder contributes its files of rows, sorted by name, without hidden ones and those that begin with an underscore.
+    A folder's row files are sorted by name; hidden files and names that begin with an underscore are skipped.
     """
     file = Path(path)
     if path == "-" or (file.exists() and not file.is_dir()):
@@ -97,7 +97,7 @@ def _folder_files(folder: Path) -> list[str]:
         if file.name[0] not in "._" and suffix in _ROW_SUFFIXES and not file.is_dir():
             kinds.setdefault(suffix, []).append(str(file))
     if not kinds:
-        raise InputError(f"{folder}: no files of rows ({', '.join(_ROW_SUFFIXES)}) in this folder; name the files")
+        raise InputError(f"{folder}: no row files ({', '.join(_ROW_SUFFIXES)}) in this folder; name the files")
     if len(kinds) > 1:
         some = f"{folder}/*{next(iter(kinds))}"
         raise InputError(f"{folder}: files of several formats ({', '.join(kinds)}); choose some, such as {some}")
@@ -134,10 +134,10 @@ def shown_name(path: str) -> str:
 def open_input(path: str, *, once: bool = False) -> Iterator[io.BufferedReader]:
     """Open a file or stream, decompressed and without a byte-order mark.
 
-    With `once` a stream needs no copy on disk.
+    With `once`, streams need no copy on disk.
 
     Raises:
-        InputError: it cannot be read, is damaged, neither text nor Parquet, or a stream already read with `once`.
+        InputError: the input is unreadable, damaged, neither text nor Parquet, or a stream already read with `once`.
     """
     name = shown_name(path)
     with _as_input_errors(name, None), _opened(path, once=once) as stream:
@@ -195,7 +195,7 @@ class _Pulled(io.RawIOBase):
 def _unpacked_blocks(
     source: io.BufferedReader, start: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
 ) -> Callable[[int], bytes]:
-    """Read concatenated bzip2 or xz streams. The library's own files end silently at a damaged second one."""
+    """Read concatenated bzip2 or xz streams. The library's own readers stop silently at a damaged second one."""
     decompressor = start()
 
     def read(size: int) -> bytes:

@@ -24,7 +24,7 @@ _CUT_TOKEN = 16
 """An error this close to the end of the buffer may come from a truncated literal or escape."""
 
 WRAPPERS = ("data", "rows", "examples", "instances", "samples", "items", "records")
-"""Names under which an object may have the rows of a file."""
+"""Fields in which an object may hold the rows of a file."""
 
 
 class _Source:
@@ -43,7 +43,7 @@ class _Source:
         self.decoder = RowDecoder()
 
     def more(self) -> None:
-        """Drop consumed text and read on; doubles the rest at least, so that re-reading a row stays linear."""
+        """Drop consumed text and read more; at least doubles the rest, so re-reading a row stays linear."""
         rest = self.text[self.position :]
         self.dropped += self.position
         data = self._stream.read(max(self._chunk, min(len(rest), MAX_ROW_BYTES + 1 - len(rest))))
@@ -90,13 +90,13 @@ class _ValueTooLongError(Exception):
 
 
 class _BrokenListError(Exception):
-    """The list is unreadable from the source's position on."""
+    """The list is unreadable from the source's position onwards."""
 
 
 def read_list(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
     """Stream the rows of a JSON list of objects; `stream` has no byte-order mark.
 
-    A broken list is an InputError after the rows before that place.
+    A broken list raises an InputError after the rows before that point.
     """
     yield from _until_broken(_Source(stream, chunk), file, _elements)
 
@@ -107,9 +107,9 @@ def read_wrapped(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> I
 
 
 def is_wrapped(head: str) -> bool:
-    """Return True if the start of a file is one object with its rows in a list, and not JSON lines.
+    """Return True if a file begins with one object that holds its rows in a list, not with JSON lines.
 
-    JSON lines have a complete object in the first line and more text after it.
+    In JSON lines, the first line is a complete object, and more text follows.
     """
     line, _, more = head.lstrip(_WHITESPACE).partition("\n")
     if not line.startswith("{") or (more.strip(_WHITESPACE) and is_json(line)):

@@ -48,9 +48,9 @@ def _text_paths(metadata: Any) -> list[str]:
 
 
 def _parquet_values(parquet: Any, compact: Any) -> Iterator[dict[str, Any] | None]:
-    """Yield the values of each row, in batches by size; None for a row above `MAX_ROW_BYTES`.
+    """Yield each row's values, read in batches by size; None for a row above `MAX_ROW_BYTES`.
 
-    `compact` is the same file with dictionary-encoded texts, which takes 1.5 times as long to read.
+    `compact` is the same file with dictionary-encoded strings, which take 1.5 times as long to read.
     """
     metadata = parquet.metadata
     for (size, reader), indices in groupby(
@@ -65,7 +65,7 @@ def _parquet_values(parquet: Any, compact: Any) -> Iterator[dict[str, Any] | Non
 
 
 def _batch_rows(index: int, parquet: Any, compact: Any) -> tuple[int, Any]:
-    """Return the number of rows to read at a time (0 if a mean row is too long), and the file to read from."""
+    """Return the number of rows to read at a time (0 if the average row is too long), and the file to read from."""
     group = parquet.metadata.row_group(index)
     columns, rows = [group.column(place) for place in range(group.num_columns)], max(group.num_rows, 1)
     row_bytes = max(group.total_byte_size, _VALUE_BYTES * sum(column.num_values for column in columns), 1) / rows

@@ -1,4 +1,4 @@
-"""Rows of files, and rejects: unusable rows with their reasons."""
+"""Rows of files, and rejects: unusable rows with the reason."""
 
 import json
 import math
@@ -29,7 +29,7 @@ _NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)
 
 
 def row_suffix(name: str) -> str:
-    """Return the lower-case extension that gives a file's type: `.csv` for `a.CSV.gz`; may be empty."""
+    """Return the lower-case extension of a file's type, such as `.csv` for `a.CSV.gz`; may be empty."""
     suffixes = [suffix.lower() for suffix in Path(name).suffixes]
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes.pop()
@@ -38,9 +38,9 @@ def row_suffix(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a file, whose methods check fields.
+    """One row of a file, with methods that check its fields.
 
-    `line` counts from 1: the row number in Parquet, the line where the row begins in a JSON list.
+    `line` counts from 1. In Parquet it is the row number; in a JSON list, the line where the row begins.
     """
 
     file: str
@@ -56,11 +56,11 @@ class Row:
         return self.error(f'field "{name}": {finding}')
 
     def with_data(self, data: dict[str, object]) -> "Row":
-        """Return a row at the same location with other fields."""
+        """Return a row with other fields and the same location."""
         return Row(self.file, self.line, data)
 
     def text(self, name: str, needs: str) -> str:
-        """Return a text field, which may be empty."""
+        """Return a string field, which may be empty."""
         value = self.data.get(name)
         if isinstance(value, str) and (value.isascii() or encodable(value)):
             return value
@@ -83,27 +83,27 @@ class Row:
         return self.field_error(name, f"expected text, got {describe(value)}; write it as one string")
 
     def optional_text(self, name: str) -> str | None:
-        """Return a text field, or None if it is missing, null or NaN."""
+        """Return a string field, or None if it is missing, null, or NaN."""
         return None if self.data.get(name) is None else self.text(name, name)
 
     def texts(self, *names: str, needs: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return text fields."""
+        """Return string fields."""
         expected = ", ".join(needs or names)
         return tuple(self.text(name, expected) for name in names)
 
     def optional_texts(self, *names: str) -> tuple[str, ...]:
-        """Return text fields, or nothing if one is missing."""
+        """Return string fields, or an empty tuple if one is missing."""
         several = all(self.data.get(name) is not None for name in names)
         return tuple(self.text(name, name) for name in names) if several else ()
 
     def has(self, name: str) -> bool:
-        """Return True if the field is neither missing, null nor empty text."""
+        """Return True if the field is not missing, null, or an empty string."""
         return self.data.get(name) not in (None, "")
 
     def text_list(self, name: str, count: int | None = None) -> tuple[str, ...]:
-        """Return a list of texts, or its JSON in a table cell: at least one, or exactly `count`."""
+        """Return a list of `count` strings (by default at least one), which may be JSON in a table cell."""
         value = list_value(self.data[name])
-        expected = f"{count} texts" if count else "a list of texts"
+        expected = f"{count} strings" if count else "a list of strings"
         if not isinstance(value, list):
             raise self.field_error(name, f'expected {expected}, got {describe(value)}; write it as ["...", "..."]')
         if not value or (count and len(value) != count):
@@ -114,7 +114,7 @@ class Row:
         return tuple(value)
 
     def numbered_texts(self, pattern: str, needs: str) -> tuple[str, ...]:
-        """Return the texts of `pattern` with 1, 2, 3, ... for `{}`: at least two."""
+        """Return the fields named by `pattern` with 1, 2, 3, ... for `{}`, at least two."""
         texts = [self.text(pattern.format(1), needs), self.text(pattern.format(2), needs)]
         while self.data.get(name := pattern.format(len(texts) + 1)) is not None:
             texts.append(self.text(name, needs))
@@ -124,7 +124,7 @@ class Row:
     def refuse_left_over(self, pattern: str, count: int) -> None:
         """Reject numbered fields that are not read, such as `answer_0`, or `answer_4` without `answer_3`.
 
-        `pattern` has `{}` for the number or letter; the first `count` fields are read.
+        `{}` in `pattern` stands for the number or letter. The first `count` fields are read.
         """
         for name in _left_over_names(tuple(self.data), pattern, count):
             if (value := self.data[name]) not in (None, ""):
@@ -134,7 +134,7 @@ class Row:
                 raise self.field_error(name, f"contains {describe(value)}, but {read}; {way_out}")
 
     def reference(self, name: str = "reference") -> str | None:
-        """Return the reference, a text or `{"text": ...}`; None if it is missing or blank."""
+        """Return the reference (a string or `{"text": ...}`), or None if it is missing or blank."""
         value = self.data.get(name)
         row = self.with_data({name: value.get("text")}) if isinstance(value, dict) else self
         text = row.optional_text(name)
@@ -155,7 +155,7 @@ class Row:
         return image if image.startswith(_URLS) else str(Path(self.file).parent / image)
 
     def id(self, names: Sequence[str] = ID_FIELDS) -> str | None:
-        """Return the id in the first field that has one, stripped. Tables with gaps write `1` as `1.0`."""
+        """Return the stripped id from the first field that has one. Tables with gaps write `1` as `1.0`."""
         for name in names:
             value = self.data.get(name)
             if value is None or value == "":
@@ -187,7 +187,7 @@ class Row:
         return extras
 
     def number(self, name: str) -> float:
-        """Return a finite number; text is parsed."""
+        """Return a finite number; strings are parsed."""
         value, parsed = self.data.get(name), math.nan
         with suppress(ValueError):
             parsed = float(value) if isinstance(value, str) else as_float(value)
@@ -228,7 +228,7 @@ def _left_over_names(names: tuple[str, ...], pattern: str, count: int) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """An unusable row. `raw` is its text up to a million characters; of longer text, the start and the length."""
+    """An unusable row. `raw` is its text or, above a million characters, its start and length."""
 
     file: str
     line: int
@@ -344,7 +344,7 @@ def convert_rows(
     expected: str,
     on_reject: OnReject = raise_reject,
 ) -> Iterator[T]:
-    """Convert each row; a row for which `convert` raises an InputError is rejected, by default as an error.
+    """Convert each row. An InputError from `convert` rejects the row, which by default raises an error.
 
     Raises:
         InputError: no row is usable, or `on_reject` raises.
@@ -354,7 +354,7 @@ def convert_rows(
 
 
 def unique(convert: Callable[[Row], T], id_of: Callable[[T], str]) -> Callable[[Row], T]:
-    """Wrap a converter to refuse rows with the id of an earlier row."""
+    """Wrap a converter to reject rows with the id of an earlier row."""
     seen: set[str] = set()
 
     def read(row: Row) -> T:

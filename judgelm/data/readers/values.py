@@ -1,4 +1,4 @@
-"""Values of rows: decoding, conversion and display in errors."""
+"""Row values: decoding, conversion, and display in errors."""
 
 import ast
 import hashlib
@@ -35,7 +35,7 @@ class RowDecoder:
         )
 
     def decode(self, text: str) -> object:
-        """Decode a text, or raise ValueError or RecursionError."""
+        """Decode JSON; raises ValueError or RecursionError."""
         self._problem, self._infinite = "", False
         return self._decoder.decode(text)
 
@@ -45,7 +45,7 @@ class RowDecoder:
         return self._decoder.raw_decode(text, position)
 
     def problem_of(self, value: object) -> str:
-        """Return the problem of the last decoded value, or an empty text."""
+        """Return the problem of the last decoded value, or an empty string."""
         return self._problem or (infinite_number(value) if self._infinite else "")
 
     def _object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -66,7 +66,7 @@ class RowDecoder:
 
 
 def infinite_number(value: object) -> str:
-    """Return the problem of a row with an infinite number, or an empty text."""
+    """Return the problem if a row has an infinite number, else an empty string."""
     found = _found(value, lambda leaf: isinstance(leaf, float) and math.isinf(leaf))
     if found is None:
         return ""
@@ -74,7 +74,7 @@ def infinite_number(value: object) -> str:
 
 
 def bytes_in(value: object) -> str:
-    """Return the problem of a row with bytes, or an empty text."""
+    """Return the problem if a row has bytes, else an empty string."""
     found = _found(value, lambda leaf: isinstance(leaf, bytes))
     return "" if found is None else f'field "{found[0]}": contains bytes, which JSON cannot encode; drop the column'
 
@@ -93,7 +93,7 @@ def _found(value: object, unwanted: Callable[[object], bool]) -> tuple[str, obje
 
 
 def plain_value(value: object) -> object:
-    """Return a Parquet value as JSON has it: null for NaN, text for dates. Bytes stay bytes."""
+    """Return a Parquet value as in JSON: null for NaN, strings for dates. Bytes stay bytes."""
     if value is None or isinstance(value, str | bool | int | bytes):
         return value
     if isinstance(value, float):
@@ -117,12 +117,12 @@ def _shown(value: object) -> str:
 
 
 def cell_value(cell: str) -> object:
-    """Parse a table cell: None for NaN, a list or object in Python's notation (as pandas writes them), else the text.
+    """Parse a table cell: None for NaN, a list or dict from a Python literal (as pandas writes it), else the text.
 
-    JSON stays text, because an answer may be JSON.
+    JSON is not parsed because an answer may be JSON.
 
     Raises:
-        ValueError: the cell looks like Python's notation but is not made of literals.
+        ValueError: the cell looks like a Python literal but is not one.
     """
     if cell in _NAN_CELLS:
         return None
@@ -138,7 +138,7 @@ def cell_value(cell: str) -> object:
         finding = f"looks like a list in Python's notation but cannot be parsed: {_reason(error)}"
         raise ValueError(f"{finding}; {_OTHER_FILE}") from error
     if _strings_in_a_row(text):
-        raise ValueError(f"a numpy list without commas between its texts: {text[:40]!r}; {_OTHER_FILE}")
+        raise ValueError(f"a numpy list without commas between its strings: {text[:40]!r}; {_OTHER_FILE}")
     return value
 
 
@@ -200,7 +200,7 @@ _WHOLE = re.compile(r"(-?[1-9]\d*|0)\.0+")
 
 
 def describe(value: object) -> str:
-    """Show a value in an error: `the number 42`, `null`, `[NaN, 3]`."""
+    """Format a value for an error: `the number 42`, `null`, `[NaN, 3]`."""
     if value is None:
         return "null"
     text = raw_text(value)
@@ -209,7 +209,7 @@ def describe(value: object) -> str:
 
 
 def encodable(text: str) -> bool:
-    """Return True if the text has no half surrogate pair."""
+    """Return True if the text has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -218,7 +218,7 @@ def encodable(text: str) -> bool:
 
 
 def list_value(value: object) -> object:
-    """Parse a JSON list in a text; return other values unchanged."""
+    """Parse a string with a JSON list; return other values unchanged."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         with suppress(ValueError):
             return parse_json(value)
@@ -258,7 +258,7 @@ def similar_names_notes(names: Iterable[str]) -> list[str]:
 
 
 def whole_number(text: str) -> str:
-    """Return `1` for `1.0`, other text unchanged."""
+    """Return `1` for `1.0`, other strings unchanged."""
     match = _WHOLE.fullmatch(text)
     return text if match is None else match[1]
 
@@ -270,7 +270,7 @@ def content_id(question: str, answers: Sequence[str], reference: str | None) -> 
 
 
 def as_float(value: object) -> float:
-    """Convert to float; NaN for other types and for integers that are too large."""
+    """Convert to float; return NaN for other types and integers that are too large."""
     try:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     except OverflowError:

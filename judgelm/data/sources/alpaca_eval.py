@@ -1,7 +1,7 @@
-"""AlpacaEval's judgments, as rows to judge and as comparisons of a model with a baseline for win rates.
+"""AlpacaEval's judgments, as rows to judge and, for win rates, as comparisons of a model with a baseline.
 
-They are annotations, or the same as three tables without repeated texts. `output_1` is the baseline's, `output_2` the
-model's; for `preference` see `alpaca_eval_label`.
+They are published as annotations, or as three tables without repeated texts. `output_1` comes from the baseline,
+`output_2` from the model; for `preference` see `alpaca_eval_label`.
 
 Source: tatsu-lab/alpaca_eval, `src/alpaca_eval/utils.py` and `metrics/helpers.py`.
 """
@@ -42,7 +42,7 @@ def load_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entr
 
 
 def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T], on_reject: OnReject) -> Iterator[T]:
-    """Convert each annotation of files or of the three tables, given its row with texts and its id."""
+    """Convert each annotation in files or the three tables, given its row with texts and its id."""
     if not are_tables(files):
         for path in files:
             yield from convert_file(path, _ANNOTATIONS, lambda row, _: convert(row, _annotation_id(row)), on_reject)
@@ -91,7 +91,7 @@ def _index(row: Row, name: str, rows: int) -> int:
 def _entry(seen: set[str], row: Row, name: str) -> Entry:
     sample, label = alpaca_eval_sample(row), alpaca_eval_label(row, False)
     if label is None:
-        raise row.error("no preference: the judge failed; leave the row out")
+        raise row.error("no preference: the judge failed; remove the row")
     annotator = _annotator(row)
     if name in seen:
         raise row.error("the same annotator already judged this pair in this import; keep one judgment")
@@ -119,7 +119,7 @@ class Comparison:
 
     Attributes:
         index: id of the instruction, if any; a table of difficulties may use it.
-        preference: probability that the model's output is better; None if the judge failed.
+        preference: P(the model's output is better); None if the judge failed.
         lengths: characters of the baseline's and the model's output.
     """
 
@@ -163,7 +163,7 @@ def _preference(row: Row) -> float | None:
 
 
 def read_difficulties(path: str) -> dict[str, float]:
-    """Read the difficulty of each instruction, by text or index (AlpacaEval's `instruction_difficulty.csv`)."""
+    """Read each instruction's difficulty by text or index (AlpacaEval's `instruction_difficulty.csv`)."""
 
     def read(row: Row) -> tuple[str, float]:
         name = row.optional_text("instruction") or row.id(("index", "id", ""))

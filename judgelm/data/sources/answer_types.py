@@ -1,6 +1,6 @@
-"""Types of a question's answer. The paper names eight types, but not its rules; these are ours.
+"""Types of a question's answer. The paper names eight types but not its rules; these are judgelm's.
 
-They look only at the question, except for yes and no; the first matching rule decides. Source: QA-Judge, Table 13.
+Except for yes and no, they depend only on the question. The first matching rule decides. Source: QA-Judge, Table 13.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Dialogues in a row's fields, and the question with two answers that two of them form.
+"""Dialogues in a row's fields, and the question with two answers formed from two dialogues.
 
-A field has chat messages (`role` and `content`, or ShareGPT's `from` and `value`), an HH-RLHF text or one text. A
-question of one user turn is its text; a longer dialogue is written as `User: ...`, `Assistant: ...`, separated by blank
-lines.
+A field holds chat messages (`role` and `content`, or ShareGPT's `from` and `value`), an HH-RLHF string, or one string.
+A question with one user turn is its text. Longer dialogues are written as `User: ...` and `Assistant: ...`, separated
+by blank lines.
 """
 
 import json
@@ -38,12 +38,12 @@ class Turn:
 
 
 def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, ...]:
-    """Return the turns in a field, at least one; `alone` is the role of a text that is not a dialogue."""
+    """Return the turns in a field (at least one); `alone` is the role of a string that is not a dialogue."""
     value = row.data.get(name)
     messages = message_list([value] if isinstance(value, dict) and {"role", "from"} & value.keys() else value)
     if messages is not None:
         if not messages:
-            raise row.field_error(name, "expected chat messages, got none; leave the row out")
+            raise row.field_error(name, "expected chat messages, got none; remove the row")
         return tuple(_read_turn(row, f"{name}[{index}]", message) for index, message in enumerate(messages))
     if isinstance(value, list | dict):
         finding = f"expected a text or a list of chat messages, got {describe(value)}"
@@ -53,7 +53,7 @@ def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, .
 
 
 def message_list(value: object) -> list[dict[str, object]] | None:
-    """Return a list of objects, also from JSON or Python's notation; None for anything else."""
+    """Return a list of objects, even if written as JSON or a Python literal; else None."""
     if isinstance(value, str):
         text, value = value, list_value(value)
         if not isinstance(value, list) and text.lstrip().startswith("[{"):
@@ -69,7 +69,7 @@ def _read_turn(row: Row, location: str, message: dict[str, object]) -> Turn:
     role = message.get(role_name)
     if not isinstance(role, str) or role.lower() not in _ROLES:
         finding = f"expected user, assistant or system, got {describe(role)}"
-        way_out = "leave the row out; use --mode trajectory for dialogues with tool results"
+        way_out = "remove the row; use --mode trajectory for dialogues with tool results"
         raise row.field_error(f"{location}.{role_name}", f"{finding}; {way_out}")
     where = f"{location}.{text_name}"
     content, images = message.get(text_name), tuple[str, ...]()
@@ -78,7 +78,7 @@ def _read_turn(row: Row, location: str, message: dict[str, object]) -> Turn:
         content = "\n".join(part for part in parts if isinstance(part, str))
         images = tuple(image for part in parts if isinstance(part, tuple) for image in part)
     if images and _ROLES[role.lower()] == "assistant":
-        raise row.field_error(where, "answers with images cannot be judged; leave the row out")
+        raise row.field_error(where, "answers with images cannot be judged; remove the row")
     if calls := _calls(message):
         content = f"{content}\n\n{calls}" if content else calls
     return Turn(_ROLES[role.lower()], row.with_data({where: content}).text(where, "a text per message"), images)
@@ -93,7 +93,7 @@ def _part(row: Row, where: str, part: object) -> str | tuple[str, ...]:
         image = image.get("url") if isinstance(image, dict) else image
         if image is not None or row.data.get("images") or row.data.get("image"):
             return () if image is None else (row.image(where, image),)
-    raise row.field_error(where, f"expected parts of text or images, got {describe(part)}; leave the row out")
+    raise row.field_error(where, f"expected parts of text or images, got {describe(part)}; remove the row")
 
 
 def _calls(message: Mapping[str, object]) -> str:
@@ -119,7 +119,7 @@ def _hh_turns(text: str) -> tuple[Turn, ...]:
 
 
 def full_dialogue(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, name: str) -> tuple[Turn, ...]:
-    """Return the whole dialogue of one side, whose field has only the answer, or prompt and answer."""
+    """Return the whole dialogue of one side, whose field has the answer with or without the prompt."""
     if not prompt or side[0].role == "assistant":
         return prompt + side
     prompt_texts = [turn.text.strip() for turn in prompt if turn.role != "system"]
@@ -138,14 +138,14 @@ def question_and_answers(
     for name, side in zip(names, sides, strict=True):
         if side[-1].role != "assistant":
             finding = f"expected the assistant's turn last, got the {side[-1].role}'s"
-            raise row.field_error(name, f"{finding}; cut the dialogue after an answer, or leave the row out")
+            raise row.field_error(name, f"{finding}; cut the dialogue after an answer, or remove the row")
     first, second = sides
     shared = 0
     while shared < min(len(first), len(second)) and first[shared] == second[shared]:
         shared += 1
     if len(first) != len(second) or shared < len(first) - 1:
         finding = f"{names[0]} and {names[1]} differ at turn {shared + 1} of {len(first)} and {len(second)}"
-        raise row.error(f"{finding}, before the last one; cut both after that turn, or leave the row out")
+        raise row.error(f"{finding}, before the last one; cut both after that turn, or remove the row")
     if not any(turn.role == "user" for turn in first[:-1]):
         raise row.error(f"no question before the answers in {names[0]} and {names[1]}; add a prompt")
     images = tuple(image for turn in first[:-1] for image in turn.images)
@@ -153,7 +153,7 @@ def question_and_answers(
 
 
 def render_turns(turns: tuple[Turn, ...]) -> str:
-    """Return a single user turn unchanged, more turns with their speakers."""
+    """Return a single user turn unchanged, and several turns with their speakers."""
     if len(turns) == 1 and turns[0].role == "user":
         return turns[0].text
     return "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
@@ -164,7 +164,7 @@ _DIALOGUE_NEEDS = "turns, or conversation_a and conversation_b"
 
 
 def dialogue_sample(row: Row) -> Sample:
-    """Read a dialogue: its turns become metadata; question, answers and reference are the last turn's."""
+    """Read a dialogue. Its turns become metadata; question, answers, and reference are from the last turn."""
     turns = row.data["turns"] if "turns" in row.data else turns_of_sides(row)
     last = turns[-1] if isinstance(turns, list) and turns else None
     if not isinstance(last, dict) or not isinstance(last.get("answers"), list) or not last["answers"]:
@@ -191,9 +191,9 @@ def dialogue_sample(row: Row) -> Sample:
 
 
 def turns_of_sides(row: Row) -> list[dict[str, object]]:
-    """Return two assistants' dialogues with the same user turns as turns.
+    """Return the turns of two assistants' dialogues with the same user turns.
 
-    `turn` is the user turn after which the vote was given; later turns are cut off.
+    `turn` is the user turn after which the vote was cast; later turns are removed.
     """
     sides = [_asked_and_answered(row, name) for name in _SIDES]
     voted = row.data.get("turn")
@@ -201,7 +201,7 @@ def turns_of_sides(row: Row) -> list[dict[str, object]]:
         sides = [side[:voted] for side in sides]
     first, second = sides
     if [question for question, _ in first] != [question for question, _ in second]:
-        raise row.error(f"{' and '.join(_SIDES)}: the user's turns differ; leave the row out")
+        raise row.error(f"{' and '.join(_SIDES)}: the user's turns differ; remove the row")
     return [
         {"question": question, "answers": [answer, other]}
         for (question, answer), (_, other) in zip(first, second, strict=True)
@@ -214,7 +214,7 @@ def _asked_and_answered(row: Row, name: str) -> list[tuple[str, str]]:
         turns[:2] = [Turn(turns[1].role, f"{turns[0].text}\n\n{turns[1].text}")]
     roles = [turn.role for turn in turns]
     if roles != ["user", "assistant"] * (len(turns) // 2):
-        raise row.field_error(name, "expected alternating user and assistant turns, an answer last; leave the row out")
+        raise row.field_error(name, "expected alternating user and assistant turns, an answer last; remove the row")
     return [(question.text, answer.text) for question, answer in zip(turns[::2], turns[1::2], strict=True)]
 
 

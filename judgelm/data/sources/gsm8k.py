@@ -1,4 +1,4 @@
-"""GSM8K and GSM-Symbolic: solutions, pairs of a correct and a wrong one, and questions."""
+"""GSM8K and GSM-Symbolic: solutions, pairs of a correct and a wrong solution, and questions."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ def first_fields(path: str) -> set[str]:
 
 
 def load_gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read GSM8K's solutions of models, or its questions."""
+    """Read GSM8K's model solutions, or its questions."""
     for path in files:
         needs = ("question", "ground_truth") if "ground_truth" in first_fields(path) else ("question", "answer")
         make = partial(_gsm8k_entries, gold_field=needs[1])
@@ -64,7 +64,7 @@ def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
 
 
 def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
-    """Return every pair of a correct and a wrong solution, ordered by model name so that the order reveals nothing."""
+    """Return all pairs of a correct and a wrong solution, ordered by model name so that the order reveals nothing."""
     gold = canonical(row.text("ground_truth", "question, ground_truth"), "number")
     if gold is None:
         raise row.field_error("ground_truth", "no final number; give GSM8K's solutions")
@@ -80,7 +80,7 @@ def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
 
 
 def judged_answer(question: Sample, model: str, answer: str, *, truth: bool) -> Entry:
-    """Return one model's answer to a question, with its truth."""
+    """Return one model's answer to a question, with its ground truth."""
     name, metadata = f"{question.id}/{model}", {**question.metadata, "source_id": question.id}
     sample = replace(question, id=name, answers=(answer,), answer_models=(model,), metadata=metadata)
     known = {
@@ -109,7 +109,7 @@ def load_gsm_symbolic(files: Sequence[str], on_reject: OnReject) -> Iterator[Ent
 
 
 def _gsm_symbolic_set(path: str) -> str:
-    """Return `GSM-Symbolic`, `GSM-Symbolic-P1` or `GSM-Symbolic-P2`, by the name of the file or folder."""
+    """Return `GSM-Symbolic`, `GSM-Symbolic-P1`, or `GSM-Symbolic-P2` from the file or folder name."""
     name, folder = Path(path).name, Path(path).absolute().parent.name
     variants = {variant.upper() for text in (name, folder) for variant in _GSM_VARIANT.findall(text)}
     if len(variants) == 1:
@@ -117,8 +117,8 @@ def _gsm_symbolic_set(path: str) -> str:
     if not variants and (_MAIN_FILE.search(name) or folder.lower() == "main"):
         return _GSM_SYMBOLIC
     named = " and ".join(sorted(variants)) or "none"
-    finding = f"the names of file and folder must contain symbolic, p1 or p2, got {named}"
-    raise InputError(f"{path}: {finding}; name it as published: GSM_symbolic.jsonl, GSM_p1.jsonl or GSM_p2.jsonl")
+    finding = f"the file and folder names must contain exactly one of symbolic, p1, and p2, got {named}"
+    raise InputError(f"{path}: {finding}; name it as published: GSM_symbolic.jsonl, GSM_p1.jsonl, or GSM_p2.jsonl")
 
 
 def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:

@@ -1,11 +1,11 @@
 """Import of published benchmarks into judgelm's format.
 
     OUT.jsonl            rows in the plain format
-    OUT.protocol.json    definition of the metric, inputs with their hashes, counts
-    OUT.truth.jsonl      rows for the studies on correctness, if the benchmark has them
+    OUT.protocol.json    metric definition, input hashes, and counts
+    OUT.truth.jsonl      rows for correctness studies, if the benchmark has them
     OUT.rejects.jsonl    unusable rows, if any
 
-All files are written together at the end, or none.
+Either all files are written, at the end, or none.
 """
 
 import json
@@ -32,7 +32,7 @@ _LABELS = ("winner", "scores", "score")
 class ImportResult:
     """The result of an import.
 
-    `winners` are rows by label of a pair; `scores` counts labels of scores.
+    `winners` counts rows by pair label; `scores` counts score labels.
     """
 
     benchmark: Source
@@ -62,13 +62,13 @@ def import_benchmark(
 ) -> ImportResult:
     """Read a benchmark's published files and write them in judgelm's format.
 
-    `files` are as the protocol lists them; a folder stands for its Parquet files. `out` is the `.jsonl` file of rows;
-    the others are named after it. `reading` is for preference sets only.
+    `files` are those listed in the protocol; a folder stands for its Parquet files. `out` is the `.jsonl` file for
+    rows; the other files are named after it. `reading` is only for preference sets.
 
     Raises:
         ConfigError: the benchmark is unknown, or the files or `out` are invalid.
-        InputError: a file has another format or no usable row.
-        RunError: the output exists, or cannot be written.
+        InputError: a file has the wrong format or no usable row.
+        RunError: the output exists or cannot be written.
     """
     benchmark, protocol = get_benchmark(name), protocol_of(get_benchmark(name))
     if not files:
@@ -130,7 +130,7 @@ def _entries(source: Source, files: Sequence[str], reading: Reading, on_reject: 
 
 
 def published_files(path: str) -> list[str]:
-    """Return the path, or the Parquet files of a folder."""
+    """Return the path, or the Parquet files in a folder."""
     if not Path(path).is_dir():
         return [path]
     if files := sorted(str(file) for file in Path(path).glob("*.parquet")):
@@ -147,7 +147,7 @@ def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path,
     own = [out.parent / f"{stem}{part}" for part in _PARTS]
     check_no_input(own, files)
     if not overwrite and (there := [path for path in own if path.exists()]):
-        raise RunError(f"{there[0]}: exists already; add --overwrite to replace it, or choose another -o")
+        raise RunError(f"{there[0]}: already exists; add --overwrite to replace it, or choose another -o")
     return out.parent, stem
 
 

@@ -1,4 +1,4 @@
-"""Published judgments as judgelm's: judges' outputs, and reviews."""
+"""Published judge outputs and reviews, read as judgelm judgments."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -28,9 +28,9 @@ _PLACES: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
 
 
 def pair_judgment(sample_id: str, shown: Sequence[Shown]) -> Judgment:
-    """Return the judgment of one or two orders of a pair: by the mean scores, else a tie if the orders disagree.
+    """Return the judgment of a pair shown in one or two orders.
 
-    If one order failed, the judgment failed.
+    The mean scores decide; without scores, orders that disagree make a tie. If one order failed, the judgment failed.
     """
     failure = next((part.failure for part in shown if part.failure is not None), None)
     if failure is not None:
@@ -101,11 +101,11 @@ _LLMBAR_ORDERS: Mapping[str, Order] = {"swap = False": GIVEN, "swap = True": SWA
 
 
 def read_llmbar(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Read LLMBar's results; the folders name set and judge: SET/evaluators/JUDGE/PROMPT/result.json."""
+    """Read LLMBar's results; the folders name the set and the judge: SET/evaluators/JUDGE/PROMPT/result.json."""
     for path in files:
         folders = Path(path).resolve().parts[-5:-1]
         if len(folders) < 4 or folders[1] != "evaluators":
-            finding = "the folders do not name set and judge"
+            finding = "the folders do not name the set and the judge"
             raise InputError(f"{path}: {finding}; keep them as published: SET/evaluators/JUDGE/PROMPT/result.json")
         make = partial(_llmbar_row, subset=folders[0], judge=f"{folders[2]}/{folders[3]}")
         yield from convert_file(path, Shape(name="LLMBar's results", needs=LLMBAR_NEEDS), make, on_reject)
@@ -121,7 +121,7 @@ def _llmbar_row(row: Row, row_number: int, *, subset: str, judge: str) -> Publis
     for name, order in _LLMBAR_ORDERS.items():
         completion = last[name].get("completion")
         text = str(completion[0]) if isinstance(completion, list) and completion else ""
-        winner = {"1": 1, "2": 2}.get(str(last[name].get("winner")))  # relative to the row, whatever the order shown
+        winner = {"1": 1, "2": 2}.get(str(last[name].get("winner")))  # relative to the row, not to the order shown
         shown.append(_by_place(order, _turned(cast(Winner | None, winner), order), text))
     return _published(row, pair_judgment(f"{subset}-{row_number}", shown), judge, row.texts(*LLMBAR_NEEDS[:3]))
 
@@ -131,7 +131,7 @@ _DECISIONS: Mapping[object, Winner] = {"A>B": 1, "B>A": 2, "A=B": "tie"}
 
 
 def read_judgebench_row(row: Row) -> PublishedJudgment:
-    """Read a row of JudgeBench's outputs, whose decisions name the position shown."""
+    """Read a row of JudgeBench's outputs. Its decisions name the position as shown."""
 
     def read(judgment: Mapping[str, object], order: Order) -> Shown:
         inner, decision = _inner(judgment), judgment.get("decision")
@@ -166,8 +166,8 @@ def read_auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[Published
     swapped = [path for path in files if _EXCHANGED in Path(path).name]
     given = [path for path in files if path not in swapped]
     if len(given) != 1 or len(swapped) > 1:
-        counts = f"{len(given)} files of the given order and {len(swapped)} of the swapped ({_EXCHANGED} in the name)"
-        raise InputError(f"auto-j: {counts}; give one file of the given order and at most one of the swapped")
+        counts = f"{len(given)} files in given order and {len(swapped)} in swapped order ({_EXCHANGED} in the name)"
+        raise InputError(f"auto-j: {counts}; give one file in the given order and at most one in the swapped order")
     tables = [list(read_converted(path, lambda row: row, expected="output")) for path in [*given, *swapped]]
     shown = [[_auto_j_order(row, order) for row in rows] for rows, order in zip(tables, _ORDERS, strict=False)]
     if len({len(rows) for rows in tables}) > 1:
@@ -184,7 +184,7 @@ def _auto_j_order(row: Row, order: Order) -> Shown:
 
 
 def read_pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Read PandaLM's released results; the field of the verdict names the judge."""
+    """Read PandaLM's released results; the verdict field names the judge."""
     for path in files:
         rows = {str(row.data.get("idx")): row for row in read_rows(path) if isinstance(row, Row)}
         for judgment in read_results(path, parse_pair, on_reject=on_reject):
@@ -200,7 +200,7 @@ _LEVELS = ("stored_pred", "l1", "l2")
 
 
 def read_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Read the extractions of MMLU-Pro's own code as judgments of correctness."""
+    """Read the letters extracted by MMLU-Pro's code as judgments of correctness."""
     for path in files:
         rows = read_converted(path, _mmlu_pro_row, expected=", ".join(MMLU_PRO_NEEDS), on_reject=on_reject)
         yield from chain.from_iterable(rows)
@@ -277,13 +277,13 @@ SINGLE_NEEDS = ("question_id", "model", "judge", "judgment", "score")
 
 
 def read_fastchat_pair(row: Row) -> PublishedJudgment:
-    """Read both games of a pair, in the order of the models' names, as in the imported rows.
+    """Read both games of a pair, with the models sorted by name, as in the imported rows.
 
-    A winner is given by model; `error` is an unreadable reply.
+    The winner is a model; `error` marks an unreadable reply.
     """
     models = row.texts("model_1", "model_2", needs=PAIR_NEEDS)
     if models[0] == models[1]:
-        raise row.field_error("model_2", f"expected another model than model_1, got {models[1]!r}")
+        raise row.field_error("model_2", f"expected a different model than model_1, got {models[1]!r}")
     orders = _ORDERS if models[0] < models[1] else _ORDERS[::-1]
     winners: Mapping[object, Winner | None] = {"model_1": 1, "model_2": 2, "tie": "tie", "error": None}
     shown = []
@@ -300,7 +300,7 @@ def read_fastchat_pair(row: Row) -> PublishedJudgment:
 
 
 def read_fastchat_grade(row: Row) -> PublishedJudgment:
-    """Read a grade of FastChat's single mode; -1 is an unreadable reply."""
+    """Read a grade from FastChat's single mode; -1 marks an unreadable reply."""
     question = row.required_id("question_id", "it names the question")
     score, text = row.number("score"), row.text("judgment", ", ".join(SINGLE_NEEDS))
     failure = Unparsed("off_grammar", text, "no score in the published file") if score == -1 else None
@@ -317,7 +317,7 @@ def read_fastchat_grade(row: Row) -> PublishedJudgment:
 
 
 def read_review_files(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Read reviews in both orders if the files have both, else in their only order."""
+    """Read reviews in both orders if available, else in their only order."""
     for indices in group_files([(Path(path).stem, Path(path)) for path in files]):
         reviews = [review for index in indices for review in read_reviews(files[index], on_reject=on_reject)]
         pairs, alone = match_orders(reviews)
@@ -377,7 +377,7 @@ RUNS: Mapping[str, PublishedRuns] = {
     "reviews": PublishedRuns(needs=(*REVIEW_NEEDS, "text"), read_files=read_review_files, mode=_MEAN_OF_ORDERS),
     "cherry": PublishedRuns(needs=CHERRY_NEEDS, read_row=read_cherry, mode=_MEAN_OF_ORDERS),
 }
-"""Formats of published judgments by name of the source."""
+"""Source name -> format of its published judgments."""
 
 SOURCES = tuple(Source(name=name) for name in ("fastchat-pair", "fastchat-single", "reviews", "cherry"))
 """Sources with only published judgments."""

@@ -1,8 +1,8 @@
-"""Exports of labelling tools: Label Studio, Argilla and Prodigy.
+"""Exports of labelling tools: Label Studio, Argilla, and Prodigy.
 
 A task is a question with two answers, identified by field names (`prompt`; `answer1` and `answer2`, ...). Its votes are
-the submitted annotations. Sources: Label Studio's converter (`label_studio_sdk/converter`), Argilla's `records/_io` and
-Prodigy's `choice` interface.
+the submitted annotations. Sources: Label Studio's converter (`label_studio_sdk/converter`), Argilla's `records/_io`,
+and Prodigy's `choice` interface.
 """
 
 import re
@@ -32,7 +32,7 @@ def label_studio_sample(row: Row) -> Sample:
 
 
 def label_studio_votes(row: Row) -> Row:
-    """Read its annotations: the side of a `Pairwise` tag, else the only choice of a `Choices` tag."""
+    """Read the task's annotations: the side of a `Pairwise` tag, else the only choice of a `Choices` tag."""
     annotations = row.data.get("annotations")
     if not isinstance(annotations, list):
         raise row.field_error("annotations", f"expected a list of annotations, got {describe(annotations)}")
@@ -55,7 +55,7 @@ def _results(row: Row, annotation: Mapping[str, object]) -> Votes:
 
 
 def plain_task_sample(row: Row) -> Sample:
-    """Read a task from a row's own fields: Label Studio's JSON-MIN or CSV export."""
+    """Read a task from Label Studio's flat JSON-MIN or CSV export."""
     return _sample(row, row.data, row.id(("id",)))
 
 
@@ -79,7 +79,7 @@ def _side(value: object) -> object:
 
 
 def argilla_sample(row: Row) -> Sample:
-    """Read a record of Argilla, with its fields in `fields` (to_json) or as columns (to_datasets)."""
+    """Read an Argilla record, whose fields are in `fields` (to_json) or columns (to_datasets)."""
     data = _object(row, "fields") if "fields" in row.data else row.data
     return _sample(row, data, row.id(("id", "_server_id")))
 
@@ -89,7 +89,7 @@ def argilla_votes(row: Row) -> Row:
     sample, asked = argilla_sample(row), dict[str, Votes]()
     for name, value, status in _responses(row):
         if status is None:
-            raise row.error("the responses do not tell submitted from discarded ones; export with to_datasets()")
+            raise row.error("submitted and discarded responses cannot be distinguished; export with to_datasets()")
         if status == "submitted":
             asked.setdefault(name, []).append(_ranked(row, name, value))
     votes = {name: values for name, values in asked.items() if all(map(_names_answer, values))}
@@ -164,7 +164,7 @@ def _is_tie(option: Mapping[str, object]) -> bool:
 
 
 def doccano_votes(row: Row) -> Row:
-    """Read its labels; a label that several people gave counts as several votes."""
+    """Read doccano's labels; each person who gave a label counts as a vote."""
     labels = row.data.get("label")
     labels = labels.split("#") if isinstance(labels, str) else labels
     votes = [label for label in labels if label != ""] if isinstance(labels, list) else []
@@ -217,7 +217,7 @@ def _single(row: Row, name: str, value: object) -> object:
     if not isinstance(value, list):
         return value
     if len(value) != 1:
-        raise row.field_error(name, f"expected one choice, got {describe(value)}; leave the row out")
+        raise row.field_error(name, f"expected one choice, got {describe(value)}; remove the row")
     return value[0]
 
 

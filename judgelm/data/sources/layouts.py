@@ -1,4 +1,4 @@
-"""Answers with labels: plain, JudgeLM, PandaLM, AlpacaEval, LLMBar."""
+"""Readers of labelled answers: plain, JudgeLM, PandaLM, AlpacaEval, and LLMBar."""
 
 import re
 from collections import deque
@@ -58,9 +58,9 @@ def _pandalm_texts(row: Row, needs: str) -> tuple[str, tuple[str, ...], dict[str
 
 
 def pandalm_sample(row: Row) -> Sample:
-    """Read PandaLM's test set. Responses that are JSON booleans or numbers become text, as `metadata` records."""
+    """Read PandaLM's test set. Boolean or numeric responses become strings; `metadata` records this."""
     question, answers, metadata = _pandalm_texts(row, "instruction, response1, response2")
-    # No model of the test set has an underscore in its name; where one had, the split would be a guess.
+    # No model name in the test set contains an underscore; if one did, the split would be a guess.
     pair = [model_name(name) for name in (row.optional_text("cmp_key") or "").split("_")]
     models = tuple(pair) if len(pair) == 2 else ()
     name, reference = row.id(_PANDALM_IDS) or content_id(question, answers, None), row.reference()
@@ -109,7 +109,7 @@ def plain_sample(row: Row) -> Sample:
 
 
 def models_of(row: Row, count: int) -> tuple[str, ...]:
-    """Return the models in `answer_models`, one for each of `count` answers, or in `model_1` and `model_2`."""
+    """Return the `count` models in `answer_models`, or those in `model_1` and `model_2`."""
     several = row.data.get("answer_models")
     return row.text_list("answer_models", count) if several else row.optional_texts("model_1", "model_2")
 
@@ -134,10 +134,10 @@ def no_sample(row: Row) -> Sample:
 
 
 def label_alone(row: Row) -> Sample:
-    """Return a sample without answers for a row that is only a label."""
+    """Return a sample without answers for a row with only a label."""
     name = row.id(("question_id", "id", "idx", "review_id"))
     if name is None:
-        raise row.error(f"a row of labels needs an id in one of {', '.join(ID_FIELDS)}")
+        raise row.error(f"a label row needs an id in one of {', '.join(ID_FIELDS)}")
     metadata = row.extras(_PLAIN_FIELDS | _LABEL_FIELDS)
     category = row.optional_text("category") or _category(metadata)
     return Sample(id=name, question="", answers=(), category=category, metadata=metadata)
@@ -147,7 +147,7 @@ _SCORE_LINE = re.compile(r"\s*(\d+(?:\.\d+)?)[ \t,]+(\d+(?:\.\d+)?)[ \t]*(?:\r?\
 
 
 def split_review(text: str) -> tuple[tuple[float, float] | None, str]:
-    """Split a review into its leading score line and the reason; without a score line it is all reason."""
+    """Split a review into its leading score line, if any, and the reason."""
     score_line = _SCORE_LINE.match(text)
     if score_line is None:
         return None, text
@@ -157,8 +157,8 @@ def split_review(text: str) -> tuple[tuple[float, float] | None, str]:
 def judgelm_label(row: Row, with_reference: bool) -> Label | None:
     """Read JudgeLM's `score` and `text`, or `score_w_reference` and `text_w_reference`, on the file's scale.
 
-    A text of `error` or a score of [-1, -1] marks a failed review without label. Rows that judgelm wrote without scores
-    have a `winner` and a null `score`. Without reference, `preference` is read too.
+    The text `error` or the score [-1, -1] marks a failed review, which has no label. Rows written by judgelm without
+    scores have a `winner` and a null `score`. Without a reference, `preference` is also read.
     """
     label = _judgelm_review(row, with_reference)
     return label if with_reference else _with_preference(row, label or _voted(row))
@@ -219,7 +219,7 @@ def _annotators(row: Row) -> tuple[Winner, ...]:
 
 
 def pandalm_label(row: Row, with_reference: bool) -> Label | None:
-    """Return the majority of `annotator1`, `annotator2`, ...; None without a majority."""
+    """Return the majority of `annotator1`, `annotator2`, ..., or None if there is none."""
     votes = _annotators(row)
     winner = majority(votes)
     return None if winner is None else Label(sample_id="", winner=winner, votes=votes)
@@ -259,7 +259,7 @@ def llmbar_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def plain_label(row: Row, with_reference: bool) -> Label | None:
-    """Read a pair's label, the `score` of one answer, or the `scores` of three or more; also `reason`.
+    """Read a pair's label, the `score` of one answer, or the `scores` of three or more, and the `reason`.
 
     For a pair, `preference` in [0, 1] is P(first answer is better).
     """
@@ -282,8 +282,8 @@ def plain_label(row: Row, with_reference: bool) -> Label | None:
 def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
     """Read a pair's label from any documented field except `preference`.
 
-    In this order: with a reference, the fields ending in `_w_reference`; `winner`, scores, a review in `text`;
-    `annotator1`, ..., `label`, `g1_winner` and `g2_winner`.
+    Fields are tried in this order: with a reference, those ending in `_w_reference`; then `winner`, scores, and a
+    review in `text`; then `annotator1`, ..., `label`, `g1_winner`, and `g2_winner`.
     """
     if with_reference and (row.has("score_w_reference") or row.has("text_w_reference")):
         return _judgelm_review(row, True)
@@ -354,7 +354,7 @@ def _plain_scores(row: Row) -> tuple[float, float] | None:
 def any_label(row: Row, with_reference: bool) -> Label | None:
     """Read the label of a row without answers from any documented field.
 
-    A `preference` strictly between 0 and 1 is P(first answer is better); other values are AlpacaEval's.
+    A `preference` strictly between 0 and 1 is P(first answer is better); other values use AlpacaEval's scale.
     """
     if with_reference or row.data.get("text") is not None:
         return judgelm_label(row, with_reference)
@@ -406,14 +406,14 @@ def _join(path: str, shape: Shape, suffix: str, joined: Joined, on_reject: OnRej
 
 
 def _judgelm_entry(row: Row, row_number: int, *, joined: Joined, is_validation: bool) -> Entry:
-    name = row.required_id("question_id", "it names the pair")
+    name = row.required_id("question_id", "it identifies the pair")
     data = {key: value for key, value in row.data.items() if not is_validation or key not in ("score", "text")}
     whole = row.with_data(data | joined.get(name, {}))
     sample = judgelm_sample(whole)
     plain = judgelm_label(whole, False)
     referenced = None if sample.reference is None else judgelm_label(whole, True)
     if plain is None and referenced is None:
-        raise row.error("no readable judgment, without or with the reference; leave the row out")
+        raise row.error("no readable judgment, with or without the reference; remove the row")
     pair = LabelledPair(sample=sample, plain=plain, referenced=referenced, source="judgelm-100k")
     return Entry({key: value for key, value in judgelm_row(pair).items() if key not in ("swapped", "epoch")})
 
@@ -427,4 +427,4 @@ SOURCES = (
 )
 _LABEL_CODE = (FieldCode(fields=("winner", "votes", "label")), FieldCode(fields=("annotator*",), values=ZERO_IS_TIE))
 LABELS = with_stated_fields(Source(name="labels", sample=label_alone, label=any_label, code=_LABEL_CODE))
-"""Rows of an id and a label, for samples in another file."""
+"""Rows with an id and a label, for samples in another file."""

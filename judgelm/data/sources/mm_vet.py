@@ -1,4 +1,4 @@
-"""MM-Vet and MM-Vet v2: questions about images, with models' answers.
+"""MM-Vet and MM-Vet v2: questions about images, with model answers.
 
 Questions are one JSON object (id -> question) or rows; answers are one JSON object per model (id -> text).
 """
@@ -24,8 +24,8 @@ def mm_vet_rows(
 ) -> Iterator[dict[str, object]]:
     """Yield plain rows with `images`, relative to the folder of `questions`, and `capabilities`.
 
-    The reference keeps its `<OR>` and `<AND>` for mode `multimodal`. `answers` has one file per model, named after it;
-    with several models, the model is appended to the id.
+    The reference keeps its `<OR>` and `<AND>` for mode `multimodal`. `answers` has one file per model, named after the
+    model; if there are several, the model is appended to the id.
     """
     by_model: dict[str, tuple[str, Mapping[str, str]]] = {}
     for path in answers:
@@ -128,7 +128,7 @@ def _capabilities(row: Row) -> tuple[str, ...]:
     value = row.data.get(name)
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not values or not all(isinstance(item, str) and item for item in values):
-        raise row.field_error(name, f'expected a list of texts such as ["ocr", "math"], got {describe(value)}')
+        raise row.field_error(name, f'expected a list of strings such as ["ocr", "math"], got {describe(value)}')
     return tuple(sorted(set(values)))
 
 

@@ -1,4 +1,4 @@
-"""MMLU-Pro: questions, models' answers, and pairs of answers."""
+"""MMLU-Pro: questions, model answers, and pairs of answers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from judgelm.records import Label, Sample, Winner
 _MMLU_PRO = "MMLU-Pro"
 _MODEL_IN_NAME = re.compile(r"model_outputs_(.+?)(?:_\d+-?shots?(?:_[\d_]+)?)?$")
 _OUTPUT_FIELDS = ("model_outputs", "generated_text")
-"""Fields of the published results with the model's text; 4 and 25 of 29 files have them."""
+"""Fields of the published results with the model's text, found in 4 and 25 of 29 files."""
 
 _NEXT_QUESTION = re.compile(r"(?<=\S)\s*^Question:", re.MULTILINE)
 _PAIR_LABELS: Mapping[object, Winner] = {"A": 1, "B": 2}
@@ -26,7 +26,7 @@ _PAIRS = Shape(name=_MMLU_PRO, needs=("question_id", "model_a", "model_b", "labe
 
 
 def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read pairs if there is a file of pairs, else each model's answers."""
+    """Read pairs if a file has pairs, else each model's answers."""
     pairs = [path for path in files if {"model_a", "model_b", "label"} <= first_fields(path)]
     others = [path for path in files if path not in pairs]
     questions: dict[str, Row] = {}
@@ -37,8 +37,8 @@ def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         question, outputs = _question(row).id, _outputs(row)
         for model in outputs or ("",):
             if (location := places.get((question, model))) is not None:
-                repeated = f"a second answer of {model} to" if model else "repeats"
-                raise row.error(f"{repeated} question {question}; the first, in {location}, counts")
+                repeated = f"a second answer from {model} to" if model else "repeats"
+                raise row.error(f"{repeated} question {question}; the first, in {location}, is used")
         places.update({(question, model): f"{row.file}:{row.line}" for model in outputs or ("",)})
         texts.update({(question, model): text for model, text in outputs.items()})
         questions.setdefault(question, row)
@@ -87,21 +87,21 @@ def _outputs(row: Row) -> dict[str, str]:
         return {}
     for model, text in texts.items():
         if not isinstance(text, str):
-            raise row.error(f"the output of {model}: expected text, got {describe(text)}; leave the row out")
+            raise row.error(f"the output of {model}: expected text, got {describe(text)}; remove the row")
     return {model: str(text) for model, text in texts.items()}
 
 
 def model_of_results(path: str) -> str:
-    """Return the model that a file of published results is named after."""
+    """Return the model name in the name of a file of published results."""
     name = model_from_filename(path)
     match = _MODEL_IN_NAME.search(name)
     return match[1] if match else name
 
 
 def _first_answer(text: str) -> str:
-    """Return the answer without further questions that a base model invented.
+    """Return the answer without any further questions invented by a base model.
 
-    MMLU-Pro's code stops at `Question:`. Two published files (Llama-3 8B and 70B) were made without it.
+    MMLU-Pro's code stops at `Question:`. Two published files (Llama-3 8B and 70B) were made without this stop.
     """
     return _NEXT_QUESTION.split(text, maxsplit=1)[0]
 
@@ -118,7 +118,7 @@ def _mmlu_entries(row: Row, outputs: Mapping[str, str]) -> Iterator[Entry]:
 
 
 def _stated(row: Row, model: str) -> tuple[object] | None:
-    """Return the letter (or None) that MMLU-Pro's code extracted, as a 1-tuple; None if the row does not have it."""
+    """Return the letter (or None) extracted by MMLU-Pro's code as a 1-tuple; None if the row lacks it."""
     several = row.data.get("outputs")
     output = several.get(model) if isinstance(several, dict) else None
     return (output["l2"],) if isinstance(output, dict) and "l2" in output else None

@@ -1,4 +1,4 @@
-"""Pairs labelled by people or their authors: PandaLM, LLMBar, JudgeBench, Auto-J, FairEval."""
+"""Pairs with human or authors' labels: PandaLM, LLMBar, JudgeBench, Auto-J, and FairEval."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ PANDALM = Shape(
 
 
 def pandalm_entry(row: Row, row_number: int) -> Entry:
-    """Convert a row; metadata has instruction and input separately, as PandaLM's prompt shows them."""
+    """Convert a row; metadata keeps instruction and input separate, as in PandaLM's prompt."""
     sample = pandalm_sample(row)
     context = row.optional_text("input")
     if context:
@@ -37,7 +37,7 @@ def llmbar_entry(row: Row, row_number: int) -> Entry:
     subset = Path(row.file).resolve().parent.name
     label = llmbar_label(row, False)
     if label is None or label.winner == "tie":
-        raise row.error("expected the label 1 or 2; leave the row out")
+        raise row.error("expected the label 1 or 2; remove the row")
     return Entry(plain_row(replace(llmbar_sample(row), id=f"{subset}-{row_number}", category=subset), label))
 
 
@@ -48,7 +48,7 @@ JUDGEBENCH = Shape(name="JudgeBench", needs=("pair_id", "source", "question", "r
 
 
 def judgebench_sample(row: Row) -> Sample:
-    """Read `question`, `response_A` and `response_B`; the name of the source gives the category."""
+    """Read `question`, `response_A`, and `response_B`; the source's name determines the category."""
     names = ("pair_id", "source", "question", "response_A", "response_B")
     name, source, question, *answers = row.texts(*names, needs=JUDGEBENCH.needs)
     category = next((name for start, name in _JUDGEBENCH_CATEGORIES.items() if source.startswith(start)), None)
@@ -75,14 +75,14 @@ AUTO_J = Shape(name="Auto-J's pairwise test set", needs=("scenario", "label", "p
 
 
 def auto_j_sample(row: Row) -> Sample:
-    """Read `prompt`, `response 1` and `response 2`; the id is the line number."""
+    """Read `prompt`, `response 1`, and `response 2`; the id is the line number."""
     names = ("prompt", "response 1", "response 2", "scenario")
     question, *answers, scenario = row.texts(*names, needs=AUTO_J.needs)
     return Sample(id=f"auto-j-{row.line}", question=question, answers=tuple(answers), category=scenario)
 
 
 def auto_j_label(row: Row, with_reference: bool) -> Label:
-    """Read `label`: 0 is the first response, 1 the second, 2 a tie."""
+    """Read `label`: 0 is the first response, 1 the second, and 2 a tie."""
     return Label(sample_id="", winner=choice_field(row, "label", AUTO_J_LABELS))
 
 
@@ -97,10 +97,10 @@ _FAIREVAL_ANSWERS = "question_id, text, model_id"
 
 
 def load_faireval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read FairEval's pairs with people's labels, joined with the questions line by line."""
+    """Read FairEval's pairs with human labels, joined to the questions line by line."""
     texts = [path for path in files if path.lower().endswith(".txt")]
     if len(texts) != 1:
-        raise InputError(f"faireval: expected one .txt file of people's labels, got {len(texts)}; add it")
+        raise InputError(f"faireval: expected one .txt file of human labels, got {len(texts)}; add it")
     paths = [path for path in files if path != texts[0]]
     tables = [list(convert_file(path, _FAIREVAL, lambda row, _: row, on_reject)) for path in paths]
     questions = [rows for rows in tables if "model_id" not in rows[0].data]

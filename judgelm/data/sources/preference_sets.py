@@ -1,6 +1,6 @@
-"""Preference sets and benchmarks of reward models: HelpSteer3, PPE, SafeRLHF, ..., RewardBench, RM-Bench.
+"""Preference sets and reward-model benchmarks: HelpSteer3, PPE, SafeRLHF, ..., RewardBench, and RM-Bench.
 
-The functions `*_fields` rewrite a published row to a layout's fields.
+The functions `*_fields` convert a published row to a layout's fields.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ def _rewritten(row: Row, fields: Rewrite) -> Row:
     try:
         return row.with_data(fields(row))
     except KeyError as error:
-        raise row.field_error(error.args[0], "missing, though the first row has it; leave the row out") from error
+        raise row.field_error(error.args[0], "missing, though the first row has it; remove the row") from error
 
 
 def _rest(row: Row, used: Sequence[str]) -> Fields:
@@ -43,7 +43,7 @@ def _rest(row: Row, used: Sequence[str]) -> Fields:
 
 
 def _renamed(layout: str, row: Row) -> Fields:
-    """Rename the fields of a row as `layouts.yaml` says."""
+    """Rename the fields of a row as defined in `layouts.yaml`."""
     stated = layout_facts()["renamed-fields"][layout]
     names, optional = stated["fields"], stated.get("optional", {})
     fields: Fields = {name: row.data[published] for name, published in names.items()}
@@ -52,7 +52,7 @@ def _renamed(layout: str, row: Row) -> Fields:
 
 
 def helpsteer3_fields(row: Row) -> Fields:
-    """HelpSteer3: -3 to -1 prefer the first response, 1 to 3 the second, 0 neither."""
+    """HelpSteer3: -3 to -1 prefer the first response, 1 to 3 the second, and 0 neither."""
     strength = row.number("overall_preference")
     if not -3 <= strength <= 3:
         raise row.field_error("overall_preference", f"expected a number from -3 to 3, got {strength:g}")
@@ -67,13 +67,13 @@ def _rubric(row: Row) -> str:
 
 
 def preference_collection_fields(row: Row) -> Fields:
-    """Prometheus' pairs: the preference is the label; the two grades of 1 to 5 become metadata."""
+    """Prometheus pairs: the preference is the label; the two grades from 1 to 5 become metadata."""
     grades: Fields = {name: row.data[name] for name in ("orig_score_A", "orig_score_B") if name in row.data}
     return _renamed("preference_collection", row) | {"metadata": {"rubric": _rubric(row), **grades}}
 
 
 def feedback_collection_fields(row: Row) -> Fields:
-    """Prometheus' graded answers: one answer, a grade from 1 to 5, and its rubric."""
+    """Prometheus grades: one answer, a grade from 1 to 5, and its rubric."""
     grade = row.number("orig_score")
     if grade not in _RUBRIC_LEVELS:
         raise row.field_error("orig_score", f"expected a whole number from 1 to 5, got {grade:g}")
@@ -88,7 +88,7 @@ def nectar_fields(row: Row) -> Fields:
     by_rank = sorted(map(row.with_data, ranked), key=lambda answer: answer.number("rank"))
     ranks = [answer.number("rank") for answer in by_rank]
     if ranks[0] == ranks[1] or ranks[-1] == ranks[-2]:
-        raise row.field_error("answers", "the best or worst rank is shared; leave the row out")
+        raise row.field_error("answers", "the best or worst rank is shared; remove the row")
     fields: Fields = {"prompt": row.data["prompt"], "metadata": _rest(row, ("prompt", "answers"))}
     for side, answer in (("chosen", by_rank[0]), ("rejected", by_rank[-1])):
         fields |= {side: answer.data.get("answer"), f"{side}_model": answer.data.get("model")}
@@ -115,7 +115,7 @@ def ultrafeedback_fields(row: Row) -> Fields:
 
 
 SECTIONS: Mapping[str, Mapping[str, int]] = layout_facts()["rewardbench"]["details"]["sections"]
-"""RewardBench's sections with the published weight of each subset; the fifth, Prior Sets, is published separately."""
+"""RewardBench's sections with each subset's published weight; the fifth, Prior Sets, is published separately."""
 
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
 SECOND_SUBSETS: tuple[str, ...] = tuple(layout_facts()["rewardbench-2"]["details"]["subsets"])
@@ -123,7 +123,7 @@ REWARDBENCH_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
 
 
 def rewardbench_entry(row: Row, row_number: int) -> Entry:
-    """Convert a row of RewardBench; metadata has the section of its subset."""
+    """Convert a RewardBench row; its metadata has the section of the subset."""
     if isinstance(row.data["chosen"], list) and not any(isinstance(message, dict) for message in row.data["chosen"]):
         raise row.error("several chosen answers as in RewardBench 2; import it as rewardbench-2")
     subset = row.text("subset", "subset")
@@ -135,17 +135,17 @@ def rewardbench_entry(row: Row, row_number: int) -> Entry:
 
 
 def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
-    """Convert a row of RewardBench 2: all answers ordered by `answer_rank`, with score 1 if correct, else 0."""
+    """Convert a RewardBench 2 row: all answers, ordered by `answer_rank`, with score 1 if correct, else 0."""
     for name in ("chosen", "rejected"):
         if not isinstance(row.data[name], list):
-            raise row.field_error(name, "expected a list of texts; import rows with one text as rewardbench")
+            raise row.field_error(name, "expected a list of strings; import rows with one string as rewardbench")
     question, subset = (row.text(name, ", ".join(REWARDBENCH_NEEDS)) for name in ("prompt", "subset"))
     chosen, wrong = row.text_list("chosen"), row.text_list("rejected")
     if subset not in SECOND_SUBSETS:
         finding = f'expected one of {", ".join(SECOND_SUBSETS)}, got "{subset}"; correct the row'
         raise row.field_error("subset", finding)
     if subset != "Ties" and len(chosen) != 1:
-        raise row.error(f'field "chosen": expected 1 text outside of the subset Ties, got {len(chosen)}')
+        raise row.error(f'field "chosen": expected 1 string outside the subset Ties, got {len(chosen)}')
     answers = (*chosen, *wrong)
     order = sorted(range(len(answers)), key=lambda index: answer_rank(question, answers[index]))
     models = row.data.get("models")
@@ -173,7 +173,7 @@ RM_BENCH = Shape(name="RM-Bench", needs=("id", "prompt", "chosen", "rejected"))
 
 
 def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
-    """Return RM-Bench's nine pairs: each style of chosen with each of rejected; equal texts are rejects."""
+    """Return RM-Bench's nine pairs: each chosen style with each rejected one; equal texts are rejected."""
     part = str(row.data.get("domain") or Path(row.file).name.partition("_")[0])
     domain = _DOMAINS.get(part.partition("-")[0])
     if domain is None:

@@ -1,4 +1,4 @@
-"""Preference sets: chosen and rejected answers, arena battles, pairs of responses."""
+"""Preference sets: chosen and rejected answers, arena battles, and response pairs."""
 
 import hashlib
 from dataclasses import replace
@@ -41,7 +41,7 @@ def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
 
 
 def answer_rank(question: str, answer: str) -> bytes:
-    """Hash the question and an answer, to order answers so that a judge cannot learn a position."""
+    """Hash a question and an answer, to order answers so that a judge cannot learn a position bias."""
     return hashlib.blake2b(f"{len(question)} {question}{answer}".encode(), digest_size=16).digest()
 
 
@@ -59,14 +59,14 @@ def _preference(row: Row) -> tuple[str, str, str, set[str], tuple[str, ...]]:
         raise row.error(f'field "prompt" is missing; each row needs {_PREFERENCE_NEEDS}')
     question, answers, images = question_and_answers(row, ("chosen", "rejected"), (chosen, rejected))
     if answers[0] == answers[1]:
-        raise row.error("chosen and rejected are equal, so the row states no preference; leave the row out")
+        raise row.error("chosen and rejected are equal, so the row states no preference; remove the row")
     return question, *answers, used, images
 
 
 def preference_sample(row: Row) -> Sample:
-    """Read `chosen` and `rejected`: texts, HH-RLHF dialogues or chat messages, ordered by `answer_rank`.
+    """Read `chosen` and `rejected`: strings, HH-RLHF dialogues, or chat messages, ordered by `answer_rank`.
 
-    RewardBench's `id` is unique only within a `subset`, so the sample's id has both.
+    RewardBench's `id` is unique only within a `subset`, so the sample's id includes both.
     """
     question, chosen, rejected, used, images = _preference(row)
     first = _chosen_first(question, chosen, rejected)
@@ -95,7 +95,7 @@ def preference_label(row: Row, with_reference: bool) -> Label | None:
         raise row.error(f"score_chosen and score_rejected are both {chosen:g}; the row states no preference")
     if chosen < rejected:
         finding = f"score_chosen {chosen:g} is not above score_rejected {rejected:g}"
-        raise row.error(f"{finding}; correct the row, or leave its scores out")
+        raise row.error(f"{finding}; correct the row, or remove its scores")
     scores = (chosen, rejected) if first else (rejected, chosen)
     return Label(sample_id="", winner=1 if first else 2, scores=scores, reason=reason)
 
@@ -111,7 +111,7 @@ def pair_id(row: Row) -> str | None:
 
 
 def _battle_id(row: Row) -> str | None:
-    """Return `id` or `question_id`; a number names a question that is asked many times, so models are added."""
+    """Return `id` or `question_id`. A numeric id names a question asked many times, so models are added."""
     name = row.id(("id",))
     question = row.id(("question_id",))
     if name is not None or question is None:
@@ -134,15 +134,15 @@ def _battle(
 
 
 def arena_sample(row: Row) -> Sample:
-    """Read LMSYS arena and MT-bench votes: `conversation_a` and `conversation_b`, in their order.
+    """Read LMSYS arena and MT-bench votes: `conversation_a` and `conversation_b`, in this order.
 
-    MT-bench's `turn` is the user turn after which the vote was given. Later messages are cut off; their number is in
+    MT-bench's `turn` is the user turn after which the vote was cast. Later messages are removed; their number is in
     `metadata["messages_after_vote"]`.
     """
     order = row.data.get("evaluation_order")
     if isinstance(order, int) and order > 1:
         finding = f"vote {order} of a session, but conversation_a and conversation_b lack the earlier turns"
-        raise row.field_error("evaluation_order", f"{finding}; add them, or leave the row out")
+        raise row.field_error("evaluation_order", f"{finding}; add them, or remove the row")
     names = ("conversation_a", "conversation_b")
     first, second = (read_turns(row, name, alone="assistant", needs=_ARENA_NEEDS) for name in names)
     cut = _until(first, row.data.get("turn")), _until(second, row.data.get("turn"))
@@ -159,7 +159,7 @@ def _until(turns: tuple[Turn, ...], turn: object) -> tuple[Turn, ...]:
 
 
 def responses_sample(row: Row) -> Sample:
-    """Read `response_a` and `response_b` to a prompt: texts, or lists with a text per turn (Kaggle)."""
+    """Read `response_a` and `response_b` to a prompt: strings, or lists with one per turn (Kaggle)."""
     prompt_field = next((name for name in QUESTION_FIELDS if row.has(name)), "prompt")
     names = ("response_a", "response_b")
     prompts, *sides = (_texts(row, name) for name in (prompt_field, *names))
@@ -186,20 +186,20 @@ def _texts(row: Row, name: str) -> list[object] | None:
 
 def _interleaved(row: Row, name: str, prompts: list[object], replies: list[object]) -> tuple[Turn, ...]:
     if len(prompts) != len(replies):
-        finding = f"expected {len(prompts)} texts, one for each prompt, got {len(replies)}"
-        raise row.field_error(name, f"{finding}; leave the row out")
+        finding = f"expected {len(prompts)} strings, one for each prompt, got {len(replies)}"
+        raise row.field_error(name, f"{finding}; remove the row")
     turns: list[Turn] = []
     for index, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
         for where, text in ((f"prompt[{index}]", prompt), (f"{name}[{index}]", reply)):
             if text is None:
-                raise row.field_error(where, "expected text, got null; leave the row out")
+                raise row.field_error(where, "expected text, got null; remove the row")
             checked = row.with_data({where: text}).text(where, _RESPONSES_NEEDS)
             turns.append(Turn("assistant" if len(turns) % 2 else "user", checked))
     return tuple(turns)
 
 
 def battle_label(row: Row, with_reference: bool) -> Label | None:
-    """Read `winner_model_a`, `winner_model_b` and `winner_tie`, one of them 1; else `winner` and scores."""
+    """Read which of `winner_model_a`, `winner_model_b`, and `winner_tie` is 1, else `winner` and scores."""
     columns = [name for name, _ in _WINNER_COLUMNS if row.has(name)]
     if not columns:
         return plain_pair_label(row, with_reference)
@@ -222,7 +222,7 @@ def _marked(row: Row, name: str) -> bool:
 
 
 def pair_label_alone(row: Row) -> Sample:
-    """Return a sample without answers for a label with question and models."""
+    """Return a sample without answers for a label with a question and models."""
     name = pair_id(row)
     if name is None:
         raise row.error("no question_id; a label for two models' answers needs it")

@@ -1,4 +1,4 @@
-"""Prometheus' absolute grading: prompts with GPT-4's scores."""
+"""Absolute grading of Prometheus: prompts with GPT-4's scores."""
 
 from statistics import fmean
 

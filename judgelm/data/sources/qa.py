@@ -1,12 +1,12 @@
-"""Questions with gold answers: extractive QA as published, and open QA judged by people.
+"""Questions with gold answers: published extractive QA, and open QA judged by humans.
 
 - HotpotQA and 2WikiMultiHopQA: `_id` (or `id`), `question`, `answer`, `context` as (title, sentences) pairs;
-- flat rows: the same with `context` as text; `pred_answer` or `prediction` may be a model's answer, `model` its name;
-- DROP: passages with `qa_pairs`, answers as `number`, `spans` or `date`, more of them in `validated_answers`;
+- flat rows: the same with `context` as a string; `pred_answer` or `prediction` may have the answer of `model`;
+- DROP: passages with `qa_pairs`; answers are a `number`, `spans`, or `date`, with more in `validated_answers`;
 - Quoref: `data` of `paragraphs` with `qas`, whose `answers` are the spans of one answer.
 
-Metadata has `data_set`, `answer_type`, `context`, and for several validated answers `references` and `reference_spans`.
-EVOUNA has answers to NQ and TriviaQA that people judged.
+Metadata has `data_set`, `answer_type`, `context`, and, for several validated answers, `references` and
+`reference_spans`. EVOUNA has human-judged answers to NQ and TriviaQA.
 """
 
 import zlib
@@ -36,10 +36,10 @@ _PREDICTED = ("pred_answer", "prediction")
 def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject = raise_reject) -> Iterator[Sample]:
     """Read questions as samples, with an answer to judge only if the rows have predictions.
 
-    `data_set` None detects DROP and Quoref by their structure, 2WikiMultiHopQA by `evidences`, and a row's `data_set`;
-    everything else is HotpotQA.
+    If `data_set` is None, DROP and Quoref are detected by their structure, 2WikiMultiHopQA by `evidences`, and others
+    by a row's `data_set`; the default is HotpotQA.
 
-    Two questions with one id are an InputError.
+    Questions with the same id raise an InputError.
     """
     if data_set is not None and data_set not in QA_NAMES:
         raise ConfigError(f"data set {data_set!r} not found; available: {', '.join(QA_NAMES)}")
@@ -74,7 +74,7 @@ def _rows(path: str) -> Iterator[Row | Reject]:
 
 
 def _nested(path: str) -> dict[str, Any] | None:
-    """Return the file as one object of passages; None for rows and unreadable files."""
+    """Return the file as one object of passages, or None for rows or unreadable files."""
     try:
         value: Any = read_json(path)
     except (OSError, ValueError, EOFError, zlib.error):
@@ -164,7 +164,7 @@ def _golds(row: Row) -> list[Gold]:
         golds = [_gold(row, value) for value in [row.data.get("answer", row.data.get("gold_ans")), *more]]
     distinct = list(dict.fromkeys(gold for gold in golds if gold and gold[0].strip()))
     if not distinct:
-        raise row.error("no gold answer, so the question cannot be scored; leave the row out")
+        raise row.error("no gold answer, so the question cannot be scored; remove the row")
     return distinct
 
 
@@ -215,8 +215,8 @@ def load_qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> I
 
 
 def _check_shape(path: str, data_set: QaDataSet) -> None:
-    """Reject a file of another set; flat rows fit any set."""
-    first = next(read_qa(path, on_reject=lambda reject: None))  # raises an error without a usable question
+    """Reject a file of another data set; flat rows fit any."""
+    first = next(read_qa(path, on_reject=lambda reject: None))  # raises an error if no question is usable
     data_set_found = first.metadata["data_set"]
     if data_set_found not in (data_set, "hotpotqa") or (data_set_found != data_set and _has_titles(path)):
         raise InputError(f"{path}: has the format of {data_set_found}, not {data_set}; import it as {data_set_found}")
@@ -233,13 +233,13 @@ EVOUNA = Shape(name="EVOUNA", needs=("question", "golden_answer", "improper", *_
 
 
 def evouna_entries(row: Row, row_number: int) -> list[Entry | Reject]:
-    """Return a row for each model's answer; unjudged answers and improper questions are rejects."""
+    """Return a row for each model's answer; unjudged answers and improper questions are rejected."""
     if row.data["improper"] is not False:
         raise row.error("the question is marked as improper; EVOUNA excludes it")
     question = row.text("question", ", ".join(EVOUNA.needs))
     golds = [gold.strip() for gold in row.text("golden_answer", "golden_answer").split("/") if gold.strip()]
     if not golds:
-        raise row.field_error("golden_answer", "expected answers between slashes, got none; leave the row out")
+        raise row.field_error("golden_answer", "expected answers between slashes, got none; remove the row")
     data_set, entries = model_from_filename(row.file), list[Entry | Reject]()
     for model in MODELS:
         try:

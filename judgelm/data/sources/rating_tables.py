@@ -1,4 +1,4 @@
-"""Ratings of completions by several judges: long and wide files, and judges' own runs.
+"""Ratings of completions by several judges, from long files, wide files, or runs.
 
 Source: Play Favorites, section 6.1.
 """
@@ -30,7 +30,7 @@ _KEY = ("item", "dimension", "judge", "model", "annotator", "check")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingColumns:
-    """Column names in the file, and further columns to keep."""
+    """Column names in the file, and extra columns to keep."""
 
     item: str = "item"
     dimension: str = "dimension"
@@ -48,7 +48,7 @@ class RatingColumns:
 class RatingTable:
     """Ratings as a data frame with one row per rating, and the unusable rows.
 
-    `score` and `length` are floats with NaN for missing values, extra columns are as in the file, all others are text.
+    `score` and `length` are floats, NaN if missing. Extra columns are as in the file; all others are strings.
     """
 
     frame: pd.DataFrame
@@ -60,7 +60,7 @@ def read_ratings(
 ) -> RatingTable:
     """Read files of ratings, long or wide, into one table; unusable rows are rejected.
 
-    `more` are further ratings in long format, such as those of run files (`run_ratings`).
+    `more` adds ratings in long format, such as those of run files (`run_ratings`).
     """
     columns = columns or RatingColumns()
     ratings: list[dict[str, object]] = []
@@ -128,7 +128,7 @@ def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
     for name in ("item", "judge", "model"):
         text = _text(row.data.get(getattr(columns, name)))
         if not text:
-            return _reject(row, f'no "{getattr(columns, name)}"; each rating needs an item, judge and model')
+            return _reject(row, f'no "{getattr(columns, name)}"; each rating needs an item, judge, and model')
         values[name] = text
     if columns.score not in row.data:
         return _reject(row, f'no "{columns.score}"; write null for a missing score')
@@ -195,7 +195,7 @@ _HumanRatings = dict[tuple[str, ...], str]
 def _wide_rows(row: Row, dimension: str, extra: tuple[str, ...], human: _HumanRatings) -> list[Row | Reject]:
     values = row.data
     if missing := ", ".join(sorted(_WIDE_FIELDS - values.keys())):
-        return [Reject(row.file, row.line, f"lacks {missing}, unlike the rows before", str(values)[:1000])]
+        return [Reject(row.file, row.line, f"lacks {missing}, unlike the earlier rows", str(values)[:1000])]
     data_set = str(values.get("dataset") or "").strip()
     shared = {name: values.get(name) for name in extra} | {
         "item": values["prompt_id"],
@@ -238,8 +238,8 @@ def run_ratings(
 ) -> Iterator[Row]:
     """Yield a long row per answer and dimension (part of the rubric), with the sample's metadata.
 
-    Failures have a missing score. `judge` is spelled like the model of its own answers, `item` is the metadata field
-    that identifies the prompt, and `length` measures an answer, in tokens as the paper does, or in words.
+    Failures have no score. `judge` must equal the model name of the judge's answers. `item` is the metadata field that
+    identifies the prompt. `length` measures answers in tokens, as the paper does, or in words.
     """
     for index, (key, judgment) in enumerate(judgments.items(), 1):
         location = f"run of {judge}: judgment {key}"
@@ -263,7 +263,7 @@ def run_ratings(
 
 
 def _scores(judgment: Judgment) -> Iterator[tuple[str | None, float | None]]:
-    """Yield dimension and score; the last reading of each part counts."""
+    """Yield dimension and score, using the last reading of each part."""
     parts = {shown.part: shown for shown in judgment.shown if shown.part}
     if not parts:
         yield None, judgment.verdict.score if isinstance(judgment.verdict, GradeVerdict) else None

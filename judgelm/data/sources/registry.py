@@ -1,7 +1,7 @@
 """Look-up and recognition of sources.
 
-A file belongs to the first source in `layouts.yaml` whose `needs` its first row has, so sets with more fields come
-before the layouts that they resemble.
+A file has the first layout in `layouts.yaml` whose `needs` are in its first row, so sets with more fields come before
+the layouts they resemble.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ _PAIR_LABEL_FIELDS = (
 )
 _LABEL_MARKS = frozenset({"winner", "score", "scores", "score_1", "score_a", "score_w_reference", "text_w_reference"})
 _MARKS_AMONG_LABELS = frozenset({"text", "annotator1", "preference", "label"})
-"""Fields that mark a label only if a file of labels is expected."""
+"""Fields that mark a label only if a label file is expected."""
 
 
 def benchmarks() -> dict[str, Source]:
@@ -78,11 +78,11 @@ def get_published(name: str) -> Source:
 
 
 def recognise(row: Row, *, label_rows: bool = False) -> Source:
-    """Return the source that fits a file's first good row, its `fields` narrowed to those of the row.
+    """Return the source that matches a file's first good row, with `fields` narrowed to those of the row.
 
-    `label_rows` accepts rows that are only labels.
+    `label_rows` accepts rows with only a label.
 
-    If no source fits, the InputError suggests the nearest layout and column names.
+    If no source matches, the InputError suggests the nearest layout and column names.
     """
     names = row.data.keys()
     for candidate in _LAYOUTS:
@@ -101,7 +101,7 @@ def recognise(row: Row, *, label_rows: bool = False) -> Source:
 
 
 def recognise_published(files: Sequence[str]) -> Source:
-    """Return the source of files of published judgments."""
+    """Return the source of published judgment files."""
     if alpaca_eval.are_tables(files):
         return PUBLISHED["alpaca-eval"]
     sources = {path: _recognise_published(path) for path in files}

@@ -1,4 +1,4 @@
-"""Reviews written by judges, and replies as judgments."""
+"""Reviews by judges, and replies read as judgments."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class Review:
     Attributes:
         answers: ids, in the order shown.
         scores: in the order shown; None if the source could not read the reply.
-        by_hand: whether the scores are not the first line of the reply, so were extracted by hand.
+        by_hand: whether the scores were extracted by hand, since they are not the first line of the reply.
         text: the reply.
     """
 
@@ -61,10 +61,10 @@ def _review(row: Row) -> Review:
 
 
 def group_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
-    """Group the files (user's name, path) with the two orders of the same pairs; return groups of indices.
+    """Group files (user's name, path) with the two orders of the same pairs; return groups of indices.
 
-    Across files one key can mean two pairs, since models that write the same text share an answer id. Files named
-    `X-vs-Y...` and `Y-vs-X...` form a group, then files of one name; the rest is one group.
+    Across files, one key can mean two pairs, since models that write the same text share an answer id. Files named
+    `X-vs-Y...` and `Y-vs-X...` form a group, then files with the same name; the rest form one group.
     """
     left = list(range(len(files)))
     sets: list[list[int]] = []
@@ -89,7 +89,7 @@ def _are_two_orders(path: Path, other: Path) -> bool:
 
 
 def match_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]], list[Review]]:
-    """Return pairs of reviews of both orders, and the other reviews."""
+    """Return pairs of reviews in both orders, and the remaining reviews."""
     by_key: dict[tuple[str, tuple[str, str]], Review] = {}
     for review in reviews:
         key = review.question, review.answers
@@ -127,11 +127,11 @@ def read_results(
     on_reject: OnReject = raise_reject,
     hashes: Callable[[Row], TextHashes | None] = lambda row: None,
 ) -> list[Judgment]:
-    """Read judgments from JudgeLM outputs (`pred_text`) or PandaLM's released ones (`gpt_result`, `pandalm_result`).
+    """Read judgments from JudgeLM outputs (`pred_text`) or PandaLM's results (`gpt_result`, `pandalm_result`).
 
     An unreadable reply is a failure `off_grammar`, never a tie.
 
-    A `pred_text` that `parser` cannot read is read by `fallback` and marked `Shown.read_anywhere`; a `score` in the row
+    A `pred_text` that `parser` cannot read is read by `fallback` and marked `Shown.read_anywhere`. A `score` in the row
     is the teacher's and is ignored. `hashes` returns the hashes of a row's judged texts.
     """
 

@@ -1,4 +1,4 @@
-"""The record of a source, and helpers of readers."""
+"""The definition of a source, and helpers for readers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,21 +22,21 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """A row to write, and its line for the studies on correctness; None without an objective truth."""
+    """A row to write, and its line for correctness studies (None if there is no objective truth)."""
 
     row: dict[str, object]
     truth: dict[str, object] | None = None
 
 
 Load = Callable[[Sequence[str], OnReject], Iterator[Entry]]
-"""Files and a handler of rejects -> entries; raises InputError if a file has another format."""
+"""Files and a reject handler -> entries; raises InputError if a file has another format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """Published files, as listed in `benchmarks.yaml`.
 
-    `unverified` are facts taken from a description instead of the published files.
+    `unverified` lists facts taken from a description instead of the published files.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -50,7 +50,7 @@ class Publication:
 class Protocol(Publication):
     """The files of a benchmark and the definition of its metric.
 
-    `judge_with` are the options of `judgelm-batch` that the protocol requires.
+    `judge_with` lists the `judgelm-batch` options that the protocol requires.
     """
 
     metric: str
@@ -86,7 +86,7 @@ class PublishedJudgment:
 
     Attributes:
         judgment: with the sample id that `judgelm data import` assigns, if it imports the benchmark.
-        fields: the published row, to build ids from its fields.
+        fields: the published row, for building ids.
         texts: question and answers, if the row has them.
     """
 
@@ -104,7 +104,7 @@ class PublishedRuns:
     Attributes:
         needs: fields that identify a row.
         mode: mode options for the manifest.
-        recognised: further condition on a row.
+        recognised: additional condition on a row.
     """
 
     needs: tuple[str, ...]
@@ -146,12 +146,12 @@ class Source:
         sample: row -> sample; None if a single row is not a sample.
         label: row, and whether to read the label made with a reference -> label without `sample_id`, or None.
         note: error for rows that cannot be judged on their own.
-        single_votes: rows without id that repeat a pair, in either order, are further votes on it.
-        task_votes: rows that repeat an id are further votes on its task.
-        votes: row -> plain row with the votes of its task, from which `label` reads.
+        single_votes: rows without an id that repeat a pair, in either order, count as further votes.
+        task_votes: rows that repeat an id count as further votes on its task.
+        votes: row -> plain row with its task's votes, read by `label`.
         details: facts stored with the protocol.
         shape: format of published rows with more fields than `needs`.
-        entry: row and number from 1 -> entry, or entries and rejects; by default from `sample` and `label`.
+        entry: row and 1-based number -> entry, or entries and rejects; by default from `sample` and `label`.
         load: files -> entries, for sources that combine rows or files.
     """
 
@@ -234,7 +234,7 @@ def sample_of(
     category: str | None = None,
     metadata: Mapping[str, object],
 ) -> Sample:
-    """Return a sample; without a name its id is a hash of its content."""
+    """Return a sample; without a name, its id is a hash of its content."""
     return Sample(
         id=name or content_id(question, answers, reference),
         question=question,
@@ -253,7 +253,7 @@ def protocol_of(source: Source) -> Protocol:
 
 
 def convert_file(path: str, shape: Shape, make: Callable[[Row, int], T], on_reject: OnReject) -> Iterator[T]:
-    """Convert each row of a file with its number from 1; unusable rows are rejected."""
+    """Convert each row of a file with its 1-based number; unusable rows are rejected."""
     numbers, expected = count(1), ", ".join(shape.needs)
     rows = _rows_of(path, shape)
     return convert_rows(rows, lambda row: make(row, next(numbers)), path=path, expected=expected, on_reject=on_reject)

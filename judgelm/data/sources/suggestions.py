@@ -1,4 +1,4 @@
-"""Suggestions for files with unknown fields: the nearest layout and a guess at `--column`."""
+"""Suggestions for files with unknown fields: the nearest layout and guessed `--column` options."""
 
 import difflib
 import re
@@ -12,20 +12,20 @@ from judgelm.errors import UnknownFieldsError
 
 
 def unknown_fields(row: Row, layouts: Sequence[Source], *, label_rows: bool) -> UnknownFieldsError:
-    """Return the error for fields of no known layout."""
+    """Return the error for fields that match no known layout."""
     fields = list(row.data)
     nearest = max(layouts, key=lambda known: _likeness(known, fields))
     missing = [need for need in nearest.needs if need not in row.data]
     guesses = [f'"{near}" looks like "{need}"' for need in missing if (near := _near(need, fields))]
     hint = f"; {', '.join(guesses)}" if guesses else ""
     similar = len(missing) < len(nearest.needs) or hint
-    near = f" Nearest is {nearest.name}, without {', '.join(missing)}." if similar else ""
+    near = f" The nearest layout is {nearest.name}, without {', '.join(missing)}." if similar else ""
     columns = guess_columns(fields, labels=label_rows)
     such_as = " ".join(f"--column {shlex.quote(f'{name}={column}')}" for name, column in columns.items())
     return UnknownFieldsError(
         f"{row.file}:{row.line}: fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Name the columns "
-        f"with --column (in a build's configuration columns), such as {such_as or '--column question=prompt'}, or "
-        "call them question, answer_1, answer_2 (in a table by its first line); labels need an id with a winner or "
+        f"with --column (columns in a build's configuration), such as {such_as or '--column question=prompt'}, or "
+        "call them question, answer_1, answer_2 (in a table's first line); labels need an id with a winner or "
         f"score. {len(layouts)} other formats are known: docs/formats.md",
         columns,
     )
@@ -45,7 +45,7 @@ _ANSWER_WORDS = (
 
 
 def guess_columns(fields: Sequence[str], *, labels: bool = False) -> dict[str, str]:
-    """Guess the columns of the plain layout in a header: name -> column. `labels`: a file of labels is expected."""
+    """Guess the plain layout's columns in a header: name -> column. `labels` expects a label file."""
     left = list(fields)
 
     def take(words: Sequence[str]) -> str | None:

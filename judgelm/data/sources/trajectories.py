@@ -1,7 +1,7 @@
-"""Rows with trajectories of agents: the project's own format, inspect_ai's logs and tau-bench's results.
+"""Rows with agent trajectories: judgelm's format, inspect_ai logs, and tau-bench results.
 
-The answer is the JSON text of the messages. inspect_ai moves long texts of a log into `attachments`, from which they
-are restored. Sources: inspect_ai (`tests/log/test_eval_log/log_tool_call_error.json`), tau-bench
+The answer is the JSON text of the messages. inspect_ai moves long texts into `attachments`; they are restored from
+there. Sources: inspect_ai (`tests/log/test_eval_log/log_tool_call_error.json`), tau-bench
 (`historical_trajectories/gpt-4o-airline.json`).
 """
 
@@ -19,12 +19,12 @@ from judgelm.records import Label, Sample
 
 _NEEDS = "trajectories: one or two lists of chat messages"
 _INSPECT_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""Letter scores: correct, partly correct, incorrect, no answer."""
+"""Letter scores: correct, partly correct, incorrect, and no answer."""
 _ATTACHMENT = "attachment://"
 
 
 def trajectory_sample(row: Row) -> Sample:
-    """Read one or two trajectories of a task; without `question` the task is the first text of the user."""
+    """Read one or two trajectories of a task; without `question`, the task is the user's first text."""
     listed = list_value(row.data["trajectories"])
     if not isinstance(listed, list) or not listed:
         raise row.field_error("trajectories", f"expected {_NEEDS}, got {describe(listed)}; see docs/formats.md")
@@ -61,7 +61,7 @@ def _common_task(row: Row, trajectories: Sequence[object]) -> str:
 
 
 def inspect_sample(row: Row) -> Sample:
-    """Read a sample of an inspect_ai log; the id includes the epoch, the reference is the target."""
+    """Read a sample of an inspect_ai log; the id includes the epoch, and the reference is the target."""
     attachments = row.data.get("attachments")
     texts = attachments if isinstance(attachments, dict) else {}
     answer = _messages_text(row, "messages", _attached(row, row.data["messages"], texts))
@@ -92,7 +92,7 @@ def _attached(row: Row, value: object, texts: dict[str, object]) -> object:
 
 
 def inspect_label(row: Row, with_reference: bool) -> Label | None:
-    """Read the log's only score, letters as numbers; None with several scorers."""
+    """Read the log's only score, with letters as numbers; None if there are several scorers."""
     scores = row.data.get("scores")
     if not isinstance(scores, dict) or len(scores) != 1:
         return None
@@ -106,7 +106,7 @@ def inspect_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def tau_bench_sample(row: Row) -> Sample:
-    """Read a dialogue of tau-bench; the reference is the expected tool calls as a trajectory.
+    """Read a tau-bench dialogue; the reference has the expected tool calls as a trajectory.
 
     The task is the simulated user's instruction, which the agent did not see.
     """
@@ -128,7 +128,7 @@ def tau_bench_sample(row: Row) -> Sample:
 
 
 def tau_bench_label(row: Row, with_reference: bool) -> Label | None:
-    """Read the reward: 1 if the database ends as expected and the user was told what was asked, else 0."""
+    """Read the reward: 1 if the final database is as expected and the user's questions were answered, else 0."""
     return Label(sample_id="", winner=None, scores=(row.number("reward"),))
 
 

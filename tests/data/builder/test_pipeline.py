@@ -219,7 +219,7 @@ def test_bad_options_are_named(world, tmp_path, change, words):
 
 def test_nothing_left_is_an_error_that_says_where_to_look(write):
     path = write({"question": "q", "answer_1": "a", "answer_2": "b", "winner": 1})
-    with pytest.raises(InputError, match=r"no pair can be trained on; .*left_out.jsonl says why"):
+    with pytest.raises(InputError, match=r"no pair can be trained on; .*left_out.jsonl lists the reason"):
         built(path, "out")
     assert [row["why"] for row in rows_of("out/left_out.jsonl")] == ["winner without scores"]
 

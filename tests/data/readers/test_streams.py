@@ -138,7 +138,7 @@ def test_a_folder_or_a_pattern_is_read_file_by_file(shards):
     ("name", "finding"),
     [
         ("nothing*", "no file matches this pattern"),
-        ("sub.jsonl", r"no files of rows \(\.jsonl, "),
+        ("sub.jsonl", r"no row files \(\.jsonl, "),
         (".", r"several formats \(\.jsonl, \.csv\); choose some, such as .*/\*\.jsonl"),
     ],
 )

@@ -55,7 +55,7 @@ def test_a_merged_cell_is_in_each_of_its_rows_that_has_other_cells_and_that_is_s
     assert rows == [(2, "q", "x"), (3, "q", "x"), (5, "q", "x"), (6, "r", "x")]
     list(read_rows(str(tmp_path / "m.xlsx")))
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'm.xlsx'}: 2 merged cells over several rows; their text is used in each row"
+        f"{tmp_path / 'm.xlsx'}: 2 merged cells span several rows; their text is used in each row"
     ]
 
 

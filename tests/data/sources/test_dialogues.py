@@ -50,7 +50,10 @@ def test_a_system_message_goes_before_the_first_question():
         ({"turns": ["q1", "q2"]}, 'd.jsonl:7: field "turns": expected a list of'),
         ({"turns": []}, 'field "turns": expected a list of'),
         ({"turns": [{"answers": ["a"]}]}, 'field "question": expected text, got null'),
-        ({"turns": [{"question": "q", "answers": [7]}]}, 'field "answers": expected a list of texts, got the number 7'),
+        (
+            {"turns": [{"question": "q", "answers": [7]}]},
+            'field "answers": expected a list of strings, got the number 7',
+        ),
         ({"turns": [TURNS[0] | {"answers": ["a"]}, TURNS[1]]}, r"d.jsonl:7: turns\[0\].answers: expected 2"),
         ({"turns": TURNS, "question": "another"}, "d.jsonl:7: turns: the last turn is not the sample's question"),
         ({"conversation_a": said("q", "a"), "conversation_b": said("p", "b")}, "the user's turns differ"),

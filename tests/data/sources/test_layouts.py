@@ -71,9 +71,9 @@ def test_the_label_made_with_a_reference_is_another_one(labelled):
 
 
 def test_a_file_without_any_label_is_an_error(labelled):
-    with pytest.raises(InputError, match=r"pairs\.jsonl: none of 1 rows has a label .* read as judgelm"):
+    with pytest.raises(InputError, match=r"pairs\.jsonl: none of 1 rows has a usable label; it was read as judgelm"):
         labelled(JUDGELM)
-    with pytest.raises(InputError, match="has score_w_reference or text_w_reference"):
+    with pytest.raises(InputError, match="has a usable score_w_reference or text_w_reference"):
         labelled(JUDGELM | {"score": [1, 2]}, with_reference=True)
 
 
@@ -252,9 +252,9 @@ def test_one_file_of_outputs_and_none_at_all_are_refused(write):
             PLAIN | {"answer_1": "\ud800"},
             '"answer_1": contains half a surrogate pair, which UTF-8 cannot encode; remove it',
         ),
-        (PLAIN | {"answers": []}, '"answers": expected a list of texts, got 0'),
-        (PLAIN | {"answers": ["a", None]}, '"answers": expected a list of texts, got null in the list'),
-        (PLAIN | {"answer_models": ["m"]}, '"answer_models": expected 2 texts, got 1'),
+        (PLAIN | {"answers": []}, '"answers": expected a list of strings, got 0'),
+        (PLAIN | {"answers": ["a", None]}, '"answers": expected a list of strings, got null in the list'),
+        (PLAIN | {"answer_models": ["m"]}, '"answer_models": expected 2 strings, got 1'),
         (PLAIN | {"id": [1]}, '"id": expected text or a whole number as the id, got [1]'),
         (PLAIN | {"id": True}, '"id": expected text or a whole number as the id, got true'),
         (PLAIN | {"reference": 3}, '"reference": expected text, got the number 3; write it as "3"'),
@@ -294,7 +294,7 @@ def test_unknown_fields_name_what_was_found_and_what_is_needed(write):
     message = str(caught.value)
     assert message.startswith(
         'pairs.jsonl:1: fields not recognised: qestion, answer_1, answer_2; "qestion" looks like "question". '
-        "Nearest is plain, without question. Name the columns with --column"
+        "The nearest layout is plain, without question. Name the columns with --column"
     )
     assert message.endswith("formats are known: docs/formats.md")
 
@@ -328,7 +328,7 @@ def test_references_from_a_file_of_their_own(write):
         SampleStream([path], references=references, reference="ignore")
     row = {"id": 1, "reference": "r"}
     for rows, finding in (
-        ([{"id": 1, "text": "r"}], "a row of references needs"),
+        ([{"id": 1, "text": "r"}], "a reference row needs"),
         ([row, row], 'id "1" appeared before'),
     ):
         with pytest.raises(InputError, match=finding):

@@ -71,7 +71,7 @@ def test_images_within_a_question_of_version_2(written):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        ({"capability": []}, "expected a list of texts"),
+        ({"capability": []}, "expected a list of strings"),
         ({"answer": "<OR>"}, "got only tags"),
         ({"imagename": ""}, "no image"),
     ],

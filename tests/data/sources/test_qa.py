@@ -82,7 +82,7 @@ def test_a_question_that_a_model_answers_twice_counts_once_and_the_first_answer_
     assert [(row["id"], row["answer"]) for row in rows] == [("mmlu-pro-70/m", RIGHT), ("mmlu-pro-70/n", WRONG)]
     [reject] = done.rejects
     assert reject.line == 2
-    assert "a second answer of m to question mmlu-pro-70; the first, in " in reject.reason
+    assert "a second answer from m to question mmlu-pro-70; the first, in " in reject.reason
 
 
 def test_a_prediction_without_its_text_is_no_answer(write):

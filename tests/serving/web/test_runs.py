@@ -21,7 +21,7 @@ def test_texts_are_joined_by_id(tmp_path):
     texts = write_pairs(tmp_path / "pairs.jsonl", [SAMPLES[2], SAMPLES[0]])
     run = open_run(write_run(tmp_path / "run.jsonl", JUDGMENTS), texts)
     assert {key: sample.answers[0] for key, sample in run.samples.items()} == {"2": "first 2", "0": "first 0"}
-    assert run.notes == ("1 of 3 judgments have no row of their id.",)
+    assert run.notes == ("1 of 3 judgments have no row with their id.",)
 
 
 def test_the_texts_of_a_run_are_found_until_they_change(tmp_path):
