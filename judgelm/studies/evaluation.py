@@ -58,8 +58,7 @@ DEFAULT_OPTIONS = EvaluationOptions()
 class Counts:
     """Numbers of rows by outcome.
 
-    `repaired` counts `judged` rows that needed a constrained retry, and `read_anywhere` those with scores outside the first
-    line.
+    `repaired` counts `judged` rows that needed a constrained retry, `read_anywhere` those with scores outside line 1.
     """
 
     judgments: int

@@ -81,8 +81,8 @@ def leaderboard_study(
         study="leaderboard",
         title="Leaderboard",
         protocol=(
-            "Bradley-Terry ratings are fitted to P(better) by maximum likelihood; a verdict without probability is 1, 0.5 "
-            "(tie), or 0. A pair judged in both orders has two verdicts. All models share one first-position effect. "
+            "Bradley-Terry ratings are fitted to P(better) by maximum likelihood. A verdict without probability is 1, "
+            "0.5 (tie), or 0. A pair judged in both orders has two verdicts. Models share one first-position effect. "
             f"If the likelihood has no finite maximum, ratings are fitted {_PRIOR}. "
             f"Intervals are 95 % from {resampling.resamples} resamples of questions (seed {resampling.seed}). Failed "
             "judgments are excluded and counted."
@@ -118,7 +118,9 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
     comparisons: list[Comparison] = []
     for key, judgment in judgments.items():
         if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
-            raise InputError(f"run {judge}: judgment {key}: mode {judgment.mode} has no winner; use runs that judged pairs")
+            raise InputError(
+                f"run {judge}: judgment {key}: mode {judgment.mode} has no winner; use runs that judged pairs"
+            )
         sample = samples.get(key)
         if sample is None or len(sample.answer_models) != 2:
             finding = "no row has its id" if sample is None else "its row does not name two models"
@@ -270,8 +272,8 @@ def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
     lines = [f"{judge.judge}: {model} has no rating: {reason}." for model, reason in ratings.unrated.items()]
     if ratings.regularised:
         lines.append(
-            f"{judge.judge}: the likelihood has no finite maximum because some models, or the first position, always won. "
-            f"Ratings are fitted {_PRIOR}; unbounded intervals are open."
+            f"{judge.judge}: the likelihood has no finite maximum because some models, or the first position, always "
+            f"won. Ratings are fitted {_PRIOR}; unbounded intervals are open."
         )
     for row in ratings.rated:
         if row.record != "mixed":

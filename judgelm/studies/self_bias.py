@@ -105,9 +105,9 @@ def _protocol(fit: BiasFit, options: SelfBiasOptions) -> str:
     terms += [] if model.length == "none" else ["length:judge" if model.length == "per_judge" else "length"]
     terms += [f"{model.indicator}:judge"] if model.indicator else []
     return (
-        f"Ratings are regressed on {' + '.join(terms)} by ordinary least squares without a common intercept. The reference is "
-        f"{options.reference}, and scores are {scaling}. Standard errors: {fit.errors}. Coefficients and means from few "
-        f"labels have {100 * model.level:g} % Wald intervals; other figures have 95 % intervals."
+        f"Ratings are regressed on {' + '.join(terms)} by ordinary least squares without a common intercept. "
+        f"The reference is {options.reference}, and scores are {scaling}. Standard errors: {fit.errors}. Coefficients "
+        f"and means from few labels have {100 * model.level:g} % Wald intervals; other figures have 95 % intervals."
     )
 
 

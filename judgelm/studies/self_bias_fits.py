@@ -24,7 +24,7 @@ class SelfBiasOptions:
     Attributes:
         families: family -> names; None derives families from model names.
         reference: judge whose scores are the reference.
-            by: columns to fit separately, in addition to dimension and task.
+        by: columns to fit separately, in addition to dimension and task.
         weak: weak models to exclude in that check; None uses the paper's two sets.
         other_reference: alternative reference from the paper, the authors' code, or both.
         label_share: share of human labels given to prediction-powered inference, if all completions are labelled.
@@ -208,7 +208,9 @@ _WHAT = {
     "length": "length",
     "indicator": "indicator",
 }
-_UNKNOWN = "An empty term is not identified: it has no rows or is collinear with other terms. n is the number of ratings."
+_UNKNOWN = (
+    "An empty term is not identified: it has no rows or is collinear with other terms. n is the number of ratings."
+)
 
 
 def main_table(fit: BiasFit) -> Table:
