@@ -74,8 +74,8 @@ def _position_sentence(position: PositionEstimates) -> str:
     first, second = percent(position.toward_first.value), percent(position.toward_second.value)
     return (
         f"In {percent(position.consistency.value)} of {position.consistency.n:,} pairs, the verdict is the same in "
-        f"both orders (95 % interval {format_percents(position.consistency)}). It favours the answer shown first in {first} "
-        f"and the answer shown second in {second}."
+        f"both orders (95 % interval {format_percents(position.consistency)}). It favours the answer shown first in "
+        f"{first} and the answer shown second in {second}."
     )
 
 

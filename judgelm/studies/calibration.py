@@ -231,8 +231,8 @@ def _findings(before: _CalibrationScores, change: _Gain | None) -> list[str]:
     side = by_sign(more, "overconfident", "underconfident", "not significantly over- or underconfident")
     lines = [
         f"The judge is {side}: the mean probability of its winners minus its accuracy is {format_points(more)}.",
-        f"Its expected calibration error is {format_number(before.error.error)}; for a calibrated judge with "
-        f"these probabilities it would be {before.error.by_chance:.3f} by chance. Its Brier score is "
+        f"Its expected calibration error is {format_number(before.error.error)}; a calibrated judge with "
+        f"these probabilities would have {before.error.by_chance:.3f} by chance. Its Brier score is "
         f"{format_number(before.brier)}; always answering 0.5 gives 0.250.",
     ]
     if change is not None:
