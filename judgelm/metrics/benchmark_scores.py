@@ -36,7 +36,7 @@ class Scored(NamedTuple):
 
 
 class SectionScores(NamedTuple):
-    """Weighted means; empty subsets and sections are omitted. `overall` is the unweighted mean of the sections."""
+    """Weighted means of non-empty subsets and sections. `overall` is the sections' unweighted mean."""
 
     subsets: Mapping[str, Estimate]
     sections: Mapping[str, Estimate]
@@ -98,7 +98,7 @@ class TiesPrompt(NamedTuple):
 def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimate:
     """Score RewardBench 2's Ties subset; n is the number of keys.
 
-    The gap is the worst right score minus the best wrong score; the spread is the range of the right scores. The score
+    The gap is the worst right score minus the best wrong score; the spread is the range of right scores. The score
     is the sum, with these weights, of:
 
     - 0.3 each: shares of tied and of reference prompts with a positive gap;

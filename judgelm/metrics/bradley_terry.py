@@ -259,7 +259,7 @@ def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
 
 
 def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: Floats) -> Floats:
-    """Open the intervals of models that are unbounded relative to the largest group whose models beat each other.
+    """Open the intervals of models unbounded relative to the largest group that beat each other.
 
     At the finite bound, winning (or losing) all these matches has a probability of 2.5 % at most.
     """

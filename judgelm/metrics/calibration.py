@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
 
 CERTAIN = 1e-6
-"""Minimum distance from 0 and 1, to which probabilities are clipped before taking log-odds."""
+"""Minimum distance of clipped probabilities from 0 and 1."""
 
 TEMPERATURES = (0.02, 50.0)
 """Search range of the temperature; an optimum at either end is rejected."""

@@ -1,4 +1,4 @@
-"""Metrics of correctness judgments, split by whether the judge can answer the question, and gate metrics.
+"""Metrics of correctness judgments, split by whether the judge can answer, and gate metrics.
 
 Arrays have shape (n,); unequal shapes raise `ValueError`. Exclude failed judgments first.
 """
@@ -53,7 +53,7 @@ def accuracies(
 
 
 class LevelScores(NamedTuple):
-    """Number of items at a level of agreement, and the share whose majority answer is right."""
+    """Number of items at an agreement level, and the share with a right majority answer."""
 
     agreement: float
     n: int
@@ -224,7 +224,7 @@ def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: 
 
 
 def generation_accuracy(own: Flags, questions: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
-    """Compute the share of questions that the judge answers right; each question counts once, as the mean of its rows.
+    """Compute the share of questions that the judge answers right, counting each once by the mean of its rows.
 
     Source: Self-Reference, equation 3.
     """

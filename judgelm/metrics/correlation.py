@@ -1,6 +1,6 @@
 """Correlations between generation and judgment, judge and annotator labels, and grades and reference grades.
 
-A correlation with a constant is None, with the reason in the result (Self-Reference prints 0.0000, QA-Judge NaN).
+A correlation with a constant is None with a reason (Self-Reference prints 0.0000, QA-Judge NaN).
 Point estimates equal those of scipy and scikit-learn.
 
 Source: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7 and 10.

@@ -121,7 +121,7 @@ def preferences(
 ) -> tuple[Preference, ...]:
     """Compute the share of answers that only their own judge calls correct, at each of `PREFERENCE_THRESHOLDS`.
 
-    `own`, of shape (n,), and `others`, (n, k), are True if a judge calls the answer correct.
+    In `own`, shape (n,), and `others`, (n, k), True means correct.
     """
     if own.ndim != 1 or others.ndim != 2 or len(own) != len(others):
         raise ValueError(f"preference: expected shapes (n,) and (n, k), got {own.shape} and {others.shape}")

@@ -43,8 +43,8 @@ class PairedRatings:
 
     Attributes:
         frame: columns `item`, `dimension`, `task`, `judge`, `model`, `length`, and extra columns. `rating` and
-            `reference` are normalised; the suffix `_raw` marks the originals. `own` is the judge's name if it rates
-            itself, and `family` its family's name if it rates a relative; both are otherwise empty.
+            `reference` are normalised (originals: suffix `_raw`). `own` is the judge's name if it rates itself, and
+            `family` its family if it rates a relative; otherwise, both are empty.
         scales: scale by dimension.
         unreferenced: scored rows without a reference.
         unscored: number of judges' rows without a score.
@@ -57,7 +57,7 @@ class PairedRatings:
     unscored: int = 0
 
     def keep(self, rows: "pd.Series[bool]") -> "PairedRatings":
-        """Keep some rows and the scales."""
+        """Keep the marked rows."""
         return replace(self, frame=self.frame[rows].reset_index(drop=True))
 
     @property
@@ -151,7 +151,7 @@ def _with_flags(frame: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFram
 def family_by_name(name: str) -> str | None:
     """Return the family whose pattern matches a model's name, or None.
 
-    The first five families are from the paper's data and HELM-Instruct; the others are ours.
+    The paper's data and HELM-Instruct have the first five families; we added the others.
     """
     return next((family for family, pattern in _PATTERNS.items() if re.search(pattern, name, re.IGNORECASE)), None)
 
@@ -221,7 +221,7 @@ class AnnotatorAgreement(NamedTuple):
 def annotator_agreement(ratings: Floats, resampling: Resampling) -> AnnotatorAgreement:
     """Compute Krippendorff's alpha with ordinal distances, and the share of completions on which all agree.
 
-    `ratings` has shape (completions, annotators), with NaN for missing ones. Only tests use the GPL package
+    `ratings` has shape (completions, annotators), NaN if missing. Only tests use the GPL package
     `krippendorff`.
 
     Raises:
@@ -278,7 +278,7 @@ def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampl
 def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampling) -> Estimate | None:
     """Compute the share of attention checks rated below the middle of the scale.
 
-    The threshold is ours: the paper does not state which ratings pass.
+    The paper does not state which ratings pass, so the threshold is ours.
     """
     scored = checks[checks["score"].notna()]
     if scored.empty:

@@ -35,7 +35,7 @@ class BiasModel:
     Attributes:
         reference: one slope, or an unpenalised cubic spline with four even knots, per judge.
         length: slope on `length_feature`.
-        indicator: another 0/1 column, with one coefficient per judge (section 7).
+        indicator: a 0/1 column, with one coefficient per judge (section 7).
         errors: HC1 (authors' Python code), HC0 (White's, in the authors' R code), or clustered by item (ours).
     """
 
@@ -104,7 +104,7 @@ def unidentified(matrix: Floats) -> Flags:
 
 
 def redundant(matrix: Floats, *, constant: bool = False) -> Flags:
-    """Mark columns to omit so that the others are independent (and, if `constant`, independent of a constant)."""
+    """Mark columns to omit so that the others (and a constant, if `constant`) are independent."""
     lengths = np.linalg.norm(matrix, axis=0)
     rest = matrix - matrix.mean(axis=0) if constant else matrix
     scaled = rest / np.where(lengths > 0, lengths, 1.0)
@@ -177,7 +177,7 @@ class Term:
         kind: in equation 1, `judge` is delta, `slope` beta, `self` gamma, `family` lambda, and `dimension` eta.
         level: judge, family, or dimension.
         estimate: n is the number of rows where the term is not zero.
-        p: p-value of the two-sided Wald test that the coefficient is 0.
+        p: p-value of the two-sided Wald test against 0.
     """
 
     kind: TermKind
@@ -198,9 +198,9 @@ class BiasFit:
 
     Attributes:
         unit: `normalised score` or `log-odds`.
-        errors: description of the standard errors.
+        errors: kind of standard errors.
         converged: if False, do not use the estimates.
-        left_out: description of rows excluded from the fit; empty if there are none.
+        left_out: description of excluded rows, or empty.
     """
 
     terms: tuple[Term, ...]
@@ -215,7 +215,7 @@ class BiasFit:
         return (term for term in self.terms if term.kind == kind)
 
     def value(self, kind: TermKind, level: str) -> float:
-        """Return a coefficient, or 0 if it has no estimate."""
+        """Return a coefficient, or 0 without an estimate."""
         estimates = (term.estimate for term in self.of(kind) if term.level == level)
         return next((estimate.value for estimate in estimates if estimate is not None), 0.0)
 
@@ -223,7 +223,7 @@ class BiasFit:
 def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
     """Fit ordinary least squares with robust standard errors and Wald intervals.
 
-    Coefficients that are not identified (a judge never rates itself, or a reference is constant) have no estimate.
+    Unidentified coefficients (a judge never rates itself, or a reference is constant) have no estimate.
 
     Raises:
         TooFewRatings: there are no more rows than coefficients.
@@ -299,7 +299,7 @@ _MAX_STEPS = 100
 
 
 def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
-    """Fit an ordered logit of the raw rating on the same terms; with two levels, it is a logistic regression.
+    """Fit an ordered logit of the raw rating on the same terms (for two levels, a logistic regression).
 
     A bias whose rows all have the highest or all the lowest rating is infinite, so it has no estimate and its rows are
     excluded. Standard errors come from the likelihood, as in the authors' R code.

@@ -80,7 +80,7 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
 
 
 def _power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> float:
-    """Return the weight of the judge's ratings that minimises the variance of the estimate, clipped to [0, 1].
+    """Return the variance-minimising weight of the judge's ratings, clipped to [0, 1].
 
     Source: PPI++ (2023), section 6, as in `ppi-python` 0.2.3.
     """
@@ -138,7 +138,7 @@ class TrueWinRate:
         judge: rate of `proxy`; its interval need not contain the true rate.
         labels: rate from the labels alone.
         weight: weight of the judge's values in PPI++.
-        drift: p-value of the difference between the judge's values on labelled and unlabelled pairs.
+        drift: p-value of the difference in judge values between labelled and unlabelled pairs.
     """
 
     verdicts: Estimate | str

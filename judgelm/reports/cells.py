@@ -15,7 +15,7 @@ MAX_XLSX_CELL = 32_767
 
 
 def _is_formula(text: str) -> bool:
-    """Return whether a spreadsheet would evaluate the string when opening a CSV file."""
+    """Return whether spreadsheets evaluate the string when opening a CSV file."""
     return text.startswith(_FORMULA_STARTS) and len(text) > 1 and _NUMBER.fullmatch(text) is None
 
 
@@ -28,7 +28,7 @@ class CellTexts:
     """Sanitises table cells and counts the changes.
 
     Attributes:
-        unwanted: characters that the format cannot hold; each becomes U+FFFD.
+        unwanted: unsupported characters; each becomes U+FFFD.
         max_units: maximum UTF-16 units per cell.
         formulas: number of cells that a spreadsheet may evaluate, escaped or not.
     """

@@ -51,7 +51,7 @@ def render_report(
     """Render an evaluation as one self-contained, deterministic HTML document.
 
     Args:
-        evaluation: evaluation of these judgments and labels.
+        evaluation: results for these judgments and labels.
         judgments: judgments by sample id.
         samples: if missing, the list shows only replies and labels.
         labels: labels by sample id.

@@ -38,7 +38,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -> list[Path]:
     """Write a study to a folder and return the files; unrelated files are kept.
 
-    Files are written to a draft folder and then moved, `study.json` last, so a folder with `study.json` is complete.
+    Files are moved from a draft folder, `study.json` last, so a folder with `study.json` is complete.
     `overwrite` replaces the folder's whole study.
 
     Raises:

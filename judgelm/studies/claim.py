@@ -101,7 +101,7 @@ _SIGNIFICANT = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimOptions:
-    """Options of an estimate.
+    """Options.
 
     Attributes:
         model: model whose wins are counted; by default, the author of the first answer if there are at most two models.
@@ -138,11 +138,11 @@ class WinRateClaim:
     """A model's win rate according to the judge and the labels.
 
     Attributes:
-        opponent: None if there are several or models are unnamed.
+        opponent: None if models are unnamed or there are several.
         soft: whether the judge's P(better) is used instead of its verdicts.
         uncontrolled: the judge's rate before style control; None if nothing is controlled.
         control: the fit, or the reason why there is none.
-        labels_needed: number of labels for the target width, or the reason why it is unknown.
+        labels_needed: number for the target width, or the reason why it is unknown.
     """
 
     model: str

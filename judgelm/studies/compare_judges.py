@@ -107,8 +107,8 @@ def compare_judges(
     """Compare judges by agreement with labels, and pairwise by paired difference, kappa, flips, and McNemar's test.
 
     Raises:
-        InputError: there are fewer than two judges or no common pairs, the order rule does not apply, or one id has
-            different texts.
+        InputError: there are fewer than two judges or no common pairs, the order rule does not apply, or texts differ
+            under one id.
     """
     labels, texts = match_labels_of_runs(judges, labels, name="the labels")
     votes = _align_votes(judges, labels, options)

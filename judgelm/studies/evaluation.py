@@ -153,7 +153,7 @@ class Evaluation:
         return "agreement" if self.as_tie.position is None else f"agreement, {RULE_NAMES[self.order_rule]}"
 
     def to_json(self) -> dict[str, object]:
-        """Return plain values; non-finite numbers are None."""
+        """Return plain values, with None for non-finite numbers."""
         return dict(json_ready(self))
 
 
@@ -172,7 +172,7 @@ def evaluate(
     Args:
         judgments: one per sample, in one order or both.
         labels: labels by sample id.
-        reverse: judgments of swapped answers from a separate run. They affect the label only if `options.order_rule`
+        reverse: judgments of swapped answers from a separate run, which affect the label only if `options.order_rule`
             combines orders.
         groups: grouping name -> sample id -> value.
         clusters: sample id -> key; pairs with the same key (question) are resampled together.

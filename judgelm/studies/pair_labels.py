@@ -1,4 +1,4 @@
-"""Join judgments and labels of pairs by sample id, with integer labels in sample order."""
+"""Join judgments and labels of pairs by sample id; integer labels are in sample order."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -252,7 +252,7 @@ def _negated(order: OrderLabel) -> OrderLabel:
 
 
 def _sign(lead: float) -> int:
-    """Return the sign of a lead, with NaN and rounding errors of an exact tie (7.1 - 6.9 + 6.9 - 7.1) as 0."""
+    """Treat NaN and rounding errors of an exact tie (7.1 - 6.9 + 6.9 - 7.1) as 0."""
     return (lead >= 1e-9) - (lead <= -1e-9)
 
 

@@ -34,8 +34,7 @@ class QaOptions:
         failures: exclude unlabelled answers, or count them `as_incorrect` as the original code does.
         siblings: answering model -> judge from its family, for sibling preference.
         own: answering model -> the same model as a judge, if the names differ.
-        types_judge: judge for the answer types; None selects the one that correlates best with annotators, or the
-            first.
+        types_judge: judge for answer types; None selects the best by correlation with annotators, or the first.
     """
 
     failures: qa_scores.QaFailureHandling = "excluded"

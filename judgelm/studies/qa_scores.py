@@ -231,7 +231,7 @@ class _Gap(NamedTuple):
 
 
 def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> list[_Gap]:
-    """Return the gap for every judge, data set, and answering model, widest first; gaps are paired by answer."""
+    """Return gaps, paired by answer, for every judge, data set, and answering model, widest first."""
     gaps = []
     for run in runs:
         for (data_set, model), members in _by_model(answers).items():
@@ -265,7 +265,7 @@ def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], 
 def type_shares(
     answers: Sequence[QaAnswer], run: QaRun, counting: Counting
 ) -> dict[str, tuple[int, int, Estimate | None]]:
-    """Return the answers, answers with EM 0, and share of the latter called correct, by answer type."""
+    """Return answers, answers with EM 0, and share of the latter called correct, by answer type."""
     shares = {}
     for name in (*ANSWER_TYPES, *sorted({answer.answer_type for answer in answers} - set(ANSWER_TYPES))):
         members = [answer for answer in answers if answer.answer_type == name]

@@ -118,9 +118,9 @@ def _protocol(items: SsrItems, options: SsrOptions) -> str:
     ks = sorted({item.majority.k for item in items.items})
     return (
         f"Pairs are judged without a reference and with the majority answer of k = {', '.join(map(str, ks))} "
-        f"self-solves. Selective chooses between them by the gate at tau = {options.tau:g}. A split over two orders counts "
-        f"as {options.split}. The first of tied answers is the majority. Failed pairs are excluded from all conditions. "
-        f"The truth is joined by id. Intervals are 95 % from {options.resampling.resamples} resamples of questions."
+        f"self-solves. Selective chooses between them by the gate at tau = {options.tau:g}. A split over two orders "
+        f"counts as {options.split}. The first of tied answers is the majority. Failed pairs are excluded from all "
+        f"conditions. The truth is joined by id. Intervals are 95 % from {options.resampling.resamples} resamples of questions."
     )
 
 

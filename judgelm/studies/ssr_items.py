@@ -84,7 +84,7 @@ class SsrItems:
         return np.array([item.majority_right is not None for item in self.items], dtype=np.bool_)
 
     def where(self, mask: Iterable[bool]) -> "SsrItems":
-        """Select items, but keep the counts of all."""
+        """Select items but keep all counts."""
         chosen = tuple(item for item, inside in zip(self.items, mask, strict=True) if inside)
         return SsrItems(items=chosen, counts=self.counts)
 
@@ -217,12 +217,12 @@ SLICES = ("on, majority right", "on, majority wrong", "off, majority right", "of
 
 
 def all_taus(items: SsrItems) -> tuple[float, ...]:
-    """Return every threshold at which the gate changes for these items, lowest first."""
+    """Return every threshold at which an item's gate changes, lowest first."""
     return thresholds([item.majority.k for item in items.items])
 
 
 def comparison_table(items: SsrItems, tau: float, resampling: Resampling) -> Table:
-    """Build Table 1 at one tau: each condition under each split rule, with the same gate."""
+    """Build Table 1 at one tau: each condition under each split rule."""
     on, gate = items.on(tau), items.gate(tau, resampling)
     undecided = np.isnan(items.credits("tie", tau)).sum(axis=0).tolist()
     rows: list[Row] = []

@@ -32,7 +32,7 @@ class ControlledAgreement:
         soft: whether P(first better) is controlled instead of the verdict.
         controlled: agreement after control, or the reason why there is none; `plain` is before control.
         changed: number of verdicts changed by the control.
-        unadjusted: number of pairs whose model always or never wins, so they cannot be controlled.
+        unadjusted: number of uncontrolled pairs whose model always or never wins.
         constant: features without a term, because they are equal in every pair.
     """
 
@@ -122,7 +122,7 @@ def controlled_agreement(
 
 
 def pair_styles(samples: Sequence[Sample], control: Control) -> tuple[StyleDifferences, list[tuple[str, str]] | None]:
-    """Return the style differences within each pair, and the models (None if any is missing)."""
+    """Return each pair's style differences, and the models (None if any is missing)."""
     differences = style_differences([(sample.answers[0], sample.answers[1]) for sample in samples], control)
     names = [sample.answer_models for sample in samples]
     return differences, [(pair[0], pair[1]) for pair in names] if all(len(pair) == 2 for pair in names) else None

@@ -31,7 +31,7 @@ _POWER_REACH = 1.96 + 0.84
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingFit:
-    """Parameters that turn a difference in strength into a verdict.
+    """Parameters for turning a difference in strength into a verdict.
 
     `temperature` divides the difference; `tie_threshold` is the maximum distance of P(first better) from 0.5 for a tie.
     """
@@ -119,7 +119,7 @@ class TuningResult:
     Attributes:
         candidates: scores by name, best first.
         chosen: `best` if it is significantly better than the default, else the default.
-        nested: accuracy when each fold uses the candidate that was best on the other folds.
+        nested: accuracy if each fold uses the candidate that is best on the others.
         gain: `nested` minus the default's accuracy.
         selected: candidate selected for each fold.
         pairs_needed: approximate number of pairs at which `gain` (or 5 points, if it is not positive) is significant.
@@ -280,7 +280,7 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
 
 
 def _temperature(lead: Floats) -> float:
-    """All probabilities stay `CERTAIN` away from 0 and 1, because the likelihood may have no maximum."""
+    """Keep probabilities `CERTAIN` away from 0 and 1, because the likelihood may lack a maximum."""
     coldest = float(np.abs(lead).max()) / float(logit(1 - CERTAIN))
     low, high = np.log(max(coldest, TEMPERATURES[0])), np.log(TEMPERATURES[1])
     loss = minimize_scalar(
