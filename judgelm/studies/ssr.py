@@ -120,7 +120,8 @@ def _protocol(items: SsrItems, options: SsrOptions) -> str:
         f"Pairs are judged without a reference and with the majority answer of k = {', '.join(map(str, ks))} "
         f"self-solves. Selective chooses between them by the gate at tau = {options.tau:g}. A split over two orders "
         f"counts as {options.split}. The first of tied answers is the majority. Failed pairs are excluded from all "
-        f"conditions. The truth is joined by id. Intervals are 95 % from {options.resampling.resamples} resamples of questions."
+        f"conditions. The truth is joined by id. Intervals are 95 % from {options.resampling.resamples} resamples of "
+        "questions."
     )
 
 
