@@ -199,7 +199,7 @@ def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str 
     if not design[:, -1].any():
         return design[:, :-1], "the order shown is unknown, orders were averaged, or each answer was judged alone"
     if all(len(orders) == 1 for orders in shown.values()):
-        reason = "any two models were always shown in the same order, so position and strengths cannot be separated"
+        reason = "each pair of models was always shown in the same order, so position and strengths cannot be separated"
         return design[:, :-1], reason
     return design, None
 

@@ -260,7 +260,7 @@ def _f1_at(threshold: float) -> Labelling:
 
 def _human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in runs}
-    labellings |= {"EM": lambda answer: answer.gate.exact, "F1 of at least 0.5": _f1_at(0.5)}
+    labellings |= {"EM": lambda answer: answer.gate.exact, "F1 of 0.5 and more": _f1_at(0.5)}
     by_labelling = {name: _correlations(answers, labelling, counting) for name, labelling in labellings.items()}
     return _table("human-correlation", by_labelling)
 
