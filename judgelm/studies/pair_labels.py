@@ -15,8 +15,8 @@ RULE_NAMES: Mapping[LabelRule, str] = {
     "as_judged": "as judged",
     "mean": "mean of both orders",
     "given": "given order",
-    "tie": "tie if the orders conflict",
-    "probability": "mean P(first better) over both orders",
+    "tie": "a conflict of the orders is a tie",
+    "probability": "mean P(first better) of both orders",
 }
 """Order rules, as shown in headings."""
 
