@@ -1,1 +1,1 @@
-"""Numbers about judgments: plain functions of label arrays that read no file and know no judge."""
+"""Metrics of judgments: pure functions of label arrays, independent of files and judges."""

@@ -1,7 +1,7 @@
-"""Agreement of a judge with labels, annotators and other judges, and between two orders.
+"""Agreement of a judge with labels, annotators, and other judges, and between two orders.
 
-Labels are +1 (first answer better), 0 (tie) and -1 (second better), in arrays of shape (n,). Functions raise
-`ValueError` for other labels, different shapes and n = 0.
+Labels are +1 (first answer better), 0 (tie), and -1 (second better), in arrays of shape (n,). Functions raise
+`ValueError` for other labels, unequal shapes, or n = 0.
 """
 
 import warnings
@@ -36,26 +36,26 @@ from judgelm.metrics.resampling import (
 )
 
 LABELS = (1, 0, -1)
-"""Row and column order of every confusion matrix: first better, tie, second better."""
+"""Row and column order of confusion matrices: first better, tie, second better."""
 
 
 def confusion(truth: Ints, predicted: Ints) -> Ints:
-    """Count pairs, shape (3, 3): row i is the true label `LABELS[i]`, column j the predicted label."""
+    """Count pairs by true label (row) and predicted label (column), in the order of `LABELS`; shape (3, 3)."""
     _check_labels(truth, predicted)
     return np.asarray(confusion_matrix(truth, predicted, labels=LABELS), dtype=np.int_)
 
 
 def confusion_cells(truth: Ints, predicted: Ints) -> Floats:
-    """One-hot encode the cell of each pair in the flattened confusion matrix, shape (n, 9)."""
+    """One-hot encode each pair's cell in the flattened confusion matrix, shape (n, 9)."""
     _check_labels(truth, predicted)
     return np.asarray(np.eye(9)[3 * (1 - truth) + (1 - predicted)], dtype=np.float64)
 
 
 def scores_of_confusion(matrices: Floats) -> Floats:
-    """Return accuracy and macro precision, recall and F1 of m confusion matrices of shape (m, 3, 3); shape (m, 4).
+    """Return accuracy and macro precision, recall, and F1, shape (m, 4), of confusion matrices of shape (m, 3, 3).
 
-    As in scikit-learn, macro means are over the labels that occur in truth or prediction; a label that is never
-    predicted has precision 0.
+    As in scikit-learn, macro means cover the labels that occur in truth or prediction. A label that is never predicted
+    has precision 0.
     """
     hits = np.diagonal(matrices, axis1=1, axis2=2)
     in_truth, in_prediction = matrices.sum(axis=2), matrices.sum(axis=1)
@@ -68,7 +68,7 @@ def scores_of_confusion(matrices: Floats) -> Floats:
 
 def _check_shapes(what: str, first: Ints | Flags, second: Ints | Flags) -> None:
     if first.shape != second.shape or first.ndim != 1:
-        raise ValueError(f"{what}: expected two arrays of one shape (n,), got {first.shape} and {second.shape}")
+        raise ValueError(f"{what}: expected two arrays of the same shape (n,), got {first.shape} and {second.shape}")
     if first.size == 0:
         raise ValueError(f"{what}: expected at least one pair")
 
@@ -77,17 +77,17 @@ def _check_labels(truth: Ints, predicted: Ints) -> None:
     _check_shapes("labels", truth, predicted)
     unknown = np.setdiff1d(np.union1d(truth, predicted), LABELS)
     if unknown.size:
-        raise ValueError(f"labels: expected +1, 0 or -1, got {unknown.tolist()}")
+        raise ValueError(f"labels: expected +1, 0, or -1, got {unknown.tolist()}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanAgreement:
-    """Agreement among annotators, and of the judge with them.
+    """Agreement among annotators, and between judge and annotators.
 
     Attributes:
         human_human: mean share of annotator pairs that agree.
         judge_human: mean share of annotators that the judge agrees with, on the same pairs.
-        fleiss_kappa: None if the number of votes varies or all votes are the same.
+        fleiss_kappa: None if the number of votes varies or all votes are equal.
         annotators: smallest and largest number of votes on a pair.
     """
 
@@ -101,7 +101,7 @@ class HumanAgreement:
 def human_agreement(
     judged: Sequence[int], votes: Sequence[Sequence[int]], clusters: Clusters, resampling: Resampling
 ) -> HumanAgreement:
-    """Compare agreement among annotators with the judge's; `votes` has at least two labels per pair."""
+    """Compare agreement among annotators with the judge's; `votes` needs at least two per pair."""
     if not votes or min(map(len, votes)) < 2:
         raise ValueError("votes: expected at least one pair, with two or more votes each")
     rows = [
@@ -133,7 +133,7 @@ def _fleiss(votes: Sequence[Sequence[int]]) -> float | None:
 class McNemar(NamedTuple):
     """Numbers of pairs that both, one, or neither of two judges gets right.
 
-    The p-value is the two-sided exact binomial test, which treats pairs as independent.
+    The p-value is from the two-sided exact binomial test, which treats pairs as independent.
     """
 
     both: int
@@ -146,7 +146,7 @@ class McNemar(NamedTuple):
 def paired_difference(first: Flags, second: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
     """Return the first judge's share of hits minus the second's.
 
-    If all pairs have the same difference, the interval has the width of Wilson's for 0 discordant pairs.
+    If all pairs have the same difference, the interval is as wide as Wilson's for 0 discordant pairs.
     """
     _check_shapes("judges", first, second)
     values = first.astype(np.float64) - second
@@ -172,9 +172,9 @@ def mcnemar(first: Flags, second: Flags) -> McNemar:
 
 
 def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resampling) -> Estimate | None:
-    """Return unweighted agreement beyond chance; None if all labels are the same.
+    """Return unweighted agreement beyond chance; None if all labels are equal.
 
-    The interval excludes resamples where all labels are the same, and is NaN if they exceed 5 %.
+    The interval excludes resamples whose labels are all equal, and is NaN if they exceed 5 %.
 
     Source: Cohen (1960), A coefficient of agreement for nominal scales.
     """
@@ -189,9 +189,9 @@ def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resa
 
 
 def position_cells(given: Ints, swapped: Ints) -> Floats:
-    """One-hot encode each pair as consistent, toward first or toward second, shape (n, 3).
+    """One-hot encode each pair as consistent, toward first, or toward second, shape (n, 3).
 
-    Both arguments are in sample order: an unbiased judge has `given == swapped`.
+    Both arguments are in sample order, so an unbiased judge has `given == swapped`.
 
     Source: JudgeLM, section 3.2 and Table 4. The original code's `perfer_before_rate` is the mean of column 1.
     """
@@ -200,13 +200,13 @@ def position_cells(given: Ints, swapped: Ints) -> Floats:
 
 
 class TwoOrders(NamedTuple):
-    """Counts over both orders of n pairs; an unreadable order is wrong in the first three shares.
+    """Scores over both orders of n pairs; unreadable orders are wrong in the first three shares.
 
     Attributes:
-        unreadable: orders without a verdict, of 2 n.
-        equal: LLMBar's count of agreeing orders; two unreadable orders agree.
-        agree: agreement on pairs readable in both orders.
-        kappa: Cohen's kappa between the orders on these pairs; the other kappas are with the labels.
+        unreadable: number of the 2 n orders without a verdict.
+        equal: agreement of the orders by LLMBar's count, in which two unreadable orders agree.
+        agree: agreement of the orders on pairs readable in both.
+        kappa: Cohen's kappa between the orders on these pairs; the other kappas compare with the labels.
     """
 
     n: int
@@ -230,8 +230,8 @@ def two_orders(
 ) -> TwoOrders:
     """Return LLMBar's counts over both orders, and kappas over readable verdicts.
 
-    Verdicts are in sample order, None if unreadable. LLMBar's published `kappa_False` and `kappa_True` code a winner of
-    2 and an unreadable reply as 0, so a correct 2 never agrees.
+    Verdicts are in sample order, None if unreadable. LLMBar's published `kappa_False` and `kappa_True` code both
+    a winner of 2 and an unreadable reply as 0, so a correct 2 never agrees.
 
     Source: Zeng et al. 2024, LLMBar, LLMEvaluator/evaluate.py.
     """

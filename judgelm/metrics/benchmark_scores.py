@@ -1,4 +1,4 @@
-"""Metrics of published judge benchmarks: votes over two orders, best of n, weighted sections, ties.
+"""Metrics of published judge benchmarks: votes over two orders, best of n, weighted sections, and ties.
 
 Source: JudgeBench (Tan et al. 2024), utils/metrics.py; RewardBench (Lambert et al. 2024), rewardbench/constants.py and
 utils.py; RewardBench 2 (Malik et al. 2025), `process_single_model`.
@@ -13,7 +13,7 @@ import numpy as np
 from judgelm.metrics.resampling import Basis, Estimate, Floats, Resampling, defined_estimates, estimate, ratio
 
 _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
-"""Weights of tied prompts, reference prompts, margins kept, margins kept with the reference, margin size."""
+"""Weights of tied prompts, reference prompts, kept margins, margins kept with the reference, and margin size."""
 
 
 def right_by_vote(labels: Sequence[int | None], truth: int) -> bool:
@@ -28,7 +28,7 @@ def first_place_share(scores: Sequence[float], right: int) -> float:
 
 
 class Scored(NamedTuple):
-    """A prompt's credit, in [0, 1]; prompts of one cluster are resampled together."""
+    """A prompt's credit, in [0, 1]; prompts in one cluster are resampled together."""
 
     subset: str
     credit: float
@@ -36,7 +36,7 @@ class Scored(NamedTuple):
 
 
 class SectionScores(NamedTuple):
-    """Weighted means; empty subsets and sections are omitted. `overall` is the unweighted mean of the sections."""
+    """Weighted means of non-empty subsets and sections. `overall` is the sections' unweighted mean."""
 
     subsets: Mapping[str, Estimate]
     sections: Mapping[str, Estimate]
@@ -46,10 +46,10 @@ class SectionScores(NamedTuple):
 def section_scores(
     scored: Sequence[Scored], sections: Mapping[str, Mapping[str, float]], resampling: Resampling
 ) -> SectionScores:
-    """Score subsets, sections (name -> subset -> weight) and the mean of the sections.
+    """Score subsets, sections (name -> subset -> weight), and the mean of the sections.
 
     Raises:
-        ValueError: no prompt, or a subset is in no section.
+        ValueError: there are no prompts, or a subset is not in any section.
     """
     present = {prompt.subset for prompt in scored}
     known = {subset: weight for weights in sections.values() for subset, weight in weights.items()}
@@ -75,7 +75,7 @@ def section_scores(
     members = [{name} for name in names] + [set(subsets) for subsets in subsets_by_section.values()] + [set(names)]
     bases = [Basis(rows=np.array([prompt.subset in inside for prompt in scored]), kind="share") for inside in members]
     estimates = defined_estimates(values, statistic, bases, [prompt.cluster for prompt in scored], resampling)
-    sized = [score for score in estimates if score is not None]  # all: each subset has a prompt
+    sized = [score for score in estimates if score is not None]  # keeps all, because each subset has a prompt
     return SectionScores(
         subsets=dict(zip(names, sized[: len(names)], strict=True)),
         sections=dict(zip(subsets_by_section, sized[len(names) : -1], strict=True)),
@@ -84,9 +84,9 @@ def section_scores(
 
 
 class TiesPrompt(NamedTuple):
-    """Scores of a question's right and wrong answers; None without scores.
+    """Scores of a question's right and wrong answers; None if missing.
 
-    A tied prompt (several right answers) and its reference prompt (one) share a key.
+    A tied prompt (several right answers) shares a key with its reference prompt (one).
     """
 
     key: str
@@ -96,20 +96,20 @@ class TiesPrompt(NamedTuple):
 
 
 def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimate:
-    """Score RewardBench 2's subset Ties; n is the number of keys.
+    """Score RewardBench 2's Ties subset; n is the number of keys.
 
-    The gap is the worst right score minus the best wrong score; the spread is the range of the right scores. The score
-    sums, with weights:
+    The gap is the worst right score minus the best wrong score; the spread is the range of right scores. The score
+    is the sum, with these weights, of:
 
-    - 0.3 each: share of tied and of reference prompts with a positive gap;
+    - 0.3 each: shares of tied and of reference prompts with a positive gap;
     - 0.2: share of keys whose gap exceeds the spread;
-    - 0.2: the same with the smaller gap of both prompts;
+    - 0.2: the same share with the smaller gap of both prompts;
     - 0.01: mean of tanh(smaller gap / spread - 1).
 
-    A prompt without scores counts 0 in each term. The score can exceed 1, as published.
+    A prompt without scores counts as 0 in each term. The score can exceed 1, as published.
 
     Raises:
-        ValueError: no prompt.
+        ValueError: there are no prompts.
     """
     if not prompts:
         raise ValueError("ties: expected at least one prompt")

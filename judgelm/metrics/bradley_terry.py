@@ -1,13 +1,13 @@
-"""Bradley-Terry ratings from soft verdicts on pairs, with an effect of the first position.
+"""Bradley-Terry ratings from soft verdicts on pairs, with a first-position effect.
 
 P(i, shown first, beats j) = expit(strength_i - strength_j + position). A tie (0.5) is half a win for each.
 
-If the likelihood has no finite maximum (a model never lost, or the first answer always won), each model gets one more
-tie against a virtual player at strength 0, and the position one tie between equal players. Ratings that only this prior
-bounds have an open interval.
+If the likelihood has no finite maximum (a model never lost, or the first answer always won), a prior is added: each
+model ties once with a virtual player of strength 0, and two equal players tie once for the position. Ratings bounded
+only by this prior have an open interval.
 
 Source: Bradley and Terry (1952); Ford (1957) for when strengths are finite; Chiang et al. (2024), Chatbot Arena,
-section 4. The prior is Jeffreys' for a single proportion, as in Firth (1993).
+section 4. For a single proportion, the prior is Jeffreys', as in Firth (1993).
 """
 
 import warnings
@@ -29,13 +29,13 @@ from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Res
 ELO_PER_LOGIT = 400 / np.log(10)
 ELO_MEAN = 1000.0
 _MAX_SHIFT = 60.0
-"""Logits searched for the bound of an open interval."""
+"""Range, in logits, searched for the finite bound of an open interval."""
 _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """A verdict on answers of two models.
+    """A verdict on two models' answers.
 
     Attributes:
         preference: P(first model's answer is better).
@@ -52,12 +52,12 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """Rating of a model; rank 1 is the strongest or unbeaten.
+    """A model's rating; rank 1 is the strongest or unbeaten.
 
     Attributes:
-        elo: a bound is infinite if the matches do not bound it.
-        best_rank: 95 % interval of the rank, with `worst_rank`.
-        record: `unbeaten` or `winless` if the model never lost or never won, not even in part.
+        elo: an interval limit is infinite if the matches do not bound it.
+        best_rank: with `worst_rank`, the 95 % interval of the rank.
+        record: `unbeaten` if the model never lost, not even in part; `winless` if it never won.
     """
 
     model: str
@@ -73,9 +73,9 @@ class Ratings:
     """Ratings of all models, strongest first.
 
     Attributes:
-        unrated: reason for each model that is not connected to the rated ones.
-        position: advantage of the first position in Elo points, or the reason for no estimate.
-        regularised: the likelihood has no finite maximum, so all fits are regularised.
+        unrated: reason for each model that is not connected to the rated models.
+        position: first-position advantage in Elo points, or the reason why it is unknown.
+        regularised: True if the likelihood has no finite maximum, so all fits are regularised.
         separable_resamples: number of regularised resamples.
     """
 
@@ -87,10 +87,10 @@ class Ratings:
 
 
 def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
-    """Rate the largest set of models that are connected by matches.
+    """Rate the largest set of models connected by matches.
 
     Raises:
-        ValueError: no match.
+        ValueError: there are no matches.
     """
     if not matches:
         raise ValueError("expected at least one match")
@@ -126,9 +126,9 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
 
 
 def comparable_models(verdicts: Sequence[tuple[str, str, float]]) -> tuple[list[str], dict[str, str]]:
-    """Return the largest set of models in which each beat every other through some chain (Ford's condition).
+    """Return the largest set of models that all beat each other through some chain (Ford's condition).
 
-    Verdicts are (model, other model, preference for the former). Each excluded model has a reason.
+    Verdicts are (model, other model, preference for the first). Each excluded model is returned with a reason.
     """
     names = sorted({name for first, second, _ in verdicts for name in (first, second)})
     labels = connected_components(coo_array(_wins_over(verdicts, names)), directed=True, connection="strong")[1]
@@ -160,7 +160,7 @@ def _wins_over(verdicts: Iterable[tuple[str, str, float]], names: Sequence[str])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
-    """Shapes: `design` (kinds, models and perhaps the position), `sums` (questions, kinds, 2), wins and matches."""
+    """`design` has shape (kinds, models + optional position); `sums` of wins and matches, (questions, kinds, 2)."""
 
     models: Sequence[str]
     design: Floats
@@ -187,7 +187,7 @@ def _data(matches: Sequence[Match], models: Sequence[str]) -> tuple[_Data, str |
 
 
 def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str | None]:
-    """The position has a column if some two models met in both orders."""
+    """Include a position column if any two models met in both orders."""
     index = {name: column for column, name in enumerate(models)}
     design = np.zeros((len(kinds), len(models) + 1))
     shown: dict[frozenset[str], set[int]] = defaultdict(set)
@@ -197,9 +197,9 @@ def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str 
         row[-1] = ordered
         shown[frozenset((first, second))].add(ordered * (1 if first < second else -1))
     if not design[:, -1].any():
-        return design[:, :-1], "the order shown is unknown, orders were averaged, or each answer was judged by itself"
+        return design[:, :-1], "the order shown is unknown, orders were averaged, or each answer was judged alone"
     if all(len(orders) == 1 for orders in shown.values()):
-        reason = "each two models were always shown in the same order, so it cannot be separated from their strengths"
+        reason = "each pair of models was always shown in the same order, so position and strengths cannot be separated"
         return design[:, :-1], reason
     return design, None
 
@@ -223,7 +223,7 @@ def _regularised_fit(design: Floats, sums: Floats) -> Floats:
     ties = np.broadcast_to([0.5, 1.0], (design.shape[1], 2))
     rows, drawn = np.concatenate([design, np.eye(design.shape[1])]), np.concatenate([sums, ties])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a finite maximum exists; scikit-learn warns where it takes another solver
+        warnings.simplefilter("ignore")  # the maximum is finite; scikit-learn warns when it changes solvers
         return _maximum(rows[drawn[:, 1] > 0], drawn[drawn[:, 1] > 0])
 
 
@@ -251,7 +251,7 @@ def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
     }  # fmt: skip
     cost = np.zeros(data.design.shape[1])
     cost[-1] = 1
-    # directions in which every outcome becomes more probable (Albert and Anderson, 1984), as far as each goes
+    # how far each coefficient can go while every outcome becomes more probable (Albert and Anderson, 1984)
     falls, rises = (linprog(sign * cost, **limits, bounds=(-1, 1)).fun < -_TOLERANCE for sign in (1, -1))
     return Estimate(
         value=float(ELO_PER_LOGIT * point[-1]), low=-np.inf if falls else low, high=np.inf if rises else high, n=n
@@ -259,9 +259,9 @@ def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
 
 
 def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: Floats) -> Floats:
-    """Open intervals of models without a bound relative to the largest group whose models beat each other.
+    """Open the intervals of models unbounded relative to the largest group that beat each other.
 
-    The finite bound is at least so far away that winning (or losing) all these matches has probability 2.5 %.
+    At the finite bound, winning (or losing) all these matches has a probability of 2.5 % at most.
     """
     reaches = np.isfinite(shortest_path(wins.astype(float), unweighted=True))
     together = reaches & reaches.T
@@ -326,4 +326,4 @@ def _ranked(
 
 
 MAX_LOGIT = 15.0
-"""Logits above which a fit counts as divergent: odds of three million to 1."""
+"""Logits above which a fit counts as divergent: odds of three million to one."""

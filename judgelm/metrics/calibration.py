@@ -1,6 +1,6 @@
 """Calibration of probabilities, and temperature scaling.
 
-`outcome` and `probability` (of the outcome) have shape (n,). Functions raise `ValueError` for other input.
+`outcome` and `probability` (of the outcome) have shape (n,). Functions raise `ValueError` for invalid input.
 
 Source: Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks.
 """
@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
 
 CERTAIN = 1e-6
-"""Probabilities are clipped to this distance from 0 and 1 before taking log-odds."""
+"""Minimum distance of clipped probabilities from 0 and 1."""
 
 TEMPERATURES = (0.02, 50.0)
 """Search range of the temperature; an optimum at either end is rejected."""
@@ -26,7 +26,7 @@ _CHANCE_DRAWS = 200
 class Bin(NamedTuple):
     """Pairs with a probability in (low, high]; the first bin includes 0, as in scikit-learn.
 
-    `mean` is of the probabilities, `hits` the share of positive outcomes.
+    `mean` is the mean probability; `hits` is the share of positive outcomes.
     """
 
     low: float
@@ -36,7 +36,7 @@ class Bin(NamedTuple):
 
 
 class CalibrationError(NamedTuple):
-    """Expected calibration error: mean distance of a bin's mean probability from its share of hits, weighted by pairs.
+    """Expected calibration error: distance between a bin's mean probability and hit rate, averaged over pairs.
 
     `by_chance` is the expected error of a perfectly calibrated judge with the same probabilities.
     """
@@ -51,14 +51,14 @@ def scale(probability: Floats, temperature: float) -> Floats:
 
 
 def bin_edges(bins: int) -> Floats:
-    """Edges of bins of equal width, from 0 to 1."""
+    """Return the edges of bins of equal width from 0 to 1."""
     return np.linspace(0, 1, bins + 1)
 
 
 def reliability(
     outcome: Flags, probability: Floats, edges: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> tuple[Bin, ...]:
-    """Compute the reliability curve over non-empty bins, lowest first; same values as scikit-learn's."""
+    """Compute the reliability curve over non-empty bins, lowest first, with the same values as scikit-learn."""
     _check(outcome, probability)
     indices = _bin_indices(probability, edges)
     filled = []
@@ -95,7 +95,7 @@ def calibration_error(
 
 
 def error_cells(outcome: Flags, probability: Floats, edges: Floats) -> Floats:
-    """Return outcome minus probability in the column of its bin, then 1; shape (n, bins + 1)."""
+    """Return outcome minus probability in its bin's column, and 1 in the last; shape (n, bins + 1)."""
     cells = np.zeros((outcome.size, len(edges)))
     cells[np.arange(outcome.size), _bin_indices(probability, edges)] = outcome - probability
     cells[:, -1] = 1
@@ -108,16 +108,16 @@ def errors_of_sums(sums: Floats) -> Floats:
 
 
 def log_odds(probability: Floats) -> Floats:
-    """ln(p / (1 - p)), with p clipped to [`CERTAIN`, 1 - `CERTAIN`]."""
+    """Return ln(p / (1 - p)), with p clipped to [`CERTAIN`, 1 - `CERTAIN`]."""
     return np.asarray(logit(np.clip(probability, CERTAIN, 1 - CERTAIN)), dtype=np.float64)
 
 
 def fit_temperature(
     outcome: Flags, probability: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> Estimate | None:
-    """Fit the temperature with the lowest log loss; above 1 the judge is overconfident.
+    """Fit the temperature with the lowest log loss; above 1, the judge is overconfident.
 
-    None without an optimum inside `TEMPERATURES`; resamples without one count as the end of the range.
+    Returns None if there is no optimum inside `TEMPERATURES`. Resamples without one count as the end of the range.
     """
     _check(outcome, probability)
     lead = np.where(outcome, 1.0, -1.0) * log_odds(probability)
@@ -153,7 +153,7 @@ def _bin_indices(probability: Floats, edges: Floats) -> Ints:
 
 def _check(outcome: Flags, probability: Floats) -> None:
     if outcome.shape != probability.shape or outcome.ndim != 1:
-        raise ValueError(f"calibration: expected two arrays (n,), got {outcome.shape} and {probability.shape}")
+        raise ValueError(f"calibration: expected two arrays of shape (n,), got {outcome.shape} and {probability.shape}")
     if outcome.size == 0:
         raise ValueError("calibration: expected at least one pair")
     if not ((probability >= 0) & (probability <= 1)).all():

@@ -1,7 +1,7 @@
-"""Correlations of generation with judgment, of labels with annotators', and of grades with reference grades.
+"""Correlations between generation and judgment, judge and annotator labels, and grades and reference grades.
 
-A correlation with a constant is undefined: it is None, with the reason in the result (Self-Reference prints 0.0000,
-QA-Judge NaN). Point estimates equal scipy's and scikit-learn's.
+A correlation with a constant is None with a reason (Self-Reference prints 0.0000, QA-Judge NaN).
+Point estimates equal those of scipy and scikit-learn.
 
 Source: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7 and 10.
 """
@@ -43,8 +43,8 @@ class Correlation:
     """A correlation with two intervals; None if undefined.
 
     Attributes:
-        estimate: with the bootstrap percentile interval.
-        fisher: with Fisher's interval, which treats rows as independent; also None at 1 and -1 or if n is too small.
+        estimate: value with the bootstrap percentile interval.
+        fisher: value with Fisher's interval, which treats rows as independent. None at 1 and -1, or if n is too small.
         why: reason if undefined, else empty.
         undefined_resamples: share of resamples excluded from the interval.
     """
@@ -57,7 +57,7 @@ class Correlation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationJudgment:
-    """Equations 13 and 14 for one judge: G own answer right, J judgment right, A agent's answer right."""
+    """Equations 13 and 14 for one judge (G: own answer right, J: judgment right, A: agent's answer right)."""
 
     g_j: Correlation
     g_a: Correlation
@@ -67,7 +67,7 @@ class GenerationJudgment:
 
 
 def band(value: float) -> Band:
-    """Strength of a partial correlation: weak below 0.3 (also if negative), strong from 0.5.
+    """Classify a partial correlation: weak below 0.3 (even if negative), strong from 0.5.
 
     Source: Self-Reference, sections 4.3 and 5.2.
     """
@@ -77,9 +77,9 @@ def band(value: float) -> Band:
 
 
 def fisher_interval(value: float, n: int, controlled: int = 0, variance: float = 1.0) -> Estimate | None:
-    """Return a correlation with Fisher's z interval; None if n - 3 - controlled is below 1, or at 1 and -1.
+    """Return a correlation with Fisher's z interval; None at 1 and -1, or if n - 3 - controlled is below 1.
 
-    `variance` is that of z times n - 3 - controlled; 1.06 for Spearman's (Fieller, Hartley and Pearson, 1957).
+    `variance` is the variance of z times (n - 3 - controlled); 1.06 for Spearman's (Fieller, Hartley, Pearson, 1957).
 
     Source: Fisher (1924), The distribution of the partial correlation coefficient.
     """
@@ -93,12 +93,14 @@ def fisher_interval(value: float, n: int, controlled: int = 0, variance: float =
 def generation_judgment(
     g: Floats, j: Floats, a: Floats, clusters: Clusters, resampling: Resampling
 ) -> GenerationJudgment:
-    """Compute the three pairwise correlations, and that of G and J given A; all are 0 or 1, shape (n,).
+    """Compute the pairwise correlations and the partial correlation of G and J given A; values are 0 or 1, shape (n,).
 
     Source: Self-Reference, equations 13 and 14.
     """
     if not (g.shape == j.shape == a.shape and g.ndim == 1):
-        raise ValueError(f"correlation: expected three arrays of one shape (n,), got {g.shape}, {j.shape}, {a.shape}")
+        raise ValueError(
+            f"correlation: expected three arrays of the same shape (n,), got {g.shape}, {j.shape}, {a.shape}"
+        )
     names = {"G (judge's own answer right)": g, "J (judgment right)": j, "A (agent's answer right)": a}
     constant = [name if (len(values) == 0 or np.ptp(values) == 0) else "" for name, values in names.items()]
     samples = None if len(g) == 0 else _correlations(bootstrap_sums(_moments(g, j, a), clusters, resampling))
@@ -106,7 +108,7 @@ def generation_judgment(
     def correlation(index: int, value: float, variables: tuple[int, ...]) -> Correlation:
         if why := _undefined(value, [constant[which] for which in variables], len(g)):
             return Correlation(estimate=None, fisher=None, why=why)
-        assert samples is not None  # no rows are undefined
+        assert samples is not None  # every row is defined
         return _with_intervals(value, samples[:, index], len(g), controlled=int(index == 3))
 
     plain = [math.nan if (value := pearson(x, y)) is None else value for x, y in ((g, j), (g, a), (j, a))]
@@ -124,7 +126,7 @@ def partial_change(
     clusters: Clusters,
     resampling: Resampling,
 ) -> Estimate | None:
-    """Return the increase of r_GJ|A by a second method on the same answers; None if either is undefined.
+    """Return how much a second method raises r_GJ|A on the same answers; None if either is undefined.
 
     Source: Self-Reference, Table 4.
     """
@@ -179,12 +181,12 @@ def _partial(r_gj: Floats, r_ga: Floats, r_ja: Floats) -> Floats:
 
 
 F1_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""Minimum F1 of a correct answer; 0.5 in QA-Judge's Table 2, all of them in its Table 10."""
+"""Minimum F1 of a correct answer; QA-Judge uses 0.5 in Table 2 and all of them in Table 10."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rated:
-    """Labels of the same answers by annotators and by a judge or metric; True for correct."""
+    """Labels of the same answers by annotators and a judge or metric; True is correct."""
 
     human: Flags
     judged: Flags
@@ -193,7 +195,7 @@ class Rated:
     def __post_init__(self) -> None:
         if self.human.ndim != 1 or not len(self.human) == len(self.judged) == len(self.questions):
             sizes = f"{len(self.human)}, {len(self.judged)} and {len(self.questions)}"
-            raise ValueError(f"rated answers: human, judged and questions have {sizes} entries; expected equal lengths")
+            raise ValueError(f"rated answers: expected human, judged, and questions of equal length, got {sizes}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,10 +208,10 @@ class MeanCorrelation:
 
 
 def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
-    """Return Pearson's correlation of finite values; None with fewer than two or a constant side."""
+    """Return Pearson's correlation of finite values; None for fewer than two values or a constant side."""
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if x.shape != y.shape or x.ndim != 1:
-        raise ValueError(f"correlation: expected two arrays of one shape (n,), got {x.shape} and {y.shape}")
+        raise ValueError(f"correlation: expected two arrays of the same shape (n,), got {x.shape} and {y.shape}")
     if x.size < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
     return float(stats.pearsonr(x, y).statistic)
@@ -225,9 +227,9 @@ def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
 
 
 def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> MeanCorrelation:
-    """Return the unweighted mean of the correlations of groups (answering models), as in Table 7.
+    """Return the unweighted mean correlation over groups (answering models), as in Table 7.
 
-    Undefined correlations are excluded, as in Table 2. Questions are resampled with all groups' answers.
+    Undefined correlations are excluded, as in Table 2. A question is resampled with all groups' answers.
     """
     observed = {name: pearson(rated.human, rated.judged) for name, rated in groups.items()}
     defined = {name: value for name, value in observed.items() if value is not None}
@@ -256,8 +258,8 @@ class GradeCorrelation:
     """Correlations and agreement of two sets of grades; None if undefined.
 
     Attributes:
-        kendall: tau-b.
-        kappa: Cohen's; None if a grade is not an integer. `weighted_kappa` has quadratic weights.
+        kendall: Kendall's tau-b.
+        kappa: Cohen's kappa; None if a grade is not an integer. `weighted_kappa` has quadratic weights.
         why: reason if all are undefined, else empty.
     """
 
@@ -279,8 +281,8 @@ def grade_correlation(
 ) -> GradeCorrelation:
     """Correlate n grades with reference grades, and compute kappa with reference categories.
 
-    `categories` are integer grades for kappa, since a mean is not a category; None for `reference`. Intervals exclude
-    undefined resamples, and are NaN if these exceed 5 %.
+    Kappa uses `categories` with integer grades, because a mean is not a category; None uses `reference`. Intervals
+    exclude undefined resamples, and are NaN if these exceed 5 %.
 
     Source: prometheus-eval, eval/utils.py (Pearson, Kendall, Spearman of mean scores); Cohen (1960, 1968) for kappa.
     """
@@ -333,7 +335,7 @@ def _resampled(
 
 
 def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
-    """Return Pearson's correlation of m tables of counts, shape (m, a, b); NaN for a constant side.
+    """Return Pearson's correlation of m count tables, shape (m, a, b); NaN if a side is constant.
 
     `rows`, of shape (a,) or (m, a), and `columns` have the values.
     """
@@ -348,13 +350,13 @@ def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
 
 
 def spearmans(tables: Floats) -> Floats:
-    """Spearman's correlation of many tables with ascending levels; ties get their mean rank."""
+    """Return Spearman's correlation of count tables with ascending levels; ties get their mean rank."""
     rows, columns = (counts.cumsum(axis=1) - counts / 2 for counts in (tables.sum(axis=2), tables.sum(axis=1)))
     return pearsons(tables, rows, columns)
 
 
 def kendalls(tables: Floats) -> Floats:
-    """Kendall's tau-b of many tables with ascending levels; NaN if a side is constant."""
+    """Return Kendall's tau-b of count tables with ascending levels; NaN if a side is constant."""
     total = tables.sum(axis=(1, 2))
     above = np.zeros_like(tables)  # count of cells above and to the left
     above[:, 1:, 1:] = tables.cumsum(axis=1).cumsum(axis=2)[:, :-1, :-1]
@@ -368,7 +370,7 @@ def kendalls(tables: Floats) -> Floats:
 
 
 def kappas(tables: Floats, *, quadratic: bool) -> Floats:
-    """Cohen's kappa of many square tables over levels in steps of 1; NaN if one cell has all counts."""
+    """Return Cohen's kappa of square count tables over levels in steps of 1; NaN if one cell has all counts."""
     places = np.arange(tables.shape[1])
     apart = (places[:, None] - places) ** 2
     cost = apart if quadratic else (apart > 0).astype(np.float64)

@@ -1,7 +1,7 @@
 """Ordered (cumulative) logit by maximum likelihood with exact Newton steps.
 
 statsmodels' `OrderedModel` omits the thresholds from its gradient and stops up to 0.008 log-odds from the maximum. With
-untransformed thresholds the log-likelihood is concave, so Newton steps reach its only maximum.
+untransformed thresholds, the log-likelihood is concave, so Newton steps reach its only maximum.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class OrderedLogit(NamedTuple):
 
     Attributes:
         coefficients: log-odds of a higher level per unit of each column.
-        errors: from the inverse observed information; NaN if undefined.
+        errors: standard errors from the inverse observed information; NaN if undefined.
         converged: if False (too few steps, or a column separates the levels), do not use the estimates.
     """
 
@@ -33,16 +33,20 @@ class OrderedLogit(NamedTuple):
 
 
 def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int = 100) -> OrderedLogit:
-    """Fit P(level <= k) = 1 / (1 + exp(x b - t_k)) on rows with counts; the matrix has no constant, each level occurs.
+    """Fit P(level <= k) = 1 / (1 + exp(x b - t_k)) on rows with counts.
+
+    The matrix must not have a constant, and every level must occur.
 
     Source: McCullagh (1980), Regression models for ordinal data; Pratt (1981), Concavity of the log likelihood.
     """
     often = np.bincount(levels, weights=counts)
     if len(often) < 2 or not often.all():
-        raise ValueError(f"ordered logit: expected at least two levels, and rows of every level 0 to {len(often) - 1}")
+        raise ValueError(
+            f"ordered logit: expected at least two levels, with rows for every level from 0 to {len(often) - 1}"
+        )
     likelihood = _Likelihood(levels, matrix, counts, len(often) - 1)
     shares = np.cumsum(often)[:-1] / often.sum()
-    parameters = np.concatenate([np.zeros(matrix.shape[1]), np.log(shares / (1 - shares))])  # of no effects
+    parameters = np.concatenate([np.zeros(matrix.shape[1]), np.log(shares / (1 - shares))])  # start without effects
     value = likelihood.value(parameters)
     covariance, converged, steps = None, False, 0
     while not converged and steps < max_steps:

@@ -1,6 +1,6 @@
 """Metrics of short answers: exact match, F1 over tokens (HotpotQA) or spans (DROP, Quoref), and self-preference.
 
-Source: QA-Judge, sections 3, 5.2 and 6.2, Tables 6 and 13; the metrics follow its authors' code.
+Source: QA-Judge, sections 3, 5.2, and 6.2, Tables 6 and 13; the metrics follow its authors' code.
 """
 
 import math
@@ -55,7 +55,7 @@ def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
 
 
 def token_f1(predicted: str, gold: str) -> TokenF1:
-    """Compute F1, precision and recall over multisets of normalised tokens.
+    """Compute F1, precision, and recall over multisets of normalised tokens.
 
     All are 0 if only one side is `yes`, `no` or `noanswer`.
 
@@ -73,10 +73,10 @@ def token_f1(predicted: str, gold: str) -> TokenF1:
 
 
 def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
-    """Compute F1 of two answers as spans, rounded to two decimals like the official script.
+    """Compute the F1 of two answers as spans, rounded to two decimals like the official script.
 
     Spans are matched one to one to maximise the sum of F1 over token *sets*, which is divided by the larger number of
-    spans. F1 is 0 if the gold span has numbers and the prediction has none of them.
+    spans. F1 is 0 if the gold span has numbers and the prediction contains none of them.
 
     Source: DROP (Dua et al. 2019), section 5 and official evaluation script.
     """
@@ -101,13 +101,13 @@ def _span_f1(predicted: set[str], gold: set[str]) -> float:
 
 
 PREFERENCE_THRESHOLDS = (1.0, 5 / 6, 4 / 6)
-"""Minimum share of the other judges that say incorrect: 100 %, 83 %, 67 %."""
+"""Minimum share of the other judges that say incorrect: 100 %, 83 %, or 67 %."""
 
 
 class Preference(NamedTuple):
     """Share of answers without an exact match that only one judge calls correct.
 
-    `threshold` is the minimum share of the `others` that say incorrect, `needed` the same as a number of judges.
+    `threshold` is the minimum share of the `others` that say incorrect; `needed` is that share as a number of judges.
     """
 
     threshold: float
@@ -119,9 +119,9 @@ class Preference(NamedTuple):
 def preferences(
     own: Flags, others: Flags, questions: Sequence[Hashable], resampling: Resampling
 ) -> tuple[Preference, ...]:
-    """Compute the share of answers that only the own judge calls correct, at each of `PREFERENCE_THRESHOLDS`.
+    """Compute the share of answers that only their own judge calls correct, at each of `PREFERENCE_THRESHOLDS`.
 
-    `own` has shape (n,), `others` (n, k): whether a judge calls the answer correct.
+    In `own`, shape (n,), and `others`, (n, k), True means correct.
     """
     if own.ndim != 1 or others.ndim != 2 or len(own) != len(others):
         raise ValueError(f"preference: expected shapes (n,) and (n, k), got {own.shape} and {others.shape}")
@@ -131,7 +131,7 @@ def preferences(
     against = k - others.sum(axis=1)
     result = []
     for threshold in PREFERENCE_THRESHOLDS:
-        needed = math.ceil(threshold * k - 1e-9)  # 5/6 of 6 is 5, though not in floating point
+        needed = math.ceil(threshold * k - 1e-9)  # 5/6 of 6 is 5, but not in floating point
         only_own = share(own & (against >= needed), questions, resampling) if len(own) else None
         result.append(Preference(threshold=threshold, needed=needed, others=k, share=only_own))
     return tuple(result)

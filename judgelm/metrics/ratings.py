@@ -1,4 +1,4 @@
-"""Judges' ratings joined with reference scores, their quality, and panels of judges."""
+"""Join judges' ratings with reference scores, and assess their quality and panels of judges."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Res
 from judgelm.yaml_files import read_yaml
 
 Scaling = Literal["maximum", "unit"]
-"""`maximum`: divide scores by the dimension's highest, like the authors. `unit`: scale lowest to 0 and highest to 1."""
+"""`maximum` divides scores by the dimension's highest, like the authors. `unit` scales lowest to 0 and highest to 1."""
 
 COMPLETION = ["item", "dimension", "model"]
 
@@ -25,7 +25,7 @@ FamilyOf = Callable[[str], str | None]
 _PATTERNS: dict[str, str] = read_yaml(Path(__file__).with_name("families.yaml"))
 
 PAPERS_WEAK_MODELS = ("Mistral 7B", "Llama 3 8B")
-"""Removed in section 6.2; Figure 10's caption also names Claude v2."""
+"""Excluded in section 6.2; Figure 10's caption also names Claude v2."""
 
 PAPERS_WEAK_MODELS_FIGURE_10 = ("Claude v2", *PAPERS_WEAK_MODELS)
 
@@ -42,10 +42,10 @@ class PairedRatings:
     """One row per judge's score with a reference.
 
     Attributes:
-        frame: columns `item`, `dimension`, `task`, `judge`, `model`, `length`, extra columns; `rating` and `reference`,
-            normalised, and as given with suffix `_raw`; `own`, the judge's name if it rates itself, and `family`, its
-            family's name if it rates a relative, else empty.
-        scales: per dimension.
+        frame: columns `item`, `dimension`, `task`, `judge`, `model`, `length`, and extra columns. `rating` and
+            `reference` are normalised (originals: suffix `_raw`). `own` is the judge's name if it rates itself, and
+            `family` its family if it rates a relative; otherwise, both are empty.
+        scales: scale by dimension.
         unreferenced: scored rows without a reference.
         unscored: number of judges' rows without a score.
     """
@@ -57,7 +57,7 @@ class PairedRatings:
     unscored: int = 0
 
     def keep(self, rows: "pd.Series[bool]") -> "PairedRatings":
-        """Keep some rows and the scales."""
+        """Keep the marked rows."""
         return replace(self, frame=self.frame[rows].reset_index(drop=True))
 
     @property
@@ -81,8 +81,8 @@ def pair_with_reference(
 ) -> PairedRatings:
     """Join each judge's score with the completion's mean reference score, and normalise both.
 
-    Excludes attention checks, and rows of judge `gold` unless it is the reference. The scaling covers judges' and
-    reference scores.
+    Attention checks are excluded, as are rows by the judge `gold` unless it is the reference. The scaling covers both
+    kinds of scores.
 
     Raises:
         ValueError: no judge's score has a reference.
@@ -97,7 +97,7 @@ def pair_with_reference(
     frame = scored.rename(columns={"score": "rating_raw"}).merge(means, on=COMPLETION, how="left")
     has_reference = frame["reference_raw"].notna()
     if not has_reference.any():
-        raise ValueError(f"ratings: no judge's score has a reference by {reference!r}; add its rows")
+        raise ValueError(f"ratings: no judge's score has a reference score by {reference!r}; add rows by {reference!r}")
     names = sorted({*frame["judge"], *frame["model"]})
     families = {name: family for name in names if (family := family_of(name)) is not None}
     scales = {str(name): _scale(rows, scaling) for name, rows in frame.groupby("dimension")}
@@ -112,7 +112,7 @@ def pair_with_reference(
 
 
 def with_length(paired: PairedRatings, over: Literal["prompt", "overall"]) -> PairedRatings:
-    """Add `length_feature`, tanh((L - mean) / sd) over a prompt's rows or all rows; drop rows where it is undefined.
+    """Add `length_feature`, tanh((L - mean) / sd) over a prompt's or all rows, and drop rows where it is undefined.
 
     Source: Play Favorites, section 6.2; Dubois et al., Length-Controlled AlpacaEval.
     """
@@ -149,9 +149,9 @@ def _with_flags(frame: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFram
 
 
 def family_by_name(name: str) -> str | None:
-    """Return a model's family by patterns over its name, or None.
+    """Return the family whose pattern matches a model's name, or None.
 
-    The first five families come from the paper's data and HELM-Instruct; the others are ours.
+    The paper's data and HELM-Instruct have the first five families; we added the others.
     """
     return next((family for family, pattern in _PATTERNS.items() if re.search(pattern, name, re.IGNORECASE)), None)
 
@@ -166,12 +166,12 @@ def families_given(families: Mapping[str, Sequence[str]]) -> FamilyOf:
     for family, names in families.items():
         for name in names:
             if known.setdefault(name, family) != family:
-                raise ValueError(f"families: {name} is in {known[name]} and in {family}; list it once")
+                raise ValueError(f"families: {name} is in both {known[name]} and {family}; list it once")
     return known.get
 
 
 def without_models(paired: PairedRatings, models: Collection[str], *, judges_too: bool = False) -> PairedRatings:
-    """Leave out completions of some models (the paper's text), and their judgments too (the authors' R code)."""
+    """Exclude completions by some models (as in the paper) and optionally their judgments (as in the authors' R)."""
     rows = ~paired.frame["model"].isin(models)
     if judges_too:
         rows &= ~paired.frame["judge"].isin(models)
@@ -181,15 +181,15 @@ def without_models(paired: PairedRatings, models: Collection[str], *, judges_too
 def family_as_reference(paired: PairedRatings, family: str, *, completions_too: bool = True) -> PairedRatings:
     """Use the mean score by one family's judges as the reference, and drop those judges.
 
-    `completions_too` also drops the family's completions, as in section 6.2; the authors' code keeps them.
+    `completions_too` also drops the family's completions, as in section 6.2. The authors' code keeps them.
 
     Raises:
-        ValueError: no judge is in the family.
+        ValueError: the family has no judge.
     """
     related = paired.frame["judge"].map(dict(paired.families)) == family
     if not related.any():
         available = sorted({paired.families[judge] for judge in paired.judges if judge in paired.families})
-        raise ValueError(f"reference family {family!r}: no judge in it; available: {available}")
+        raise ValueError(f"reference family {family!r}: it has no judge; available: {available}")
     means = paired.frame[related].groupby(COMPLETION)["rating"].mean()
     others = paired.keep(~related)
     if completions_too:
@@ -221,8 +221,8 @@ class AnnotatorAgreement(NamedTuple):
 def annotator_agreement(ratings: Floats, resampling: Resampling) -> AnnotatorAgreement:
     """Compute Krippendorff's alpha with ordinal distances, and the share of completions on which all agree.
 
-    `ratings` has shape (completions, annotators), NaN if missing. The package `krippendorff` is GPL, so only the tests
-    use it.
+    `ratings` has shape (completions, annotators), NaN if missing. Only tests use the GPL package
+    `krippendorff`.
 
     Raises:
         ValueError: no completion has two ratings.
@@ -264,7 +264,7 @@ def _alphas(coincidences: Floats) -> Floats:
 
 
 def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampling) -> Estimate | None:
-    """Compute the share of ratings within the range of gold scores of their completion.
+    """Compute the share of ratings within the range of the completion's gold scores.
 
     Source: Play Favorites, appendix B (human agreement on the gold dataset).
     """
@@ -278,7 +278,7 @@ def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampl
 def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampling) -> Estimate | None:
     """Compute the share of attention checks rated below the middle of the scale.
 
-    The threshold is ours: the paper does not state which ratings pass.
+    The paper does not state which ratings pass, so the threshold is ours.
     """
     scored = checks[checks["score"].notna()]
     if scored.empty:
@@ -287,7 +287,7 @@ def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampli
 
 
 def rank_correlation(judged: Floats, reference: Floats) -> Estimate | None:
-    """Compute Spearman's correlation; None with fewer than four rows or a constant side.
+    """Compute Spearman's correlation; None for fewer than four rows or a constant side.
 
     The interval uses Fisher's z with Bonett and Wright's standard error sqrt((1 + r^2 / 2) / (n - 3)).
 
@@ -309,12 +309,12 @@ MAX_MIXED_PANELS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgePanel:
-    """Quality of a panel's mean score; a judge of unknown family is a family.
+    """Quality of a panel's mean score; a judge of unknown family counts as a family.
 
     Attributes:
-        completions: completions rated by every member.
-        unevenness: root mean square over models of the centred difference between mean panel and reference score.
-        favour: mean centred difference of models of the members' families minus the others; None without either.
+        completions: number of completions rated by every member.
+        unevenness: root mean square, over models, of the centred difference between mean panel and reference scores.
+        favour: mean centred difference of models in the members' families minus other models; None if either is empty.
     """
 
     judges: tuple[str, ...]
@@ -326,7 +326,7 @@ class JudgePanel:
 
 
 def assess_panel(paired: PairedRatings, judges: Sequence[str], resampling: Resampling) -> JudgePanel | None:
-    """Compare the mean score of `judges` with the reference, on completions that all rated."""
+    """Compare the judges' mean score with the reference, on completions that all rated."""
     of_members = paired.frame[paired.frame["judge"].isin(judges)]
     groups = of_members.groupby(COMPLETION, sort=False)
     both = groups.agg(rating=("rating", "mean"), reference=("reference", "first"), n=("judge", "nunique"))

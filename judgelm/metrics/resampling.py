@@ -1,6 +1,6 @@
 """Bootstrap intervals for statistics that are functions of sums over pairs.
 
-Clusters with equal sums are interchangeable, so a resample is one multinomial draw of how often each kind occurs.
+Clusters with equal sums are interchangeable, so a resample is one multinomial draw of the count of each kind.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,16 +14,16 @@ from statsmodels.stats.proportion import proportion_confint
 
 LEVEL = 0.95
 _MAX_DRAWS = 1 << 22
-"""Counts held in memory together: 32 MiB, and as much again as floats."""
+"""Maximum counts in memory at a time: 32 MiB, and as much again for floats."""
 RESAMPLES = 2000
 MAX_UNDEFINED = 0.05
-"""Maximum share of undefined resamples; above it a correlation or fit has no interval."""
+"""Maximum share of undefined resamples; above this, a correlation or fit has no interval."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
 Flags = NDArray[np.bool_]
 Clusters = Sequence[Hashable] | None
-"""One key per row; rows of one key (pairs of one question) are drawn together. None draws single rows."""
+"""One key per row; rows with the same key (question) are drawn together. None draws single rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +39,9 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling:
-    """Settings of the bootstrap.
+    """Bootstrap settings.
 
-    The seed starts a new generator per call, so intervals do not depend on each other.
+    Each call seeds a new generator, so intervals do not depend on each other.
     """
 
     seed: int = 0
@@ -52,7 +52,7 @@ def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -
     """Return column sums of `values`, shape (n, k), over bootstrap samples; shape (resamples, k).
 
     Raises:
-        ValueError: n is 0, or `clusters` has another length.
+        ValueError: n is 0, or the length of `clusters` differs.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, chapters 6 and 8 (clusters as units).
     """
@@ -62,20 +62,20 @@ def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -
     kinds, counts = np.unique(sums, axis=0, return_counts=True)
     generator, shares = np.random.default_rng(resampling.seed), counts / counts.sum()
     resampled = np.empty((resampling.resamples, kinds.shape[1]))
-    parts = 1 + resampled.shape[0] * len(kinds) // _MAX_DRAWS  # where values are continuous, each row is a kind
+    parts = 1 + resampled.shape[0] * len(kinds) // _MAX_DRAWS  # if values are continuous, each row is a kind
     for part in np.array_split(resampled, min(parts, len(resampled))):
         part[:] = generator.multinomial(len(sums), shares, size=len(part)) @ kinds
     return resampled
 
 
 def interval(samples: Floats, level: float = LEVEL) -> tuple[float, float]:
-    """Percentile interval of bootstrap values, shape (resamples,)."""
+    """Return the percentile interval of bootstrap values, shape (resamples,)."""
     low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def estimate_of(value: float, samples: Floats, n: int, max_undefined: float = 1.0) -> Estimate:
-    """Return a number with the interval of its defined resamples.
+    """Return a number with the interval over its defined resamples.
 
     The bounds are NaN if the share of undefined (NaN) resamples exceeds `max_undefined`.
     """
@@ -88,7 +88,7 @@ def estimate_of(value: float, samples: Floats, n: int, max_undefined: float = 1.
 def estimate(
     values: Floats, statistic: Callable[[Floats], Floats], clusters: Clusters, resampling: Resampling
 ) -> list[Estimate]:
-    """Return s statistics with intervals from one set of resamples.
+    """Return s statistics with intervals over the same resamples.
 
     `statistic` maps column sums, shape (m, k), to statistics, shape (m, s).
     """
@@ -98,13 +98,13 @@ def estimate(
 
 
 def normal_estimate(value: float, error: float, n: int, level: float = LEVEL) -> Estimate:
-    """A number with a normal interval from its standard error."""
+    """Return a number with the normal interval from its standard error."""
     reach = float(norm.ppf((1 + level) / 2)) * error
     return Estimate(value=value, low=value - reach, high=value + reach, n=n, level=level)
 
 
 def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
-    """Return the share of hits; Wilson's interval over the clusters if it is 0 or 1.
+    """Return the share of hits, with Wilson's interval over the clusters if it is 0 or 1.
 
     Example:
         >>> share(np.array([True, True, False, True]), None, Resampling(seed=0))
@@ -121,7 +121,7 @@ def mean(values: Floats, clusters: Clusters, resampling: Resampling) -> Estimate
 
 
 def widened(result: Estimate, clusters: Clusters) -> Estimate:
-    """Replace the interval of a share of exactly 0 or 1 by Wilson's; resampling gives it no width."""
+    """Use Wilson's interval for a share of exactly 0 or 1, to which resampling gives no width."""
     if result.value not in (0.0, 1.0):
         return result
     units = result.n if clusters is None else len(set(clusters))
@@ -148,9 +148,9 @@ class Basis:
     """Data behind a number.
 
     Attributes:
-        rows: shape (n,), the rows counted in the estimate's n.
+        rows: rows counted in the estimate's n, shape (n,).
         kind: a `share` or `f1` of exactly 0 or 1 gets Wilson's interval.
-        decided: for an `f1`: rows that are of its class or named so.
+        decided: for `f1`, rows that belong to its class or are predicted to.
     """
 
     rows: Flags
@@ -159,7 +159,7 @@ class Basis:
 
 
 def ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Divide; NaN if the denominator is 0."""
+    """Divide, with NaN if the denominator is 0."""
     out = np.full(np.shape(numerator), np.nan)
     np.divide(numerator, denominator, out=out, where=denominator != 0)
     return out
@@ -172,9 +172,9 @@ def defined_estimates(
     clusters: Clusters,
     resampling: Resampling,
 ) -> list[Estimate | None]:
-    """Return `estimate`'s numbers, one per basis, or None if undefined (NaN).
+    """Return the result of `estimate` for each basis, or None if undefined (NaN).
 
-    Intervals are over the resamples in which the statistic is defined.
+    Intervals cover the resamples in which the statistic is defined.
     """
     if len(values) == 0:
         return [None] * len(bases)
@@ -198,7 +198,7 @@ def _defined_estimate(value: float, samples: Floats, basis: Basis, keys: Sequenc
 
 
 def _wilson(value: float, basis: Basis, keys: Sequence[Hashable]) -> tuple[float, float]:
-    """F1 = 2 J / (1 + J) with J = TP / (TP + FP + FN), a share of the `decided` rows."""
+    """F1 = 2 J / (1 + J), where J = TP / (TP + FP + FN) is a share of the `decided` rows."""
     mask = basis.rows if basis.decided is None else basis.decided
     units = len({keys[index] for index in np.flatnonzero(mask)})
     low, high = proportion_confint(value * units, units, alpha=1 - LEVEL, method="wilson")

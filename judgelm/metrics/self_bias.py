@@ -1,8 +1,8 @@
-"""Self- and family-bias: higher ratings of own completions than their quality explains.
+"""Self- and family-bias: higher ratings of one's own completions than their quality explains.
 
-Equation 1: `rating ~ judge + reference:judge + own + family + dimension - 1`. Each judge has an intercept, a slope and
-a self-bias; each family one family-bias, for other models of the judge's family. Dimensions are relative to the
-alphabetically first.
+Equation 1: `rating ~ judge + reference:judge + own + family + dimension - 1`. Each judge has an intercept, a slope, and
+a self-bias. Each family has one family-bias, for other models in the judge's family. Dimensions are relative to the
+first in alphabetical order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,8 +35,8 @@ class BiasModel:
     Attributes:
         reference: one slope, or an unpenalised cubic spline with four even knots, per judge.
         length: slope on `length_feature`.
-        indicator: another column of 0 and 1, with one coefficient per judge (section 7).
-        errors: HC1 (authors' Python), HC0 (White's, authors' R), or clustered by item (ours).
+        indicator: a 0/1 column, with one coefficient per judge (section 7).
+        errors: HC1 (authors' Python code), HC0 (White's, in the authors' R code), or clustered by item (ours).
     """
 
     reference: Literal["line", "spline"] = "line"
@@ -68,7 +68,7 @@ def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True)
     `intercepts=False` omits the first judge's intercept, for models with thresholds.
 
     Raises:
-        ValueError: no rows, a column is missing, or an indicator is not 0 or 1.
+        ValueError: there are no rows, a column is missing, or an indicator is not 0 or 1.
     """
     if frame.empty:
         raise ValueError("self-bias: no ratings to fit")
@@ -104,7 +104,7 @@ def unidentified(matrix: Floats) -> Flags:
 
 
 def redundant(matrix: Floats, *, constant: bool = False) -> Flags:
-    """Mark columns to omit so that the others are independent (also of a constant, if `constant`)."""
+    """Mark columns to omit so that the others (and a constant, if `constant`) are independent."""
     lengths = np.linalg.norm(matrix, axis=0)
     rest = matrix - matrix.mean(axis=0) if constant else matrix
     scaled = rest / np.where(lengths > 0, lengths, 1.0)
@@ -113,7 +113,7 @@ def redundant(matrix: Floats, *, constant: bool = False) -> Flags:
     diagonal = np.abs(np.diag(triangle))
     sizes[: diagonal.size] = diagonal
     out = np.zeros(matrix.shape[1], dtype=bool)
-    out[order[sizes <= _RANK_TOLERANCE]] = True  # of columns of length 1 at most
+    out[order[sizes <= _RANK_TOLERANCE]] = True  # columns have a length of at most 1
     return out
 
 
@@ -149,7 +149,7 @@ def _times(judges: Design, values: Floats, kind: TermKind, shared: str | None) -
 
 
 def _indicator(frame: pd.DataFrame, name: str) -> Floats:
-    column = _column(frame, name, "name a column of the ratings, and keep it when they are read")
+    column = _column(frame, name, "name a column of the ratings, and keep it when reading them")
     known: dict[str, float] = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
     values: Sequence[float | None] = [known.get(str(value).strip().lower()) for value in column]
     numbers = [value for value in values if value is not None]
@@ -166,18 +166,18 @@ def _column(frame: pd.DataFrame, name: str, way_out: str) -> Floats:
 
 
 class TooFewRatings(ValueError):  # noqa: N818 - a finding that callers report, not a fault
-    """There are not more rows than coefficients."""
+    """There are no more rows than coefficients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One coefficient; without estimates if not identified.
+    """One coefficient; estimates are missing if it is not identified.
 
     Attributes:
-        kind: `judge` and `slope` are delta and beta of equation 1, `self` gamma, `family` lambda, `dimension` eta.
-        level: the judge, family or dimension.
-        estimate: its n is the number of rows where the term is not zero.
-        p: two-sided Wald test that the coefficient is 0.
+        kind: in equation 1, `judge` is delta, `slope` beta, `self` gamma, `family` lambda, and `dimension` eta.
+        level: judge, family, or dimension.
+        estimate: n is the number of rows where the term is not zero.
+        p: p-value of the two-sided Wald test against 0.
     """
 
     kind: TermKind
@@ -188,7 +188,7 @@ class Term:
 
     @property
     def significant(self) -> bool:
-        """True if the interval excludes 0."""
+        """Whether the interval excludes 0."""
         return self.estimate is not None and not self.estimate.low <= 0 <= self.estimate.high
 
 
@@ -198,9 +198,9 @@ class BiasFit:
 
     Attributes:
         unit: `normalised score` or `log-odds`.
-        errors: kind of standard errors, in words.
-        converged: do not use the estimates if False.
-        left_out: rows left out of the fit, in words; else empty.
+        errors: kind of standard errors.
+        converged: if False, do not use the estimates.
+        left_out: description of excluded rows, or empty.
     """
 
     terms: tuple[Term, ...]
@@ -215,7 +215,7 @@ class BiasFit:
         return (term for term in self.terms if term.kind == kind)
 
     def value(self, kind: TermKind, level: str) -> float:
-        """Return a coefficient; 0 without an estimate."""
+        """Return a coefficient, or 0 without an estimate."""
         estimates = (term.estimate for term in self.of(kind) if term.level == level)
         return next((estimate.value for estimate in estimates if estimate is not None), 0.0)
 
@@ -223,10 +223,10 @@ class BiasFit:
 def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
     """Fit ordinary least squares with robust standard errors and Wald intervals.
 
-    Coefficients that are not identified (a judge that never rates itself, a constant reference) have no estimate.
+    Unidentified coefficients (a judge never rates itself, or a reference is constant) have no estimate.
 
     Raises:
-        TooFewRatings: not more rows than coefficients.
+        TooFewRatings: there are no more rows than coefficients.
 
     Source: Play Favorites, equation 1 and appendix A; HC1 as in the authors' Python code, White's HC0 as in their R.
     """
@@ -276,7 +276,7 @@ def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
 def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
     """Add `bias`, `debiased` (both normalised) and `debiased_raw` (on the dimension's scale).
 
-    Debiased scores can leave the scale, because clipping would bias their means.
+    Debiased scores can exceed the scale, because clipping would bias their means.
 
     Raises:
         ValueError: the fit is in log-odds.
@@ -284,7 +284,7 @@ def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
     Source: Play Favorites, section 7.
     """
     if fit.unit != "normalised score":
-        raise ValueError(f"debiased scores: the fit is in {fit.unit}; use a linear one")
+        raise ValueError(f"debiased scores: the fit is in {fit.unit}; use a linear fit")
     frame = paired.frame
     own = frame["own"].map({name: fit.value("self", name) for name in frame["own"].unique() if name})
     family = frame["family"].map({name: fit.value("family", name) for name in frame["family"].unique() if name})
@@ -299,29 +299,29 @@ _MAX_STEPS = 100
 
 
 def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
-    """Fit an ordered logit of the raw rating on the same terms; logistic regression for two levels.
+    """Fit an ordered logit of the raw rating on the same terms (for two levels, a logistic regression).
 
-    A bias whose rows all have the highest or all the lowest rating is infinite: it gets no estimate, and its rows are
-    left out. Standard errors come from the likelihood, as in the authors' R code.
+    A bias whose rows all have the highest or all the lowest rating is infinite, so it has no estimate and its rows are
+    excluded. Standard errors come from the likelihood, as in the authors' R code.
 
     Raises:
-        TooFewRatings: one level of rating, not more rows than coefficients, or no term but an intercept.
-        ValueError: several dimensions.
+        TooFewRatings: there is one rating level, no more rows than coefficients, or only an intercept.
+        ValueError: there are several dimensions.
 
     Source: Play Favorites, section 6.2 (varying the model specification) and Figure 8.
     """
     if len(paired.dimensions) != 1:
-        raise ValueError(f"ordinal logit: one dimension at a time, got {', '.join(paired.dimensions)}")
+        raise ValueError(f"ordinal logit: expected one dimension, got {', '.join(paired.dimensions)}")
     model = model or BiasModel()
     design = design_of(paired.frame, model, intercepts=False)
     values, levels = np.unique(paired.frame["rating_raw"].to_numpy(), return_inverse=True)
     rows = _separated(design, levels, len(values) - 1)
     used = Design(terms=design.terms, matrix=design.matrix[~rows])
     if len(np.unique(levels[~rows])) < 2 or len(used.matrix) <= used.matrix.shape[1]:
-        raise TooFewRatings(f"ordinal logit: {len(used.matrix)} ratings of {len(values)} levels are too few")
+        raise TooFewRatings(f"ordinal logit: {len(used.matrix)} ratings with {len(values)} levels are too few")
     gone = redundant(used.matrix, constant=True)
     if gone.all():
-        raise TooFewRatings("ordinal logit: no term that the thresholds do not take over")
+        raise TooFewRatings("ordinal logit: the thresholds absorb every term")
     fitted = _maximised(used.without(gone), levels[~rows])
     coefficients, errors = _with_gaps(fitted.coefficients, gone), _with_gaps(fitted.errors, gone)
     hidden = unidentified(np.column_stack([used.matrix, np.ones(len(used.matrix))]))[:-1] | (not fitted.converged)

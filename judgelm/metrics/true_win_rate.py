@@ -1,7 +1,7 @@
 """True win rate of a model from many judged pairs and few labels.
 
-Intervals use the mean of linearised values (delta method), with questions as clusters. Those of `ppi-python` have
-neither clusters nor Student quantiles and are too short for 20 labels.
+Intervals use the mean of linearised values (delta method), with questions as clusters. `ppi-python` uses neither
+clusters nor Student quantiles, so its intervals are too short for 20 labels.
 
 Source: Rogan and Gladen (1978), Estimating prevalence from the results of a screening test; Angelopoulos, Duchi and
 Zrnic (2023), PPI++, section 6 (power tuning).
@@ -25,9 +25,9 @@ class Stratum:
     """Completions of one stratum.
 
     Attributes:
-        labels: shape (n,), human scores of the labelled completions.
-        rated: shape (n,), the judge's scores of the same completions.
-        rated_only: shape (m,), its scores of unlabelled completions; can be empty.
+        labels: human scores of the labelled completions, shape (n,).
+        rated: the judge's scores of the same completions, shape (n,).
+        rated_only: the judge's scores of unlabelled completions, shape (m,); can be empty.
     """
 
     name: str
@@ -48,7 +48,7 @@ class TooFewLabels(ValueError):  # noqa: N818 - a finding that callers report, n
 def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True) -> Estimate:
     """Estimate the mean human score of all completions; n is the number of labels.
 
-    Labels must be a random draw within each stratum. If not `powered`, only the labels are used.
+    Labels must be drawn randomly within each stratum. If not `powered`, only the labels are used.
 
     Raises:
         TooFewLabels: a stratum has fewer than two labels.
@@ -67,7 +67,7 @@ def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True
 def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
     if len(stratum.labels) < MIN_STRATUM_LABELS:
         raise TooFewLabels(
-            f"stratum {stratum.name}: {len(stratum.labels)} labels; a variance needs {MIN_STRATUM_LABELS}"
+            f"stratum {stratum.name}: expected at least {MIN_STRATUM_LABELS} labels, got {len(stratum.labels)}"
         )
     useful = powered and len(stratum.rated_only) > 0 and np.ptp(np.r_[stratum.rated, stratum.rated_only]) > 0
     if not useful:
@@ -80,7 +80,7 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
 
 
 def _power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> float:
-    """Return the weight of the judge's ratings with the lowest variance of the estimate, clipped to [0, 1].
+    """Return the variance-minimising weight of the judge's ratings, clipped to [0, 1].
 
     Source: PPI++ (2023), section 6, as in `ppi-python` 0.2.3.
     """
@@ -96,12 +96,12 @@ _STEP = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPairs:
-    """Judged pairs, some with a label, from the side of one model; arrays have shape (n,).
+    """Judged pairs, some labelled, from one model's perspective; arrays have shape (n,).
 
     Attributes:
-        verdicts: the judge's: 1 win, 0.5 tie, 0 loss.
+        verdicts: the judge's verdicts: 1 win, 0.5 tie, 0 loss.
         proxy: the judge's prediction of the label: its verdicts, or P(win).
-        labels: by annotators, NaN without a label.
+        labels: annotators' labels; NaN if missing.
         clusters: n keys, such as questions.
     """
 
@@ -113,11 +113,11 @@ class JudgedPairs:
     def __post_init__(self) -> None:
         sizes = {len(self.verdicts), len(self.proxy), len(self.labels), len(self.clusters)}
         if len(sizes) > 1 or 0 in sizes:
-            raise ValueError(f"judged pairs: expected columns of one length, at least 1, got {sorted(sizes)}")
+            raise ValueError(f"judged pairs: expected non-empty columns of equal length, got lengths {sorted(sizes)}")
 
     @property
     def labelled(self) -> Flags:
-        """True for pairs with a label."""
+        """Whether each pair has a label."""
         return ~np.isnan(self.labels)
 
 
@@ -132,13 +132,13 @@ class JudgeError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrueWinRate:
-    """Estimates of a win rate with 95 % intervals; a string is the reason for no estimate.
+    """Estimates of a win rate with 95 % intervals; a string is the reason why there is no estimate.
 
     Attributes:
-        judge: rate of `proxy`; need not contain the true rate.
-        labels: from the labels alone.
-        weight: of the judge's values in PPI++.
-        drift: p-value of a difference between the judge's values on labelled and unlabelled pairs.
+        judge: rate of `proxy`; its interval need not contain the true rate.
+        labels: rate from the labels alone.
+        weight: weight of the judge's values in PPI++.
+        drift: p-value of the difference in judge values between labelled and unlabelled pairs.
     """
 
     verdicts: Estimate | str
@@ -177,7 +177,7 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
 
 
 def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
-    """Estimate the number of labels for a PPI++ interval of at most `width`; None if all pairs are not enough."""
+    """Estimate the number of labels for a PPI++ interval of at most `width`; None if all pairs would not suffice."""
     known = pairs.labelled
     if known.sum() < MIN_LABELS or width <= 0:
         raise ValueError(f"labels needed: expected {MIN_LABELS} labels and a width above 0")
@@ -262,15 +262,15 @@ def _judge_error(pairs: JudgedPairs, clusters: Sequence[Hashable], name: str, ou
 def _interval(
     value: float, linear: Floats, clusters: Sequence[Hashable], counted: Flags, *, lost: int
 ) -> Estimate | str:
-    """Interval, within [0, 1], of an estimate whose error is the mean of linearised values (of mean 0).
+    """Return the interval, within [0, 1], of an estimate whose error is the mean of linearised values (with mean 0).
 
-    Clusters of the `counted` pairs give the degrees of freedom, minus `lost`.
+    The degrees of freedom are the clusters of the `counted` pairs minus `lost`.
     """
     if not linear.any():
         return "all values are equal, so their spread is unknown"
     groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]
     if groups.max() == 0:
-        return "all pairs are of one question, so the spread between questions is unknown"
+        return "all pairs have the same question, so the spread between questions is unknown"
     fit = OLS(linear, np.ones(len(linear))).fit(cov_type="cluster", cov_kwds={"groups": groups})
     units = len(np.unique(groups[counted]))
     reach = float(t.ppf((1 + LEVEL) / 2, max(units - lost, 1)) * fit.bse[0])

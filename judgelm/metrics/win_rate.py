@@ -1,11 +1,10 @@
 """Win rates against a baseline, and preferences controlled for length and Markdown.
 
-Style control is a logistic regression of preferences on differences in style, with a strength per model if models are
-known:
+Style control is a logistic regression of preferences on differences in style, with a strength for each known model:
 
     adjusted = preference - (P(at its difference in style) - P(at no difference))
 
-AlpacaEval fits each model alone; here one coefficient covers all models.
+AlpacaEval fits each model separately; here, one coefficient covers all models.
 
 Source: AlpacaEval (Li et al. 2023); Length-Controlled AlpacaEval (Dubois et al. 2024), section 3 and
 tatsu-lab/alpaca_eval, `metrics/winrate.py` and `metrics/glm_winrate.py`. Headers, lists and bold text as terms: LMSYS,
@@ -41,7 +40,7 @@ def _fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable]
     groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # statsmodels warns of each exact prediction, also of probabilities; divergence shows in the predictor
+        # statsmodels warns about each exact prediction, even of probabilities; the predictor shows divergence
         warnings.simplefilter("ignore", PerfectSeparationWarning)
         try:
             fit = GLM(preferences, design, family=Binomial()).fit(
@@ -63,7 +62,7 @@ _TIE = 0.5
 
 
 class WinRate(NamedTuple):
-    """A mean of preferences, with the standard error of the mean as AlpacaEval prints it."""
+    """Mean preference, with its standard error as AlpacaEval prints it."""
 
     rate: Estimate
     standard_error: float
@@ -72,7 +71,7 @@ class WinRate(NamedTuple):
 class LengthControlled(NamedTuple):
     """Win rate at equal length, with its standard error by the delta method.
 
-    `length` is the coefficient of the difference in length, baseline minus model; negative if longer answers are
+    `length` is the coefficient of the length difference, baseline minus model. It is negative if longer answers are
     preferred.
     """
 
@@ -82,7 +81,7 @@ class LengthControlled(NamedTuple):
 
 
 def weighted(preferences: Floats, clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
-    """Return the mean of the preferences, P(the model wins)."""
+    """Return the mean of P(the model wins)."""
     rate = mean(preferences, clusters, resampling)
     n = len(preferences)
     error = float(np.std(preferences, ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
@@ -97,11 +96,11 @@ def discrete(preferences: Floats, clusters: Sequence[Hashable], resampling: Resa
 def length_controlled(
     preferences: Floats, lengths: Floats, clusters: Sequence[Hashable], difficulty: Floats | None = None
 ) -> LengthControlled | str:
-    """Estimate the win rate at equal length by a logistic regression, or return the reason for none.
+    """Estimate the win rate at equal length by logistic regression, or return the reason why it is impossible.
 
     The terms are AlpacaEval's: tanh of the standardised difference in length, a constant, and optionally the
-    instruction's difficulty. AlpacaEval's fit is penalised, so the figures differ. `lengths` has shape (n, 2): the
-    baseline's and the model's answers.
+    instruction's difficulty. AlpacaEval's fit is penalised, so its figures differ. `lengths` has shape (n, 2): the
+    baseline's answers, then the model's.
     """
     n = len(preferences)
     if n < MIN_PAIRS:
@@ -153,7 +152,7 @@ class StyleDifferences:
     Attributes:
         terms: names of the k features that vary.
         values: shape (n, k), tanh of the difference divided by its standard deviation.
-        constant: features that no pair differs in.
+        constant: features that are equal in every pair.
     """
 
     terms: tuple[str, ...]
@@ -167,8 +166,8 @@ class StyleControl:
 
     Attributes:
         terms: coefficients, positive if more of the feature is preferred.
-        adjusted: shape (n,), can leave [0, 1].
-            unadjusted: number of unchanged pairs, of models that always or never win.
+        adjusted: adjusted preferences, shape (n,); can exceed [0, 1].
+        unadjusted: number of pairs left unchanged because a model always or never wins.
     """
 
     terms: Mapping[str, Estimate]
@@ -179,7 +178,7 @@ class StyleControl:
 def style_differences(answers: Sequence[tuple[str, str]], control: Control) -> StyleDifferences:
     """Compute the terms of a control for at least two pairs of answers."""
     if len(answers) < 2:
-        raise ValueError(f"style differences: expected at least 2 pairs, got {len(answers)}")
+        raise ValueError(f"style differences: expected at least two pairs, got {len(answers)}")
     deltas = {
         name: np.array([_FEATURES[name](first) - _FEATURES[name](second) for first, second in answers], dtype=float)
         for name in _TERMS[control]
@@ -200,12 +199,12 @@ def control_style(
     clusters: Sequence[Hashable],
     models: Sequence[tuple[str, str]] | None = None,
 ) -> StyleControl | str:
-    """Remove the effect of style from preferences; return the reason if that is impossible.
+    """Remove the effect of style from preferences, or return the reason why it is impossible.
 
-    Without `models` one constant replaces their strengths.
+    Without `models`, one constant replaces their strengths.
     """
     if not differences.terms:
-        return f"no pair differs in {', '.join(differences.constant)}, or all differ by the same amount"
+        return f"no pair differs in {', '.join(differences.constant)}, or all pairs differ by the same amount"
     fitted, strengths = _strengths(preferences, models)
     n = int(fitted.sum())
     if n < MIN_PAIRS:
@@ -229,9 +228,9 @@ def control_style(
 
 
 def _strengths(preferences: Floats, models: Sequence[tuple[str, str]] | None) -> tuple[Flags, Floats]:
-    """Pairs that can be fitted, and columns for the models' strengths and the first answer.
+    """Return which pairs can be fitted, and columns for the models' strengths and the first answer.
 
-    The first answer's constant is left out if the models determine it.
+    The first answer's constant is omitted if the models determine it.
     """
     n = len(preferences)
     if models is None:

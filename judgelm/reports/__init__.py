@@ -1,1 +1,1 @@
-"""Studies made readable: figures, words and one self-contained HTML file; nothing is computed here."""
+"""Present results as figures, sentences, and self-contained HTML, without computing anything."""

@@ -1,4 +1,4 @@
-"""Texts as table cells: characters that a format cannot hold are replaced and counted."""
+"""Convert strings to table cells, replacing and counting characters that a format cannot hold."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ NOT_IN_CSV = re.compile("[\0\ud800-\udfff]")
 NOT_IN_XLSX = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that XML 1.0 cannot hold. Source: its production `Char`."""
 MAX_XLSX_CELL = 32_767
-"""In UTF-16 units. Source: Microsoft, "Excel specifications and limits"."""
+"""Maximum UTF-16 units of a cell. Source: Microsoft, "Excel specifications and limits"."""
 
 
 def _is_formula(text: str) -> bool:
-    """A spreadsheet evaluates such texts on opening a CSV file."""
+    """Return whether spreadsheets evaluate the string when opening a CSV file."""
     return text.startswith(_FORMULA_STARTS) and len(text) > 1 and _NUMBER.fullmatch(text) is None
 
 
@@ -25,12 +25,12 @@ def _utf16_units(text: str) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class CellTexts:
-    """Sanitizes the cells of a table and counts the changed cells.
+    """Sanitises table cells and counts the changes.
 
     Attributes:
-        unwanted: characters that the format cannot hold; each becomes U+FFFD.
-        max_units: maximum UTF-16 units of a cell.
-        formulas: cells that a spreadsheet may evaluate, escaped or not.
+        unwanted: unsupported characters; each becomes U+FFFD.
+        max_units: maximum UTF-16 units per cell.
+        formulas: number of cells that a spreadsheet may evaluate, escaped or not.
     """
 
     unwanted: re.Pattern[str] = field(default=NOT_IN_CSV)
@@ -41,7 +41,7 @@ class CellTexts:
     formulas: int = 0
 
     def storable(self, value: object) -> object:
-        """Replace unwanted characters, also within lists and objects."""
+        """Replace unwanted characters, including in lists and objects."""
         if isinstance(value, str) and not self.unwanted.search(value):
             return value
         clean = self._clean(value)
@@ -58,7 +58,7 @@ class CellTexts:
         return value
 
     def fitted(self, value: object) -> object:
-        """Apply `storable`, truncate and escape formulas."""
+        """Apply `storable`, truncate, and escape formulas."""
         value = self.storable(value)
         if not isinstance(value, str):
             return value
@@ -74,13 +74,13 @@ class CellTexts:
         """Return sentences on replaced and truncated cells."""
         notes = []
         if self.replaced:
-            notes.append(f"{_cells(self.replaced)} characters that the format cannot hold; replaced by U+FFFD")
+            notes.append(f"{_cells(self.replaced)} characters that the format cannot hold; they are replaced by U+FFFD")
         if self.cut:
             notes.append(f"{_cells(self.cut)} more than {self.max_units:,} UTF-16 units and are truncated")
         return notes
 
     def formula_note(self, way_out: str) -> list[str]:
-        """Return a sentence on unescaped formulas, if any."""
+        """Return a sentence on unescaped formulas, or an empty list."""
         if not self.formulas or self.escape_formulas:
             return []
         begin = "begins" if self.formulas == 1 else "begin"

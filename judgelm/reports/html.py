@@ -1,7 +1,7 @@
-"""A run as one self-contained HTML file.
+"""Render a run as one self-contained HTML file.
 
-Questions, answers and replies are untrusted: Jinja's autoescape escapes them, and a content security policy allows only
-the file's own script, by its hash.
+Questions, answers, and replies are untrusted, so Jinja escapes them, and a content security policy allows only the
+file's own script, by its hash.
 """
 
 import base64
@@ -48,19 +48,19 @@ def render_report(
     comparison: StudyResult | None = None,
     judges: Mapping[str, object] | None = None,
 ) -> str:
-    """Render an evaluation as one self-contained HTML document; deterministic.
+    """Render an evaluation as one self-contained, deterministic HTML document.
 
     Args:
-        evaluation: of these judgments and labels.
-        judgments: by sample id.
-        samples: without them the list has only replies and labels.
-        labels: by sample id.
+        evaluation: results for these judgments and labels.
+        judgments: judgments by sample id.
+        samples: if missing, the list shows only replies and labels.
+        labels: labels by sample id.
         manifest: the run's `OUT.run.json`; any key can be missing.
         title: plain text.
         control: agreement controlled for style.
-        claim: win rate of two models, or the reason for none.
-        comparison: `compare_judges` of this run and another judge's.
-        judges: its first table, from `page_table`.
+        claim: win rate of two models, or the reason why there is none.
+        comparison: `compare_judges` of this run and another judge's run.
+        judges: first table of `comparison`, from `page_table`.
     """
     listed = pairs.list_pairs(evaluation, judgments, samples or {}, labels)
     return render_page(
@@ -75,7 +75,7 @@ def render_report(
         throughput=throughput(manifest),
         sessions=sessions(manifest),
         label_names=plots.LABEL_NAMES,
-        # the SVG has no user text
+        # the SVG contains no user text
         score_figure=None if evaluation.scores is None else Markup(plots.score_figure(evaluation.scores)),
         groups=[
             {"name": name, "rows": rows[:MAX_GROUPS], "left_out": max(0, len(rows) - MAX_GROUPS)}
@@ -96,7 +96,7 @@ def render_report(
 def render_page(name: str, *, script: str = "", styles: Sequence[str] = ("report.css",), **content: object) -> str:
     """Render a template of this package as a self-contained page.
 
-    `script` is the file of the only script allowed to run; the content is autoescaped.
+    `script` is the file name of the only script allowed to run. The content is autoescaped.
     """
     code = _own_text(script) if script else Markup("")
     digest = base64.b64encode(hashlib.sha256(code.encode("utf-8")).digest()).decode("ascii")
@@ -139,15 +139,15 @@ def _own_text(name: str) -> Markup:
 
 
 def facts(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the recorded model, mode, template and engine."""
-    # sessions have statistics of engines
+    """Return the recorded model, mode, template, and engine."""
+    # sessions contain engine statistics
     lasting = {key: value for key, value in manifest.items() if key != "sessions"}
     names = ((key, _name(look_up(lasting, key))) for key in _FACTS)
     return [(key, name) for key, name in names if name is not None]
 
 
 def throughput(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the speed of the last session, or `not recorded`."""
+    """Return the last session's speed, or `not recorded`."""
     rows = []
     for name, keys in _SPEEDS:
         values = [wording.number_text(look_up(manifest, key), unit) for key, unit in keys]
@@ -156,13 +156,13 @@ def throughput(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def sessions(manifest: Mapping[str, object]) -> int:
-    """Return the number of sessions of the run; 0 if not recorded."""
+    """Return the number of sessions, or 0 if not recorded."""
     recorded = manifest.get("sessions")
     return len(recorded) if isinstance(recorded, Sequence) and not isinstance(recorded, str) else 0
 
 
 def look_up(part: object, key: str) -> object:
-    """Return the value of a key, searching nested objects; of several sessions, the last. None if missing."""
+    """Return a key's value from nested objects and the last session; None if missing."""
     if isinstance(part, Mapping):
         if key in part:
             return part[key]
@@ -190,9 +190,9 @@ def render_verdicts(
     title: str,
     summary: Sequence[str],
 ) -> str:
-    """Render verdicts as one self-contained HTML document; deterministic.
+    """Render verdicts as one self-contained, deterministic HTML document.
 
-    Samples, labels and keys of the manifest can be missing; `summary` are sentences on the run.
+    Samples, labels, and manifest keys can be missing; `summary` holds sentences on the run.
     """
     return render_page(
         "verdicts.html.j2",

@@ -1,4 +1,4 @@
-"""Disagreements, order flips and failures for the list of pairs in the report."""
+"""Disagreements, order flips, and failures for the report's list of pairs."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ KINDS = ("disagreement", "order flip", "failure")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPair:
-    """A listed pair; texts are untrusted and escaped by the template."""
+    """A listed pair; the template escapes its untrusted strings."""
 
     kinds: tuple[str, ...]
     judged: str
@@ -32,7 +32,7 @@ class ListedPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairList:
-    """Listed pairs, and totals and omitted pairs by kind."""
+    """Listed pairs, and numbers of all and omitted pairs by kind."""
 
     pairs: tuple[ListedPair, ...]
     totals: Mapping[str, int]
@@ -77,7 +77,7 @@ def list_pairs(
 
 
 def _sureness(judgment: Judgment) -> float:
-    """Distance of P(first better) from 0.5, or else of the scores."""
+    """Return the distance of P(first better) from 0.5, or of the scores from each other."""
     if judgment.probability is not None:
         return abs(judgment.probability - 0.5)
     scores = judgment.scores
@@ -123,12 +123,12 @@ def list_verdicts(
 
 
 def score_text(scores: Sequence[float] | None) -> str:
-    """Format scores as `8 : 6.5`; a dash without scores."""
+    """Format scores as `8 : 6.5`, or a dash if there are none."""
     return "–" if scores is None else "\u00a0:\u00a0".join(f"{round(score, 2):g}" for score in scores)
 
 
 def clipped(text: str, cap: int = MAX_TEXT) -> str:
-    """Truncate a text after `cap` characters and append the number of omitted ones."""
+    """Truncate after `cap` characters and append the number omitted."""
     left = len(text) - cap
     return text if left <= 0 else f"{text[:cap]}\n[… {left:,} more characters are not shown]"
 
@@ -136,7 +136,7 @@ def clipped(text: str, cap: int = MAX_TEXT) -> str:
 def failure_examples(
     evaluation: Evaluation, judgments: Mapping[str, Judgment], each: int = 3
 ) -> dict[str, list[tuple[str, str]]]:
-    """Return up to `each` ids and texts by failure code."""
+    """Return up to `each` ids and replies by failure code."""
     examples: dict[str, list[tuple[str, str]]] = {code: [] for code in evaluation.failure_codes}
     for key in (*evaluation.failed, *evaluation.half_failed):
         judgment = judgments[key]
@@ -147,7 +147,7 @@ def failure_examples(
 
 
 def reply_words(shown: Shown) -> dict[str, str | None]:
-    """Describe a raw reply; `reason` is None if missing or contained in the text."""
+    """Describe a raw reply; `reason` is None if it is missing or part of the reply."""
     order = ", then ".join(f"answer {index + 1}" for index in shown.order)
     repaired = f"parsed after a constrained retry; before, {_failure_text(shown.repaired)}"
     return {

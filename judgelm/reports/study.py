@@ -1,9 +1,9 @@
-"""A study's result as a folder.
+"""Write a study's result to a folder.
 
 FOLDER/study.json          all numbers (`StudyResult.to_json`), written last
 FOLDER/report.html         self-contained page
 FOLDER/tables/NAME.csv     one per table
-FOLDER/figures/NAME.svg    one per figure, and NAME.png at 150 dots per inch
+FOLDER/figures/NAME.svg    one per figure, with NAME.png at 150 dots per inch
 """
 
 import csv
@@ -36,13 +36,13 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -> list[Path]:
-    """Write a study into a folder and return the files; other files in it are kept.
+    """Write a study to a folder and return the files; unrelated files are kept.
 
-    Files are written to a draft folder and then moved, `study.json` last, so a folder with that file is complete.
-    `overwrite` replaces the whole study in the folder.
+    Files are moved from a draft folder, `study.json` last, so a folder with `study.json` is complete.
+    `overwrite` replaces the folder's whole study.
 
     Raises:
-        RunError: the folder has a study or one of the files and `overwrite` is False, or it is not writable.
+        RunError: the folder is not writable, or it has a study or one of the files and `overwrite` is False.
         ValueError: a table or figure name cannot name a file.
     """
     files = study_files(result)
@@ -65,7 +65,7 @@ def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -
 
 
 def study_files(result: StudyResult) -> dict[str, bytes]:
-    """Return the files of a study by path in its folder, page and `study.json` first."""
+    """Return a study's files by path, with the page and `study.json` first."""
     for name in (part.name for part in (*result.tables, *result.figures)):
         if not _NAME.fullmatch(name):
             raise ValueError(f"study {result.study}: {name!r} cannot name a file; use lower case, digits and hyphens")
@@ -94,7 +94,7 @@ def _page(result: StudyResult, drawn: list[tuple[Figure, Drawn]]) -> str:
 
 
 def _page_figure(figure: Figure, pictures: Drawn) -> dict[str, Any]:
-    """The SVG is not escaped: matplotlib has escaped its texts."""
+    """Leave the SVG unescaped, because matplotlib escapes its strings."""
     return {
         "name": figure.name,
         "title": figure.title,
@@ -110,7 +110,7 @@ def _table_path(name: str) -> str:
 
 def _check_free(folder: Path, names: list[str], overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder}: is a file; pass a folder with -o")
+        raise RunError(f"{folder}: it is a file; pass a folder with -o")
     taken = next((name for name in names if (folder / name).exists()), None)
     if (folder / STUDY_FILE).exists():
         taken = "a study"
@@ -119,7 +119,7 @@ def _check_free(folder: Path, names: list[str], overwrite: bool) -> None:
 
 
 def _remove_study(folder: Path) -> None:
-    """`study.json` goes first: without it the folder is not a study if removal is interrupted."""
+    """Remove `study.json` first, so the folder is not a study if removal is interrupted."""
     mark = folder / STUDY_FILE
     try:
         study = parse_json(mark.read_text(encoding="utf-8"))
@@ -133,7 +133,7 @@ def _remove_study(folder: Path) -> None:
     for name in names:
         (folder / name).unlink(missing_ok=True)
     for name in ("tables", "figures"):
-        with suppress(OSError):  # missing, or it holds other files
+        with suppress(OSError):  # missing, or contains other files
             (folder / name).rmdir()
 
 
@@ -142,7 +142,7 @@ def _is_name(name: object) -> bool:
 
 
 def _bytes(text: str) -> bytes:
-    r"""UTF-8; a lone surrogate becomes `\udXXX`, as in JSON."""
+    r"""Encode as UTF-8, with lone surrogates as `\udXXX`, as in JSON."""
     return text.encode("utf-8", errors="backslashreplace")
 
 
@@ -153,7 +153,7 @@ def _plain(value: Any) -> Any:
 
 
 MAX_PAGE_ROWS = 2000
-"""Maximum rows of a table on the page; the CSV file has all."""
+"""Maximum rows per table on the page; the CSV file contains all rows."""
 
 UNDEFINED = "–"
 _SMALL = 0.0005
@@ -171,8 +171,8 @@ class _ShownCell:
 def table_csv(table: Table, texts: CellTexts | None = None) -> str:
     """Return a table as CSV; `texts` counts formulas.
 
-    A column with estimates becomes five: its key, and `_low`, `_high`, `_n`, `_level`. Shares are in [0, 1]; undefined
-    cells are empty.
+    A column with estimates becomes five: its key, and the key with `_low`, `_high`, `_n`, and `_level`. Shares are in
+    [0, 1]; undefined cells are empty.
     """
     estimated = [any(isinstance(row[index], Estimate) for row in table.rows) for index in range(len(table.columns))]
     out = io.StringIO()
@@ -189,7 +189,7 @@ def table_csv(table: Table, texts: CellTexts | None = None) -> str:
 
 
 def table_notes(result: StudyResult) -> list[str]:
-    """Return sentences on cells of the CSV files that were replaced or look like formulas."""
+    """Return sentences on CSV cells that were changed or look like formulas."""
     texts = CellTexts()
     for table in result.tables:
         table_csv(table, texts)
@@ -197,7 +197,7 @@ def table_notes(result: StudyResult) -> list[str]:
 
 
 def page_table(table: Table, path: str) -> dict[str, Any]:
-    """Convert a table for the page's template; `path` is its CSV file relative to the page."""
+    """Convert a table for the page template; `path` is its CSV file relative to the page."""
     kinds = [column.kind for column in table.columns]
     rows = [[shown(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in table.rows[:MAX_PAGE_ROWS]]
     return {
@@ -215,7 +215,7 @@ def page_table(table: Table, path: str) -> dict[str, Any]:
 
 
 def shown(cell: Cell, kind: Kind) -> _ShownCell:
-    """Format a cell by the kind of its column."""
+    """Format a cell by its column's kind."""
     is_number = kind != "text"
     if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
         return _ShownCell(text=UNDEFINED, is_number=is_number)

@@ -1,4 +1,4 @@
-"""Sentences on an evaluation, each number with its n, interval and baseline."""
+"""Describe an evaluation in sentences, with n, interval, and baseline for each number."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates
 from judgelm.studies.sentences import by_sign, few_pairs_sentence, format_percents
 
 FEW_PAIRS = 100
-"""With fewer pairs the headline warns of wide intervals (about ±10 points)."""
+"""With fewer pairs, the headline warns about wide intervals (about ±10 points)."""
 
 WINNER_NAMES: dict[Winner, str] = {1: "first better", "tie": "tie", 2: "second better"}
 
@@ -27,17 +27,17 @@ FAILURE_NAMES: dict[str, str] = {
 
 
 def percent(share: float) -> str:
-    """Format 0.7107 as `71.1 %`, with a no-break space."""
+    """Format 0.7107 as `71.1 %` with a no-break space."""
     return f"{100 * share:.1f}\u00a0%"
 
 
 def points(difference: float) -> str:
-    """Format a difference of shares: 0.238 as `+23.8 points`."""
+    """Format a difference of shares, such as 0.238 as `+23.8 points`."""
     return f"{100 * difference:+.1f}\u00a0points"
 
 
 def number_text(value: object, unit: str = "") -> str:
-    """Format a figure of the manifest to three digits, or as `not recorded`."""
+    """Format a manifest figure to three digits, or as `not recorded`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "not recorded"
     digits = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -45,7 +45,7 @@ def number_text(value: object, unit: str = "") -> str:
 
 
 def headline(evaluation: Evaluation) -> list[str]:
-    """Summarise a run, most important first."""
+    """Summarise a run, most important sentence first."""
     shown = evaluation.headline
     if shown is None or evaluation.counts.judged == 0:
         return [
@@ -73,9 +73,9 @@ def headline(evaluation: Evaluation) -> list[str]:
 def _position_sentence(position: PositionEstimates) -> str:
     first, second = percent(position.toward_first.value), percent(position.toward_second.value)
     return (
-        f"In {percent(position.consistency.value)} of {position.consistency.n:,} pairs the verdict is the same in both "
-        f"orders (95 % interval {format_percents(position.consistency)}). It favours the answer shown first in {first} "
-        f"and the answer shown second in {second}."
+        f"In {percent(position.consistency.value)} of {position.consistency.n:,} pairs, the verdict is the same in "
+        f"both orders (95 % interval {format_percents(position.consistency)}). It favours the answer shown first in "
+        f"{first} and the answer shown second in {second}."
     )
 
 
@@ -111,7 +111,7 @@ def _tie_sentence(shown: PairMetrics) -> Iterator[str]:
     labelled = sum(shown.confusion[1])
     if labelled:
         yield (
-            f"A labelled tie counts as correct only if the judge says tie ({hits:,} of {labelled:,}). "
+            f"A labelled tie counts as correct only if the judge calls it a tie ({hits:,} of {labelled:,}). "
             f"A tie on a pair with a winner counts as wrong ({missed + missed_too:,} of {shown.n - labelled:,})."
         )
 
@@ -121,7 +121,7 @@ def _other_rules(evaluation: Evaluation) -> Iterator[str]:
         accuracy = agreement.excluded if evaluation.failures == "excluded" else agreement.as_tie
         if accuracy is not None:
             figure = f"{percent(accuracy.value)} ({format_percents(accuracy)}, n = {accuracy.n:,})"
-            yield f"With the order rule “{RULE_NAMES[rule]}” agreement is {figure}."
+            yield f"With the order rule “{RULE_NAMES[rule]}”, agreement is {figure}."
 
 
 def _baseline_sentence(shown: PairMetrics) -> str:
@@ -136,7 +136,7 @@ def _failure_sentence(evaluation: Evaluation) -> str:
     half = ""
     if half_failed:
         pairs, its = ("1 pair", "its") if half_failed == 1 else (f"{half_failed:,} pairs", "their")
-        half = f" In {pairs} only one order failed: {its} consistency is unknown."
+        half = f" In {pairs}, only one order failed, so {its} consistency is unknown."
     if counts.failed == 0:
         return f"All {counts.joined:,} pairs have a verdict.{half}"
     share = f"{counts.failed:,} of {counts.joined:,} judgments failed ({percent(counts.failed / counts.joined)})"

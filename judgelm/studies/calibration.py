@@ -1,6 +1,6 @@
 """Calibration of a judge's probabilities, before and after temperature scaling.
 
-The temperature is fitted on some questions and measured on the others. Labels that are ties are excluded.
+The temperature is fitted on some questions and evaluated on the rest. Tie labels are excluded.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -32,8 +32,8 @@ class CalibrationOptions:
     """Options of the study; the seed also splits the questions.
 
     Attributes:
-        bins: of the reliability curve and the calibration error.
-        fit_share: share of the questions for fitting the temperature, in [0, 1); 0 fits none.
+        bins: number of bins for the reliability curve and the calibration error.
+        fit_share: share of questions on which to fit the temperature, in [0, 1); 0 fits none.
     """
 
     bins: int = 10
@@ -42,7 +42,7 @@ class CalibrationOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.fit_share < 1:
-            raise ConfigError(f"fit share: expected a number from 0 to below 1, got {self.fit_share}")
+            raise ConfigError(f"fit share: expected a number from 0 up to, but not including, 1, got {self.fit_share}")
         if self.bins < 2:
             raise ConfigError(f"bins: expected at least 2, got {self.bins}")
 
@@ -85,10 +85,10 @@ class _Gain(NamedTuple):
 def calibration_study(
     judgments: Mapping[str, Judgment], labelled: LabelledSet, options: CalibrationOptions | None = None
 ) -> StudyResult:
-    """Measure reliability, calibration error and proper scores, and the effect of a temperature.
+    """Measure reliability, calibration error, proper scores, and the effect of a temperature.
 
     Raises:
-        InputError: nothing joins, different texts under one id, or no pair has a probability and a label with a winner.
+        InputError: no ids match, one id has different texts, or no pair has a probability and a label with a winner.
     """
     options = options or CalibrationOptions()
     labelled, texts = match_labels(judgments, labelled, name="the labels")
@@ -140,7 +140,7 @@ def _quality(name: str, pairs: _Slice, options: CalibrationOptions) -> _Calibrat
 
 
 def values(pairs: _Slice) -> NDArray[np.float64]:
-    """Return per pair: squared error, log loss, winner's probability minus being right, 1; shape (n, 4).
+    """Return each pair's squared error, log loss, winner's probability minus correctness, and 1; shape (n, 4).
 
     A probability of exactly 0.5 is half right.
     """
@@ -178,7 +178,7 @@ def _slice_of(rows: Sequence[JoinedPair]) -> _Slice:
 
 
 FEW_PAIRS = 200
-"""With fewer pairs a bin has about twenty, and its share is known to about ±20 points."""
+"""With fewer pairs, bins have about twenty each, and their shares are known to about ±20 points."""
 
 
 def _split(pairs: _Slice, options: CalibrationOptions) -> tuple[_Slice | None, _Slice]:
@@ -220,8 +220,8 @@ def _protocol(options: CalibrationOptions) -> str:
     if options.fit_share:
         fitted = f"a temperature is fitted on {100 * options.fit_share:g} % of the questions and measured on the rest"
     return (
-        f"P(first better) against labels with a winner, in {options.bins} bins of equal width; {fitted} (seed "
-        f"{options.resampling.seed}); failures and tied labels are excluded and counted; intervals are 95 % "
+        f"P(first better) is compared with decided labels, in {options.bins} bins of equal width; {fitted} (seed "
+        f"{options.resampling.seed}). Failures and tied labels are excluded and counted. Intervals are 95 % "
         f"from {options.resampling.resamples} resamples of questions."
     )
 
@@ -231,25 +231,25 @@ def _findings(before: _CalibrationScores, change: _Gain | None) -> list[str]:
     side = by_sign(more, "overconfident", "underconfident", "not significantly over- or underconfident")
     lines = [
         f"The judge is {side}: the mean probability of its winners minus its accuracy is {format_points(more)}.",
-        f"Its expected calibration error is {format_number(before.error.error)}; for a calibrated judge with "
-        f"these probabilities it would be {before.error.by_chance:.3f} by chance. Its Brier score is "
+        f"Its expected calibration error is {format_number(before.error.error)}; a calibrated judge with "
+        f"these probabilities would have {before.error.by_chance:.3f} by chance. Its Brier score is "
         f"{format_number(before.brier)}; always answering 0.5 gives 0.250.",
     ]
     if change is not None:
         verdict = by_sign(change.log_loss, "raises", "lowers", "does not significantly change")
         lines.append(
             f"The best temperature is {format_number(change.temperature, '.2f')}; above 1 means overconfident. On "
-            f"held-out pairs it {verdict} the log loss: {format_number(change.log_loss, '+.3f')}."
+            f"held-out pairs, it {verdict} the log loss: {format_number(change.log_loss, '+.3f')}."
         )
     return lines
 
 
 def _unfitted(fitted: _Slice | None, change: _Gain | None, options: CalibrationOptions) -> list[str]:
     if fitted is None:
-        few = "No temperature is fitted: there are too few questions to split."
+        few = "No temperature is fitted because there are too few questions to split."
         return [few] if options.fit_share > 0 else []
     low, high = TEMPERATURES
-    none = f"No temperature is used: the fit has no optimum from {low:g} to {high:g}."
+    none = f"No temperature is used because the fit has no optimum from {low:g} to {high:g}."
     return [none] if change is None else []
 
 

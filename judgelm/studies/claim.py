@@ -46,7 +46,7 @@ class _ModelPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sides:
-    """Pairs of a model, including failures; `unnamed` judgments lack model names in a run where others have them."""
+    """A model's pairs, including failures. `unnamed` counts judgments without model names in a run that has some."""
 
     model: str
     opponent: str | None
@@ -73,7 +73,7 @@ def _model_sides(
     opponents = {key: set(names) - {model} for key, names in named.items() if model in names}
     chosen = [key for key, others in opponents.items() if len(others) == 1 and (against is None or against in others)]
     if not chosen:
-        raise InputError(f"win rate: no judged pair of {model} against {against or 'another model'}")
+        raise InputError(f"win rate: no judged pair compares {model} with {against or 'another model'}")
     met = set().union(*(opponents[key] for key in chosen))
     pairs = tuple(_pair(judgments[key], samples[key], named[key][0] == model) for key in chosen)
     opponent, unnamed = met.pop() if len(met) == 1 else None, len(judgments) - len(named)
@@ -87,7 +87,7 @@ def _chosen(named: Mapping[str, tuple[str, ...]], model: str | None, against: st
         if name is not None and name not in models:
             raise InputError(f"win rate: no judged pair has an answer by {name}; available: {available}")
     if model is None and len(models) > 2:
-        raise InputError(f"win rate: the pairs have {len(models)} models; choose one with --model ({available})")
+        raise InputError(f"win rate: the pairs contain {len(models)} models; choose one with --model ({available})")
     return model or next((name for name in models if name != against), models[0])
 
 
@@ -101,12 +101,12 @@ _SIGNIFICANT = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimOptions:
-    """Options of an estimate.
+    """Options.
 
     Attributes:
-        model: whose wins are counted; by default, the model of the first answer if there are at most two.
-        against: only pairs against this model.
-        control: style features to control the judge's verdicts for.
+        model: model whose wins are counted; by default, the author of the first answer if there are at most two models.
+        against: use only pairs against this model.
+        control: style features for which to control the judge's verdicts.
         width: target width of the interval, in [0, 1], for the number of labels needed.
     """
 
@@ -121,7 +121,7 @@ DEFAULT_OPTIONS = ClaimOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCounts:
-    """Numbers of judgments; `other_models` pairs are not between the model and its opponent."""
+    """Numbers of judgments; `other_models` counts pairs between other models."""
 
     judgments: int
     unnamed: int
@@ -135,14 +135,14 @@ class ClaimCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinRateClaim:
-    """Win rate of a model by judge and labels.
+    """A model's win rate according to the judge and the labels.
 
     Attributes:
-        opponent: None for several, or without model names.
+        opponent: None if models are unnamed or there are several.
         soft: whether the judge's P(better) is used instead of its verdicts.
-        uncontrolled: the judge's rate without control; None without a control.
-        control: the fit, or the reason for none.
-        labels_needed: for the target width, or the reason for none.
+        uncontrolled: the judge's rate before style control; None if nothing is controlled.
+        control: the fit, or the reason why there is none.
+        labels_needed: number for the target width, or the reason why it is unknown.
     """
 
     model: str
@@ -157,14 +157,14 @@ class WinRateClaim:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Return plain values, without the per-pair values of the control."""
+        """Return plain values, without per-pair control values."""
         plain = asdict(self)
         if isinstance(self.control, StyleControl):
             del plain["control"]["adjusted"]
         return dict(json_ready(plain))
 
     def rows(self) -> list[tuple[str, Estimate | str]]:
-        """Return names and estimates, the most trustworthy last."""
+        """Return names and estimates, most trustworthy last."""
         judge = "judge's P(better)" if self.soft else "judge's verdicts"
         plain = [] if self.uncontrolled is None else [(f"{judge}, not controlled", self.uncontrolled)]
         ending = ", controlled" if isinstance(self.control, StyleControl) else ""
@@ -180,7 +180,7 @@ class WinRateClaim:
 
     @property
     def name(self) -> str:
-        """The model and its opponent."""
+        """Model and opponent."""
         return f"{self.model} against {self.opponent or 'the others'}"
 
 
@@ -192,14 +192,14 @@ def claim_win_rate(
 ) -> WinRateClaim:
     """Estimate how often a model beats another; a tie is half a win.
 
-    Failed judgments are left out, so the estimate is for pairs with a verdict. Labels must be of a random subset.
+    Failed judgments are excluded, so the estimate covers pairs with a verdict. Labels must cover a random subset.
 
     Raises:
-        InputError: no verdict, more than two models and none is selected, or a control without answers.
+        InputError: there is no verdict, no choice among more than two models, or no answers for the control.
     """
     sides = _model_sides(judgments, samples, options.model, options.against)
     if not sides.judged:
-        raise InputError(f"win rate of {sides.model}: none of {len(sides.pairs)} judgments has a verdict on a pair")
+        raise InputError(f"win rate of {sides.model}: none of the {len(sides.pairs)} judgments has a verdict on a pair")
     columns = _judged_pairs(sides, labels, {})
     uncontrolled, control = None, None
     if options.control is not None:
@@ -257,7 +257,7 @@ def _control(
 ) -> tuple[StyleControl | str, dict[str, float]]:
     missing = next((pair.id for pair in sides.judged if not _has_answers(samples.get(pair.id))), None)
     if missing is not None:
-        raise InputError(f"control of {control}: pair {missing} has no answers; pass the judged pairs with --samples")
+        raise InputError(f"control for {control}: pair {missing} has no answers; pass the judged pairs with --samples")
     judged = {key: judgment for key, judgment in judgments.items() if judgment.winner is not None}
     usable = {key: judgment for key, judgment in judged.items() if _has_answers(samples.get(key))}
     chosen = [samples[key] for key in usable]
@@ -286,8 +286,8 @@ def _warnings(counts: ClaimCounts, estimates: TrueWinRate) -> list[str]:
     lines = []
     if counts.failed:
         lines.append(
-            f"{counts.failed:,} judgments failed and are left out, {counts.labels_of_failed:,} of them with a label: "
-            "the estimates are for pairs with a verdict."
+            f"{counts.failed:,} judgments failed and are excluded ({counts.labels_of_failed:,} of them labelled). "
+            "The estimates cover pairs with a verdict."
         )
     if estimates.drift is not None and estimates.drift < _SIGNIFICANT:
         lines.append(
@@ -299,7 +299,7 @@ def _warnings(counts: ClaimCounts, estimates: TrueWinRate) -> list[str]:
 
 
 def claim_sentences(claim: WinRateClaim) -> list[str]:
-    """Summarise the claim, most important first."""
+    """Summarise the claim, most important sentence first."""
     name = f"How often {claim.model} beats {claim.opponent or 'the others'}"
     estimates = claim.estimates
     basis = f"{claim.counts.labels:,} labels and {claim.counts.used:,} judged pairs"
@@ -321,10 +321,10 @@ class ModelComparison:
     """Judged answers of two models to the same questions.
 
     Attributes:
-        models: the first wrote the first answer of each pair; its wins are counted.
-        labels: by annotators, of some pairs.
-        stages: name of each stage -> manifest of its run.
-        warnings: of the earlier stages.
+        models: the first model wrote the first answer of each pair, and its wins are counted.
+        labels: annotators' labels on some pairs.
+        stages: stage name -> run manifest.
+        warnings: warnings from earlier stages.
     """
 
     models: tuple[str, str]
@@ -338,7 +338,7 @@ class ModelComparison:
 
 
 def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
-    """Compare two models: win rates, also at equal length and corrected by labels, Elo, cost and time."""
+    """Compare win rates (raw, at equal length, and corrected by labels), Elo ratings, cost, and time of two models."""
     model, opponent = comparison.models
     judgments, samples = comparison.judgments, comparison.samples
     claim = claim_win_rate(judgments, comparison.labels, samples, ClaimOptions(model=model, against=opponent))
@@ -430,8 +430,8 @@ def _comparison_findings(claim: WinRateClaim, judge: str) -> Iterator[str]:
 
 
 def _elo_sentence(board: StudyResult, model: str) -> str:
-    """With two models the difference is twice the distance from their mean, 1000."""
+    """The two models differ by twice their distance from the mean, 1000."""
     [points] = [row["elo"] for row in board.table("leaderboard") if row["model"] == model]
     assert isinstance(points, Estimate), "both models are rated, since they met"
     ahead = replace(points, **{name: 2 * (getattr(points, name) - 1000) for name in ("value", "low", "high")})
-    return f"Elo points of {model} ahead: {format_number(ahead, '+.0f')}."
+    return f"Elo lead of {model}: {format_number(ahead, '+.0f')} points."

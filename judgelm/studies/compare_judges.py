@@ -1,7 +1,7 @@
 """Comparison of judges on the same labelled pairs.
 
-Judges are compared on the pairs that both judged, resampled together: pairs that are hard for both do not widen the
-interval of the difference.
+Judges are compared on the pairs that both judged. These are resampled together, so pairs that are hard for both do not
+widen the interval of the difference.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 class CompareOptions:
     """Options of the comparison.
 
-    `order_rule` merges two orders into one label, for all judges; `tie_threshold` is for rule `probability`.
+    `order_rule` merges two orders into one label for all judges; `tie_threshold` applies to the rule `probability`.
     """
 
     failures: FailureHandling = "excluded"
@@ -73,7 +73,7 @@ class _PairedComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AlignedVotes:
-    """`judged` omits excluded failures; `common` ids have a label from every judge."""
+    """`judged` omits excluded failures; every judge has a label for the `common` ids."""
 
     rows: Mapping[str, Mapping[str, JoinedPair]]
     judged: Mapping[str, Mapping[str, int]]
@@ -104,11 +104,11 @@ class _AlignedVotes:
 def compare_judges(
     judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions = DEFAULT_OPTIONS
 ) -> StudyResult:
-    """Compare judges: agreement of each, and paired difference, kappa, flips and McNemar's test of each two.
+    """Compare judges by agreement with labels, and pairwise by paired difference, kappa, flips, and McNemar's test.
 
     Raises:
-        InputError: fewer than two judges, no common pair, an order rule that does not apply, or different texts under
-            one id.
+        InputError: there are fewer than two judges or no common pairs, the order rule does not apply, or texts differ
+            under one id.
     """
     labels, texts = match_labels_of_runs(judges, labels, name="the labels")
     votes = _align_votes(judges, labels, options)
@@ -213,11 +213,11 @@ _MAX_SENTENCES = 6
 
 
 def _protocol(options: CompareOptions) -> str:
-    failures = "left out" if options.failures == "excluded" else "counted as ties"
+    failures = "excluded" if options.failures == "excluded" else "counted as ties"
     rule = "as each run decided" if options.order_rule == "as_judged" else f"by rule {options.order_rule}"
     return (
-        f"Verdicts against labels, joined by sample id; two orders are merged "
-        f"{rule}; failures are {failures}; intervals are 95 % from {options.resampling.resamples} resamples of "
+        f"Verdicts and labels are joined by sample id. Two orders are merged "
+        f"{rule}. Failures are {failures}. Intervals are 95 % from {options.resampling.resamples} resamples of "
         f"questions (seed {options.resampling.seed})."
     )
 
@@ -264,10 +264,10 @@ def _warnings(
     for result in results:
         without = len(judges[result.name]) - result.judged
         if without:
-            lines.append(f"{without:,} judgments of {result.name} have no label and are left out.")
+            lines.append(f"{without:,} judgments by {result.name} have no label and are excluded.")
     least, most = min(result.judged for result in results), max(result.judged for result in results)
     if least < most:
-        lines.append(f"The judges have {least:,} to {most:,} labelled pairs each: compare them on the common pairs.")
+        lines.append(f"The judges have {least:,} to {most:,} labelled pairs each; compare them on the common pairs.")
     if any(result.failed for result in results):
         shares = "; ".join(
             f"{result.name} {result.failed:,} of {result.judged:,}" for result in results if result.failed

@@ -1,6 +1,6 @@
 """Evaluation of a run against labels: agreement, order effects, failures, groups and annotators.
 
-Every figure is computed twice: `excluded` leaves out failed judgments; `as_tie` counts failures as ties and two failed
+Every figure is computed twice: `excluded` omits failed judgments; `as_tie` counts failures as ties and two failed
 orders as consistent, as the original JudgeLM code does.
 """
 
@@ -36,11 +36,11 @@ class EvaluationOptions:
     """Protocol of an evaluation.
 
     Attributes:
-        failures: treatment in the headline, groups and lists.
-        order_rule: merges two orders into one label; None for `protocol_rule`.
-        tie_threshold: maximum distance from 0.5 for a tie, under order rule `probability`.
+        failures: treatment in the headline, groups, and lists.
+        order_rule: how two orders merge into one label; None uses `protocol_rule`.
+        tie_threshold: maximum distance from 0.5 for a tie under `probability`.
         run_rule: order rule of the run, for the protocol sentence.
-        scale: accepted scores in words (`1-10`, `any`); None if unknown.
+        scale: accepted scores, such as `1-10` or `any`; None if unknown.
     """
 
     failures: FailureHandling = "excluded"
@@ -58,7 +58,7 @@ DEFAULT_OPTIONS = EvaluationOptions()
 class Counts:
     """Numbers of rows by outcome.
 
-    Of the `judged` rows, `repaired` needed a constrained retry and `read_anywhere` have scores outside the first line.
+    `repaired` counts `judged` rows that needed a constrained retry, `read_anywhere` those with scores outside line 1.
     """
 
     judgments: int
@@ -77,7 +77,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """One value of a grouping; without shares if every judgment failed."""
+    """One value of a grouping; it has no shares if every judgment failed."""
 
     value: str
     n: int
@@ -88,7 +88,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """A pair with different winners by judge and label."""
+    """A pair whose judge and label name different winners."""
 
     sample_id: str
     judged: Winner
@@ -111,14 +111,14 @@ class Evaluation:
     """Results of an evaluation.
 
     Attributes:
-        protocol: order rule, failure treatment and scale in a sentence; quote it with every figure.
+        protocol: order rule, failure treatment, and scale in words; quote it with every figure.
         order_rule: rule of all figures except `other_rules` and `probabilities`.
-        other_rules: agreement by the given order and by the mean, for pairs scored in both orders.
+        other_rules: agreement by the given order and by the mean score, for pairs scored in both orders.
         excluded: None if every judgment failed.
-        flips: ids judged differently in the two orders.
+        flips: ids whose two orders were judged differently.
         failure_codes: number of pairs by failure code, including `half_failed`.
         half_failed: ids with a verdict although one order failed.
-        mean_thinking_characters: per prompt with thinking.
+        mean_thinking_characters: mean per prompt with thinking.
     """
 
     protocol: str
@@ -149,11 +149,11 @@ class Evaluation:
 
     @property
     def agreement_name(self) -> str:
-        """Name of the agreement figure, with the order rule for two orders: `agreement, given order`."""
+        """Name of the agreement figure; for two orders, it includes the order rule: `agreement, given order`."""
         return "agreement" if self.as_tie.position is None else f"agreement, {RULE_NAMES[self.order_rule]}"
 
     def to_json(self) -> dict[str, object]:
-        """Return plain values with finite numbers or None."""
+        """Return plain values, with None for non-finite numbers."""
         return dict(json_ready(self))
 
 
@@ -171,13 +171,13 @@ def evaluate(
 
     Args:
         judgments: one per sample, in one order or both.
-        labels: by sample id.
-        reverse: judgments of the swapped answers from a separate run. They affect the label only if
-            `options.order_rule` combines orders.
-        groups: name of a grouping -> sample id -> value.
-        clusters: sample id -> key; pairs of one key (one question) are resampled together.
-        split: votes of samples without a majority, used only for annotator agreement.
-        options: the protocol.
+        labels: labels by sample id.
+        reverse: judgments of swapped answers from a separate run, which affect the label only if `options.order_rule`
+            combines orders.
+        groups: grouping name -> sample id -> value.
+        clusters: sample id -> key; pairs with the same key (question) are resampled together.
+        split: votes on samples without a majority, used only for annotator agreement.
+        options: protocol.
 
     Raises:
         InputError: no judgment has a label, a sample has two judgments, or the order rule does not apply.
@@ -307,10 +307,10 @@ def _rule_agreement(
 
 _RULES: dict[LabelRule, str] = {
     "as_judged": "the verdict is the run's own",
-    "given": "the verdict is that of the given order, and the reversed order only measures position bias",
+    "given": "the given order decides the verdict, and the reversed order only measures position bias",
     "mean": "the verdict compares the mean scores of both orders",
     "tie": "the verdict is a tie if the orders conflict",
-    "probability": "the verdict is that of the mean P(first better) of both orders",
+    "probability": "the mean P(first better) of both orders decides the verdict",
 }
 _FAILURES: dict[FailureHandling, str] = {
     "excluded": "Failed judgments are excluded from the headline figures",
@@ -322,7 +322,7 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
     twice = sum(row.orders is None or row.orders.swapped is not None for row in rows)
     if two_files and rule in ("as_judged", "given"):
         orders = (
-            "The verdict is that of the given order; a second file with the reversed order only measures position bias"
+            "The given order decides the verdict; a second file with the reversed order only measures position bias"
         )
     elif twice:
         partly = "" if twice == len(rows) else f" ({twice:,} of {len(rows):,} pairs; the others in one order)"
@@ -334,11 +334,11 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
     elif protocol := next(filter(None, map(protocol_of, {row.judgment.mode for row in rows})), ""):
         orders = protocol
     elif any(row.judgment.reads_words for row in rows):
-        orders = "Each answer was judged alone; the verdict is that of P(first better)"
+        orders = "Each answer was judged alone; P(first better) decides the verdict"
     elif any(row.judgment.shown for row in rows):
         orders = "Each pair was judged in one order"
     else:
-        orders = "Each pair's verdict combines those of several judges"
+        orders = "Each pair's verdict combines the verdicts of several judges"
     if rule == "probability":
         orders += f", and a tie within {options.tie_threshold:g} of 0.5"
     scale = "The scale of the scores is not recorded" if options.scale is None else f"Score scale: {options.scale}"

@@ -1,7 +1,7 @@
 """JudgeLM's Tables 1 to 6 for the user's own judges, in the paper's layout.
 
-Runs have two rows: `ties` counts unreadable replies as ties, as the authors' code does; `left out` excludes them. Table
-3 uses the run's manifest.
+Runs have two rows: `ties` counts unreadable replies as ties, like the authors' code; `left out` excludes them. Table 3
+uses the run's manifest.
 
 Source: JudgeLM, section 6; baaivision/JudgeLM, `judgelm/llm_judge/eval_model_judgement.py` (`calculate_metrics`).
 """
@@ -26,13 +26,13 @@ _LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Times and tokens of a run over all sessions; None if not recorded.
+    """A run's times and tokens over all sessions; None if not recorded.
 
     Attributes:
         metrics_s: time to compare with the labels, measured now.
-        workers: what judged in parallel, in words.
-        gpus: GPUs held for the whole run.
-        prompt_tokens: by the judge's tokenizer, as is `reply_tokens`.
+        workers: description of the parallel workers.
+        gpus: number of GPUs held for the whole run.
+        prompt_tokens: counted by the judge's tokenizer, like `reply_tokens`.
     """
 
     pairs: int
@@ -47,7 +47,7 @@ class Timing:
 
     @property
     def total_s(self) -> float | None:
-        """Time to load, judge and compute metrics; None if a part is not recorded."""
+        """Time to load, judge, and compute metrics; None if any is missing."""
         if self.load_s is None or self.judge_s is None:
             return None
         return self.load_s + self.judge_s + self.metrics_s
@@ -55,7 +55,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPrices:
-    """Prices in USD for Table 3: one GPU for one hour, and tokens of an alternative API judge."""
+    """Prices in USD for Table 3: a GPU hour, and tokens of an alternative API judge."""
 
     gpu_hour: float | None = None
     api: Prices | None = None
@@ -66,10 +66,10 @@ class TableRun:
     """The run of one row.
 
     Attributes:
-        heads: texts of the leading columns.
-        evaluation: replies parsed by judgelm.
-        authors: replies parsed by `read_as_authors`; in Table 2 the same as `evaluation`.
-        unpaired: labelled pairs that are missing among the reversed judgments.
+        heads: cells of the leading columns.
+        evaluation: results with replies parsed by judgelm.
+        authors: results with replies parsed by `read_as_authors`; in Table 2, the same as `evaluation`.
+        unpaired: number of labelled pairs without a reversed judgment.
     """
 
     heads: Mapping[str, str]
@@ -98,7 +98,7 @@ def _measures(table_number: int) -> Mapping[str, str]:
 def read_as_authors(judgments: Mapping[str, Judgment]) -> dict[str, Judgment]:
     """Parse the same replies with the authors' parser.
 
-    Retries are undone, since their code has none. Judgments without scores keep their verdict.
+    Retries are reversed, because the authors' code has none. Judgments without scores keep their verdict.
     """
     return {key: _read_as_authors(judgment) for key, judgment in judgments.items()}
 
@@ -127,7 +127,7 @@ def _shown_to_authors(shown: Shown) -> Shown:
 
 
 def paper_tables(runs: Mapping[int, Sequence[TableRun]], prices: CostPrices | None = None) -> StudyResult:
-    """Build the tables that have runs (table number -> rows), and a figure for scaling."""
+    """Build tables from `runs` (table number -> rows), and a scaling figure."""
     every = [run for rows in runs.values() for run in rows]
     if not every:
         raise ValueError("expected at least one run")
@@ -210,14 +210,11 @@ def _unreadable(table_number: int, run: TableRun) -> list[str]:
         warnings.append(
             f"Table {table_number}, {judge}: of {theirs.joined:,} pairs, {theirs.failed:,} are unreadable by {reader} "
             f"and {ours.failed:,} by judgelm ({theirs.failed_orders:,} and {ours.failed_orders:,} replies); "
-            f"{heading} is {format_share(ties)} with the former as ties, and {without}."
+            f"{heading} is {format_share(ties)} if the former count as ties, and {without}."
         )
     if run.unpaired:
         effect = "their label is from the given order" if table_number == 2 else "consistency and bias exclude them"
-        warnings.append(
-            f"Table {table_number}, {judge}: {run.unpaired:,} pairs have no judgment in the file of reversed "
-            f"judgments; {effect}."
-        )
+        warnings.append(f"Table {table_number}, {judge}: {run.unpaired:,} pairs have no reversed judgment; {effect}.")
     return warnings
 
 
@@ -237,7 +234,7 @@ class _Cost:
 
     @property
     def ratio(self) -> float | None:
-        """Cost of the GPUs divided by the API's."""
+        """GPU cost divided by API cost."""
         return None if self.gpus is None or not self.api else self.gpus / self.api
 
 
@@ -258,7 +255,7 @@ def _costs(rows: Sequence[TableRun], prices: CostPrices) -> list[str]:
             sentences.append(
                 f"Table 3: {_name(3, run)} judged {timing.pairs:,} pairs in {timing.total_s:,.0f} s on "
                 f"{timing.gpus:g} GPUs for {cost.gpus:,.2f} USD, {100 * cost.ratio:.1f} % of the {cost.api:,.2f} USD "
-                f"that an API costs for {timing.prompt_tokens:,} prompt and {timing.reply_tokens:,} reply tokens."
+                f"that an API would cost for {timing.prompt_tokens:,} prompt and {timing.reply_tokens:,} reply tokens."
             )
     return sentences
 
@@ -284,12 +281,12 @@ def _prices_note(prices: CostPrices) -> str:
         api = "{:g} USD for 1,000 prompt tokens and {:g} USD for 1,000 reply tokens".format(*per_1k)
     return (
         f"Costs: {gpu}; {api}. The GPU cost uses the total time. The API cost uses this run's prompts and replies, "
-        "counted by the judge's tokenizer; other models differ. Empty: a price or a measurement is missing."
+        "counted by the judge's tokenizer; other models differ. In empty cells, a price or a measurement is missing."
     )
 
 
 def _scaling(rows: Sequence[TableRun]) -> Lines:
-    """Scales that are not numbers keep their order."""
+    """Non-numeric scales keep their order."""
     scales = list(dict.fromkeys(run.heads["data_scale"] for run in rows))
     numbers = {scale: count for scale in scales if (count := _number(scale)) is not None}
     numeric = len(numbers) == len(scales)

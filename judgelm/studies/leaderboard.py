@@ -1,6 +1,6 @@
-"""Leaderboard of models by each judge: Elo ratings, and win rates of each two, also at equal length.
+"""Leaderboard of models by each judge: Elo ratings and pairwise win rates, with and without length control.
 
-Matches are verdicts in each order, or AlpacaEval's annotations; a win rate counts each pair once.
+Each order's verdict is a match, as is each AlpacaEval annotation. A win rate counts each pair once.
 
 Source: Chatbot Arena (Chiang et al. 2024); AlpacaEval (Li et al. 2023) and Length-Controlled AlpacaEval (Dubois et al.
 2024).
@@ -32,11 +32,11 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeMatches:
-    """Matches by one judge, a run or an annotator.
+    """Matches by one judge, which is a run or an annotator.
 
     Attributes:
-        matches: two for a pair judged in both orders; they are resampled together.
-        comparisons: one per pair, without a preference if the judge failed.
+        matches: a pair judged in both orders gives two matches, which are resampled together.
+        comparisons: one per pair; the preference is missing if the judge failed.
     """
 
     judge: str
@@ -45,7 +45,7 @@ class JudgeMatches:
 
     @property
     def soft(self) -> int:
-        """Number of matches with a probability other than 0, 0.5 and 1."""
+        """Number of matches with a probability other than 0, 0.5, or 1."""
         return sum(match.preference not in (0.0, 0.5, 1.0) for match in self.matches)
 
     @property
@@ -55,7 +55,7 @@ class JudgeMatches:
 
     @property
     def same_model(self) -> int:
-        """Number of pairs with a verdict on two answers of one model."""
+        """Number of pairs with a verdict on two answers by one model."""
         return sum(pair.preference is not None and pair.model == pair.baseline for pair in self.comparisons)
 
 
@@ -66,9 +66,9 @@ def leaderboard_study(
     difficulties: Mapping[str, float] | None = None,
     notes: Sequence[str] = (),
 ) -> StudyResult:
-    """Rate the models and compare each two, separately by judge.
+    """Rate the models and compare them pairwise, separately for each judge.
 
-    `difficulties` maps question text or index to a difficulty, for the length control; `notes` are on skipped rows.
+    `difficulties` maps question text or index to a difficulty for length control; `notes` report skipped rows.
 
     Raises:
         InputError: a judge has no verdict, fewer than two models can be rated, or a question has no difficulty.
@@ -81,11 +81,11 @@ def leaderboard_study(
         study="leaderboard",
         title="Leaderboard",
         protocol=(
-            "Bradley-Terry ratings by maximum likelihood on P(better); a verdict without probability is 1, 0.5 (tie) "
-            "or 0; a pair judged in both orders has two verdicts; one effect of the first position for all models. "
-            f"If the likelihood has no finite maximum, {_PRIOR}. "
+            "Bradley-Terry ratings are fitted to P(better) by maximum likelihood. A verdict without probability is 1, "
+            "0.5 (tie), or 0. A pair judged in both orders has two verdicts. Models share one first-position effect. "
+            f"If the likelihood has no finite maximum, ratings are fitted {_PRIOR}. "
             f"Intervals are 95 % from {resampling.resamples} resamples of questions (seed {resampling.seed}). Failed "
-            "judgments are left out and counted."
+            "judgments are excluded and counted."
         ),
         findings=(*(line for judge, ratings in rated for line in _findings(judge, ratings)), *_duel_findings(duels)),
         counts={
@@ -112,13 +112,15 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
     """Convert a run on pairs to matches; the samples name the models.
 
     Raises:
-        InputError: a judgment is not about a pair, or its sample does not name two models.
+        InputError: a judgment is not of a pair, or its sample does not name two models.
     """
     matches: list[Match] = []
     comparisons: list[Comparison] = []
     for key, judgment in judgments.items():
         if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
-            raise InputError(f"run {judge}: judgment {key}: mode {judgment.mode} has no winner; pass runs on pairs")
+            raise InputError(
+                f"run {judge}: judgment {key}: mode {judgment.mode} has no winner; use runs that judged pairs"
+            )
         sample = samples.get(key)
         if sample is None or len(sample.answer_models) != 2:
             finding = "no row has its id" if sample is None else "its row does not name two models"
@@ -130,7 +132,7 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
 
 
 def _comparison(judge: str, judgment: Judgment, sample: Sample) -> Comparison:
-    """The first answer counts as the baseline's."""
+    """Count the first answer as the baseline's."""
     preference = None if judgment.winner is None else 1 - first_better(judgment)
     return Comparison(
         instruction=sample.question,
@@ -158,7 +160,7 @@ def matches_of_comparisons(comparisons: Iterable[Comparison]) -> list[JudgeMatch
 
 
 _Verdict = tuple[float, tuple[int, ...] | None]
-"""P(first answer of the sample is better), and the order shown or None if unknown."""
+"""P(sample's first answer is better), and the order shown (None if unknown)."""
 
 
 def _verdicts(judgment: Judgment) -> list[_Verdict]:
@@ -175,7 +177,7 @@ def _verdicts(judgment: Judgment) -> list[_Verdict]:
 
 
 def _of_order(reply: Shown, label: int | None) -> _Verdict | None:
-    """None if the order failed or its score lines have too little probability."""
+    """Return None if the order failed or its score lines have too little probability."""
     distribution = reply.distribution
     if distribution is None or reply.failure is not None:
         return None if label is None else ((label + 1) / 2, reply.order)
@@ -192,8 +194,8 @@ def _match(verdict: _Verdict, sample: Sample) -> Match:
 
 _MIN_COMMON_MODELS = 3
 _PRIOR = (
-    "with one added tie of each model against a virtual player of fitted strength, and one between equal players for "
-    "the position"
+    "with one added tie per model against a virtual player of fitted strength, and one between equal players for "
+    "the position effect"
 )
 
 
@@ -270,8 +272,8 @@ def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
     lines = [f"{judge.judge}: {model} has no rating: {reason}." for model, reason in ratings.unrated.items()]
     if ratings.regularised:
         lines.append(
-            f"{judge.judge}: the likelihood has no finite maximum: some models, or the first position, always won. "
-            f"Ratings are fitted {_PRIOR}; unbounded intervals are open."
+            f"{judge.judge}: the likelihood has no finite maximum because some models, or the first position, always "
+            f"won. Ratings are fitted {_PRIOR}; unbounded intervals are open."
         )
     for row in ratings.rated:
         if row.record != "mixed":

@@ -1,4 +1,4 @@
-"""Judgments and labels of pairs joined by sample id, with integer labels in sample order."""
+"""Join judgments and labels of pairs by sample id; integer labels are in sample order."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ RULE_NAMES: Mapping[LabelRule, str] = {
     "tie": "a conflict of the orders is a tie",
     "probability": "mean P(first better) of both orders",
 }
-"""Order rules as shown next to `agreement` in headings."""
+"""Order rules, as shown in headings."""
 
 TIE_THRESHOLD = 0.05
 """Default distance from 0.5 within which a probability is a tie."""
@@ -47,27 +47,27 @@ def winner_of(label: int) -> Winner:
 
 
 def called_correct(judgment: Judgment) -> bool | None:
-    """Return True for a verdict of correct on one answer, False for incorrect, None for a failure.
+    """Return whether the judge called the answer correct; None if the judge failed.
 
     Raises:
-        InputError: the judgment is from another mode.
+        InputError: the judgment's mode has no such label.
     """
     if judgment.verdict is None:
         return None
     label = judgment.verdict.label if isinstance(judgment.verdict, LabelVerdict) else None
     if label not in ("correct", "incorrect"):
         raise InputError(
-            f"judgment {judgment.sample_id}: mode {judgment.mode} has no label correct or incorrect; pass a run of "
-            "mode qa or correctness"
+            f"judgment {judgment.sample_id}: mode {judgment.mode} does not call answers correct or incorrect; use a "
+            "run with mode qa or correctness"
         )
     return label == "correct"
 
 
 def pair_winner(label: Label) -> Winner:
-    """Return the winner according to a pair's label.
+    """Return a pair label's winner.
 
     Raises:
-        InputError: the label is not a pair's.
+        InputError: the label is not for a pair.
     """
     if label.winner is None:
         count = len(label.scores or ())
@@ -80,8 +80,8 @@ class OrderLabel:
     """Label of one order, in sample order.
 
     Attributes:
-        label: None if this order failed or was not judged because of an earlier failure.
-        lead: score of the sample's first answer minus the second; None without scores.
+        label: None if this order failed or was skipped after a failure.
+        lead: score of the sample's first answer minus the second; None if there are no scores.
     """
 
     label: int | None
@@ -90,7 +90,7 @@ class OrderLabel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """Labels of a pair as given and in reverse; `swapped` is None if one order was judged."""
+    """Labels of a pair in both orders; `swapped` is None if only one was judged."""
 
     given: OrderLabel
     swapped: OrderLabel | None = None
@@ -99,15 +99,15 @@ class Orders:
 def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | None:
     """Return the label of each order, or None if a judgment of both orders has no scores per order.
 
-    `reverse` is the same pair from a separate run on swapped answers, as the original JudgeLM code writes it.
+    `reverse` is the same pair from a separate run on swapped answers, as in the original JudgeLM code.
 
     Raises:
-        InputError: `reverse` is given for a judgment of both orders.
+        InputError: `reverse` is given, but the judgment already has both orders.
     """
     if reverse is not None:
         if len(judgment.compared) > 1 or len(reverse.compared) > 1:
             raise InputError(
-                f"judgment {judgment.sample_id}: already has both orders; do not pass a file of reversed judgments"
+                f"judgment {judgment.sample_id}: already has both orders; omit the file of reversed judgments"
             )
         return Orders(given=_single(judgment), swapped=_negated(_single(reverse)))
     if len(judgment.compared) < 2:
@@ -125,11 +125,11 @@ def pair_label(
 ) -> int | None:
     """Return the label of a judgment under an order rule: +1, 0, -1, or None for a failure.
 
-    Under `mean` and `tie` a failed order is a failure. Under `given` only the given order counts. Under `probability`
-    an order fails if score lines have less than half of the probability.
+    Under `mean` and `tie`, a failed order fails the pair. Under `given`, only the given order counts. Under
+    `probability`, an order fails if its score lines have less than half of the probability.
 
     Raises:
-        InputError: the rule compares orders, and the judgment has no label of each.
+        InputError: the rule compares orders, but the judgment has no label for each.
     """
     if rule == "as_judged":
         return None if judgment.winner is None else label_of(judgment.winner)
@@ -155,8 +155,8 @@ def pair_label(
 def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgment]) -> LabelRule:
     """Return `given` (JudgeLM's protocol) for pairs scored in both orders, else `as_judged`.
 
-    Judges that write labels (PandaLM, Auto-J) or are scored by the probability of a verdict word merge both orders by
-    their own protocols.
+    Judges that write labels (PandaLM, Auto-J) or are scored by the probability of a verdict word have protocols that
+    merge both orders.
     """
     both = False
     for key, judgment in judgments.items():
@@ -172,7 +172,7 @@ def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgm
 
 
 def scores_behind(judgment: Judgment, rule: LabelRule) -> tuple[float, ...] | None:
-    """Return the scores that gave a judgment's label, in sample order; under `given` those of that order."""
+    """Return the scores behind a judgment's label, in sample order; under `given`, the given order's scores."""
     if rule != "given":
         return judgment.scores
     return next((shown.scores for shown in per_order(judgment.shown) if shown.order == (0, 1)), judgment.scores)
@@ -213,7 +213,7 @@ def by_id(judgments: Mapping[str, Judgment] | Iterable[Judgment]) -> dict[str, J
 
 
 def _by_order(judgment: Judgment) -> Judgment:
-    """Merge the prompts of one order, such as the turns of a dialogue."""
+    """Merge prompts of one order, such as dialogue turns."""
     if not isinstance(judgment.verdict, PairVerdict | None):
         return judgment
     shown = per_order(judgment.shown)
@@ -252,12 +252,12 @@ def _negated(order: OrderLabel) -> OrderLabel:
 
 
 def _sign(lead: float) -> int:
-    """Sign of a lead, with NaN and rounding errors of an exact tie (7.1 - 6.9 + 6.9 - 7.1) as 0."""
+    """Treat NaN and rounding errors of an exact tie (7.1 - 6.9 + 6.9 - 7.1) as 0."""
     return (lead >= 1e-9) - (lead <= -1e-9)
 
 
 NOT_GIVEN = "not given"
-"""Group of members without a value."""
+"""Group for members without a value."""
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -277,7 +277,7 @@ class JoinedPair:
 
 
 def questions_of(labelled: LabelledSet) -> dict[str, str]:
-    """Return the question by sample id; pairs of one question are resampled together."""
+    """Return questions by sample id; pairs with the same question are resampled together."""
     return {sample.id: sample.question for sample in labelled.samples.values()}
 
 
@@ -291,13 +291,13 @@ def join(
 ) -> list[JoinedPair]:
     """Join judgments and labels of the same samples, in the order of the judgments.
 
-    Samples without a key in `clusters` are resampled alone; `rule` and `tie_threshold` are as in `pair_label`.
+    Samples without a key in `clusters` are resampled alone.
 
     Raises:
-        InputError: nothing joins, or the order rule does not apply to a judgment.
+        InputError: no ids match, or the order rule does not apply to a judgment.
     """
     twice = any(len(judgment.compared) > 1 for judgment in judgments.values())
-    interned: dict[Orders | None, Orders | None] = {}  # few of them differ
+    interned: dict[Orders | None, Orders | None] = {}  # most rows share a few distinct values
     rows = [
         JoinedPair(
             id=key,
@@ -313,7 +313,7 @@ def join(
     ]
     if not rows:
         examples = f"{next(iter(judgments), None)!r} and {next(iter(labels), None)!r}"
-        raise InputError(f"evaluation: no judgment has a label; their ids differ, for example {examples}")
+        raise InputError(f"evaluation: no judgment has a label because their ids differ, for example {examples}")
     return rows
 
 
@@ -325,7 +325,7 @@ def order_labels(orders: Orders | None) -> list[int | None]:
 
 
 def flipped(row: JoinedPair) -> bool:
-    """True if both orders have labels and they differ."""
+    """Return whether the labels of the two orders differ."""
     labels = order_labels(row.orders)
     return None not in labels and len(set(labels)) > 1
 
@@ -338,7 +338,7 @@ def failed_orders(row: JoinedPair) -> int:
 
 
 def failure_code(judgment: Judgment) -> str:
-    """Return the failure code; `reversed_order` if only the judgment in the second file failed.
+    """Return the failure code, or `reversed_order` if only the second file's judgment failed.
 
     `off_grammar` includes score lines with less than half of the probability.
     """
@@ -350,7 +350,7 @@ def failure_code(judgment: Judgment) -> str:
 
 
 def _orders(judgment: Judgment, reverse: Judgment | None, twice: bool) -> Orders | None:
-    """As `orders_of`; in a run of both orders, a failure before the second order fails both."""
+    """Like `orders_of`, but in a run of both orders, a failure before the second order fails both."""
     orders = orders_of(judgment, reverse)
     if twice and judgment.failure is not None and orders is not None and orders.swapped is None:
         return Orders(given=orders.given, swapped=OrderLabel(label=None))

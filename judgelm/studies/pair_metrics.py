@@ -1,4 +1,4 @@
-"""Metrics of labelled pairs with intervals: agreement, position bias, probabilities, and a histogram of scores.
+"""Metrics of labelled pairs with intervals: agreement, position bias, probabilities, and a score histogram.
 
 Source: Gneiting and Raftery (2007), Strictly Proper Scoring Rules, Prediction, and Estimation.
 """
@@ -31,9 +31,9 @@ class PairMetrics:
 
     Attributes:
         majority_label: most frequent label.
-        majority: agreement of always answering that label.
+        majority: agreement of always answering this label.
         gain: accuracy minus `majority`, resampled together.
-        confusion: counts; row i is the label `LABELS[i]`, column j the judge's answer `LABELS[j]`.
+        confusion: counts by label (row) and judge's answer (column), in the order of `LABELS`.
         position: None unless pairs were judged in both orders.
         decided: accuracy on pairs whose label has a winner.
     """
@@ -56,7 +56,7 @@ def pair_metrics(
 ) -> PairMetrics | None:
     """Compute all metrics; None without pairs.
 
-    `failure` replaces a missing label of the judge or of an order; None excludes such pairs.
+    `failure` replaces a missing label from the judge or an order; None excludes such pairs.
     """
     pairs = [pair for pair in pairs if pair.judged is not None or failure is not None]
     if not pairs:
@@ -97,7 +97,7 @@ def pair_metrics(
 def position_estimates(
     given: NDArray[np.int_], swapped: NDArray[np.int_], clusters: Sequence[Hashable], resampling: Resampling
 ) -> PositionEstimates:
-    """Estimate position bias from labels in sample order, as `position_cells` takes them."""
+    """Estimate position bias from labels in sample order, as in `position_cells`."""
     cells = position_cells(given, swapped)
     steady, first, second = (share(column > 0, clusters, resampling) for column in cells.T)
 
@@ -105,7 +105,7 @@ def position_estimates(
         return np.asarray(np.abs(sums[:, 1:2] - sums[:, 2:3]) / sums.sum(axis=1, keepdims=True), dtype=np.float64)
 
     [delta] = estimate(cells, leaning, clusters, resampling)
-    if delta.low == delta.high:  # every pair behaves alike: 0 or 1
+    if delta.low == delta.high:  # all pairs behave alike, so delta is 0 or 1
         delta = widened(delta, clusters)
     return PositionEstimates(consistency=steady, toward_first=first, toward_second=second, delta=delta)
 
@@ -126,7 +126,7 @@ def _position(pairs: Sequence[JoinedPair], resampling: Resampling, failure: int 
 class ProbabilityScores:
     """Brier score and log loss of `n` pairs with a probability and a label with a winner; lower is better.
 
-    `tied_labels` pairs are excluded since their label is a tie; pairs `without` have no probability.
+    `tied_labels` counts pairs excluded because their label is a tie; `without`, pairs without a probability.
     """
 
     n: int
@@ -168,9 +168,9 @@ def proper_losses(first_better: NDArray[np.bool_], probability: NDArray[np.float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreHistogram:
-    """Histogram of scores by position of the answer.
+    """Histogram of scores by answer position.
 
-    `not_finite` orders with a non-finite score (`inf 5` in the original parser) are excluded.
+    `not_finite` counts excluded orders with a non-finite score (`inf 5` in the original parser).
     """
 
     edges: tuple[float, ...]
@@ -182,13 +182,13 @@ class ScoreHistogram:
 
 
 def _score_edges(lowest: float, highest: float) -> NDArray[np.float64]:
-    """Bins of width 1 around whole scores; twenty bins on a scale above 50."""
+    """Return bins of width 1 around whole scores, or twenty bins on a scale above 50."""
     low, high = np.floor(lowest + 0.5) - 0.5, np.floor(highest + 0.5) + 0.5
     return np.arange(low, high + 1) if high - low <= 50 else np.linspace(low, high, 21)
 
 
 def score_histogram(judgments: Sequence[Judgment]) -> ScoreHistogram | None:
-    """Count scores over every order, or over pairs of answers graded alone; None without finite scores."""
+    """Count scores over all orders, or over pairs of answers graded alone; None without finite scores."""
     pairs = [
         pair
         for judgment in judgments

@@ -1,6 +1,6 @@
-"""Effect of the order of answers on verdicts, by group of pairs such as a model's; needs no labels.
+"""Effect of answer order on verdicts, by group of pairs (such as one per model). It needs no labels.
 
-Source: JudgeLM, section 3.2 and Table 4, for consistency and bias; FairEval (Wang et al. 2023) for GPT-4's.
+Source: JudgeLM, section 3.2 and Table 4 (consistency and bias); FairEval (Wang et al. 2023) for GPT-4.
 """
 
 from collections import Counter
@@ -29,9 +29,9 @@ class TwiceJudged:
     """A pair judged in both orders.
 
     Attributes:
-        given: winner in the given order: +1, 0, -1; None if this order failed.
-        swapped: winner in the other order, in the frame of the given order.
-        leads: of the first position in each order, in score points.
+        given: winner in the given order: +1, 0, or -1; None if this order failed.
+        swapped: winner in the other order, expressed in the given order.
+        leads: lead of the first position in each order, in score points.
     """
 
     given: int | None
@@ -44,7 +44,7 @@ class TwiceJudged:
 class PairGroup:
     """Pairs judged in both orders, including failures.
 
-    `alone` judgments lack the other order; `by_hand` have scores that are not at the beginning of the reply.
+    `alone` counts judgments without the other order; `by_hand`, judgments whose reply does not begin with scores.
     """
 
     pairs: tuple[TwiceJudged, ...] = ()
@@ -67,7 +67,7 @@ class _Measured:
 
 
 def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
-    """Measure consistency, position bias and the lead of the first position, by group and overall.
+    """Measure consistency, position bias, and the first position's lead, by group and overall.
 
     Raises:
         InputError: a group is named `all`, or no pair was judged in both orders.
@@ -87,7 +87,7 @@ def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling 
     return StudyResult(
         study="position-bias",
         title="Order effects of a judge",
-        protocol="Each pair was judged in both orders, joined by the ids of question and answers; intervals are 95 % "
+        protocol="Each pair was judged in both orders, which are joined by question and answer ids. Intervals are 95 % "
         f"from {resampling.resamples} resamples of questions (seed {resampling.seed}).",
         findings=tuple(_findings(whole, rows)),
         counts={
@@ -143,8 +143,8 @@ def _findings(whole: _Measured, rows: Sequence[_Measured]) -> list[str]:
 
 def _warnings(rows: Sequence[_Measured]) -> list[str]:
     return [
-        f"{row.name}: {row.alone:,} judgments are excluded: no judgment in the other order has the same question and "
-        "answer ids."
+        f"{row.name}: {row.alone:,} judgments are excluded because no judgment in the other order has the same "
+        "question and answer ids."
         for row in rows
         if row.alone and row.name != _ALL
     ]
@@ -170,10 +170,10 @@ def pairs_of_run(judgments: Mapping[str, Judgment]) -> PairGroup:
 
 
 def pairs_of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, PairGroup]]:
-    """Pair reviews of the same answers; a pair belongs to the group of its first review.
+    """Pair reviews of the same answers; a pair joins the group of its first review.
 
     Raises:
-        InputError: the same answers occur twice in one order.
+        InputError: the same answers were reviewed twice in one order.
     """
     names = {id(review): name for name, review in reviews}
     pairs, alone = match_orders(review for _, review in reviews)
@@ -191,7 +191,7 @@ def pairs_of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, P
 
 
 def merge_groups(groups: Sequence[tuple[str, PairGroup]]) -> dict[str, PairGroup]:
-    """Merge groups of one name."""
+    """Merge groups with the same name."""
     merged: dict[str, PairGroup] = {}
     for name, group in groups:
         merged[name] = merged.get(name, PairGroup()) + group

@@ -31,10 +31,10 @@ class QaOptions:
     """Options of the study.
 
     Attributes:
-        failures: exclude answers without a label, or count them `as_incorrect` as in the original code.
-        siblings: answering model -> judge of its family, for sibling-preference.
-        own: answering model -> its own judge, if the names differ.
-        types_judge: judge for the answer types; None selects the best by correlation with annotators, or the first.
+        failures: exclude unlabelled answers, or count them `as_incorrect` as the original code does.
+        siblings: answering model -> judge from its family, for sibling preference.
+        own: answering model -> the same model as a judge, if the names differ.
+        types_judge: judge for answer types; None selects the best by correlation with annotators, or the first.
     """
 
     failures: qa_scores.QaFailureHandling = "excluded"
@@ -45,12 +45,12 @@ class QaOptions:
 
 
 def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOptions | None = None) -> StudyResult:
-    """Build all tables and figures that the answers and runs (one per judge and prompt) allow.
+    """Build all tables and figures that the answers and runs (one per judge and prompt) support.
 
-    Except where prompts are compared, a judge is represented by its first run.
+    Each judge is represented by its first run, except in prompt comparisons.
 
     Raises:
-        InputError: no answers or runs, two runs of one judge and prompt, or an unknown judge.
+        InputError: answers or runs are missing, two runs share a judge and prompt, or a judge is unknown.
     """
     options = options or QaOptions()
     _check(answers, runs, options)
@@ -93,13 +93,13 @@ def _check(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOption
         raise InputError(f"qa study: expected answers and runs, got {len(answers)} answers and {len(runs)} runs")
     names = [run.name for run in runs]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"qa study: two runs of {doubled[0]}; add the prompt, as JUDGE:PROMPT=FILE")
+        raise InputError(f"qa study: {doubled[0]} has two runs; name their prompts with JUDGE:PROMPT=FILE")
     judges = {run.judge for run in runs}
     wanted = {*options.siblings.values(), *options.own.values()} | ({options.types_judge} - {None})
     if unknown := sorted(str(name) for name in wanted - judges):
         raise InputError(f"qa study: no run of judge {unknown[0]!r}; available: {', '.join(sorted(judges))}")
     if not any(answer.id in run.judgments for run in runs for answer in answers):
-        raise InputError("qa study: no judgment has an answer with its id; pass the judged file of answers")
+        raise InputError("qa study: no judgment id matches an answer; pass the file of answers that was judged")
 
 
 def _types_judge(
@@ -127,9 +127,9 @@ def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, peopl
 
 def _protocol(options: QaOptions) -> str:
     excluded = options.failures == "excluded"
-    treated = "are excluded and counted" if excluded else "count as incorrect, as in the original code"
+    treated = "are excluded and reported" if excluded else "count as incorrect, as in the original code"
     return (
-        f"Exact matches count as correct without the judge; answers without a label {treated}; intervals are "
+        f"Exact matches count as correct without the judge. Unlabelled answers {treated}. Intervals are "
         f"95 % percentile intervals over {options.resampling.resamples:,} resamples of questions."
     )
 
@@ -153,7 +153,7 @@ def _findings(
         strictest = row.shares[0].share
         if strictest is not None:
             sentences.append(
-                f"Only {row.judge} calls {format_share(strictest)} of {row.model}'s answers with EM 0 correct."
+                f"{row.judge} alone calls {format_share(strictest)} of {row.model}'s answers with EM 0 correct."
             )
     false = [answer for answer in answers if not answer.gate.exact]
     for run in main:
@@ -204,12 +204,12 @@ def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[
         other = sum(run.by_exact_match(answer) and not answer.gate.exact for answer in answers)
         if other:
             warnings.append(
-                f"{run.name}: {other:,} answers were decided by an exact match that these rules do not find; use the "
-                "rules of the run."
+                f"{run.name}: {other:,} answers were decided by exact matches that these rules do not find; use the "
+                "run's rules."
             )
         if unread:
             warnings.append(
-                f"{run.name}: {unread:,} replies have neither word and count as incorrect by the run's rule."
+                f"{run.name}: {unread:,} replies contain neither verdict and count as incorrect under the run's rule."
             )
     for row in own:
         if row.shares[0].others != 6:
@@ -226,8 +226,8 @@ def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[
 
 
 UNDEFINED = (
-    "A correlation is undefined if a side is constant (all correct, or none) or has fewer than two answers; the "
-    "average excludes it."
+    "A correlation is undefined if one side is constant (all or none correct) or there are fewer than two answers. "
+    "The average excludes it."
 )
 
 
@@ -297,7 +297,7 @@ def _prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: 
 
 
 def prompt_spread(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Return maximum, mean and sample variance (n - 1, as in Table 7); None if undefined."""
+    """Return the maximum, mean, and sample variance (n - 1, as in Table 7); None if undefined."""
     if not values:
         return None, None, None
     return max(values), statistics.fmean(values), statistics.variance(values) if len(values) > 1 else None

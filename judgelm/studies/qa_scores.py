@@ -1,4 +1,4 @@
-"""Scores of short answers by exact match, F1 and judges, and self-preference.
+"""Score short answers by exact match, F1, and judges, and measure self-preference.
 
 Missing judgments and unreadable replies have the label None.
 
@@ -31,7 +31,7 @@ QaFailureHandling = Literal["excluded", "as_incorrect"]
 AuthorsRule = Literal["first", "last_on_line"]
 """Where the authors' code finds the label.
 
-`first`: in the first tags or, without tags, the whole reply. `last_on_line`, for Mistral: in the last tags on a line.
+`first`: the first tags, or the whole reply if it has no tags. `last_on_line`, for Mistral: the last tags on a line.
 """
 
 _SET_RULES: Mapping[str, QaRules] = {"hotpotqa": "hotpotqa", "2wiki": "2wiki", "drop": "drop", "quoref": "quoref"}
@@ -43,8 +43,8 @@ class QaAnswer:
 
     Attributes:
         question: key shared by all answers to the question.
-        own: exact match and F1 by the data set's own rules.
-        gate: exact match and F1 by the rules that decide whether the judge is called.
+        own: exact match and F1 by the data set's rules.
+        gate: exact match and F1 by the rules that decide whether to call the judge.
         human: whether annotators call it correct.
     """
 
@@ -62,7 +62,7 @@ class QaAnswer:
 class QaRun:
     """A judge's judgments with one prompt.
 
-    An answering model's name marks its own judge; `variant` names the prompt, such as `6-shot`.
+    A judge with an answering model's name is that model; `variant` names the prompt, such as `6-shot`.
     """
 
     judge: str
@@ -75,19 +75,19 @@ class QaRun:
         return self.judge if self.variant == "initial" else f"{self.judge} ({self.variant})"
 
     def label(self, answer: QaAnswer) -> bool | None:
-        """Return the label of the judge or of the rule that decided instead."""
+        """Return the label from the judge or the rule that decided instead."""
         judgment = self.judgments.get(answer.id)
         return None if judgment is None else called_correct(judgment)
 
     def by_exact_match(self, answer: QaAnswer) -> bool:
-        """True if the run decided by exact match without calling the judge."""
+        """Return whether the run decided by exact match without calling the judge."""
         judgment = self.judgments.get(answer.id)
         return judgment is not None and judgment.decided_by == "exact_match"
 
     def authors_reading(self, answer: QaAnswer, rule: AuthorsRule) -> Literal["correct", "incorrect", "neither"] | None:
-        """Parse the reply as the authors' code does; `neither` counts as incorrect there. None if not judged.
+        """Parse the reply as the authors' code does, where `neither` counts as incorrect. None if not judged.
 
-        A missing reply (prompt too long, server lost) is `neither` too.
+        A missing reply (prompt too long, server lost) is also `neither`.
         """
         judgment = self.judgments.get(answer.id)
         if judgment is None or not (judgment.shown or judgment.failure):
@@ -107,12 +107,12 @@ class QaRun:
         return True if answer.gate.exact else self.label(answer)
 
     def judged_all(self, answers: Sequence[QaAnswer]) -> bool:
-        """True if the run judged all of at least one exact match."""
+        """Return whether there are exact matches and the run judged them all."""
         exact = [answer for answer in answers if answer.gate.exact and answer.id in self.judgments]
         return bool(exact) and not any(self.by_exact_match(answer) for answer in exact)
 
     def reasons(self, answers: Sequence[QaAnswer]) -> Counter[str]:
-        """Count answers by source of the label: `exact_match`, `judge`, a failure code, `not judged`."""
+        """Count answers by label source: `exact_match`, `judge`, a failure code, or `not judged`."""
         counts = Counter[str]()
         for answer in answers:
             judgment = self.judgments.get(answer.id)
@@ -136,18 +136,18 @@ def qa_answers(
     """Score answers against their gold answers.
 
     Args:
-        samples: with one answer and a reference each; `metadata` as in `judgelm.data.sources.qa`.
+        samples: each has one answer and a reference; `metadata` as in `judgelm.data.sources.qa`.
         human: sample id -> whether annotators call the answer correct.
-        rules: of the exact match that decides whether the judge is called; the original code always uses HotpotQA's.
-        validated: whether any validated answer decides, or only the first.
+        rules: exact-match rules that decide whether to call the judge; the original code always uses HotpotQA's.
+        validated: whether to compare with all validated answers or only the first.
 
     Raises:
-        InputError: a sample is not one answer with a reference, or no answer has a human label.
+        InputError: a sample does not have one answer and a reference, or no answer has a human label.
     """
     answers = [_answer(sample, human or {}, rules, validated) for sample in samples]
     if human and all(answer.human is None for answer in answers):
         ids = f"{next(iter(human))!r} and {answers[0].id!r}" if answers else "no answers"
-        raise InputError(f"qa: no answer has a human label (ids: {ids}); ids must match")
+        raise InputError(f"qa: no answer has a human label (ids: {ids}); use labels with the same ids")
     return answers
 
 
@@ -178,22 +178,22 @@ Labelling = Callable[[QaAnswer], bool | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counting:
-    """Treatment of answers without a label, and resampling."""
+    """Treatment of unlabelled answers, and resampling."""
 
     failures: QaFailureHandling = "excluded"
     resampling: Resampling = field(default_factory=Resampling)
 
     def label(self, judged: bool | None) -> bool | None:
-        """Return the label that counts; None excludes the answer."""
+        """Return the label to count; None excludes the answer."""
         return False if judged is None and self.failures == "as_incorrect" else judged
 
     def counted(self, answers: Sequence[QaAnswer], labelling: Labelling) -> list[tuple[QaAnswer, bool]]:
-        """Return the answers that count, with labels."""
+        """Return the counted answers with their labels."""
         labels = [(answer, self.label(labelling(answer))) for answer in answers]
         return [(answer, label) for answer, label in labels if label is not None]
 
     def share(self, answers: Sequence[QaAnswer], labelling: Labelling) -> Estimate | None:
-        """Return the share of correct answers among those that count."""
+        """Return the share of counted answers that are correct."""
         counted = self.counted(answers, labelling)
         labels, questions = [label for _, label in counted], [answer.question for answer, _ in counted]
         return share(np.array(labels), questions, self.resampling) if counted else None
@@ -209,7 +209,7 @@ def _by_model(answers: Sequence[QaAnswer]) -> dict[tuple[str, str], list[QaAnswe
 
 
 def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
-    """Return EM, F1 and the share that each judge calls correct, exact matches included (Table 3)."""
+    """Return EM, F1, and the share that each judge calls correct, including exact matches (Table 3)."""
     rows: list[Row] = []
     for (data_set, model), members in _by_model(answers).items():
         questions = [answer.question for answer in members]
@@ -217,7 +217,7 @@ def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Co
         f1 = mean(np.array([answer.own.f1 for answer in members]), questions, counting.resampling)
         judged = [counting.share(members, run.cascade_label) for run in runs]
         rows.append((data_set, model, len(members), exact, f1, *judged))
-    excluded = "It excludes answers whose judgment failed or is missing, so its n can be smaller."
+    excluded = "It excludes answers with a failed or missing judgment, so its n can be smaller."
     counted = "Failed and missing judgments count as incorrect, as in the original code."
     computed = columns("share", ((f"judge_{slug(run.name)}", run.name) for run in runs))
     return LAYOUTS.table("scores", rows, *computed, failures=excluded if counting.failures == "excluded" else counted)
@@ -231,7 +231,7 @@ class _Gap(NamedTuple):
 
 
 def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> list[_Gap]:
-    """Return the gap of every judge, data set and answering model, widest first; paired by answer."""
+    """Return gaps, paired by answer, for every judge, data set, and answering model, widest first."""
     gaps = []
     for run in runs:
         for (data_set, model), members in _by_model(answers).items():
@@ -265,7 +265,7 @@ def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], 
 def type_shares(
     answers: Sequence[QaAnswer], run: QaRun, counting: Counting
 ) -> dict[str, tuple[int, int, Estimate | None]]:
-    """Return by answer type: answers, those with EM 0, and the share of these called correct."""
+    """Return answers, answers with EM 0, and share of the latter called correct, by answer type."""
     shares = {}
     for name in (*ANSWER_TYPES, *sorted({answer.answer_type for answer in answers} - set(ANSWER_TYPES))):
         members = [answer for answer in answers if answer.answer_type == name]
@@ -276,13 +276,13 @@ def type_shares(
 
 
 def type_figure(run: QaRun, shares: dict[str, tuple[int, int, Estimate | None]]) -> Forest:
-    """Draw the share called correct among EM 0, by answer type (Figure 2)."""
+    """Draw the share of answers with EM 0 called correct, by answer type (Figure 2)."""
     rows = [(name, correct) for name, (_, _, correct) in shares.items()]
     return forest(rows, **LAYOUTS.figure("types-correct", judge=run.name))
 
 
 def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
-    """Count the outcomes of all answers under every run."""
+    """Count each run's outcomes over all answers."""
     reasons = [run.reasons(answers) for run in runs]
     fixed = ("exact_match", "blank_answer", "judge", "read as incorrect")
     codes = sorted({code for counts in reasons for code in counts} - set(fixed))
@@ -296,7 +296,7 @@ def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
 
 
 class ModelPreference(NamedTuple):
-    """Preference for one model's answers; `n` answers with EM 0 have a label from every judge."""
+    """Preference for one model's answers, over `n` answers with EM 0 that every judge labelled."""
 
     model: str
     judge: str
@@ -308,9 +308,9 @@ class ModelPreference(NamedTuple):
 def model_preferences(
     answers: Sequence[QaAnswer], runs: Sequence[QaRun], judges: Mapping[str, str], counting: Counting
 ) -> list[ModelPreference]:
-    """Return the preference of each answering model's judge for its answers.
+    """Return how much each answering model's judge prefers its answers.
 
-    `judges` maps an answering model to the judge that may favour it; `without` to a judge to exclude from the others.
+    `judges` maps an answering model to the judge that may favour it.
     """
     by_judge = {run.judge: run for run in runs}
     rows = []

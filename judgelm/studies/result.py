@@ -1,4 +1,4 @@
-"""Results of a study: tables and data of figures. `judgelm.reports.study` writes them to files."""
+"""Study results: tables and figure data. `judgelm.reports.study` writes them to files."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,19 +14,19 @@ from judgelm.yaml_files import read_yaml
 DEFAULT_RESAMPLING = Resampling()
 
 Cell = str | int | float | Estimate | None
-"""None is undefined or missing; the note of the table explains why."""
+"""None is undefined or missing; the table's note gives the reason."""
 
 Row = tuple[Cell, ...]
 
 Value = float | Estimate | None
 
 Kind = Literal["text", "count", "share", "number"]
-"""Format of the cells: `share` is in [0, 1] and shown in percent, `number` with three decimals."""
+"""Cell format: `share` is in [0, 1] and shown in percent; `number` is shown with three decimals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column; `key` names it in JSON and CSV."""
+    """A table column; `key` names it in JSON and CSV."""
 
     key: str
     heading: str
@@ -38,8 +38,8 @@ class Table:
     """A table; each row has one cell per column.
 
     Attributes:
-        name: of its file, in lower case with hyphens.
-        source: the table of a paper with this layout.
+        name: file name, in lower case with hyphens.
+        source: table of a paper with this layout.
         note: definitions, and reasons for undefined cells.
     """
 
@@ -67,15 +67,15 @@ class Table:
 
 
 def columns(kind: Kind, computed: Iterable[tuple[str, str]] = (), /, **headings: str) -> list[Column]:
-    """Build columns of one kind: `computed` (key, heading), then headings by key."""
+    """Build columns of one kind: first the `computed` (key, heading), then `headings` by key."""
     return [Column(key=key, heading=heading, kind=kind) for key, heading in chain(computed, headings.items())]
 
 
 class Layouts:
     """Columns and texts of a study's tables and figures, from a YAML file.
 
-    The file has `tables` and `figures` by name, with columns as a list of {kind: {key: heading}}. Texts may have fields
-    of `str.format`.
+    The file has `tables` and `figures` by name, with columns as a list of {kind: {key: heading}}. Texts may contain
+    `str.format` fields.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,11 +87,11 @@ class Layouts:
         return content
 
     def groups(self, name: str) -> list[tuple[Kind, dict[str, str]]]:
-        """Return the groups of a table's columns: kind, and headings by key."""
+        """Return a table's column groups: kind, and headings by key."""
         return [pair for group in self._file["tables"][name]["columns"] for pair in group.items()]
 
     def table(self, name: str, rows: Iterable[Row], /, *computed: Column, **words: object) -> Table:
-        """Build a table, with `computed` columns last; `words` fill the fields of its texts."""
+        """Build a table with `computed` columns last; `words` fill its text fields."""
         layout = {"name": name} | self._file["tables"][name]
         del layout["columns"]
         shown = [
@@ -103,13 +103,13 @@ class Layouts:
         return Table(columns=(*shown, *computed), rows=tuple(rows), **texts)
 
     def figure(self, name: str, /, **words: object) -> dict[str, Any]:
-        """Return name, title and labels of a figure."""
+        """Return a figure's name, title, and labels."""
         return {key: text.format(**words) for key, text in ({"name": name} | self._file["figures"][name]).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Points with one name, and optional `labels`."""
+    """Points with one name and optional `labels`."""
 
     name: str
     x: tuple[float, ...]
@@ -119,7 +119,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Points over a numeric axis; `diagonal` draws y = x, `joined` a line through each series."""
+    """Points over a numeric axis; `diagonal` draws y = x, and `joined` draws a line through each series."""
 
     name: str
     title: str
@@ -132,7 +132,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestRow:
-    """An estimate; rows of one group share a colour."""
+    """An estimate; rows in one group share a colour."""
 
     label: str
     estimate: Estimate
@@ -172,9 +172,9 @@ class HeatMap:
     """A value per row and column.
 
     Attributes:
-        values: shape (rows, columns); None is drawn as empty.
+        values: shape (rows, columns); None leaves a cell empty.
         marked: (row, column) of framed cells.
-        centred: colours diverge from 0.
+        centred: whether colours diverge from 0.
     """
 
     name: str
@@ -197,8 +197,8 @@ class StudyResult:
     """Results of a study.
 
     Attributes:
-        study: its name on the command line.
-        protocol: how the numbers were made, in a sentence; quote it with every number.
+        study: name on the command line.
+        protocol: how the numbers were made; quote it with every number.
         findings: sentences, most important first.
         counts: numbers of rows by outcome, including failures.
         warnings: limits that a reader must know.
@@ -216,14 +216,14 @@ class StudyResult:
     def __post_init__(self) -> None:
         names = [part.name for part in (*self.tables, *self.figures)]
         if doubled := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"study {self.study}: duplicate names of tables or figures: {', '.join(sorted(doubled))}")
+            raise ValueError(f"study {self.study}: duplicate table or figure names: {', '.join(sorted(doubled))}")
 
     def table(self, name: str) -> list[dict[str, Cell]]:
         """Return the rows of a table by column key."""
         return [row for each in self.tables if each.name == name for row in each.records()]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; rows of tables are by column key."""
+        """Return plain values, with table rows by column key."""
         plain_result = asdict(self)
         for table, plain in zip(self.tables, plain_result["tables"], strict=True):
             keys = [column.key for column in table.columns]

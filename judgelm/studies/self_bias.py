@@ -1,4 +1,4 @@
-"""Study of self- and family-bias in ratings by several judges; the regressions are in `self_bias_fits`.
+"""Study self- and family-bias in ratings by several judges, with the regressions in `self_bias_fits`.
 
 Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Judge (2025).
 """
@@ -27,11 +27,11 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 def study_self_bias(
     ratings: RatingTable, options: SelfBiasOptions | None = None, *, progress: Progress = lambda step: None
 ) -> StudyResult:
-    """Estimate self- and family-bias with all checks; `progress` is called as each step begins.
+    """Estimate self- and family-bias with all checks; `progress` receives the name of each step.
 
     Raises:
-        InputError: no score has a reference, there are not more ratings than coefficients, or a column named in an
-            option is missing or has the wrong type.
+        InputError: no score has a reference, there are no more ratings than coefficients, or an option names a column
+            that is missing or has the wrong type.
     """
     options = options or SelfBiasOptions()
     paired = _paired_ratings(ratings, options)
@@ -39,7 +39,7 @@ def study_self_bias(
         fits = self_bias_fits.fit_everything(paired, options, progress)
     except ValueError as error:
         raise InputError(f"ratings: {error}") from error
-    progress(f"means from few labels, {options.draws} draws per judge")
+    progress(f"means from few labels: {options.draws} draws per judge")
     powered, problems = _few_label_table(paired, options)
     progress("tables and their intervals")
     tables = [
@@ -69,13 +69,13 @@ def study_self_bias(
 
 
 def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = None) -> pd.DataFrame:
-    """Return every judge's score with a reference, and the score without the estimated bias.
+    """Return every judge's scores that have a reference, with and without the estimated bias.
 
     The columns are item, dimension, task, judge, model, `score` (as rated), `bias` (normalised), `debiased` (on the
-    dimension's scale, which it can leave) and `reference`.
+    dimension's scale, possibly beyond its limits), and `reference`.
 
     Raises:
-        InputError: as `study_self_bias`.
+        InputError: as in `study_self_bias`.
     """
     options = options or SelfBiasOptions()
     paired = _paired_ratings(ratings, options)
@@ -99,15 +99,15 @@ def _paired_ratings(ratings: RatingTable, options: SelfBiasOptions) -> PairedRat
 
 def _protocol(fit: BiasFit, options: SelfBiasOptions) -> str:
     model = options.model
-    scaling = "divided by the dimension's highest" if options.scaling == "maximum" else "scaled to [0, 1] by dimension"
+    scaling = "divided by the dimension's maximum" if options.scaling == "maximum" else "scaled to [0, 1] by dimension"
     terms = ["judge", "reference:judge" if model.reference == "line" else "spline(reference):judge"]
     terms += ["own"] * model.self_bias + ["family"] * model.family_bias + ["dimension"] * model.dimensions
     terms += [] if model.length == "none" else ["length:judge" if model.length == "per_judge" else "length"]
     terms += [f"{model.indicator}:judge"] if model.indicator else []
     return (
-        f"Ordinary least squares of rating on {' + '.join(terms)} without a common intercept; the reference is "
-        f"{options.reference}, scores are {scaling}; standard errors {fit.errors}; {100 * model.level:g} % Wald "
-        "intervals for coefficients and means from few labels, 95 % intervals otherwise."
+        f"Ratings are regressed on {' + '.join(terms)} by ordinary least squares without a common intercept. "
+        f"The reference is {options.reference}, and scores are {scaling}. Standard errors: {fit.errors}. Coefficients "
+        f"and means from few labels have {100 * model.level:g} % Wald intervals; other figures have 95 % intervals."
     )
 
 
@@ -132,9 +132,9 @@ def _warnings(ratings: RatingTable, paired: PairedRatings, fits: Fits, problems:
     if ratings.rejects:
         yield f"{len(ratings.rejects):,} rows could not be used: {'; '.join(RejectCounts(ratings.rejects).lines())}"
     if alone := sorted({*paired.judges, *paired.models} - paired.families.keys()):
-        yield f"Unknown family: {', '.join(alone)}; these count as unrelated. Pass families to change this."
+        yield f"Unknown family: {', '.join(alone)}. These models count as unrelated; pass families to change this."
     if strangers := sorted(set(paired.judges) - set(paired.models)):
-        yield f"{', '.join(strangers)} rated no own completions, so their self-bias is unknown."
+        yield f"{', '.join(strangers)} did not rate their own completions, so their self-bias is unknown."
     for fit in fits.failed:
         slice_name = f"{fit.column} {fit.name}".strip()
         yield f"No fit for {slice_name}: {fit.failure}."

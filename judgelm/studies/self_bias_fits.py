@@ -1,4 +1,4 @@
-"""Regressions of the self-bias study: the main one, slices and robustness checks; their tables and findings."""
+"""Regressions of the self-bias study (main, slices, and robustness checks), their tables, and findings."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,11 +23,11 @@ class SelfBiasOptions:
 
     Attributes:
         families: family -> names; None derives families from model names.
-        reference: the judge whose scores are the reference.
-            by: columns to fit separately, in addition to dimension and task.
-        weak: models to exclude in the check without weak models; None uses the paper's two sets.
-        other_reference: the alternative reference of the paper, of the authors' code, or both.
-        label_share: share of human labels shown to prediction-powered inference, if all completions are labelled.
+        reference: judge whose scores are the reference.
+        by: columns to fit separately, in addition to dimension and task.
+        weak: weak models to exclude in that check; None uses the paper's two sets.
+        other_reference: alternative reference from the paper, the authors' code, or both.
+        label_share: share of human labels given to prediction-powered inference, if all completions are labelled.
         draws: number of random draws of these labels.
     """
 
@@ -49,10 +49,10 @@ class NamedFit:
     """A regression.
 
     Attributes:
-        name: of the check, or the slice's value.
+        name: name of the check, or value of the slice.
         fit: None if there are too few ratings; `why` has the reason.
-        column: the slice's column, empty for checks.
-        group: checks shown together.
+        column: the slice's column; empty for checks.
+        group: heading under which checks are shown together.
         detail: addition to the name.
     """
 
@@ -65,13 +65,13 @@ class NamedFit:
 
     @property
     def failure(self) -> str:
-        """Reason for missing estimates, or empty."""
+        """Reason for missing estimates; empty if there are estimates."""
         if self.fit is None:
             return self.why
         return "" if self.fit.converged else "the fit did not converge"
 
     def term(self, kind: TermKind, level: str) -> Term | None:
-        """Return the coefficient, if the fit has it."""
+        """Return the coefficient, or None if the fit lacks it."""
         terms = self.fit.of(kind) if self.fit else ()
         return next((term for term in terms if term.level == level), None)
 
@@ -104,7 +104,7 @@ def fit_everything(paired: PairedRatings, options: SelfBiasOptions, progress: Pr
     """Fit the main regression, the slices and, if enabled, the checks.
 
     Raises:
-        TooFewRatings: the main regression does not have more ratings than coefficients.
+        TooFewRatings: the main regression has no more ratings than coefficients.
         ValueError: a requested column is missing.
     """
     progress("main regression")
@@ -119,7 +119,7 @@ def fit_everything(paired: PairedRatings, options: SelfBiasOptions, progress: Pr
 def _counted(stage: str, fits: Iterator[NamedFit], progress: Progress) -> Iterator[NamedFit]:
     progress(stage)
     for done, fit in enumerate(fits, 1):
-        progress(f"{stage}: {done} done, the last {fit.name}")
+        progress(f"{stage}: {done} done, most recently {fit.name}")
         yield fit
 
 
@@ -208,7 +208,9 @@ _WHAT = {
     "length": "length",
     "indicator": "indicator",
 }
-_UNKNOWN = "Empty: not identified (no such rows, or collinear with other terms). n: number of ratings."
+_UNKNOWN = (
+    "An empty term is not identified: it has no rows or is collinear with other terms. n is the number of ratings."
+)
 
 
 def main_table(fit: BiasFit) -> Table:
@@ -218,7 +220,7 @@ def main_table(fit: BiasFit) -> Table:
 
 
 def bias_table(name: str, fits: Sequence[NamedFit]) -> Table:
-    """Return self- and family-biases of several fits; a failed fit has a row with the reason."""
+    """Return the self- and family-biases of several fits; a failed fit has a row with the reason."""
     rows = [
         ((f"{fit.column}: {fit.name}" if fit.column else fit.name), fit.fit.n if fit.fit else None, *cells)
         for fit in fits
@@ -229,7 +231,7 @@ def bias_table(name: str, fits: Sequence[NamedFit]) -> Table:
 
 
 def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
-    """Return each judge's correlation of rating and length, and its coefficients of length."""
+    """Return each judge's correlation between rating and length, and its length coefficients."""
     by_prompt, overall = fits.check(LENGTH_BY_PROMPT), fits.check(LENGTH_OVERALL)
     if by_prompt is None or overall is None:
         return None
@@ -244,7 +246,7 @@ def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
 
 
 def forests(paired: PairedRatings, fits: Fits) -> list[Forest]:
-    """Build forest plots of self-bias and family-bias: main, by slice, by check, and ordinal."""
+    """Build forest plots of self- and family-bias: main, by slice, by check, and ordinal."""
     main = [NamedFit(name="", fit=fits.main)]
     plots = [
         _forest("self-bias", "Self-bias of each judge", main, "self", paired),
@@ -297,7 +299,7 @@ _KINDS: tuple[tuple[TermKind, str], ...] = (("self", "Self-bias"), ("family", "F
 
 
 def findings(fits: Fits, powered: Table) -> Iterator[str]:
-    """Yield the main results, slices, robustness under the checks, and the savings in labels."""
+    """Yield the main results, slices, robustness checks, and savings in labels."""
     for kind, title in _KINDS:
         yield from _signs(fits.main, kind, title, "")
     if any(fits.main.of("indicator")):

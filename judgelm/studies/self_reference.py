@@ -1,4 +1,4 @@
-"""Study of self-reference: does a judge judge what it can answer, and does its own answer help as a reference?
+"""Study whether a judge's ability to answer predicts its judgments, and whether its own answer helps as a reference.
 
 Source: Self-Reference ("Do Before You Judge").
 """
@@ -32,7 +32,7 @@ _FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeQuality:
-    """Generation accuracy and F1 of a judge on one data set with one method."""
+    """A judge's generation accuracy and F1 on one data set with one method."""
 
     judge: str
     generation: float
@@ -40,7 +40,7 @@ class JudgeQuality:
 
 
 class _Crossover(NamedTuple):
-    """Every judge gains from `from_accuracy` on; `line` is the zero of a line through the gains."""
+    """Every judge with at least `from_accuracy` gains; `line` is the zero of a line through the gains."""
 
     n: int
     gaining: int
@@ -52,10 +52,10 @@ class _Crossover(NamedTuple):
 def self_reference_study(
     runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling
 ) -> StudyResult:
-    """Build all tables and figures of the paper; runs have CoT, self-reference or both.
+    """Build all the paper's tables and figures; runs use CoT, self-reference, or both.
 
     Raises:
-        InputError: a run does not join, different texts under one id, or verdicts other than `correct` and `incorrect`.
+        InputError: a run's ids do not match, one id has different texts, or a verdict is not `correct` or `incorrect`.
     """
     check_same_texts(
         {
@@ -93,7 +93,7 @@ def _judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> li
 
 
 def crossover(points: list[tuple[float, float]]) -> _Crossover:
-    """Find where the gains start, from (generation accuracy, gain in F1) of each judge.
+    """Find where gains start, from each judge's (generation accuracy, gain in F1).
 
     Source: Self-Reference, section 5.2 and Figure 4 (about 50 % on MMLU-Pro).
     """
@@ -117,7 +117,7 @@ def _crossover_table(answers: JudgedAnswers) -> Table:
 
 
 def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
-    """Return Spearman's correlation of generation accuracy and F1 over five judges or more, with Fieller's interval."""
+    """Return Spearman's correlation of generation accuracy and F1, with Fieller's interval, for five judges or more."""
     value = _spearman(results)
     return None if value is None or len(results) < 5 else fisher_interval(value, len(results), variance=_FIELLER)
 
@@ -145,7 +145,7 @@ def _f1_regret(
     if judges[0] == judges[1]:
         return 0.0
     both = judged.answer_arrays(*(answers.of(judge, method, dataset) for judge in judges), own_known=False)
-    # only F1 over all answers: D_J+ and D_J- differ between judges
+    # only F1 over all answers, because D_J+ and D_J- differ between judges
     return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, answers.resampling).f1
 
 
@@ -170,7 +170,7 @@ _Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
 """(data set, judge, method) -> correlations."""
 
 _Gains = Mapping[tuple[str, str], Estimate | None]
-"""(data set, judge) -> gain in the partial correlation by self-reference."""
+"""(data set, judge) -> gain in the partial correlation from self-reference."""
 
 
 def _correlations(answers: JudgedAnswers) -> _Correlations:
@@ -225,8 +225,8 @@ def _tables(answers: JudgedAnswers, correlated: _Correlations, gained: _Gains, c
 def _protocol(answers: JudgedAnswers) -> str:
     methods = " and ".join(METHOD_NAMES[method] for method in answers.methods)
     return (
-        f"Judges decide whether an agent's answer is correct ({methods}); agents are pooled; failed judgments are "
-        f"excluded and counted; the truth is joined by id; intervals are 95 % from {answers.resampling.resamples} "
+        f"Judges decide whether an agent's answer is correct ({methods}). Agents are pooled. Failed judgments are "
+        f"excluded and counted. The truth is joined by id. Intervals are 95 % from {answers.resampling.resamples} "
         "resamples of questions."
     )
 
@@ -240,8 +240,8 @@ def _findings(
         bands = Counter("undefined" if result is None else band(result.value) for result in results)
         sentences.append(
             f"{METHOD_NAMES[method]}: the partial correlation of answering and judging is weak in {bands['weak']}, "
-            f"moderate in {bands['moderate']} and strong in {bands['strong']} of {bands.total()} cases, undefined in "
-            f"{bands['undefined']}."
+            f"moderate in {bands['moderate']}, strong in {bands['strong']}, and undefined in {bands['undefined']} of "
+            f"{bands.total()} cases."
         )
     if gains := [gain.value for gain in gained.values() if gain is not None]:
         sentences.append(
@@ -270,14 +270,14 @@ def _warnings(answers: JudgedAnswers, counts: Mapping[str, int]) -> tuple[str, .
     warnings = []
     if counts["own answer unknown"]:
         warnings.append(
-            f"For {counts['own answer unknown']} answers it is unknown whether the judge's own answer is right; D_J+, "
-            "D_J- and correlations exclude them. Add judge_correct to the truth file, or answer and runs with "
+            f"For {counts['own answer unknown']} answers, it is unknown whether the judge's own answer is right. D_J+, "
+            "D_J-, and correlations exclude them. Add judge_correct to the truth file, or add answer and use runs with "
             "self-solves."
         )
     if counts["failed"]:
         warnings.append(f"{counts['failed']} of {counts['judgments']} judgments failed and are excluded.")
     if len(answers.judges) < 2:
-        warnings.append("With one judge there is no table on choosing a judge.")
+        warnings.append("With one judge, there is no table for choosing a judge.")
     return tuple(warnings)
 
 

@@ -1,4 +1,4 @@
-"""Answers that judges call correct or incorrect, joined with the truth, and their tables."""
+"""Answers judged correct or incorrect, joined with the truth, and their tables."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -44,8 +44,8 @@ class JudgeRuns:
 class JudgedAnswer:
     """An answer with its truth and the judge's verdict.
 
-    `own`: whether the judge's own answer is right, None if unknown. `judged`: whether it was judged correct, None if
-    failed.
+    `own` is whether the judge's own answer is right (None if unknown); `judged`, whether the answer was judged correct
+    (None if the judge failed).
     """
 
     id: str
@@ -60,7 +60,7 @@ def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerT
     """Join one method's judgments with the truth.
 
     Raises:
-        InputError: nothing joins, or a verdict is not `correct` or `incorrect`.
+        InputError: no ids match, or a verdict is not `correct` or `incorrect`.
     """
     judgments = runs.of(method) or {}
     rows = [
@@ -77,15 +77,15 @@ def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerT
     ]
     if not rows:
         examples = f"{next(iter(judgments), None)!r} and {next(iter(truths), None)!r}"
-        raise InputError(f"self-reference: no judgment of {runs.judge} has a truth (ids: {examples}); ids must match")
+        raise InputError(f"self-reference: no judgment by {runs.judge} has a truth (ids: {examples}); use matching ids")
     return rows
 
 
 def own_correct(runs: JudgeRuns, truth: AnswerTruth) -> tuple[bool | None, Source]:
-    """Return whether the judge's own answer is right, and the source of this.
+    """Return whether the judge's own answer is right, and the source.
 
-    The truth file takes precedence, then the first self-solve of the guided run, then of the CoT run. A solve without
-    an extractable answer is wrong, as in equation 3.
+    The truth file takes precedence over the first self-solve of the guided run, and that over the CoT run's. As in
+    equation 3, a solve without an extractable answer is wrong.
     """
     if (stated := truth.own(runs.judge)) is not None:
         return stated, "truth file"
@@ -111,7 +111,7 @@ class AnswerArrays:
     Attributes:
         own: G_i; False if unknown.
         truth: A_i.
-        judged: one array per method: whether the answer was judged correct.
+        judged: whether each answer was judged correct, in one array per method.
     """
 
     own: Flags
@@ -125,13 +125,13 @@ class AnswerArrays:
         return len(self.questions)
 
     def triple(self, way: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return G, J and A of equations 10-12 as numbers for one method."""
+        """Return G, J, and A of equations 10-12 for one method."""
         right = self.judged[way] == self.truth
         return self.own.astype(np.float64), right.astype(np.float64), self.truth.astype(np.float64)
 
 
 def answer_arrays(*ways: Sequence[JudgedAnswer], own_known: bool = True) -> AnswerArrays:
-    """Build arrays of the answers judged in all ways; `own_known` keeps only those with known G."""
+    """Build arrays of the answers judged by every method; `own_known` keeps only answers with known G."""
     kept = [
         {row.id: row for row in way if row.judged is not None and (row.own is not None or not own_known)}
         for way in ways
@@ -148,9 +148,9 @@ def answer_arrays(*ways: Sequence[JudgedAnswer], own_known: bool = True) -> Answ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAnswers:
-    """Answers by judge, method and data set.
+    """Answers by judge, method, and data set.
 
-    `rows` maps (judge, method) to data set to judged answers; data sets are in the order of the truth file.
+    `rows` maps (judge, method) -> data set -> judged answers, with data sets in truth-file order.
     """
 
     judges: tuple[str, ...]
@@ -160,17 +160,17 @@ class JudgedAnswers:
     resampling: Resampling
 
     def of(self, judge: str, method: Method, dataset: str | None = None) -> list[JudgedAnswer]:
-        """Return a judge's answers to one data set, or to all."""
+        """Return a judge's answers on one or all data sets."""
         by_dataset = self.rows.get((judge, method), {})
         names = self.datasets if dataset is None else (dataset,)
         return [row for name in names for row in by_dataset.get(name, ())]
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return (data set, judge) with judgments."""
+        """Return each (data set, judge) with judgments."""
         return list(dict.fromkeys((dataset, judge) for dataset, judge, _ in self.runs()))
 
     def runs(self) -> list[tuple[str, str, Method]]:
-        """Return (data set, judge, method) with judgments."""
+        """Return each (data set, judge, method) with judgments."""
         every = product(self.datasets, self.judges, self.methods)
         return [(dataset, judge, method) for dataset, judge, method in every if self.of(judge, method, dataset)]
 
@@ -183,7 +183,7 @@ def join_answers(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], r
     """Join all runs with the truth.
 
     Raises:
-        InputError: no run, two judges with one name, or a run that does not join.
+        InputError: there are no runs, two judges share a name, or a run's ids do not match.
     """
     judges = tuple(judge_runs.judge for judge_runs in runs)
     if not runs or len(set(judges)) < len(judges):
@@ -224,11 +224,11 @@ def count_answers(
 
 
 WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_A")
-"""Names of `FOUR_WAYS` in the paper."""
+"""The paper's names for `FOUR_WAYS`."""
 
 
 def quality_table(answers: JudgedAnswers) -> Table:
-    """Return precision, recall and F1 of every judge, and its own accuracy (equations 3, 7-9)."""
+    """Return every judge's precision, recall, F1, and own accuracy (equations 3 and 7-9)."""
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         every = answers.of(judge, method, dataset)
@@ -242,7 +242,7 @@ def quality_table(answers: JudgedAnswers) -> Table:
 
 
 def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate | None:
-    """Equation 3 over every question with known G, including failed judgments."""
+    """Compute equation 3 over all questions with known G, including failed judgments."""
     seen = {row.id: row for method in answers.methods for row in answers.of(judge, method, dataset)}
     answered = [row for row in seen.values() if row.own is not None]
     own = np.array([bool(row.own) for row in answered], dtype=np.bool_)
@@ -250,7 +250,7 @@ def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate |
 
 
 def split_table(answers: JudgedAnswers) -> Table:
-    """Table 1: F1 on questions that the judge answers right and wrong."""
+    """Build Table 1: F1 on questions that the judge answers right or wrong."""
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         arrays = answer_arrays(answers.of(judge, method, dataset))
@@ -268,7 +268,7 @@ def four_way_cells(answers: JudgedAnswers, judge: str, method: Method, dataset: 
 
 
 def four_way_table(answers: JudgedAnswers) -> Table:
-    """Figures 2 and 13-17 as a table."""
+    """Build a table of Figures 2 and 13-17."""
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         for way, cell in zip(WAYS, four_way_cells(answers, judge, method, dataset), strict=True):
@@ -277,7 +277,7 @@ def four_way_table(answers: JudgedAnswers) -> Table:
 
 
 def overconfidence_table(answers: JudgedAnswers, method: Method) -> Table:
-    """Table 2: share judged correct minus share correct."""
+    """Build Table 2: share judged correct minus share correct."""
     rows = []
     for judge in answers.judges:
         cells = [_overconfidence(answers, judge, method, dataset) for dataset in answers.datasets]
@@ -294,7 +294,7 @@ def _overconfidence(answers: JudgedAnswers, judge: str, method: Method, dataset:
 
 
 def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
-    """Return n and the change by self-reference on the answers that both methods judged."""
+    """Return n and the change due to self-reference, on answers that both methods judged."""
     both = answers.both(judge, dataset)
     if both.n == 0:
         return None
@@ -303,7 +303,7 @@ def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, Sp
 
 
 def change_table(answers: JudgedAnswers) -> Table:
-    """Return the change by self-reference."""
+    """Build the table of changes due to self-reference."""
     rows: list[Row] = []
     for dataset, judge in answers.cells():
         if pair := change_of(answers, judge, dataset):

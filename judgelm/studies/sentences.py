@@ -1,4 +1,4 @@
-"""Formatting of numbers and names for findings, warnings and file names."""
+"""Format numbers and names for findings, warnings, and file names."""
 
 import math
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def format_percents(estimate: Estimate) -> str:
 
 
 def by_sign(difference: Estimate, above: str, below: str, neither: str) -> str:
-    """Choose the words for an interval above 0, below 0, or around it."""
+    """Choose the words for an interval above, below, or around 0."""
     return above if difference.low > 0 else below if difference.high < 0 else neither
 
 
@@ -39,7 +39,7 @@ def few_pairs_sentence(n: int, kind: str = "pairs") -> str:
 
 
 def excerpt(text: str) -> str:
-    """Return the beginning of a text in one line."""
+    """Return the beginning of a string in one line."""
     line = " ".join(text.split())
     return line if len(line) <= _OPENING else f"{line[: _OPENING - 1]}…"
 
@@ -50,7 +50,7 @@ def file_slug(group: str) -> str:
 
 
 def format_bounds(estimate: Estimate, written: Callable[[float], str]) -> str:
-    """Format as `0.380 to 0.447`; an infinite bound as `from 0.380, no upper bound`, NaN as `no interval`."""
+    """Format as `0.380 to 0.447`, or `from 0.380, no upper bound` if infinite, or `no interval` if NaN."""
     low, high = estimate.low, estimate.high
     if math.isnan(low) or math.isnan(high):
         return "no interval"

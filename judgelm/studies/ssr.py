@@ -1,4 +1,4 @@
-"""Study of selective self-reference: the judge's own answer is the reference if its self-solves agree.
+"""Study selective self-reference: the judge's own answer is the reference if its self-solves agree.
 
 Source: SSR-Judge.
 """
@@ -27,8 +27,8 @@ class SsrOptions:
 
     Attributes:
         tau: gate of the headline, in [0, 1].
-        split: treatment of a 1-1 split over two orders, except in Table 1, which has all three.
-        calibration_share: share of each category's questions on which tau is chosen, in (0, 1).
+        split: treatment of a 1-1 split over two orders; Table 1 shows all three treatments.
+        calibration_share: share of each category's questions on which to choose tau, in (0, 1).
     """
 
     tau: float = 0.8
@@ -37,7 +37,6 @@ class SsrOptions:
     resampling: Resampling = field(default_factory=Resampling)
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         if not 0 <= self.tau <= 1:
             raise ConfigError(f"tau: expected a share of self-solves from 0 to 1, got {self.tau}")
         if not 0 < self.calibration_share < 1:
@@ -52,12 +51,12 @@ def ssr_study(
     *,
     selective: Mapping[str, Judgment] | None = None,
 ) -> StudyResult:
-    """Compare never, always and selective self-reference on the same self-solves.
+    """Compare never, always, and selective self-reference on the same self-solves.
 
-    `selective` is a run with its own gate, checked against the result of the other two at `tau`.
+    `selective` is a run with its own gate, to check against the result of the other two at `tau`.
 
     Raises:
-        InputError: nothing joins, different texts under one id, or no pairs with self-solves.
+        InputError: no ids match, one id has different texts, or no pair has self-solves.
     """
     options = options or SsrOptions()
     check_same_texts({"never": never, "always": always, "selective": selective or {}})
@@ -104,9 +103,11 @@ def _nothing_judged(counts: Mapping[str, int], options: SsrOptions) -> StudyResu
     return StudyResult(
         study="ssr",
         title="Selective self-reference",
-        protocol=f"Pairs judged without reference and with the majority answer; tau = {options.tau:g}; failed pairs "
-        "are excluded from all conditions, and every pair failed.",
-        findings=(f"All {counts['failed in a run']:,} pairs failed in at least one run: nothing to compare.",),
+        protocol=f"Pairs are judged without a reference and with the majority answer; tau = {options.tau:g}. Failed "
+        "pairs are excluded from all conditions, and every pair failed.",
+        findings=(
+            f"All {counts['failed in a run']:,} pairs failed in at least one run, so there is nothing to compare.",
+        ),
         counts=counts,
         tables=(failures,),
         warnings=_warnings(counts),
@@ -116,10 +117,11 @@ def _nothing_judged(counts: Mapping[str, int], options: SsrOptions) -> StudyResu
 def _protocol(items: SsrItems, options: SsrOptions) -> str:
     ks = sorted({item.majority.k for item in items.items})
     return (
-        f"Pairs judged without reference and with the majority answer of k = {', '.join(map(str, ks))} self-solves; "
-        f"selective chooses between them by the gate at tau = {options.tau:g}. A split over two orders counts as "
-        f"{options.split}; the first of tied answers is the majority; failed pairs are excluded from all conditions; "
-        f"the truth is joined by id; intervals are 95 % from {options.resampling.resamples} resamples of questions."
+        f"Pairs are judged without a reference and with the majority answer of k = {', '.join(map(str, ks))} "
+        f"self-solves. Selective chooses between them by the gate at tau = {options.tau:g}. A split over two orders "
+        f"counts as {options.split}. The first of tied answers is the majority. Failed pairs are excluded from all "
+        f"conditions. The truth is joined by id. Intervals are 95 % from {options.resampling.resamples} resamples of "
+        "questions."
     )
 
 

@@ -1,7 +1,7 @@
-"""Self-reference items: verdicts without and with the judge's own answer; and their tables.
+"""Self-reference items (verdicts with and without the judge's own answer) and their tables.
 
-Selective self-reference is computed from two runs on the same self-solves: items with the gate on take the verdict of
-the run with the majority answer, the others that of the run without.
+Selective self-reference is computed from two runs on the same self-solves. Items with the gate on take their verdict
+from the run with the majority answer; other items, from the run without it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +24,11 @@ from judgelm.studies.truth_file import PairTruth, same_answer
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 Outcome = Literal["right", "wrong", "split"]
-"""`split`: the two orders name different answers, or neither names one."""
+"""In a `split`, the orders name different answers, or neither names one."""
 
 SplitRule = Literal["wrong", "half", "tie"]
 SPLIT_RULES: tuple[SplitRule, ...] = ("wrong", "half", "tie")
-"""Treatment of a split: wrong, half right, or excluded as a tie."""
+"""Treatment of a split: wrong, half right, or a tie, which is excluded."""
 
 _PLACES: Mapping[str, int] = {"1": 0, "a": 0, "2": 1, "b": 1}
 _CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("nan")}
@@ -36,7 +36,7 @@ _CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SsrItem:
-    """A pair judged without and with the majority answer.
+    """A pair judged with and without the majority answer.
 
     `majority_right` is None if the right answer is unknown; `never` and `always` are the outcomes (A and B).
     """
@@ -63,44 +63,44 @@ class SsrItems:
 
     @property
     def questions(self) -> list[str]:
-        """Question keys."""
+        """Question key of each item."""
         return [item.question for item in self.items]
 
     def credits(self, rule: SplitRule, tau: float) -> NDArray[np.float64]:
-        """Return the credit of never, always and selective at `tau`, shape (n, 3); NaN excludes the item."""
+        """Return the credits of never, always, and selective at `tau`, shape (n, 3); NaN excludes the item."""
         rows = [(item.never, item.always, item.selective(tau)) for item in self.items]
         return np.array([[credit(outcome, rule) for outcome in row] for row in rows]).reshape(-1, 3)
 
     def on(self, tau: float) -> NDArray[np.bool_]:
-        """Return whether the gate is on."""
+        """Return whether each gate is on."""
         return np.array([item.majority.passes(tau) for item in self.items], dtype=np.bool_)
 
     def right(self) -> NDArray[np.bool_]:
-        """Return whether the majority answer is known to be right."""
+        """Return whether each majority answer is known to be right."""
         return np.array([item.majority_right is True for item in self.items], dtype=np.bool_)
 
     def known(self) -> NDArray[np.bool_]:
-        """Return whether the majority answer is known to be right or wrong."""
+        """Return whether each majority answer is known to be right or wrong."""
         return np.array([item.majority_right is not None for item in self.items], dtype=np.bool_)
 
     def where(self, mask: Iterable[bool]) -> "SsrItems":
-        """Select items; the counts stay those of all."""
+        """Select items but keep all counts."""
         chosen = tuple(item for item, inside in zip(self.items, mask, strict=True) if inside)
         return SsrItems(items=chosen, counts=self.counts)
 
     def gate(self, tau: float, resampling: Resampling) -> GateScores:
-        """Return rate and precision of the gate."""
+        """Return the gate's rate and precision."""
         return gate_scores(self.on(tau), self.right(), self.known(), self.questions, resampling)
 
     def accuracies(
         self, rule: SplitRule, tau: float, differences: Sequence[tuple[int, int]], resampling: Resampling
     ) -> tuple[list[Estimate | None], list[Estimate | None]]:
-        """Return PreferenceAcc of never, always and selective, and their `differences`."""
+        """Return PreferenceAcc of never, always, and selective, and their `differences`."""
         return accuracies(self.credits(rule, tau), differences, self.questions, resampling)
 
 
 def credit(outcome: Outcome, rule: SplitRule) -> float:
-    """Return 1 for right, 0 for wrong, and the credit of a split under the rule (NaN: excluded)."""
+    """Return 1 for right, 0 for wrong, or a split's credit under the rule (NaN if excluded)."""
     return {"right": 1.0, "wrong": 0.0, "split": _CREDIT[rule]}[outcome]
 
 
@@ -110,19 +110,19 @@ def join_items(
     """Join the pairs that both runs judged.
 
     Raises:
-        InputError: no pair is in both runs and the truth, no self-solves, or a verdict is not about a pair.
+        InputError: no pair is in both runs and the truth, no pair has self-solves, or a verdict is not on a pair.
     """
     ids = [key for key in truths if key in never and key in always]
     if not ids:
         examples = f"{next(iter(never), None)!r}, {next(iter(always), None)!r} and {next(iter(truths), None)!r}"
-        raise InputError(f"ssr: no pair is in both runs and the truth file (ids: {examples}); ids must match")
+        raise InputError(f"ssr: no pair is in both runs and the truth file (ids: {examples}); use matching ids")
     failed = {key for key in ids if never[key].verdict is None or always[key].verdict is None}
     solved = [key for key in ids if key not in failed and (always[key].self_answers or never[key].self_answers)]
     items = tuple(_item(truths[key], never[key], always[key]) for key in solved)
     if not items and len(failed) < len(ids):
         raise InputError(
-            f"ssr: of {len(ids)} pairs {len(failed)} failed in a run and the others have no self-solves; pass runs of "
-            "mode ssr"
+            f"ssr: of {len(ids)} pairs, {len(failed)} failed in a run and the others have no self-solves; use runs "
+            "with mode ssr"
         )
     differing = sum(
         bool(never[key].self_answers)
@@ -152,18 +152,18 @@ def join_items(
 def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
     """Return the outcome of a judgment in one order or two; None for a failure.
 
-    Each order votes for the answer it names; the majority decides (section 3.4). Without a label or scores per order,
-    the verdict decides.
+    Each order votes for the answer it names, and the majority decides (section 3.4). Without a label or scores per
+    order, the verdict decides.
 
     Raises:
-        InputError: the verdict is not about a pair.
+        InputError: the verdict is not on a pair.
     """
     if judgment.verdict is None:
         return None
     if not isinstance(judgment.verdict, PairVerdict):
         raise InputError(
             f"judgment {judgment.sample_id}: expected a verdict on a pair, got {judgment.verdict} from mode "
-            f"{judgment.mode!r}; pass runs of mode ssr"
+            f"{judgment.mode!r}; use runs with mode ssr"
         )
     votes = [_vote(shown) for shown in judgment.shown if shown.failure is None and len(shown.order) == 2]
     if not votes or any(vote is None for vote in votes):
@@ -202,7 +202,7 @@ def _answers(judgment: Judgment) -> list[str | None]:
 
 
 def _vote(shown: Shown) -> int | None:
-    """1 or 2 in sample order, 0 for a tie."""
+    """Return 1 or 2 in sample order, or 0 for a tie."""
     if shown.label is not None:
         position = _PLACES.get(shown.label.strip("[]").lower())
         return 0 if position is None else shown.order[position] + 1
@@ -217,12 +217,12 @@ SLICES = ("on, majority right", "on, majority wrong", "off, majority right", "of
 
 
 def all_taus(items: SsrItems) -> tuple[float, ...]:
-    """Return every threshold at which the gate changes for these items, lowest first."""
+    """Return every threshold at which an item's gate changes, lowest first."""
     return thresholds([item.majority.k for item in items.items])
 
 
 def comparison_table(items: SsrItems, tau: float, resampling: Resampling) -> Table:
-    """Table 1 at one tau: each condition under each split rule, with one gate."""
+    """Build Table 1 at one tau: each condition under each split rule."""
     on, gate = items.on(tau), items.gate(tau, resampling)
     undecided = np.isnan(items.credits("tie", tau)).sum(axis=0).tolist()
     rows: list[Row] = []
@@ -238,7 +238,7 @@ def comparison_table(items: SsrItems, tau: float, resampling: Resampling) -> Tab
 
 
 def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table:
-    """Return precision, coverage and PreferenceAcc at every tau."""
+    """Return precision, coverage, and PreferenceAcc at every tau."""
     rows: list[Row] = []
     for tau in all_taus(items):
         on, gate = items.on(tau), items.gate(tau, resampling)
@@ -250,7 +250,7 @@ def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table
 
 
 def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampling: Resampling) -> Table:
-    """Table 2: gate on or off by majority right or wrong, for items with known majority."""
+    """Build Table 2: gate on or off by majority right or wrong, for items where this is known."""
     right, known = items.right(), items.known()
     rows: list[Row] = []
     for tau in taus:
@@ -264,14 +264,14 @@ def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampl
 
 
 def calibration_table(items: SsrItems, resampling: Resampling) -> Table:
-    """Figure 3 as a table."""
+    """Build a table of Figure 3."""
     known = items.where(items.known())
     agreement = np.array([item.majority.agreement for item in known.items])
     return LAYOUTS.table("calibration", calibration_curve(agreement, known.right(), known.questions, resampling))
 
 
 def category_table(items: SsrItems, tau: float, rule: SplitRule, resampling: Resampling) -> Table:
-    """Section 4.5: gains and gate precision by category, largest gain over no reference first."""
+    """Return gains and gate precision by category (section 4.5), largest gain over no reference first."""
     rows = []
     for name, part in by_category(items).items():
         accuracy, gains = part.accuracies(rule, tau, ((2, 0), (2, 1)), resampling)
@@ -282,7 +282,7 @@ def category_table(items: SsrItems, tau: float, rule: SplitRule, resampling: Res
 
 
 def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[str, Judgment], tau: float) -> Table:
-    """Return calls and tokens of each condition on the compared items."""
+    """Return each condition's calls and tokens on the compared items."""
     on = [item.majority.passes(tau) for item in items.items]
     used = {
         CONDITIONS[0]: [never[item.id] for item in items.items],
@@ -301,6 +301,6 @@ def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[s
 
 
 def by_category(items: SsrItems) -> dict[str, SsrItems]:
-    """Group the items by category."""
+    """Group items by category."""
     groups = grouped(items.items, lambda item: item.category)
     return {name: SsrItems(items=tuple(part), counts=items.counts) for name, part in groups.items()}

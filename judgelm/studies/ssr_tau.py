@@ -1,6 +1,6 @@
-"""The choice of tau, per category, on a calibration part of the questions.
+"""Choose tau per category on a calibration part of the questions.
 
-Source: SSR-Judge, sections 4.5 and 5, which suggest it and do not try it.
+Source: SSR-Judge, sections 4.5 and 5, which suggest this but do not try it.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from judgelm.studies.ssr_items import SplitRule, SsrItems, all_taus, by_category
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 NEVER = 2.0
-"""A tau above every agreement: no reference."""
+"""Tau above every agreement, so no reference is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ def split_items(items: SsrItems, seed: int, share: float = 0.5) -> tuple[SsrItem
     """Split into a calibration part and a held-out part by question, within each category.
 
     Args:
-        items: all of them.
-        seed: of the split.
+        items: all items.
+        seed: random seed.
         share: share of each category's questions for calibration, rounded down.
     """
     rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ def split_items(items: SsrItems, seed: int, share: float = 0.5) -> tuple[SsrItem
 
 
 def choose_tau(items: SsrItems, taus: tuple[float, ...], rule: SplitRule) -> _TauChoice | None:
-    """Return the best of these taus and of never showing a reference; None if no item counts."""
+    """Return the best tau, which may be to show no reference; None if no item counts."""
     best: _TauChoice | None = None
     for tau in (NEVER, *sorted(taus, reverse=True)):
         column = items.credits(rule, tau)[:, 2]
@@ -84,14 +84,14 @@ def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5)
 
 
 def chosen_table(chosen: _ChosenTaus) -> Table:
-    """Return the chosen tau of each category and its number of items."""
+    """Return each category's chosen tau and number of items."""
     rows: list[Row] = [("all", chosen.common.n, _shown(chosen.common.tau), chosen.common.accuracy)]
     rows += [(name, choice.n, _shown(choice.tau), choice.accuracy) for name, choice in chosen.by_category.items()]
     return LAYOUTS.table("chosen-tau", rows)
 
 
 def held_out_table(chosen: _ChosenTaus, fixed: float, rule: SplitRule, resampling: Resampling) -> Table:
-    """Return the held-out accuracy of every way to set tau, and its gain over the fixed tau."""
+    """Return the held-out accuracy of each way to set tau, and its gain over the fixed tau."""
     items = chosen.held_out
     names = ("no reference", "always", f"tau = {fixed:g}", "one tau, chosen", "a tau per category, chosen")
     common = [credit(item.selective(chosen.common.tau), rule) for item in items.items]

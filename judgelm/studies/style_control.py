@@ -1,4 +1,4 @@
-"""Agreement of verdicts controlled for style, and the effect of style on judge and labels."""
+"""Agreement controlled for style, and the effect of style on judge and labels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from judgelm.studies.pair_labels import by_id, join
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StyleTerm:
-    """A feature's coefficient in verdicts and labels, positive if more is preferred."""
+    """A feature's coefficients for verdicts and labels, positive if more is preferred."""
 
     term: str
     judge: Estimate | None
@@ -28,12 +28,12 @@ class ControlledAgreement:
     """Effect of style on a run, and its agreement without this effect.
 
     Attributes:
-        n: labelled pairs with a verdict and both answers; `without_answers` lack answers.
+        n: number of labelled pairs with a verdict and both answers; `without_answers` counts pairs without answers.
         soft: whether P(first better) is controlled instead of the verdict.
-        controlled: agreement after the control, or the reason for none; `plain` is before.
-        changed: verdicts changed by the control.
-        unadjusted: pairs of models that always or never win, which cannot be controlled.
-        constant: features without a term, since all pairs have equal values.
+        controlled: agreement after control, or the reason why there is none; `plain` is before control.
+        changed: number of verdicts changed by the control.
+        unadjusted: number of uncontrolled pairs whose model always or never wins.
+        constant: features without a term, because they are equal in every pair.
     """
 
     control: Control
@@ -56,12 +56,12 @@ class ControlledAgreement:
         missing = f"; {self.without_answers:,} pairs have no answers in the labels file"
         left_out = missing if self.without_answers else ""
         if isinstance(self.controlled, str):
-            return f"Control of {self.control}: {self.controlled} (n = {self.n:,}{left_out})."
-        unadjusted = f"; {self.unadjusted:,} of models that always or never win are unchanged"
+            return f"Control for {self.control}: {self.controlled} (n = {self.n:,}{left_out})."
+        unadjusted = f"; {self.unadjusted:,} with a model that always or never wins are unchanged"
         same = f" No pair differs in {', '.join(self.constant)}." if self.constant else ""
         return (
-            f"Control of {self.control} changes {self.changed:,} of {self.n:,} verdicts (from {basis}; a tie is within "
-            f"{self.tie_threshold:g} of 0.5{left_out}{unadjusted if self.unadjusted else ''}).{same}"
+            f"Control for {self.control} changes {self.changed:,} of {self.n:,} verdicts (from {basis}; a tie is "
+            f"within {self.tie_threshold:g} of 0.5{left_out}{unadjusted if self.unadjusted else ''}).{same}"
         )
 
 
@@ -122,7 +122,7 @@ def controlled_agreement(
 
 
 def pair_styles(samples: Sequence[Sample], control: Control) -> tuple[StyleDifferences, list[tuple[str, str]] | None]:
-    """Return differences in style between the answers of each pair, and the models; None if any are missing."""
+    """Return each pair's style differences, and the models (None if any is missing)."""
     differences = style_differences([(sample.answers[0], sample.answers[1]) for sample in samples], control)
     names = [sample.answer_models for sample in samples]
     return differences, [(pair[0], pair[1]) for pair in names] if all(len(pair) == 2 for pair in names) else None

@@ -1,10 +1,10 @@
-"""Truth files of `judgelm study self-reference` and `ssr`: JSON lines, one per judged answer or pair, joined by `id`.
+"""Truth files of `judgelm study self-reference` and `ssr`: JSON lines for judged answers or pairs, joined by `id`.
 
     {"id": "gsm8k-17/ministral", "agent": "ministral", "dataset": "GSM8K", "truth": true}
     {"id": "mmlu-17", "winner": 1, "answer": "G", "category": "math"}
 
-Samples with the same `question` are resampled together (default: the id). `answer` is the right final answer in the
-form that the judging mode extracts; without `judge_correct`, the judge's self-solves are compared with it.
+Samples with the same `question` (by default, the id) are resampled together. `answer` is the right final answer in the
+form that the judging mode extracts. Without `judge_correct`, the judge's self-solves are compared with it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,15 +42,15 @@ class AnswerTruth(SampleTruth):
     judge_correct: bool | Mapping[str, bool] | None = None
 
     def own(self, judge: str) -> bool | None:
-        """Return `judge_correct` of this judge."""
+        """Return `judge_correct` for this judge."""
         return self.judge_correct.get(judge) if isinstance(self.judge_correct, Mapping) else self.judge_correct
 
 
 class PairTruth(SampleTruth):
     """A pair; `winner` is in sample order.
 
-    `judge_correct` is whether the majority answer is right; if unknown and without `answer`, gate precision,
-    calibration and the four slices exclude the pair.
+    `judge_correct` is whether the majority answer is right. If it and `answer` are missing, gate precision,
+    calibration, and the four slices exclude the pair.
     """
 
     winner: int = Field(ge=1, le=2)
@@ -62,7 +62,7 @@ Truth = TypeVar("Truth", bound=SampleTruth)
 
 
 def truth_from_row(kind: type[Truth], row: Mapping[str, Any], location: str) -> Truth:
-    """Parse a line at `location`.
+    """Parse the line at `location`.
 
     Raises:
         InputError: a field is missing or invalid.
@@ -102,5 +102,5 @@ def by_sample(truths: Iterable[Truth]) -> dict[str, Truth]:
 
 
 def same_answer(extracted: str, right: str) -> bool:
-    """True if an extracted answer equals the right one in any spelling: `1,234.0` for 1234, `(b)` for B."""
+    """Return whether an extracted answer equals the right answer in any spelling, such as `1,234.0` for 1234."""
     return extracted in (right, canonical(right, "number"), canonical(right, "choice"))

@@ -1,6 +1,6 @@
-"""Choose the template of an open model by labelled pairs, and fit its calibration temperature and tie threshold.
+"""Choose an open model's template on labelled pairs, and fit its calibration temperature and tie threshold.
 
-The choice and its fits are cross-validated over questions, since the best of several candidates looks too good on the
+The choice and its fits are cross-validated over questions, because the best candidate's score is optimistic on the
 pairs that selected it (Cawley and Talbot 2010, On Over-fitting in Model Selection).
 """
 
@@ -26,12 +26,12 @@ MIN_DECIDED = 20
 _SAME = 1e-9
 """Tolerance of `judgelm.parsing.scores.winner_by`."""
 _POWER_REACH = 1.96 + 0.84
-"""Effect in standard errors that a 95 % interval excludes from 0 with 80 % power."""
+"""Effect, in standard errors, that is significant at the 5 % level with 80 % power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingFit:
-    """Parameters that turn a difference in strength into a verdict.
+    """Parameters for turning a difference in strength into a verdict.
 
     `temperature` divides the difference; `tie_threshold` is the maximum distance of P(first better) from 0.5 for a tie.
     """
@@ -51,7 +51,7 @@ class ReadingFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingCandidate:
-    """Judgments of n pairs by one template.
+    """Judgments of n pairs with one template.
 
     Attributes:
         differences: strength of the first answer minus the second at temperature 1; NaN for failed pairs.
@@ -69,7 +69,7 @@ class TuningLabels:
 
     Attributes:
         truth: +1 first better, 0 tie, -1 second better.
-        questions: pairs of one question share a fold and are resampled together.
+        questions: pairs with the same question share a fold and are resampled together.
         longer: +1 if the first answer has more characters, -1 if the second has, 0 if equal.
     """
 
@@ -80,7 +80,7 @@ class TuningLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningOptions:
-    """Options of the choice; the seed also makes the folds.
+    """Options of the choice; the seed also determines the folds.
 
     `default` is kept unless another candidate is significantly better.
     """
@@ -96,8 +96,9 @@ class CandidateScores:
 
     Attributes:
         difference: accuracy minus the default's on the same pairs.
-        log_loss: of P(first better) in nats, over judged pairs whose label has a winner; also for `calibration_error`.
-        longer: share of verdicts for the longer answer, among pairs with a winner and different lengths.
+        log_loss: log loss of P(first better) in nats. Like `calibration_error`, it covers judged pairs whose label has
+            a winner.
+        longer: share of verdicts for the longer answer, among pairs with a winner and unequal lengths.
     """
 
     accuracy: Estimate
@@ -116,14 +117,13 @@ class TuningResult:
     """The choice and its evidence.
 
     Attributes:
-        candidates: by name, best first.
+        candidates: scores by name, best first.
         chosen: `best` if it is significantly better than the default, else the default.
-        nested: accuracy in each fold of the candidate that was best on the other folds.
+        nested: accuracy if each fold uses the candidate that is best on the others.
         gain: `nested` minus the default's accuracy.
         selected: candidate selected for each fold.
-        pairs_needed: approximate number of pairs that would make `gain` significant (or 5 points, if `gain` is not
-            above 0).
-        decided: labelled pairs with a winner.
+        pairs_needed: approximate number of pairs at which `gain` (or 5 points, if it is not positive) is significant.
+        decided: number of labelled pairs with a winner.
     """
 
     candidates: Mapping[str, CandidateScores]
@@ -148,14 +148,14 @@ class TuningResult:
             return f"{self.chosen} was the only candidate."
         if self.chosen != self.default:
             return (
-                f"{self.chosen} is chosen: on held-out questions, choosing by labels gains {format_points(self.gain)} "
+                f"{self.chosen} is chosen. On held-out questions, choosing by labels gains {format_points(self.gain)} "
                 f"over {self.default}."
             )
         reason = f"{self.default} is the best on these {self.n} pairs"
         if self.best != self.default:
             reason = f"On these {self.n} pairs {self.best} is not significantly better than {self.default}"
         gain = f"choosing by labels gains {format_points(self.gain)} on held-out questions"
-        needed = "No verdict differs there."
+        needed = "No verdict differs on held-out questions."
         if self.pairs_needed is not None:
             size = "this size" if self.gain.value > 0 else "5 points"
             needed = f"A difference of {size} would need about {self.pairs_needed:,} labelled pairs."
@@ -174,10 +174,10 @@ class TuningResult:
         most = TEMPERATURES[1]
         if self.candidates[self.chosen].fit.temperature < 0.99 * most:
             return []
-        return [f"{self.chosen} is no better than chance on these labels: its temperature is at the limit, {most:g}."]
+        return [f"{self.chosen} is no better than chance on these labels; its temperature reached the limit, {most:g}."]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all figures as plain values."""
+        """Return plain values."""
         return {
             "chosen": self.chosen,
             "best": self.best,
@@ -194,10 +194,10 @@ class TuningResult:
 
 
 def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, options: TuningOptions) -> TuningResult:
-    """Choose a candidate and measure the choice; the order of the candidates does not matter.
+    """Choose a candidate and measure the choice, independent of the candidates' order.
 
     Raises:
-        InputError: fewer than `MIN_DECIDED` labels with a winner, or fewer questions than folds.
+        InputError: fewer than `MIN_DECIDED` labels have a winner, or there are fewer questions than folds.
     """
     check_labels(labels, options.folds)
     folds = _folds(labels.questions, options)
@@ -245,7 +245,7 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
 
 
 def check_labels(labels: TuningLabels, folds: int) -> None:
-    """Raise the errors of `tune`."""
+    """Raise the same errors as `tune`."""
     decided, questions = int((labels.truth != 0).sum()), len(set(labels.questions))
     if decided < MIN_DECIDED:
         raise InputError(
@@ -262,7 +262,7 @@ def check_labels(labels: TuningLabels, folds: int) -> None:
 def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
     """Fit the temperature by maximum likelihood on pairs with a winner, then the tie threshold by accuracy.
 
-    The threshold is 0 if no label is a tie, and the smallest of equally good ones.
+    The threshold is 0 if no label is a tie. Among equally good thresholds, the smallest is used.
     """
     read = ~np.isnan(differences)
     decided = read & (truth != 0)
@@ -280,7 +280,7 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
 
 
 def _temperature(lead: Floats) -> float:
-    """All probabilities stay `CERTAIN` away from 0 and 1, since the likelihood can lack a maximum."""
+    """Keep probabilities `CERTAIN` away from 0 and 1, because the likelihood may lack a maximum."""
     coldest = float(np.abs(lead).max()) / float(logit(1 - CERTAIN))
     low, high = np.log(max(coldest, TEMPERATURES[0])), np.log(TEMPERATURES[1])
     loss = minimize_scalar(
@@ -292,7 +292,7 @@ def _temperature(lead: Floats) -> float:
 def strength_difference(judgment: Judgment | None) -> float:
     """Return the strength of the first answer minus the second at temperature 1; NaN without a verdict.
 
-    Uses log-odds and grades, since P(first better) rounds to 1 for a confident judge.
+    It uses log-odds and grades, because P(first better) rounds to 1 if the judge is confident.
     """
     if judgment is None or judgment.failure is not None:
         return math.nan
@@ -310,7 +310,7 @@ def strength_difference(judgment: Judgment | None) -> float:
 
 
 def longer_answer(sample: Sample) -> int:
-    """Return the sign of the difference in characters, first answer minus second."""
+    """Return +1 if the first answer has more characters, 0 if equal, -1 if fewer."""
     first, second = (len(answer) for answer in sample.answers)
     return (first > second) - (first < second)
 
@@ -347,7 +347,7 @@ def _scores(
     fit: ReadingFit,
     resampling: Resampling,
 ) -> CandidateScores:
-    """Without the difference from the default."""
+    """Leave the difference from the default empty."""
     truth, questions = labels.truth, labels.questions
     used = ~np.isnan(lead) & (truth != 0)
     clusters = [questions[index] for index in np.flatnonzero(used)]

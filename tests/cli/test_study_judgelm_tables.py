@@ -57,7 +57,7 @@ def test_pairs_missing_in_the_reversed_file_are_counted(cli, folder):
     row = "{judge_size: 7B, data_scale: 3.5k, judgments: given.jsonl, reversed: reversed.jsonl}"
     result, (ties, _) = table_of(cli, folder, f"{LABELS}\ntables: [{{table: 4, runs: [{row}]}}]")
     assert (ties["n"], ties["consistency"]["n"]) == (2, 1)
-    assert "1 pairs have no judgment in the file of reversed judgments" in result["warnings"][0]
+    assert "1 pairs have no reversed judgment" in result["warnings"][0]
 
 
 def test_pandalms_protocol_makes_a_conflict_of_two_files_a_tie(cli, folder):

@@ -39,7 +39,7 @@ def test_confusion_formulas_are_scikit_learns(labels):
 @pytest.mark.parametrize("measure", [confusion, confusion_cells, position_cells])
 @pytest.mark.parametrize(
     ("first", "second", "finding"),
-    [([], [], "at least one pair"), ([1], [1, 0], "one shape"), ([[1, 0]], [[1, 0]], "one shape")],
+    [([], [], "at least one pair"), ([1], [1, 0], "same shape"), ([[1, 0]], [[1, 0]], "same shape")],
 )
 def test_other_shapes_are_refused(measure, first, second, finding):
     with pytest.raises(ValueError, match=finding):

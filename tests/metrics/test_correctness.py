@@ -48,10 +48,10 @@ def test_numbers_over_nothing_are_undefined(truth, judged, expected):
 def test_shapes_that_differ_are_refused():
     two, one = flags("11"), flags("1")
     for measure in (quality, overconfidence):
-        with pytest.raises(ValueError, match="one shape"):
+        with pytest.raises(ValueError, match="same shape"):
             measure(two, one, None, HOW)
     for measure in (split_quality, four_way):
-        with pytest.raises(ValueError, match="one shape"):
+        with pytest.raises(ValueError, match="same shape"):
             measure(two, two, one, None, HOW)
 
 

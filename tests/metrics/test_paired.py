@@ -91,5 +91,5 @@ def test_kappa_has_no_interval_where_more_than_one_resample_in_twenty_is_undefin
 def test_nothing_to_compare(measure):
     with pytest.raises(ValueError, match="at least one pair"):
         measure(bits(""), bits(""))
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="same shape"):
         measure(bits("1"), bits("10"))

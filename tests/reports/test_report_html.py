@@ -95,7 +95,7 @@ def test_last_session_gives_the_speed(run):
     assert "Throughput (last of 2 sessions)" in html
     assert "not recorded" in html
     run.manifest = {}
-    assert "The run's manifest was not given." in run.html()
+    assert "No run manifest was provided." in run.html()
 
 
 def test_long_text_is_cut_and_said(run):

@@ -144,7 +144,7 @@ def test_cells_that_a_file_cannot_hold_or_a_spreadsheet_computes_are_counted():
 def test_the_page_says_what_it_holds():
     html = render_study(RESULT)
     for text in ("judged pairs", "1,200", "Labels by people.", "Undefined where every judgment failed.", "Table 4",
-                 "A dash is undefined", "Small print: 95 % interval.", "tables/agreement.csv"):  # fmt: skip
+                 "A dash marks an undefined", "Small print: 95 % interval.", "tables/agreement.csv"):  # fmt: skip
         assert text in html
     assert "http" not in html.replace("http-equiv", "")
     assert NASTY not in html

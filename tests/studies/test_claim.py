@@ -39,7 +39,7 @@ def test_failures_are_left_out_and_counted_with_their_labels():
     claim = claim_win_rate(judged, labels([1, 2] * 6 + [1] * 10), samples)
     assert (claim.counts.failed, claim.counts.used, claim.counts.labels) == (4, 20, 20)
     assert claim.counts.labels_of_failed == 2
-    assert "4 judgments failed and are left out, 2 of them with a label" in claim.warnings[0]
+    assert "4 judgments failed and are excluded (2 of them labelled)" in claim.warnings[0]
     judged, samples = run([None] * 3)
     with pytest.raises(InputError, match="none of 3 judgments has a verdict"):
         claim_win_rate(judged, {}, samples)
@@ -62,7 +62,7 @@ def test_several_models_ask_for_a_choice():
     for options, finding in (
         (ClaimOptions(), r"have 3 models; choose one with --model \(a, c, b\)"),
         (ClaimOptions(model="z"), "answer by z; available: a, c, b"),
-        (ClaimOptions(model="b", against="c"), "no judged pair of b against c"),
+        (ClaimOptions(model="b", against="c"), "no judged pair compares b with c"),
     ):
         with pytest.raises(InputError, match=finding):
             claim_win_rate(judged, {}, samples, options)

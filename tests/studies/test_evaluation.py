@@ -131,7 +131,7 @@ def test_a_judge_that_always_says_8_6_is_measured_in_the_given_order():
     assert (result.order_rule, result.agreement_name) == ("given", "agreement, given order")
     assert (result.excluded.accuracy.value, result.other_rules["mean"].excluded.value) == (0.1, 0.0)
     assert (result.excluded.position.consistency.value, result.excluded.position.toward_first.value) == (0, 1)
-    assert "the verdict is that of the given order" in result.protocol
+    assert "the given order decides the verdict" in result.protocol
     assert {one.scores for one in result.disagreements} == {(8, 6)}
 
 

@@ -121,7 +121,7 @@ def test_the_first_finding_names_the_unbeaten_model_and_its_interval_is_open(tmp
     assert (first["model"], first["elo"]["high"]) == ("top", None)
     assert "top is first" in result["findings"][0]
     assert "no upper bound" in result["findings"][0]
-    assert any("one added tie of each model" in line for line in result["warnings"])
+    assert any("one added tie per model" in line for line in result["warnings"])
     assert any("always shown in the same order" in line for line in result["warnings"])
     assert (tmp_path / "study" / "figures" / "elo-1-run.svg").is_file()
 

@@ -63,7 +63,7 @@ def test_the_gap_to_em_is_said_and_rules_that_differ_are_noticed():
     result = study(FOUR, [run_of("qwen", {"a": "E", "b": "C", "c": "E", "d": "I"})])
     # EM 1/4, judge 3/4
     assert any("widest gap between a judge and EM is +50.0 points" in one for one in result.findings)
-    assert any("1 answers were decided by an exact match" in one for one in result.warnings)
+    assert any("1 answers were decided by exact matches" in one for one in result.warnings)
 
 
 def test_a_failed_judgment_is_left_out_and_counted_or_incorrect_if_that_is_asked_for():
@@ -277,7 +277,7 @@ def test_replies_that_are_neither_word_are_failures_or_incorrect_as_the_mode_rea
     assert (row["judge_all"].value, row["judge_all"].n) == (2 / 4, 4)
     assert [one["judge"] for one in table(result, "false-and-all")] == ["all"]
     assert table(result, "judges")[1]["read_as_incorrect"] == 1
-    assert any("1 replies have neither word" in warning for warning in result.warnings)
+    assert any("1 replies contain neither verdict" in warning for warning in result.warnings)
 
 
 @pytest.mark.parametrize(
@@ -285,8 +285,8 @@ def test_replies_that_are_neither_word_are_failures_or_incorrect_as_the_mode_rea
     [
         ([], [run_of("q", {"a": "C"})], {}, "0 answers and 1 runs"),
         (FOUR, [], {}, "4 answers and 0 runs"),
-        (FOUR, [run_of("q", {"a": "C"}), run_of("q", {"b": "C"})], {}, "two runs of q"),
-        (FOUR, [run_of("q", {"z": "C"})], {}, "no judgment has an answer"),
+        (FOUR, [run_of("q", {"a": "C"}), run_of("q", {"b": "C"})], {}, "q has two runs"),
+        (FOUR, [run_of("q", {"z": "C"})], {}, "no judgment id matches an answer"),
         (FOUR, [run_of("q", {"a": "C"})], {"siblings": {"m": "s"}}, "no run of judge 's'; available: q"),
         (FOUR, [run_of("q", {"a": "C"})], {"types_judge": "s"}, "no run of judge 's'"),
     ],

@@ -135,13 +135,13 @@ def test_strangers_and_judges_without_completions_are_said():
     frame = ratings.frame.assign(judge=ratings.frame["judge"].replace("Claude v1.3", "Prometheus"))
     result = study(RatingTable(frame=frame), checks=False)
     assert "Unknown family: Prometheus" in result.warnings[0]
-    assert "Prometheus rated no own completions" in result.warnings[1]
+    assert "Prometheus did not rate their own completions" in result.warnings[1]
 
 
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"reference": "nobody"}, "no judge's score has a reference by 'nobody'"),
+        ({"reference": "nobody"}, "no judge's score has a reference score by 'nobody'"),
         ({"model": BiasModel(indicator="polite")}, 'no column "polite"'),
         ({"by": ("source",)}, 'no column "source"'),
         ({"families": {"A": ["GPT-4"], "B": ["GPT-4"]}}, "GPT-4 is in A and in B"),

@@ -94,8 +94,8 @@ def test_correlations_bands_and_gain():
     assert value(rows[0]["r_gj_given_a"]) == pytest.approx(r_gj / (1 - r_ja**2) ** 0.5)
     [gain] = table(result, "partial-correlation-gain")
     assert value(gain["gain"]) == pytest.approx(value(gain["guided"]) - value(gain["cot"]))
-    assert "weak in 1, moderate in 0 and strong in 0 of 1 cases" in result.findings[0]
-    assert "strong in 1 of 1 cases" in result.findings[1]
+    assert "weak in 1, moderate in 0, strong in 0, and undefined in 0 of 1 cases" in result.findings[0]
+    assert "strong in 1, and undefined in 0 of 1 cases" in result.findings[1]
 
 
 def test_a_judge_that_answers_everything_right_has_no_correlation_and_says_why():
@@ -187,7 +187,7 @@ def test_own_answers_from_solves():
 
 @pytest.mark.parametrize(
     ("judgment", "finding"),
-    [(judged_pair("1", 1), "no label correct"), (answered("x", "correct"), "'x' and '1'")],
+    [(judged_pair("1", 1), "does not call answers correct"), (answered("x", "correct"), "'x' and '1'")],
 )
 def test_verdicts_of_other_modes_and_of_other_answers_are_refused(judgment, finding):
     with pytest.raises(InputError, match=finding):

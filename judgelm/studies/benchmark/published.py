@@ -1,4 +1,4 @@
-"""Published scores of other judges on the benchmarks; `published.yaml` has the sources."""
+"""Published scores of other judges on the benchmarks, with sources in `published.yaml`."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -43,11 +43,11 @@ def published_findings(benchmark: str) -> list[str]:
         return []
     ranked = sorted(overall.items(), key=lambda item: -item[1])[:_SHOWN]
     best = ", ".join(f"{judge} {100 * score:.1f} %" for judge, score in ranked)
-    return [f"Published overall scores, the highest of {len(overall)}: {best}."]
+    return [f"Highest of {len(overall)} published overall scores: {best}."]
 
 
 def published_table(benchmark: str) -> Table | None:
-    """Return published scores on a benchmark; None without any."""
+    """Return published scores on a benchmark; None if there are none."""
     judges = published_scores().get(benchmark, [])
     sections = list(dict.fromkeys(section for judge in judges for section in judge.scores))
     if not sections:

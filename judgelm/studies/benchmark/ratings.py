@@ -1,4 +1,4 @@
-"""Benchmarks of single answers: Prometheus' grades against GPT-4's, EVOUNA's verdicts against annotators'."""
+"""Single-answer benchmarks: Prometheus (grades against GPT-4's) and EVOUNA (verdicts against annotators')."""
 
 import re
 import string
@@ -27,11 +27,11 @@ def _grade(joined: JoinedJudgment, wanted: str) -> float | None:
     verdict = joined.judgment.verdict
     if verdict is None or isinstance(verdict, GradeVerdict):
         return None if verdict is None else verdict.score
-    raise InputError(f"judgment {joined.judgment.sample_id}: not a grade of one {wanted}")
+    raise InputError(f"judgment {joined.judgment.sample_id}: expected a grade of one {wanted}")
 
 
 def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Correlate a judge's grades with GPT-4's (Prometheus), and GPT-4's gradings with each other."""
+    """Correlate a judge's grades with GPT-4's, and GPT-4's gradings with each other (Prometheus)."""
     gradings = [_gpt4_scores(member) for member in joined]
     clusters = [member.cluster for member in joined]
     wanted = f"answer; judge with judgelm-batch {protocol_of(benchmark).judge_with}"
@@ -41,7 +41,7 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
         "judge and GPT-4": grade_correlation(
             [grade for grade in grades if grade is not None],
             [float(np.mean(gradings[index])) for index in graded],
-            [float(np.median(gradings[index])) for index in graded],  # of three, a grade as kappa needs
+            [float(np.median(gradings[index])) for index in graded],  # the median of three is a grade, as kappa needs
             [clusters[index] for index in graded],
             resampling,
         )
@@ -78,7 +78,7 @@ class _Group(NamedTuple):
 
 
 def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Compute accuracy and F1 by data set and model, and overall (EVOUNA); a failed judgment is wrong."""
+    """Compute accuracy and F1, by data set and model and overall (EVOUNA); failed judgments are wrong."""
     everything, *groups = (
         _group(name, members, resampling) for name, members in ({"all": joined} | by_subset(joined)).items()
     )
@@ -107,7 +107,7 @@ def _group(name: str, members: Sequence[JoinedJudgment], resampling: Resampling)
 
 def _truth(joined: JoinedJudgment) -> bool:
     if joined.label.scores not in ((0.0,), (1.0,)):
-        raise InputError(f"row {joined.label.sample_id}: no verdict of an annotator; pass the imported rows")
+        raise InputError(f"row {joined.label.sample_id}: no annotator verdict; pass the imported rows")
     return joined.label.scores == (1.0,)
 
 
@@ -117,8 +117,8 @@ def _verdict(joined: JoinedJudgment) -> bool:
         return not _truth(joined)
     if not isinstance(verdict, LabelVerdict):
         raise InputError(
-            f"judgment {joined.judgment.sample_id}: not a verdict on an answer; judge with judgelm-batch --mode qa "
-            "--mode-arg judge_all=true"
+            f"judgment {joined.judgment.sample_id}: expected a verdict on an answer; judge with judgelm-batch --mode "
+            "qa --mode-arg judge_all=true"
         )
     return verdict.label == "correct"
 
@@ -133,5 +133,5 @@ def _lexical_match(joined: JoinedJudgment) -> bool:
 
 
 def _normalised(text: str) -> str:
-    """Lower case without punctuation, articles and extra blanks, as in the authors' code."""
+    """Lower-case and remove punctuation, articles, and extra spaces, as in the authors' code."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())

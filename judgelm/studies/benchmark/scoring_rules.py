@@ -1,4 +1,4 @@
-"""Scoring rule of each benchmark of pairs: credit of a judgment, sections, and further tables of its authors."""
+"""Scoring rule of each pairwise benchmark: credit of a judgment, sections, and its authors' further tables."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class JoinedJudgment:
 
     @property
     def cluster(self) -> Hashable:
-        """The question."""
+        """Question of the judgment."""
         return self.label.sample_id if self.sample is None else self.sample.question
 
 
@@ -41,7 +41,7 @@ def join_judgments(judgments: Mapping[str, Judgment], labelled: LabelledSet) -> 
     """Join judgments with labels.
 
     Raises:
-        InputError: nothing joins.
+        InputError: no ids match.
     """
     subsets = labelled.groups.get("category", {})
     joined = [
@@ -55,14 +55,14 @@ def join_judgments(judgments: Mapping[str, Judgment], labelled: LabelledSet) -> 
         if key in labelled.labels
     ]
     if not joined:
-        raise InputError("benchmark: no judgment has a label; pass the imported rows that were judged")
+        raise InputError("benchmark: no judgment has a label; pass the imported rows that you judged")
     return joined
 
 
 def _labels_by_order(joined: JoinedJudgment) -> list[int | None]:
     orders = orders_of(joined.judgment)
     if orders is None:
-        raise InputError(f"judgment {joined.judgment.sample_id}: two orders without a label of each")
+        raise InputError(f"judgment {joined.judgment.sample_id}: expected a label for each of the two orders")
     return order_labels(orders)
 
 
@@ -110,8 +110,8 @@ def _llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> 
         counts = two_orders(given, swapped, truth, clusters, resampling)
         rows.append((subset, *counts))
         findings.append(
-            f"{subset}: equal orders by LLMBar's count {format_share(counts.equal)}; kappa between the orders "
-            f"{format_number(counts.kappa)}."
+            f"{subset}: the orders agree on {format_share(counts.equal)} by LLMBar's count; kappa between the orders "
+            f"is {format_number(counts.kappa)}."
         )
     if not rows:
         return None
@@ -172,7 +172,7 @@ def _style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
 
 TIES = "Ties"
 _ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")
-"""Folders of the published repository; copies of it use Adversarial_Neighbor and so on."""
+"""Folders of the published repository; some copies use names such as Adversarial_Neighbor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,11 +180,11 @@ class ScoringRule:
     """Scoring rule of a benchmark.
 
     Attributes:
-        credit: of a judgment, in [0, 1].
-        sections: name -> subset -> weight; None: one section with subsets weighted by their numbers of prompts.
-        ties: whether the subset Ties is scored by margins.
+        credit: credit of a judgment, in [0, 1].
+        sections: name -> subset -> weight; None uses one section with subsets weighted by number of prompts.
+        ties: whether the Ties subset is scored by margins.
         averaged: whether the benchmark's score is the mean of the sections.
-        counts: further table of the benchmark's authors.
+        counts: the authors' further table.
     """
 
     credit: Callable[[JoinedJudgment], float]
@@ -198,12 +198,14 @@ class ScoringRule:
 def _half_for_ties(joined: JoinedJudgment) -> float:
     winner = joined.judgment.winner
     if winner is None and joined.judgment.verdict is not None:
-        raise InputError(f"judgment {joined.judgment.sample_id}: not about a pair; judge this benchmark with mode pair")
+        raise InputError(
+            f"judgment {joined.judgment.sample_id}: expected a verdict on a pair; judge this benchmark with mode pair"
+        )
     return 0.5 if winner in (None, "tie") else float(label_of(winner) == _truth_of(joined))
 
 
 def _wins(joined: JoinedJudgment) -> float:
-    _half_for_ties(joined)  # raises if the judgment is not about a pair
+    _half_for_ties(joined)  # raises if the judgment is not on a pair
     winner = joined.judgment.winner
     return float(winner is not None and label_of(winner) == _truth_of(joined))
 
@@ -238,7 +240,7 @@ def _right_places(joined: JoinedJudgment) -> list[int]:
 
 
 def ties_prompt(joined: JoinedJudgment) -> TiesPrompt:
-    """Convert a judgment of the subset Ties; the row ids are `tied:N` and `ref:N`."""
+    """Convert a judgment of the Ties subset, whose row ids are `tied:N` and `ref:N`."""
     kind, colon, key = joined.label.sample_id.partition(":")
     if not colon or kind not in ("tied", "ref"):
         raise InputError(f'row {joined.label.sample_id}: expected an id "tied:N" or "ref:N" in {TIES}; import it again')
@@ -271,4 +273,4 @@ SCORING_RULES: Mapping[str, ScoringRule] = {
     "faireval": ScoringRule(credit=_mean_right, counts=_fair_eval_report),
     "rm-bench": ScoringRule(credit=_wins, sections=RM_BENCH_SECTIONS, counts=_style_report),
 }
-"""Benchmarks of pairs and best-of-n that this study supports."""
+"""Supported pairwise and best-of-n benchmarks."""

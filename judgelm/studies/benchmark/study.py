@@ -1,4 +1,4 @@
-"""Study of one benchmark by its own rules: subsets, sections, further tables of its authors, published scores."""
+"""Study a benchmark by its rules: subsets, sections, its authors' further tables, and published scores."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -29,11 +29,11 @@ _REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], 
 def benchmark_study(
     name: str, judgments: Mapping[str, Judgment], labelled: LabelledSet, resampling: Resampling = DEFAULT_RESAMPLING
 ) -> StudyResult:
-    """Score a benchmark's subsets, sections and overall, by its own rules; a row's category is its subset.
+    """Score a benchmark overall and by subset and section, with its own rules; a row's category is its subset.
 
     Raises:
-        ConfigError: unknown benchmark, or one for `judgelm eval`.
-        InputError: no judgment has a label, different texts under one id, or judgments of the wrong kind.
+        ConfigError: the benchmark is unknown or belongs to `judgelm eval`.
+        InputError: no judgment has a label, one id has different texts, or judgments have the wrong kind.
     """
     benchmark = get_benchmark(name)
     protocol = protocol_of(benchmark)
@@ -128,9 +128,7 @@ def _findings(name: str, overall: Estimate | float | None, sections: Mapping[str
 def _warnings(name: str, joined: Sequence[JoinedJudgment], labels: int) -> list[str]:
     lines = []
     if len(joined) < labels:
-        lines.append(
-            f"{labels - len(joined):,} of {labels:,} rows have no judgment: the scores are of a part of the benchmark."
-        )
+        lines.append(f"{labels - len(joined):,} of {labels:,} rows have no judgment, so the scores cover only a part.")
     once = sum(len(member.judgment.shown) < 2 for member in joined)
     if name in SCORING_RULES and SCORING_RULES[name].both_orders and once:
         lines.append(f"{once:,} pairs were judged in one order; the protocol requires both (--both-orders).")

@@ -94,7 +94,7 @@ def test_a_search_that_is_cut_short_gives_no_estimates(monkeypatch):
 def test_what_is_constant_or_of_several_dimensions_is_refused():
     ratings = paired()
     ratings.frame["dimension"] = ["d", "e"] * (len(ratings.frame) // 2)
-    with pytest.raises(ValueError, match="one dimension at a time"):
+    with pytest.raises(ValueError, match="expected one dimension"):
         fit_ordinal(ratings)
     with pytest.raises(ValueError, match="too few"):
         fit_ordinal(paired(levels=1))

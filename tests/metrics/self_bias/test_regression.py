@@ -167,7 +167,7 @@ def test_a_familys_judges_as_reference_leave_with_their_completions_or_without()
     first = paper.frame.iloc[0]
     by_family = paired.frame[(paired.frame["item"] == first["item"]) & (paired.frame["model"] == first["model"])]
     assert first["reference"] == by_family[by_family["judge"].str.startswith("GPT")]["rating"].mean()
-    with pytest.raises(ValueError, match=r"no judge in it; available: \['Claude', 'GPT'\]"):
+    with pytest.raises(ValueError, match=r"it has no judge; available: \['Claude', 'GPT'\]"):
         family_as_reference(paired, "Llama 3")
 
 

@@ -65,7 +65,7 @@ def test_what_has_no_reference_or_no_score_stands_apart():
     assert paired.unreferenced[["judge", "model", "rating"]].to_numpy().tolist() == [["a", "x", 0.4]]
     assert not {"reference", "reference_raw"} & set(paired.unreferenced)
     assert (paired.models, paired.dimensions, paired.families) == (["a", "b"], ["d"], {"a": "F", "b": "F", "c": "G"})
-    with pytest.raises(ValueError, match="no judge's score has a reference by 'nobody'"):
+    with pytest.raises(ValueError, match="no judge's score has a reference score by 'nobody'"):
         pair_with_reference(rows, FAMILIES, reference="nobody")
 
 
@@ -117,5 +117,5 @@ def test_debiased_scores_by_hand():
     assert frame["bias"].tolist() == [0.1, 0.2, 0.0]  # itself, a relative, a stranger
     assert frame["debiased"].tolist() == pytest.approx([0.9, 0.4, 0.2])
     assert frame["debiased_raw"].tolist() == pytest.approx([4.5, 2.0, 1.0])  # of 5
-    with pytest.raises(ValueError, match="the fit is in log-odds; use a linear one"):
+    with pytest.raises(ValueError, match="the fit is in log-odds; use a linear fit"):
         debiased(pair_with_reference(PLAIN, FAMILIES), fit(unit="log-odds"))
