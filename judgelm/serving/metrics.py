@@ -12,7 +12,7 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 
 
 class Metrics:
-    """Metrics of one server, separate from other servers in the process."""
+    """Metrics for one server, separate from other servers in the process."""
 
     def __init__(self, worker: EngineWorker) -> None:
         self._registry = registry = CollectorRegistry(auto_describe=True)
