@@ -1,4 +1,4 @@
-"""All dialects, and the search for the dialect of a request."""
+"""All dialects, and the search for a request's dialect."""
 
 import re
 from bisect import bisect_left
@@ -105,7 +105,7 @@ _MAX_COMPARED = 100_000
 """Maximum number of characters compared per message, to limit the cost of hostile prompts."""
 
 _LINE = 40
-"""Maximum number of characters compared per line of fixed text, so that no long line dominates."""
+"""Maximum number of characters compared per fixed line, so that no long line dominates."""
 
 _SHOWN = 60
 _MIN_PREFIX = 8
@@ -113,7 +113,7 @@ _MIN_PREFIX = 8
 
 
 class _Comparison(NamedTuple):
-    """The score is the number of characters in matching lines minus the number in missing lines."""
+    """The score is the characters in matching lines minus those in missing lines."""
 
     score: int
     dialect: Dialect

@@ -1,4 +1,4 @@
-"""Records that connect a client's request, a dialect and the judge.
+"""Records that connect a client's request, a dialect, and the judge.
 
 A dialect has two pure functions. `recognise` finds the question, answers, reference and kind of verdict in a request.
 `render` writes the judge's result in the format of the client's parser.
@@ -42,7 +42,7 @@ class ChatRequest:
         forced_tool: name of the tool that must be called.
         schema: JSON schema of the reply; `json_object` requests any JSON object.
         temperature: used only for ordinary chats, as are `stop` and `seed`.
-        ignored: sampling fields without effect, such as `top_p`.
+        ignored: unused sampling fields, such as `top_p`.
     """
 
     messages: tuple[Message, ...]
@@ -66,7 +66,7 @@ class ChatRequest:
         object.__setattr__(self, "roles", tuple(message.role for message in self.messages))
 
     def only(self, *roles: str) -> tuple[str, ...] | None:
-        """Return the messages' texts if their roles are exactly these, else None."""
+        """Return the messages' texts if they have exactly these roles, else None."""
         return tuple(message.text for message in self.messages) if self.roles == roles else None
 
 
@@ -75,9 +75,9 @@ class JudgeTask:
     """The judgment requested by a client.
 
     Attributes:
-        sample: answers in the order shown. `metadata` may have `criterion` and the `turns` of a dialogue.
+        sample: answers in the order shown. `metadata` may have `criterion` and a dialogue's `turns`.
         scale: the client's lowest and highest grade.
-        facts: properties of the prompt for `render`.
+        facts: prompt properties for `render`.
         doubt: reason why the split may be wrong.
     """
 
@@ -117,7 +117,7 @@ class JudgeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogprobs:
-    """A token of a reply, with its candidates and their log-probabilities."""
+    """A reply token, with candidates and their log-probabilities."""
 
     token: str
     logprob: float
@@ -144,7 +144,7 @@ class Dialect:
     """Prompts and replies of one client.
 
     Attributes:
-        render: writes the reply, with exactly one verdict and no text of the answers.
+        render: writes the reply, with exactly one verdict and no text from the answers.
         templates: used by `nearest_prompt`.
     """
 
@@ -163,7 +163,7 @@ def user_text(request: ChatRequest) -> str | None:
 
 
 def lone_text(request: ChatRequest) -> str | None:
-    """Return a plain prompt, or a chat's only message from the user."""
+    """Return a plain prompt, or a chat's only user message."""
     texts = request.only("prompt") or request.only("user")
     return None if texts is None else texts[0]
 

@@ -42,7 +42,7 @@ _PIECE = re.compile(r"^[^:\n]{1,40}:[ \t]?|<[^<>\n]{1,40}>|[^\n<]+|\n|<", re.M)
 
 _BEFORE_SLOT = re.compile(r".*[>\])}\"'`=|]\s*", re.S)
 _AFTER_SLOT = re.compile(r"\s*[<\[\"'`|].*", re.S)
-"""A common prefix or suffix of differing texts must end or start with a mark, so that no word is cut."""
+"""A common prefix must end with a mark, and a common suffix start with one, so that no word is cut."""
 
 
 def shared_parts(texts: Sequence[str]) -> list[str]:

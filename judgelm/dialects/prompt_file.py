@@ -1,4 +1,4 @@
-r"""Custom prompts: a YAML file that describes a judge prompt and the format of the reply.
+r"""Custom prompts: a YAML file describes a judge prompt and its reply format.
 
     name: support-desk
     prompt:
@@ -75,7 +75,7 @@ class PromptMessage:
 
 @dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class PairWords:
-    """Verdict words for a pair. Without `tie`, a tie goes to the more likely answer."""
+    """Verdict words for a pair. Without `tie`, ties go to the more likely answer."""
 
     first: str
     second: str
@@ -124,7 +124,7 @@ class ReplyForm:
 
 @dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class CustomPrompt:
-    """One prompt of a file."""
+    """One prompt in a file."""
 
     name: str
     reply: ReplyForm
@@ -163,7 +163,7 @@ def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
 
 
 def custom_dialect(custom: CustomPrompt) -> Dialect:
-    """Return the dialect of a prompt."""
+    """Return the dialect for a prompt."""
     roles = tuple(message.role for message in custom.prompt)
     patterns = [_pattern(message.text) for message in custom.prompt]
     kind = custom.reply.kind

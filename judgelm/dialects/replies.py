@@ -1,4 +1,4 @@
-"""Building blocks of replies: verdicts, explanations and probabilities."""
+"""Building blocks for replies: verdicts, explanations, and probabilities."""
 
 import math
 import re
@@ -84,7 +84,7 @@ def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
 
 
 def winner_name(first: str, second: str) -> ReplyText:
-    """Return a function for the name of the better answer."""
+    """Return a function that names the better answer."""
     return lambda task, request, result: first if winner_of_two(task, result) == 1 else second
 
 

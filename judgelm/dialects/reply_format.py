@@ -27,7 +27,7 @@ _NAMES: dict[str, Winner] = {
 
 
 def in_format(reply: Reply, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """Convert a reply to the request's `response_format`, if it has one and the reply is not a function call.
+    """Convert a reply to the request's `response_format`, if any. Function calls stay unchanged.
 
     Raises:
         InputError: the reply does not fit the format, or a required function is not called.
@@ -112,7 +112,7 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return None if a field has another meaning, or unless there is exactly one verdict."""
+    """Return None unless there is exactly one verdict and no field has another meaning."""
     row: dict[str, Any] = {}
     fields, verdicts = schema.get("properties"), 0
     for name, field in fields.items() if isinstance(fields, Mapping) else ():

@@ -1,4 +1,4 @@
-"""Read the JSON body of a request for dialects, including oddities of real clients.
+"""Read JSON request bodies for dialects, including oddities of real clients.
 
 Known oddities: `null` for any field, `content` as a list of text parts, `max_tokens` as a list of one number, only a
 system message, and unknown fields. The role `developer` is read as `system`.
@@ -50,21 +50,21 @@ class TextPart(BaseModel):
 
 
 class MessageBody(BaseModel):
-    """A message of a chat."""
+    """A chat message."""
 
     role: str = Field(description="a text")
     content: str | list[TextPart] | None = _expecting("a string or a list of text parts")
 
 
 class ResponseFormat(BaseModel):
-    """The format of the reply."""
+    """The reply format."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: Any = None
 
 
 class StreamOptions(BaseModel):
-    """Options of a streamed reply."""
+    """Options for a streamed reply."""
 
     include_usage: bool | None = _expecting("true or false")
 

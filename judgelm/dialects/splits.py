@@ -122,10 +122,10 @@ _MAX_MARKS = 100_000
 """Maximum number of block marks counted over all ways."""
 
 Blocks = Sequence[tuple[str, str]]
-"""Start and end of each block of a template."""
+"""Start and end of each template block."""
 
 Way = tuple[tuple[int, int], ...]
-"""Start and end of the text in each slot."""
+"""Start and end of each slot's text."""
 
 
 def resolve_split(

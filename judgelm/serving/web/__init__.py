@@ -1,4 +1,4 @@
 """The web page of `judgelm web`: judge by hand, discuss a judgment, and browse and label run files.
 
-Only modules that create page elements import Gradio.
+Modules that only compute HTML or state do not import Gradio.
 """

@@ -136,7 +136,7 @@ def start_browsing(
 
 
 def verdict_counts(browsing: BrowseState) -> dict[str, int]:
-    """Count the run's items by verdict, and the items that flip with the order."""
+    """Count the run's items by verdict, plus items that flip with the order."""
     judgments = browsing.run.judgments.values()
     counted = Counter(
         verdict_word(each) if is_pair(each, None) or each.verdict is None else "graded" for each in judgments
@@ -165,7 +165,7 @@ def label_lines(browsing: BrowseState) -> Iterator[bytes]:
 
 
 def item_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """Yield the listed items as run-file rows with texts, the other judge's verdict and the label."""
+    """Yield the listed items as run-file rows with texts, the other judge's verdict, and the label."""
     for key in browsing.listed:
         row: dict[str, object] = dict(judgment_row(browsing.run.judgments[key]))
         if (sample := browsing.run.samples.get(key)) is not None:

@@ -20,7 +20,7 @@ def texts_html(browsing: BrowseState) -> str:
 
 
 def judgment_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
-    """Return both judges' judgments of the current item, which are hidden if `blind` and the item is unlabelled."""
+    """Return both judges' judgments of the current item. `blind` hides them until the item is labelled."""
     key = browsing.current
     if key is None:
         return ""
@@ -33,7 +33,7 @@ def judgment_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> 
 
 
 def position_text(browsing: BrowseState) -> str:
-    """Return the position of the current item in the list, and its label."""
+    """Return the current item's position in the list, and its label."""
     key = browsing.current
     if key is None:
         return f"0 of {len(browsing.run.judgments):,} items listed"
@@ -47,7 +47,7 @@ def list_choices(browsing: BrowseState, *, blind: bool) -> list[tuple[str, str]]
 
 
 def run_overview(browsing: BrowseState) -> str:
-    """Return the verdict counts of the run, with notes on its files."""
+    """Return the run's verdict counts, with notes on its files."""
     run = browsing.run
     counts = ", ".join(f"{count:,} {verdict_name(word)}" for word, count in verdict_counts(browsing).items())
     lines = [f"{run.name}: {len(run.judgments):,} judgments: {counts}."]

@@ -188,7 +188,7 @@ REASONS = [("no", "none"), ("yes", "all"), ("where the orders disagree", "flips"
 
 
 def reason_info(judge: Judge) -> str:
-    """Return a hint on the quality of this judge's reasons."""
+    """Return a hint about the quality of this judge's reasons."""
     if judge.format.never_explained:
         return "This judge was not trained to give reasons; its text after the scores is unreliable."
     return "Written after the scores; it does not affect them."

@@ -72,7 +72,7 @@ def label_file_of(run: Path) -> LabelFile:
 def label_file_of_upload(run: Path) -> LabelFile:
     """Return the label file for an uploaded run, which is deleted when the page closes.
 
-    The label file is in `$XDG_STATE_HOME/judgelm/labels`, and is named after a hash of the run file.
+    The label file is in `$XDG_STATE_HOME/judgelm/labels`, named after a hash of the run file.
     """
     try:
         with run.open("rb") as file:

@@ -46,7 +46,7 @@ _NO_IMAGES = (
 
 
 def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()) -> gr.Blocks:
-    """Return the page, to be served by `judgelm.serving.web.web_app.web_app`.
+    """Return the page for `judgelm.serving.web.web_app.web_app`.
 
     `worker` runs the judge's engine for all users. `runs` are open from the start, and users can upload others.
     """

@@ -94,7 +94,7 @@ def open_run(
 
 
 def open_runs(paths: Sequence[Path], texts: Path | None = None, reading: Reading = AS_WRITTEN) -> list[OpenRun]:
-    """Open run files. Runs are named by file name, or by path if two have the same name."""
+    """Open run files. Each is named by file name, or by path if names are equal."""
     names = Counter(path.name for path in paths)
     shown = {path: path.name if names[path.name] == 1 else str(path) for path in paths}
     return [open_run(path, texts, name=name, reading=reading) for path, name in shown.items()]
