@@ -1,4 +1,4 @@
-"""Access control: API keys, or known host names on servers without keys."""
+"""Access control: API keys, or known host names for servers without keys."""
 
 import hashlib
 import hmac

@@ -60,7 +60,7 @@ def chat_response(completion: Completion, request: ChatRequest) -> ChatResponse:
 
 
 def chat_notes(request: ChatRequest) -> tuple[str, ...]:
-    """Return notes on the answer of an ordinary chat."""
+    """Return notes on an ordinary chat's answer."""
     notes = ["unrecognised prompt; answered as an ordinary chat"]
     if request.logprobs:
         notes.append("log-probabilities are not supported in ordinary chats")

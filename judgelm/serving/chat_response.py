@@ -26,7 +26,7 @@ class ChatResponse:
 
     Attributes:
         dialect: None for an ordinary chat.
-        thinking: the thinking before each text.
+        thinking: reasoning text before each reply.
         finish_reasons: `stop` or `length` per text of an ordinary chat. Verdicts always end with `stop`.
     """
 

@@ -1,6 +1,6 @@
-"""Handler of client requests, without HTTP: recognise the prompt, judge it, and reply in the client's format.
+"""Handle client requests without HTTP: recognise the prompt, judge it, and reply in the client's format.
 
-All judges of a server share one `EngineWorker`, and so one engine.
+All judges of a server share one `EngineWorker`, and therefore one engine.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class JudgeHandler:
     """Answers the requests of one judge. Call its methods from one event loop.
 
     Attributes:
-        adapter: adapter of this judge, if judges share the engine.
+        adapter: this judge's adapter, if judges share the engine.
         in_flight: number of requests in progress.
     """
 

@@ -171,7 +171,7 @@ async def wait_for_answer(work: Awaitable[Result], request: Request, settings: S
 
 
 def timeout_error(settings: ServerSettings) -> HttpError:
-    """Return the error for an answer that is not ready in time."""
+    """Return the error for a late answer."""
     return HttpError(504, "timeout", f"no answer within {settings.request_timeout_s:g} s; try again later")
 
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a server."""
+"""Prometheus metrics for a server."""
 
 from collections.abc import Iterator
 
@@ -56,7 +56,7 @@ class _WorkerCollector:
     def collect(self) -> Iterator[Metric]:
         counts = self._worker.counts
         yield GaugeMetricFamily(
-            "judgelm_waiting", "Judgments in flight, including those in the engine.", self._worker.in_flight
+            "judgelm_waiting", "Judgments in flight, including judgments in the engine.", self._worker.in_flight
         )
         for name, meaning, count in (
             ("asked", "Judgments requested.", counts.submitted),

@@ -17,7 +17,7 @@ from judgelm.serving.request_log import RequestLog, RequestRecord
 log = logging.getLogger("judgelm.serving")
 
 PROBES = ("/health", "/healthz", "/livez", "/readyz")
-"""Routes that do not require a key and also respond during shutdown."""
+"""Routes that require no key and also respond during shutdown."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class RequestMiddleware:
-    """Counts, logs and, without access or during shutdown, rejects requests. Handles unexpected errors."""
+    """Counts and logs requests, handles unexpected errors, and rejects requests without access or during shutdown."""
 
     app: ASGIApp
     keys: ApiKeys

@@ -145,7 +145,7 @@ def _reward(judgment: Judgment, scale: tuple[float, float] | None) -> float:
 
 
 def _with_options(row: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge options. A sample's options override shared options, and flags override `options`."""
+    """A sample's options override shared options, and flags override `options`."""
     options: dict[str, Any] = {}
     for source in (shared, row):
         own = source.get("options")

@@ -39,7 +39,7 @@ PLAIN = "/v1/completions"
 ENGINE_CHAT = "/v1/engines/{model:path}/chat/completions"
 AZURE_CHAT = "/openai/v1/chat/completions"
 DEPLOYMENT_CHAT = "/openai/deployments/{model:path}/chat/completions"
-"""For Azure clients that use the server's root. Clients that use the API's address need it under `/v1` too."""
+"""For Azure clients. Clients that are given the API's address use it under `/v1`."""
 
 _MAX_NOTE = 2000
 _EVENTS = "text/event-stream"
@@ -203,7 +203,7 @@ class _EventStream(StreamingResponse):
 
 
 def model_name(body: Mapping[str, Any], in_path: str | None) -> str | None:
-    """Return the model named in the path or in the body."""
+    """Return the model named in the path or the body."""
     return in_path if in_path is not None else typed_field(body, "model", str, "a text")
 
 

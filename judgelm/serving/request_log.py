@@ -43,7 +43,7 @@ class RequestRecord:
 
 class _LogFile(WatchedFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
-        log.error("the request log %s: %s", self.baseFilename, sys.exception())
+        log.error("cannot write the request log %s: %s", self.baseFilename, sys.exception())
 
 
 class RequestLog:
@@ -76,4 +76,4 @@ class RequestLog:
         try:
             self._handler.close()
         except OSError as error:
-            log.error("the request log %s: %s", self._handler.baseFilename, error)
+            log.error("cannot write the request log %s: %s", self._handler.baseFilename, error)

@@ -141,5 +141,5 @@ class HeaderTimeoutProtocol(H11Protocol):
 
 
 def header_timeout_protocol(head_timeout_s: float) -> type[HeaderTimeoutProtocol]:
-    """Return the protocol class with this time limit, for uvicorn."""
+    """Return uvicorn's protocol class with this time limit."""
     return type("LimitedProtocol", (HeaderTimeoutProtocol,), {"head_timeout_s": head_timeout_s})
