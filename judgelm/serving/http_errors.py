@@ -74,7 +74,7 @@ def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
         case ShutdownError():
             return shutdown_error()
         case EngineError():
-            log.error("the engine failed: %s", error)
+            log.error("engine error: %s", error)
             return HttpError(503, "engine_unavailable", "the judge's engine is not available; try again later")
         case InputError():
             field = _FIELD.match(str(error))
