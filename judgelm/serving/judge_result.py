@@ -11,7 +11,7 @@ from judgelm.records import GradeDistribution, Judgment, PairDistribution, Shown
 
 _LOWEST, _HIGHEST = 1.0, 10.0
 _DIGITS = 9
-"""Decimals kept, so that float noise does not decide at 0.5 or at a client's limit."""
+"""Decimals kept, so that float noise does not decide at 0.5 or a client's limit."""
 
 Line = tuple[tuple[float, ...], float]
 """Scores in the order shown by the client, and their probability."""

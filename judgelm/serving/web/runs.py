@@ -123,7 +123,7 @@ def _samples(
 
 
 def read_winners(path: str | Path, run: OpenRun, reading: Reading = AS_WRITTEN) -> dict[str, Winner]:
-    """Return a label file's winners by sample id, for the order judged in the run."""
+    """Return a label file's winners by sample id, with answers in the run's order."""
     labelled = read_labels(str(path), on_reject=lambda reject: None, reading=reading)
     labels = match_labels(run.judgments, labelled, name=Path(path).name)[0].labels
     winners = {key: label.winner for key, label in labels.items() if label.winner is not None}
